@@ -1,0 +1,175 @@
+//! Holds the permit to the last frame.
+
+use crate::{
+    layer::{OnLost, ReleaseAt},
+    semaphore::{BoxFuture, Permit},
+};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+pin_project! {
+    /// A response's body, which gives the permit back when it ends.
+    ///
+    /// Frames, trailers and size are the inner body's. It ends when the inner body says so after
+    /// a frame, when it has no more frames, when it fails, or when it is dropped, whichever comes
+    /// first.
+    pub struct ResponseBody<B> {
+        #[pin]
+        inner: Inner<B>,
+        hold: Option<Hold>,
+    }
+}
+
+pin_project! {
+    #[project = InnerProj]
+    enum Inner<B> {
+        Body { #[pin] body: B },
+        Rejection { bytes: Option<Bytes> },
+        Aborted,
+    }
+}
+
+/// A permit, and what waits for its loss.
+pub(crate) struct Hold {
+    lost: Option<BoxFuture<()>>,
+    _permit: Permit,
+}
+
+impl Hold {
+    pub(crate) fn new(permit: Permit, on_lost: OnLost, release_at: ReleaseAt) -> Option<Self> {
+        let lost = (on_lost == OnLost::Abort).then(|| {
+            let permit = permit.clone();
+            let lost: BoxFuture<()> = Box::pin(async move { permit.lost().await });
+            lost
+        });
+        (release_at == ReleaseAt::BodyEnd).then_some(Self {
+            lost,
+            _permit: permit,
+        })
+    }
+
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.lost {
+            Some(lost) => lost.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<B: Body> ResponseBody<B> {
+    pub(crate) fn new(body: B, hold: Option<Hold>) -> Self {
+        Self {
+            hold: hold.filter(|_| !body.is_end_stream()),
+            inner: Inner::Body { body },
+        }
+    }
+
+    pub(crate) fn rejection(bytes: Bytes) -> Self {
+        Self {
+            hold: None,
+            inner: Inner::Rejection {
+                bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
+            },
+        }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let mut this = self.project();
+        if this
+            .hold
+            .as_mut()
+            .is_some_and(|hold| hold.poll_lost(cx).is_ready())
+        {
+            *this.hold = None;
+            this.inner.set(Inner::Aborted);
+            return Poll::Ready(Some(Err(PermitLost(()).into())));
+        }
+        let (frame, ended) = ready!(this.inner.poll_inner(cx));
+        if ended {
+            *this.hold = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.inner {
+            Inner::Body { body } => body.is_end_stream(),
+            Inner::Rejection { bytes } => bytes.is_none(),
+            Inner::Aborted => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.inner {
+            Inner::Body { body } => body.size_hint(),
+            Inner::Rejection { bytes } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Inner::Aborted => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// A frame, and whether the body has ended with it.
+type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
+
+impl<B> Inner<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    fn poll_inner(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+        match self.project() {
+            InnerProj::Body { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
+                Poll::Ready((frame.map(|frame| frame.map_err(Into::into)), ended))
+            }
+            InnerProj::Rejection { bytes } => {
+                Poll::Ready((bytes.take().map(|bytes| Ok(Frame::data(bytes))), true))
+            }
+            InnerProj::Aborted => Poll::Ready((None, true)),
+        }
+    }
+}
+
+impl<B> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody")
+            .field("holds_permit", &self.hold.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error in which a body ends when its permit was lost, under [`OnLost::Abort`].
+#[derive(Debug)]
+pub struct PermitLost(());
+
+impl fmt::Display for PermitLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the permit of this response was lost")
+    }
+}
+
+impl Error for PermitLost {}

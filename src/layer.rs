@@ -1,0 +1,145 @@
+//! Settings of the limit.
+
+use crate::{
+    key::KeyExtractor,
+    reject::{Reject, Rejection},
+    semaphore::{Policy, Semaphore},
+    service::ConcurrencyLimit,
+};
+use bytes::Bytes;
+use http::Response;
+use std::{fmt, sync::Arc, time::Duration};
+use tower_layer::Layer;
+
+/// Limits how many requests of one key are in flight at a time, until their bodies have ended.
+///
+/// ```no_run
+/// use axum::{Router, routing::get};
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// let limit = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new());
+/// let app: Router = Router::new().route("/market", get(|| async { "items" })).layer(limit);
+/// ```
+///
+/// # How this differs from `tower::limit::ConcurrencyLimitLayer`
+///
+/// Tower's layer counts all requests of one service together and gives a place back when the
+/// response's *head* is out; a request without a place waits. This one counts for each key, holds
+/// the place until the *body* has ended, refuses at once with a response, and counts across
+/// processes when the semaphore does.
+#[derive(Clone)]
+pub struct ConcurrencyLimitLayer<K> {
+    extractor: K,
+    settings: Settings,
+}
+
+/// What a service needs to know beside the extractor.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) limit: u32,
+    pub(crate) policy: Policy,
+    pub(crate) semaphore: Arc<dyn Semaphore>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) release_at: ReleaseAt,
+    pub(crate) reject: Arc<Reject>,
+}
+
+/// What becomes of a response whose permit was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLost {
+    /// It goes on, so that for a while more than the limit are in flight.
+    #[default]
+    Finish,
+    /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
+    /// resets the stream.
+    Abort,
+}
+
+/// When the permit of a request is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReleaseAt {
+    /// When the response's body has ended.
+    #[default]
+    BodyEnd,
+    /// When the response's head is there.
+    Head,
+}
+
+impl<K> ConcurrencyLimitLayer<K> {
+    /// At most `limit` requests in flight for each key that `extractor` names, counted by
+    /// `semaphore`.
+    ///
+    /// A limit of 0 refuses every request without asking the semaphore.
+    pub fn new(limit: u32, extractor: K, semaphore: impl Semaphore) -> Self
+    where
+        K: KeyExtractor,
+    {
+        Self {
+            extractor,
+            settings: Settings {
+                limit,
+                policy: Policy::DEFAULT,
+                semaphore: Arc::new(semaphore),
+                max_hold: None,
+                on_lost: OnLost::default(),
+                release_at: ReleaseAt::default(),
+                reject: Arc::new(Rejection::into_response),
+            },
+        }
+    }
+
+    /// The policy's name, `concurrency` unless set. Layers of one name share the permits of a
+    /// key, two names do not; clients read it in the RateLimit fields.
+    pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
+        self.settings.policy = name.into();
+        self
+    }
+
+    /// Ends a permit after this time, whatever its request does then: for a client that has
+    /// stopped reading, say, so that its body is never polled again. What becomes of the response
+    /// is for [`with_on_lost`](Self::with_on_lost) to say. No bound unless set.
+    pub fn with_max_hold(mut self, max_hold: Duration) -> Self {
+        self.settings.max_hold = Some(max_hold);
+        self
+    }
+
+    /// What becomes of a response whose permit was lost. It finishes unless set.
+    pub fn with_on_lost(mut self, on_lost: OnLost) -> Self {
+        self.settings.on_lost = on_lost;
+        self
+    }
+
+    /// When a permit is given back. At the end of the body unless set.
+    pub fn with_release(mut self, release_at: ReleaseAt) -> Self {
+        self.settings.release_at = release_at;
+        self
+    }
+
+    /// Makes the response to a request that is not admitted.
+    /// [`Rejection::into_response`] unless set.
+    pub fn with_rejection<F>(mut self, reject: F) -> Self
+    where
+        F: Fn(Rejection) -> Response<Bytes> + Send + Sync + 'static,
+    {
+        self.settings.reject = Arc::new(reject);
+        self
+    }
+}
+
+impl<S, K: Clone> Layer<S> for ConcurrencyLimitLayer<K> {
+    type Service = ConcurrencyLimit<S, K>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ConcurrencyLimit::new(inner, self.extractor.clone(), self.settings.clone())
+    }
+}
+
+impl<K> fmt::Debug for ConcurrencyLimitLayer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrencyLimitLayer")
+            .field("limit", &self.settings.limit)
+            .field("name", &self.settings.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,20 @@
+//! wip
+
+mod body;
+mod fields;
+mod future;
+pub mod key;
+mod layer;
+mod memory;
+mod reject;
+pub mod semaphore;
+mod service;
+
+pub use body::{PermitLost, ResponseBody};
+pub use future::ResponseFuture;
+pub use key::{KeyError, KeyExtractor};
+pub use layer::{ConcurrencyLimitLayer, OnLost, ReleaseAt};
+pub use memory::MemorySemaphore;
+pub use reject::{Reason, Rejection};
+pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
+pub use service::ConcurrencyLimit;

@@ -1,0 +1,121 @@
+//! Why there is no permit.
+
+use super::MAX_WEIGHT;
+use std::{error::Error, fmt, sync::Arc};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Why a claim got no permit.
+///
+/// A refusal, a mistake in the claim and a failure of the store are told apart; see
+/// [`is_refusal`](Self::is_refusal). The layer puts a copy into the extensions of the response
+/// with which it refuses.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The limit is reached.
+    Full {
+        /// The key's limit, in units.
+        limit: u32,
+        /// How many units were held when the store looked.
+        held: u32,
+    },
+    /// The claim can be granted by no store.
+    Invalid(ClaimError),
+    /// The store failed, so nobody knows whether there was room.
+    Store(StoreError),
+    /// The store is shutting down and admits nobody.
+    Closed,
+}
+
+impl AcquireError {
+    /// Whether the store answered, and the answer was no.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { limit, held } => {
+                write!(f, "limit reached: {held} of {limit} units are held")
+            }
+            Self::Invalid(_) => f.write_str("the claim is not valid"),
+            Self::Store(_) => f.write_str("the semaphore's store failed"),
+            Self::Closed => f.write_str("the semaphore is shut down"),
+        }
+    }
+}
+
+impl Error for AcquireError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Invalid(error) => Some(error),
+            Self::Store(error) => Some(&*error.0),
+            _ => None,
+        }
+    }
+}
+
+impl From<ClaimError> for AcquireError {
+    fn from(error: ClaimError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+impl From<StoreError> for AcquireError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// What is wrong with a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The key is empty.
+    EmptyKey,
+    /// The claim has no limit, and nobody gave it one.
+    NoLimit,
+    /// The weight is 0, or above [`MAX_WEIGHT`].
+    Weight(u32),
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyKey => f.write_str("key: it is empty"),
+            Self::NoLimit => f.write_str("limit: the claim has none"),
+            Self::Weight(weight) => write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}"),
+        }
+    }
+}
+
+impl Error for ClaimError {}
+
+/// A failure of a store, as that store tells it.
+///
+/// [`source`](Error::source) is the store's own error; shared, so that it can be cloned into a
+/// response's extensions.
+#[derive(Debug, Clone)]
+pub struct StoreError(Arc<dyn Error + Send + Sync>);
+
+impl StoreError {
+    /// Wraps a store's own error.
+    pub fn new(error: impl Into<BoxError>) -> Self {
+        Self(Arc::from(error.into()))
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the semaphore's store failed")
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
