@@ -6,6 +6,8 @@ mod future;
 pub mod key;
 mod layer;
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod reject;
 pub mod semaphore;
 mod service;
@@ -15,6 +17,8 @@ pub use future::ResponseFuture;
 pub use key::{KeyError, KeyExtractor};
 pub use layer::{ConcurrencyLimitLayer, OnLost, ReleaseAt};
 pub use memory::MemorySemaphore;
+#[cfg(feature = "redis")]
+pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
 pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
 pub use service::ConcurrencyLimit;

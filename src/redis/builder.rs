@@ -1,0 +1,153 @@
+//! Settings of the store in Redis.
+
+use super::{
+    RedisSemaphore,
+    connection::{Connection, Handed, Link, Own},
+    core::Core,
+    error::Error,
+    lease::Times,
+    script::Scripts,
+};
+use redis::{
+    Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Settings of a [`RedisSemaphore`].
+///
+/// ```no_run
+/// # async fn run() -> Result<(), tower_semaphore::redis::Error> {
+/// use std::time::Duration;
+/// use tower_semaphore::RedisSemaphore;
+///
+/// let semaphore = RedisSemaphore::builder()
+///     .prefix("shop:")
+///     .lease(Duration::from_secs(30))
+///     .connect("redis://127.0.0.1/")
+///     .await?;
+/// # drop(semaphore); Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Builder {
+    prefix: String,
+    lease: Duration,
+    timeout: Duration,
+}
+
+/// The shortest lease: below it, a beat is shorter than a round trip may take.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// The longest lease, so that sums of times stay small.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            prefix: "semaphore:".to_owned(),
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_millis(250),
+        }
+    }
+}
+
+impl Builder {
+    /// What the names of all keys in Redis begin with: `semaphore:` unless set. Stores of one
+    /// prefix share their permits. It must hold no brace.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a permit lasts without a refresh: 10 s unless set, 100 ms to a day. When a
+    /// process dies, its permits are free after that.
+    ///
+    /// Stores that share a prefix may differ in it, say while a new value rolls out, by a factor
+    /// of four at most: a semaphore's keys live for four leases after their last use.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
+    /// whole acquire, with a reconnect and a second try, is over in twice that.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects to one server, and again whenever the connection breaks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] names the setting that is wrong; [`Error::Unavailable`] says that there
+    /// is no server to be reached.
+    pub async fn connect(self, url: impl IntoConnectionInfo) -> Result<RedisSemaphore, Error> {
+        self.check()?;
+        let setting = |error| Error::Setting {
+            name: "url",
+            reason: redis::RedisError::category(&error).to_owned(),
+        };
+        let info = url.into_connection_info().map_err(setting)?;
+        let client = Client::open(self.tuned(info)).map_err(setting)?;
+        let link = Own::connect(client).await?;
+        Ok(self.build(link))
+    }
+
+    /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.
+    ///
+    /// Calls end within our own [`timeout`](Self::timeout), but reconnecting is up to the
+    /// connection. Give a cluster's connection a response timeout too; it has none by default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] names the setting that is wrong.
+    pub fn with_connection<C>(self, connection: C) -> Result<RedisSemaphore, Error>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        self.check()?;
+        Ok(self.build(Handed(connection)))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |name, reason: &str| {
+            Err(Error::Setting {
+                name,
+                reason: reason.to_owned(),
+            })
+        };
+        if self.prefix.contains(['{', '}']) {
+            return wrong(
+                "prefix",
+                "a brace in it would end the hash tag of every key",
+            );
+        }
+        if self.lease < SHORTEST_LEASE || self.lease > LONGEST_LEASE {
+            return wrong("lease", "it is not within 100 ms to a day");
+        }
+        if self.timeout.is_zero() || self.timeout > self.lease / 3 {
+            return wrong("timeout", "it is not within zero and a third of the lease");
+        }
+        Ok(())
+    }
+
+    /// Without delay for small packets, and with a bound for packets that nobody acknowledges.
+    fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
+        let settings = TcpSettings::default().set_nodelay(true);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let settings = settings.set_user_timeout(self.lease / 3);
+        info.set_tcp_settings(settings)
+    }
+
+    fn build(self, link: impl Link) -> RedisSemaphore {
+        let connection = Connection::new(link, self.timeout);
+        let process = Uuid::new_v4().simple().to_string();
+        let lease_ms = self.lease.as_millis() as u64;
+        let core = Core {
+            scripts: Scripts::new(connection, process, lease_ms),
+            times: Times::new(self.lease),
+        };
+        RedisSemaphore::new(self.prefix, core)
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong between here and Redis.
+
+use redis::RedisError;
+use std::{error::Error as StdError, fmt, time::Duration};
+
+/// A failure of the store in Redis. It never means that a limit is reached.
+///
+/// In an [`AcquireError::Store`](crate::AcquireError::Store) it is the
+/// [`source`](StdError::source), which downcasts to this type.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting that cannot work.
+    Setting {
+        /// The setting's name.
+        name: &'static str,
+        /// What is wrong with its value.
+        reason: String,
+    },
+    /// There is no connection, and the command was not sent.
+    Unavailable(RedisError),
+    /// No answer within the store's own timeout. The command may have run.
+    Timeout(Duration),
+    /// The connection broke, or the server answered with an error: it is loading, read-only, out
+    /// of memory, without permission and so on. The source tells.
+    Redis(RedisError),
+    /// An answer of a shape that no script of this crate has.
+    Reply,
+}
+
+impl Error {
+    /// Whether the server may have run the command all the same.
+    pub(super) fn may_have_run(&self) -> bool {
+        !matches!(self, Self::Setting { .. } | Self::Unavailable(_))
+    }
+
+    /// Whether the connection is gone, so that another may do better.
+    pub(super) fn is_disconnect(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
+    }
+
+    /// Whether the server does not know the script.
+    pub(super) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("NOSCRIPT"))
+    }
+
+    /// Whether this server is a replica by now, so that a new connection may find the primary.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("READONLY"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { name, reason } => write!(f, "{name}: {reason}"),
+            Self::Unavailable(_) => f.write_str("no connection to Redis"),
+            Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
+            Self::Redis(_) => f.write_str("Redis failed"),
+            Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Unavailable(error) | Self::Redis(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One task for each store, which holds what this process holds.
+//!
+//! It refreshes leases three times in their length, sends releases in batches, tells holders of
+//! loss and tries to bring lost permits back. It is the only one to refresh and to release, so no
+//! refresh outlives a release.
+
+use super::{
+    core::Core,
+    lease::Lease,
+    outbox::{self, Outbox, Parting},
+    wheel::{self, Beaten, Wheel},
+};
+use std::{mem, sync::Arc, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{MissedTickBehavior, interval},
+};
+
+/// What the keeper is told.
+pub(super) enum Order {
+    /// A permit was granted.
+    Hold(Arc<Lease>),
+    /// Its holder is done, and perhaps wants to know whether it was still held.
+    Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
+    /// Release everything, and say by the deadline what could not be.
+    Shutdown(Instant, oneshot::Sender<Vec<Arc<Lease>>>),
+}
+
+/// What a task of the keeper's has to report.
+enum Report {
+    Beaten(Beaten),
+    Released(Vec<Parting>),
+}
+
+/// Orders taken at once.
+const INBOX: usize = 1_024;
+
+struct Keeper {
+    core: Arc<Core>,
+    wheel: Wheel,
+    outbox: Outbox,
+    turn: u64,
+    turned: Instant,
+    shutdown: Option<(Instant, oneshot::Sender<Vec<Arc<Lease>>>)>,
+    reports: mpsc::UnboundedSender<Report>,
+}
+
+/// Starts a keeper. It ends when its last sender is dropped and what it had to release is.
+///
+/// # Panics
+///
+/// Outside of a Tokio runtime.
+pub(super) fn start(core: Arc<Core>) -> mpsc::UnboundedSender<Order> {
+    let (sender, orders) = mpsc::unbounded_channel();
+    let (reports, inbox) = mpsc::unbounded_channel();
+    let keeper = Keeper {
+        core,
+        wheel: Wheel::new(),
+        outbox: Outbox::default(),
+        turn: 0,
+        turned: Instant::now(),
+        shutdown: None,
+        reports,
+    };
+    tokio::spawn(keeper.run(orders, inbox));
+    sender
+}
+
+impl Keeper {
+    async fn run(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        mut reports: mpsc::UnboundedReceiver<Report>,
+    ) {
+        let mut turns = interval(self.core.times.turn());
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut taken = Vec::with_capacity(INBOX);
+        let mut open = true;
+        while open || self.outbox.len() > 0 {
+            tokio::select! {
+                count = orders.recv_many(&mut taken, INBOX), if open => {
+                    open = count > 0;
+                    taken.drain(..).for_each(|order| self.take(order));
+                }
+                Some(report) = reports.recv() => self.hear(report),
+                _ = turns.tick() => self.turn(),
+            }
+            self.send();
+            self.report_shutdown();
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Hold(lease) => self.wheel.hold(lease),
+            Order::Release(lease, answer) => self.part(lease, answer),
+            Order::Shutdown(deadline, done) => {
+                self.shutdown = Some((deadline, done));
+                for lease in self
+                    .wheel
+                    .live()
+                    .filter(|lease| lease.end())
+                    .collect::<Vec<_>>()
+                {
+                    lease.loss.set();
+                    self.part(lease, None);
+                }
+            }
+        }
+    }
+
+    fn part(&mut self, lease: Arc<Lease>, answer: Option<oneshot::Sender<bool>>) {
+        self.outbox.push(Parting::new(lease, answer, &self.core));
+    }
+
+    fn hear(&mut self, report: Report) {
+        match report {
+            Report::Released(again) => self.outbox.landed(again, self.turn),
+            Report::Beaten(Beaten { troubled, ghosts }) => {
+                self.wheel.watch(troubled);
+                ghosts.into_iter().for_each(|lease| self.part(lease, None));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.turn += 1;
+        if self.slept() {
+            self.wheel.watch_all();
+        }
+        let now = self.core.times.now();
+        self.wheel.tell(now);
+        self.outbox.turn(self.turn, now);
+        let groups = self.wheel.turn(self.turn);
+        if !groups.is_empty() {
+            let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+            tokio::spawn(async move {
+                // The keeper is gone only when its runtime is.
+                let _ = reports.send(Report::Beaten(wheel::beat(core, groups).await));
+            });
+        }
+    }
+
+    /// Whether the last turn is so long ago that a beat may have been missed.
+    fn slept(&mut self) -> bool {
+        let last = mem::replace(&mut self.turned, Instant::now());
+        last.elapsed() > self.core.times.beat()
+    }
+
+    /// Sends what is to be released, unless the last batch is still in the air.
+    fn send(&mut self) {
+        if let Some(partings) = self.outbox.take() {
+            let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+            tokio::spawn(async move {
+                let again = outbox::release(core, partings).await;
+                let _ = reports.send(Report::Released(again));
+            });
+        }
+    }
+
+    fn report_shutdown(&mut self) {
+        let due = self
+            .shutdown
+            .take_if(|(deadline, _)| self.outbox.len() == 0 || Instant::now() >= *deadline);
+        if let Some((_, done)) = due {
+            let _ = done.send(self.outbox.rest().cloned().collect());
+        }
+    }
+}

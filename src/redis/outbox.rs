@@ -1,0 +1,181 @@
+//! Permits on their way back.
+
+use super::{core::Core, lease::Lease};
+use std::{collections::HashMap, mem, sync::Arc};
+use tokio::sync::oneshot;
+
+/// Units of one command: what the server can take apart without a pause that others would feel.
+const UNITS: u32 = 500;
+
+/// Permits of one semaphore that travel in one command.
+pub(super) struct Group {
+    pub(super) name: Arc<str>,
+    pub(super) leases: Vec<Arc<Lease>>,
+    /// Whether the answer matters for each.
+    pub(super) ask: bool,
+}
+
+/// A permit that is being given back.
+pub(super) struct Parting {
+    pub(super) lease: Arc<Lease>,
+    /// Who wants to know whether it was still held.
+    answer: Option<oneshot::Sender<bool>>,
+    /// By then its lease has ended anyway. Microseconds, as of [`Core::now`].
+    until: u64,
+    tries: u32,
+}
+
+impl Parting {
+    pub(super) fn new(
+        lease: Arc<Lease>,
+        answer: Option<oneshot::Sender<bool>>,
+        core: &Core,
+    ) -> Self {
+        let until = core.times.now() + core.times.lease.as_micros() as u64;
+        Self {
+            lease,
+            answer,
+            until,
+            tries: 0,
+        }
+    }
+
+    fn asks(&self) -> bool {
+        self.answer.is_some() || self.lease.is_unsettled()
+    }
+
+    /// Tells how it went; gives it back if that has to be tried again.
+    ///
+    /// An acquire of which no answer came may still lie in a socket, behind this release: it is
+    /// released again until it was found.
+    fn settle(mut self, was_held: bool) -> Option<Self> {
+        if !was_held && self.lease.is_unsettled() {
+            return Some(self);
+        }
+        self.tell(was_held);
+        None
+    }
+
+    /// Nobody listening is as good as somebody told.
+    fn tell(&mut self, was_held: bool) {
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(was_held);
+        }
+    }
+}
+
+/// What is to be released: now, or in a later turn of the keeper.
+#[derive(Default)]
+pub(super) struct Outbox {
+    now: Vec<Parting>,
+    later: Vec<(u64, Parting)>,
+    flying: usize,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, parting: Parting) {
+        self.now.push(parting);
+    }
+
+    /// How many permits are not released yet.
+    pub(super) fn len(&self) -> usize {
+        self.now.len() + self.later.len() + self.flying
+    }
+
+    /// What is to be sent next; nothing while the last batch is in the air, so that what comes
+    /// meanwhile travels together.
+    pub(super) fn take(&mut self) -> Option<Vec<Parting>> {
+        if self.flying > 0 || self.now.is_empty() {
+            return None;
+        }
+        self.flying = self.now.len();
+        Some(mem::take(&mut self.now))
+    }
+
+    /// A batch has landed; these have to be tried again, each after a pause twice as long.
+    pub(super) fn landed(&mut self, again: Vec<Parting>, turn: u64) {
+        self.flying = 0;
+        for mut parting in again {
+            let pause = 1 << parting.tries.min(10);
+            parting.tries += 1;
+            self.later.push((turn + pause, parting));
+        }
+    }
+
+    /// A turn has come. What has expired by now needs no release any more.
+    pub(super) fn turn(&mut self, turn: u64, now: u64) {
+        for (due, mut parting) in mem::take(&mut self.later) {
+            if now >= parting.until {
+                parting.tell(false);
+            } else if due <= turn {
+                self.now.push(parting);
+            } else {
+                self.later.push((due, parting));
+            }
+        }
+    }
+
+    /// What is left, when there is no time for more.
+    pub(super) fn rest(&self) -> impl Iterator<Item = &Arc<Lease>> {
+        let later = self.later.iter().map(|(_, parting)| parting);
+        self.now.iter().chain(later).map(|parting| &parting.lease)
+    }
+}
+
+/// Releases a batch. Returns what has to be tried again.
+pub(super) async fn release(core: Arc<Core>, partings: Vec<Parting>) -> Vec<Parting> {
+    let (groups, partings) = group(partings);
+    let answers = core.scripts.release(&groups).await;
+    let mut again = Vec::new();
+    for ((group, partings), answer) in groups.iter().zip(partings).zip(answers) {
+        match answer {
+            Ok(held) => {
+                let settled = partings.into_iter().zip(held.of(&group.leases));
+                again.extend(settled.filter_map(|(parting, held)| parting.settle(held)));
+            }
+            Err(_) => again.extend(partings),
+        }
+    }
+    again
+}
+
+/// Brings together what is of one semaphore.
+fn group(partings: Vec<Parting>) -> (Vec<Group>, Vec<Vec<Parting>>) {
+    let mut by_name: HashMap<Arc<str>, Vec<Parting>> = HashMap::new();
+    for parting in partings {
+        let name = Arc::clone(&parting.lease.name);
+        by_name.entry(name).or_default().push(parting);
+    }
+    let chunks = by_name.into_iter().flat_map(|(name, partings)| {
+        let chunks = chunks(partings, |parting| parting.lease.units.weight);
+        chunks
+            .into_iter()
+            .map(move |chunk| (Arc::clone(&name), chunk))
+    });
+    let grouped = chunks.map(|(name, partings)| {
+        let leases = partings
+            .iter()
+            .map(|parting| Arc::clone(&parting.lease))
+            .collect();
+        let ask = partings.iter().any(Parting::asks);
+        (Group { name, leases, ask }, partings)
+    });
+    grouped.unzip()
+}
+
+/// Cuts a list into pieces of about [`UNITS`] units.
+pub(super) fn chunks<T>(items: Vec<T>, weight: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
+    let mut chunks = vec![Vec::new()];
+    let mut units = 0;
+    for item in items {
+        if units >= UNITS {
+            chunks.push(Vec::new());
+            units = 0;
+        }
+        units += weight(&item);
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.push(item);
+        }
+    }
+    chunks
+}

@@ -1,0 +1,239 @@
+//! The three scripts: one function each, and nothing else sends them.
+//!
+//! `EVALSHA` first and, where the server does not know the script, `EVAL`: a `SCRIPT LOAD` to
+//! every node would let one dead shard break all others.
+
+use super::{connection::Connection, error::Error, lease::Lease, outbox::Group};
+use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use std::{fmt, sync::Arc, time::Instant};
+
+/// The scripts, and the way to where they run.
+pub(super) struct Scripts {
+    connection: Connection,
+    process: String,
+    lease_ms: u64,
+    acquire: Script,
+    refresh: Script,
+    release: Script,
+}
+
+/// What `acquire` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Granted { token: u64, held: u32 },
+    Full { held: u32 },
+}
+
+impl Scripts {
+    pub(super) fn new(connection: Connection, process: String, lease_ms: u64) -> Self {
+        Self {
+            connection,
+            process,
+            lease_ms,
+            acquire: Script::new(include_str!("acquire.lua")),
+            refresh: Script::new(include_str!("refresh.lua")),
+            release: Script::new(include_str!("release.lua")),
+        }
+    }
+
+    /// Takes a permit. Over within two timeouts, a reconnect included.
+    pub(super) async fn acquire(&self, lease: &Lease) -> Result<Answer, Error> {
+        let budget = self.connection.timeout() * 2;
+        let start = Instant::now();
+        let mut form = Form::Hash;
+        loop {
+            let left = budget.saturating_sub(start.elapsed());
+            match self
+                .connection
+                .call(self.acquire_command(lease, form), left)
+                .await
+            {
+                Err(error) if error.is_no_script() && form == Form::Hash => form = Form::Source,
+                Err(error) if error.is_disconnect() && start.elapsed() < budget => {}
+                answer => return answer.and_then(|value| Answer::read(&value)),
+            }
+        }
+    }
+
+    /// Takes permits again that were lost.
+    pub(super) async fn reacquire(&self, leases: &[Arc<Lease>]) -> Vec<Result<Answer, Error>> {
+        let answers = self
+            .run(leases, |lease, form| self.acquire_command(lease, form))
+            .await;
+        let read = |answer: Result<Value, Error>| answer.and_then(|value| Answer::read(&value));
+        answers.into_iter().map(read).collect()
+    }
+
+    /// Moves the ends of leases. For each group, which of its units are held.
+    pub(super) async fn refresh(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
+        let make = |group: &Group, form| {
+            let mut command = self.refresh.command(form, &group.name, &["held"]);
+            command.arg(self.lease_ms);
+            self.members(command, group)
+        };
+        let answers = self.run(groups, make).await;
+        answers
+            .into_iter()
+            .map(|answer| answer.and_then(Held::read))
+            .collect()
+    }
+
+    /// Gives units back. For each group, which of its units were held, or how many if `ask` is
+    /// not set.
+    pub(super) async fn release(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
+        let make = |group: &Group, form| {
+            let mut command = self.release.command(form, &group.name, &["held"]);
+            command.arg(u8::from(group.ask));
+            self.members(command, group)
+        };
+        let answers = self.run(groups, make).await;
+        answers
+            .into_iter()
+            .map(|answer| answer.and_then(Held::read))
+            .collect()
+    }
+
+    fn acquire_command(&self, lease: &Lease, form: Form) -> Cmd {
+        let mut command = self.acquire.command(form, &lease.name, &["held", "ticket"]);
+        command
+            .arg(Text(lease.id(&self.process)))
+            .arg(lease.units.limit)
+            .arg(lease.units.weight)
+            .arg(self.lease_ms);
+        command
+    }
+
+    fn members(&self, mut command: Cmd, group: &Group) -> Cmd {
+        for lease in &group.leases {
+            for member in lease.members(&self.process) {
+                command.arg(Text(member));
+            }
+        }
+        command
+    }
+
+    /// Sends a command for each item, and those that the server did not know once more.
+    async fn run<T>(
+        &self,
+        items: &[T],
+        make: impl Fn(&T, Form) -> Cmd,
+    ) -> Vec<Result<Value, Error>> {
+        let commands = items.iter().map(|item| make(item, Form::Hash)).collect();
+        let mut answers = self.connection.batch(commands).await;
+        let unknown: Vec<usize> = (0..answers.len())
+            .filter(|&i| answers[i].as_ref().is_err_and(Error::is_no_script))
+            .collect();
+        if !unknown.is_empty() {
+            let again = unknown
+                .iter()
+                .map(|&i| make(&items[i], Form::Source))
+                .collect();
+            let again = self.connection.batch(again).await;
+            for (i, answer) in unknown.into_iter().zip(again) {
+                answers[i] = answer;
+            }
+        }
+        answers
+    }
+}
+
+/// How a script is named to the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Hash,
+    Source,
+}
+
+struct Script {
+    source: &'static str,
+    /// SHA-1 of the source.
+    hash: String,
+}
+
+impl Script {
+    fn new(source: &'static str) -> Self {
+        let hash = redis::Script::new(source).get_hash().to_owned();
+        Self { source, hash }
+    }
+
+    /// The script with its keys, ready for its arguments.
+    fn command(&self, form: Form, name: &str, suffixes: &[&str]) -> Cmd {
+        let mut command = Cmd::new();
+        match form {
+            Form::Hash => command.arg("EVALSHA").arg(&self.hash),
+            Form::Source => command.arg("EVAL").arg(self.source),
+        };
+        command.arg(suffixes.len());
+        for suffix in suffixes {
+            command.arg(Text(format_args!("{name}:{suffix}")));
+        }
+        command
+    }
+}
+
+/// An argument written by its `Display`, without a string in between.
+struct Text<T>(T);
+
+impl<T: fmt::Display> ToRedisArgs for Text<T> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(&self.0);
+    }
+}
+
+impl Answer {
+    fn read(value: &Value) -> Result<Self, Error> {
+        let Value::Array(items) = value else {
+            return Err(Error::Reply);
+        };
+        match items[..] {
+            [Value::Int(1), Value::Int(token), Value::Int(held)] => Ok(Self::Granted {
+                token: token as u64,
+                held: count(held)?,
+            }),
+            [Value::Int(0), Value::Int(held)] => Ok(Self::Full { held: count(held)? }),
+            _ => Err(Error::Reply),
+        }
+    }
+}
+
+fn count(held: i64) -> Result<u32, Error> {
+    u32::try_from(held).map_err(|_| Error::Reply)
+}
+
+/// What `refresh` and `release` say of the units of a group.
+pub(super) enum Held {
+    /// They are all held, or nobody asked.
+    All,
+    /// For each unit, whether it is held.
+    Each(Vec<bool>),
+}
+
+impl Held {
+    fn read(value: Value) -> Result<Self, Error> {
+        match value {
+            Value::Int(_) => Ok(Self::All),
+            Value::Array(items) => {
+                let each = items.iter().map(|item| match item {
+                    Value::Int(held) => Ok(*held == 1),
+                    _ => Err(Error::Reply),
+                });
+                each.collect::<Result<_, _>>().map(Self::Each)
+            }
+            _ => Err(Error::Reply),
+        }
+    }
+
+    /// The units of the leases of a group, one by one: whether all of a lease's units are held.
+    pub(super) fn of<'a>(&'a self, leases: &'a [Arc<Lease>]) -> impl Iterator<Item = bool> + 'a {
+        let mut start = 0;
+        leases.iter().map(move |lease| {
+            let end = start + lease.units.weight as usize;
+            let units = start..end;
+            start = end;
+            match self {
+                Self::All => true,
+                Self::Each(held) => held.get(units).is_some_and(|held| held.iter().all(|&h| h)),
+            }
+        })
+    }
+}

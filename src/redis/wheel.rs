@@ -1,0 +1,161 @@
+//! What this process holds, spread over the turns of a beat.
+
+use super::{
+    core::Core,
+    lease::{Lease, TURNS},
+    outbox::{Group, chunks},
+    script::Answer,
+};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    mem,
+    sync::Arc,
+    time::Instant,
+};
+
+/// Live permits by semaphore. Each turn refreshes the semaphores of one slot, so that the work
+/// is even and one command serves all permits of a semaphore.
+pub(super) struct Wheel {
+    /// Granted since the last turn. Most permits of short requests never get further.
+    young: Vec<Arc<Lease>>,
+    slots: Vec<HashMap<Arc<str>, Vec<Arc<Lease>>>>,
+    hasher: RandomState,
+    /// Those whose last refresh failed, until it succeeds or their deadline has passed.
+    troubled: Vec<Arc<Lease>>,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        Self {
+            young: Vec::new(),
+            slots: (0..TURNS).map(|_| HashMap::new()).collect(),
+            hasher: RandomState::new(),
+            troubled: Vec::new(),
+        }
+    }
+
+    pub(super) fn hold(&mut self, lease: Arc<Lease>) {
+        self.young.push(lease);
+    }
+
+    /// These were not refreshed, and nobody knows whether they are still held.
+    pub(super) fn watch(&mut self, troubled: Vec<Arc<Lease>>) {
+        self.troubled.extend(troubled);
+    }
+
+    /// What is to be refreshed in this turn.
+    pub(super) fn turn(&mut self, turn: u64) -> Vec<Group> {
+        self.settle();
+        let slot = &mut self.slots[(turn % u64::from(TURNS)) as usize];
+        let mut groups = Vec::with_capacity(slot.len());
+        slot.retain(|name, leases| {
+            leases.retain(|lease| !lease.has_ended());
+            for leases in chunks(leases.clone(), |lease| lease.units.weight) {
+                groups.push(Group {
+                    name: Arc::clone(name),
+                    leases,
+                    ask: false,
+                });
+            }
+            !leases.is_empty()
+        });
+        groups.retain(|group| !group.leases.is_empty());
+        groups
+    }
+
+    /// Gives the young their places.
+    fn settle(&mut self) {
+        for lease in mem::take(&mut self.young) {
+            if !lease.has_ended() {
+                let slot = self.hasher.hash_one(&lease.name) % u64::from(TURNS);
+                let leases = self.slots[slot as usize].entry(Arc::clone(&lease.name));
+                leases.or_default().push(lease);
+            }
+        }
+    }
+
+    /// Tells the holders whose deadline has passed without a good refresh.
+    pub(super) fn tell(&mut self, now: u64) {
+        self.troubled.retain(|lease| {
+            let live = !lease.has_ended() && lease.is_troubled();
+            if live && lease.is_past(now) {
+                lease.loss.set();
+                return false;
+            }
+            live
+        });
+    }
+
+    /// The process has slept: no refresh may have been sent in time.
+    pub(super) fn watch_all(&mut self) {
+        let live = self.live().filter(|lease| lease.trouble()).collect();
+        self.watch(live);
+    }
+
+    /// All that is held.
+    pub(super) fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
+        let placed = self.slots.iter().flat_map(HashMap::values).flatten();
+        let all = self.young.iter().chain(placed);
+        all.filter(|lease| !lease.has_ended()).cloned()
+    }
+}
+
+/// What became of a refresh that the keeper has to act on.
+#[derive(Default)]
+pub(super) struct Beaten {
+    /// No answer came for these.
+    pub(super) troubled: Vec<Arc<Lease>>,
+    /// These came back after their holders were done with them.
+    pub(super) ghosts: Vec<Arc<Lease>>,
+}
+
+/// Refreshes these, tells those that are lost, and tries to bring them back.
+pub(super) async fn beat(core: Arc<Core>, groups: Vec<Group>) -> Beaten {
+    let mut beaten = Beaten::default();
+    let mut lost = Vec::new();
+    let deadline = core.times.deadline(Instant::now());
+    let answers = core.scripts.refresh(&groups).await;
+    for (group, answer) in groups.iter().zip(answers) {
+        match answer {
+            Ok(held) => {
+                for (lease, held) in group.leases.iter().zip(held.of(&group.leases)) {
+                    match held {
+                        true => lease.renewed(deadline),
+                        false => lost.push(Arc::clone(lease)),
+                    }
+                }
+            }
+            Err(_) => {
+                let troubled = group.leases.iter().filter(|lease| lease.trouble());
+                beaten.troubled.extend(troubled.cloned());
+            }
+        }
+    }
+    beaten.ghosts = bring_back(&core, lost).await;
+    beaten
+}
+
+/// Claims again what was lost, as any newcomer would. Returns what nobody wants any more.
+async fn bring_back(core: &Core, mut lost: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+    lost.retain(|lease| !lease.has_ended());
+    if lost.is_empty() {
+        return lost;
+    }
+    for lease in &lost {
+        lease.loss.set();
+    }
+    let deadline = core.times.deadline(Instant::now());
+    let answers = core.scripts.reacquire(&lost).await;
+    let mut back = lost
+        .into_iter()
+        .zip(answers)
+        .filter_map(|(lease, answer)| match answer {
+            Ok(Answer::Granted { token, .. }) => {
+                lease.granted(token, deadline);
+                Some(lease)
+            }
+            _ => None,
+        });
+    back.by_ref().filter(|lease| lease.has_ended()).collect()
+}
