@@ -1,0 +1,121 @@
+//! A plain client that speaks RESP over a socket: the oracle for what is really in Redis.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::frame;
+pub(crate) use super::frame::Reply;
+
+/// One connection, one command at a time.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects to a port of this machine.
+    ///
+    /// # Panics
+    ///
+    /// When nothing listens there.
+    pub(crate) async fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .expect("something listens on the port");
+        stream.set_nodelay(true).expect("a TCP socket has nodelay");
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
+    }
+
+    /// Sends one command and reads its reply, which may be an [`Reply::Error`].
+    ///
+    /// # Panics
+    ///
+    /// When the connection ends before the reply.
+    pub(crate) async fn cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        self.try_cmd(args).await.expect("the server answers")
+    }
+
+    /// Sends one command and reads its reply.
+    ///
+    /// # Errors
+    ///
+    /// When the connection ends before the reply.
+    pub(crate) async fn try_cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
+        self.stream.write_all(&frame::command(args)).await?;
+        self.next().await
+    }
+
+    /// Reads the next frame: a reply, or a message after `SUBSCRIBE`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection ends first.
+    pub(crate) async fn next(&mut self) -> io::Result<Reply> {
+        loop {
+            if let Some((reply, length)) = frame::parse(&self.unread) {
+                self.unread.drain(..length);
+                return Ok(reply);
+            }
+            if self.stream.read_buf(&mut self.unread).await? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// How often each command ran, inside scripts too, since the start or [`reset_stats`](Self::reset_stats).
+    pub(crate) async fn commandstats(&mut self) -> BTreeMap<String, u64> {
+        let info = self.cmd(&["INFO", "commandstats"]).await;
+        info.text().lines().filter_map(command_and_calls).collect()
+    }
+
+    /// Sets the counts of [`commandstats`](Self::commandstats) to zero.
+    pub(crate) async fn reset_stats(&mut self) {
+        let reply = self.cmd(&["CONFIG", "RESETSTAT"]).await;
+        assert_eq!(reply, Reply::Simple("OK".to_owned()));
+    }
+
+    /// The members of a sorted set with their scores, lowest first; empty for a missing key.
+    pub(crate) async fn zmembers(&mut self, key: impl AsRef<[u8]>) -> Vec<(Vec<u8>, f64)> {
+        let range: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];
+        let reply = self.cmd(&range).await;
+        reply.array().chunks(2).map(member_and_score).collect()
+    }
+
+    /// The keys that match a glob, sorted.
+    pub(crate) async fn keys(&mut self, pattern: impl AsRef<[u8]>) -> Vec<Vec<u8>> {
+        let reply = self.cmd(&[b"KEYS", pattern.as_ref()]).await;
+        let mut keys: Vec<_> = reply
+            .array()
+            .iter()
+            .map(|key| key.bytes().to_vec())
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    /// The server's clock in milliseconds since 1970.
+    pub(crate) async fn server_time_ms(&mut self) -> i64 {
+        let reply = self.cmd(&["TIME"]).await;
+        reply.array()[0].int() * 1000 + reply.array()[1].int() / 1000
+    }
+}
+
+/// `cmdstat_zadd:calls=2,usec=…` as `("zadd", 2)`.
+fn command_and_calls(line: &str) -> Option<(String, u64)> {
+    let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let calls = stats.split(',').next()?.parse().ok()?;
+    Some((command.to_owned(), calls))
+}
+
+fn member_and_score(pair: &[Reply]) -> (Vec<u8>, f64) {
+    let score = pair[1].text().parse().expect("a score is a number");
+    (pair[0].bytes().to_vec(), score)
+}
