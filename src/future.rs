@@ -66,7 +66,10 @@ where
         settings: Arc<Settings>,
     ) -> Self {
         let asker = Some(Asker::new(service, request, &claim, &settings));
-        let acquire = settings.semaphore.acquire(claim);
+        let acquire = match claim.units() {
+            Ok(_) => settings.semaphore.acquire(claim),
+            Err(error) => Acquire::ready(Err(error)),
+        };
         let state = State::Acquire { acquire, asker };
         Self { state, settings }
     }
