@@ -1,12 +1,12 @@
 //! From a claim to a response: acquire, then ready, then call.
 
 use crate::{
-    body::{Hold, ResponseBody},
-    fields,
+    admission::{Admitted, Asker, Granted},
+    body::ResponseBody,
     key::KeyError,
     layer::Settings,
     reject::{Reason, Rejection},
-    semaphore::{Acquire, Claim, Permit, Policy},
+    semaphore::{Acquire, Claim},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -15,6 +15,7 @@ use pin_project_lite::pin_project;
 use std::{
     fmt,
     future::Future,
+    ops::ControlFlow::{self, Break, Continue},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -43,19 +44,16 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Acquire { acquire: Acquire, policy: Policy, limit: u32, next: Option<(S, Request<B>)> },
-        Ready { service: S, request: Option<Request<B>>, admitted: Option<Admitted> },
-        Call { #[pin] future: S::Future, admitted: Option<Admitted> },
+        Acquire { acquire: Acquire, asker: Option<Asker<S, B>> },
+        Ready { service: S, admitted: Option<Admitted<B>> },
+        Call { #[pin] future: S::Future, granted: Option<Granted> },
         Rejected { rejection: Option<Rejection> },
         Done,
     }
 }
 
-/// A permit, and the policy that it was granted under.
-struct Admitted {
-    permit: Permit,
-    policy: Policy,
-}
+/// The next state, or what the future resolves to.
+type Step<S, B, R, E> = ControlFlow<Result<Response<ResponseBody<R>>, E>, State<S, B>>;
 
 impl<S, B> ResponseFuture<S, B>
 where
@@ -67,30 +65,25 @@ where
         claim: Claim,
         settings: Arc<Settings>,
     ) -> Self {
-        let state = State::Acquire {
-            policy: claim.policy().clone(),
-            limit: claim.limit().unwrap_or(settings.limit),
-            acquire: settings.semaphore.acquire(claim),
-            next: Some((service, request)),
+        let asker = Some(Asker::new(service, request, &claim, &settings));
+        let acquire = match claim.units() {
+            Ok(_) => settings.semaphore.acquire(claim),
+            Err(error) => Acquire::ready(Err(error)),
         };
+        let state = State::Acquire { acquire, asker };
         Self { state, settings }
     }
 
     pub(crate) fn exempt(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        let state = State::Ready {
-            service,
-            request: Some(request),
-            admitted: None,
-        };
+        let admitted = Some(Admitted::exempt(request));
+        let state = State::Ready { service, admitted };
         Self { state, settings }
     }
 
     pub(crate) fn rejected(request: Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
         let rejection = Rejection::new(Reason::Key(error), policy, settings.limit, &request);
-        let state = State::Rejected {
-            rejection: Some(rejection),
-        };
+        let state = State::rejected(rejection);
         Self { state, settings }
     }
 }
@@ -108,100 +101,76 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let next = match this.state.as_mut().project() {
-                StateProj::Acquire {
-                    acquire,
-                    policy,
-                    limit,
-                    next,
-                } => {
-                    let granted = ready!(Pin::new(acquire).poll(cx));
-                    let (service, request) = next.take().expect(AGAIN);
-                    match granted {
-                        Ok(permit) => {
-                            let admitted = Admitted {
-                                permit,
-                                policy: policy.clone(),
-                            };
-                            admit(service, request, admitted, this.settings)
-                        }
-                        Err(error) => State::Rejected {
-                            rejection: Some(Rejection::new(
-                                Reason::Acquire(error),
-                                policy.clone(),
-                                *limit,
-                                &request,
-                            )),
-                        },
-                    }
-                }
-                StateProj::Ready {
-                    service,
-                    request,
-                    admitted,
-                } => {
-                    ready!(service.poll_ready(cx))?;
-                    let future = service.call(request.take().expect(AGAIN));
-                    State::Call {
-                        future,
-                        admitted: admitted.take(),
-                    }
-                }
-                StateProj::Call { future, admitted } => {
-                    let answer = ready!(future.poll(cx));
-                    let admitted = admitted.take();
+            match ready!(this.state.as_mut().step(cx, this.settings)) {
+                Continue(next) => this.state.set(next),
+                Break(output) => {
                     this.state.set(State::Done);
-                    return Poll::Ready(answer.map(|head| respond(head, admitted, this.settings)));
+                    return Poll::Ready(output);
                 }
-                StateProj::Rejected { rejection } => {
-                    let rejection = rejection.take().expect(AGAIN);
-                    let response = (this.settings.reject)(rejection);
-                    return Poll::Ready(Ok(response.map(ResponseBody::rejection)));
-                }
-                StateProj::Done => panic!("{AGAIN}"),
-            };
-            this.state.set(next);
+            }
         }
     }
 }
 
-/// Hands the permit on: a clone for the handler, in the request's extensions.
-fn admit<S, B>(
-    service: S,
-    mut request: Request<B>,
-    admitted: Admitted,
-    settings: &Settings,
-) -> State<S, B>
+impl<S, ReqBody, ResBody> State<S, ReqBody>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ResBody: Body<Data = Bytes>,
 {
-    if let Some(max_hold) = settings.max_hold {
-        admitted.permit.end_after(max_hold);
-    }
-    request.extensions_mut().insert(admitted.permit.clone());
-    State::Ready {
-        service,
-        request: Some(request),
-        admitted: Some(admitted),
+    fn step(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        settings: &Settings,
+    ) -> Poll<Step<S, ReqBody, ResBody, S::Error>> {
+        Poll::Ready(match self.project() {
+            StateProj::Acquire { acquire, asker } => {
+                let answer = ready!(Pin::new(acquire).poll(cx));
+                let asker = asker.take().expect(AGAIN);
+                Continue(match answer {
+                    Ok(permit) => State::ready(asker.admit(permit, settings)),
+                    Err(error) => State::rejected(asker.refuse(error)),
+                })
+            }
+            StateProj::Ready { service, admitted } => match ready!(service.poll_ready(cx)) {
+                Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
+                Err(error) => Break(Err(error)),
+            },
+            StateProj::Call { future, granted } => {
+                let answer = ready!(future.poll(cx));
+                Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
+            }
+            StateProj::Rejected { rejection } => {
+                let response = (settings.reject)(rejection.take().expect(AGAIN));
+                Break(Ok(response.map(ResponseBody::rejection)))
+            }
+            StateProj::Done => panic!("{AGAIN}"),
+        })
     }
 }
 
-/// Moves the permit into the body, or drops it here if it is to end with the head.
-fn respond<B: Body<Data = Bytes>>(
-    mut response: Response<B>,
-    admitted: Option<Admitted>,
-    settings: &Settings,
-) -> Response<ResponseBody<B>> {
-    let hold = admitted.and_then(|Admitted { permit, policy }| {
-        fields::append(
-            response.headers_mut(),
-            &policy,
-            permit.limit(),
-            Some(permit.remaining()),
-        );
-        Hold::new(permit, settings.on_lost, settings.release_at)
-    });
-    response.map(|body| ResponseBody::new(body, hold))
+impl<S, B> State<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn ready((service, admitted): (S, Admitted<B>)) -> Self {
+        Self::Ready {
+            service,
+            admitted: Some(admitted),
+        }
+    }
+
+    fn call(service: &mut S, admitted: Admitted<B>) -> Self {
+        Self::Call {
+            future: service.call(admitted.request),
+            granted: admitted.granted,
+        }
+    }
+
+    fn rejected(rejection: Rejection) -> Self {
+        Self::Rejected {
+            rejection: Some(rejection),
+        }
+    }
 }
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>

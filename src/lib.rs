@@ -1,5 +1,6 @@
 //! wip
 
+mod admission;
 mod body;
 mod fields;
 mod future;

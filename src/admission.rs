@@ -1,0 +1,88 @@
+//! What goes along with a request from its claim to its response.
+
+use crate::{
+    body::{Hold, ResponseBody},
+    fields,
+    layer::Settings,
+    reject::{Reason, Rejection},
+    semaphore::{AcquireError, Claim, Permit, Policy},
+};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+/// A request that asks for a permit, and the service that it is for.
+pub(crate) struct Asker<S, B> {
+    service: S,
+    request: Request<B>,
+    policy: Policy,
+    limit: u32,
+}
+
+/// A request on its way in.
+pub(crate) struct Admitted<B> {
+    pub(crate) request: Request<B>,
+    /// `None` for an exempt request.
+    pub(crate) granted: Option<Granted>,
+}
+
+/// A permit, and the policy that it was granted under.
+pub(crate) struct Granted {
+    permit: Permit,
+    policy: Policy,
+}
+
+impl<S, B> Asker<S, B> {
+    pub(crate) fn new(service: S, request: Request<B>, claim: &Claim, settings: &Settings) -> Self {
+        Self {
+            service,
+            request,
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or(settings.limit),
+        }
+    }
+
+    /// Hands the permit on: a clone for the handler, in the request's extensions.
+    pub(crate) fn admit(mut self, permit: Permit, settings: &Settings) -> (S, Admitted<B>) {
+        if let Some(max_hold) = settings.max_hold {
+            permit.end_after(max_hold);
+        }
+        self.request.extensions_mut().insert(permit.clone());
+        let policy = self.policy;
+        let admitted = Admitted {
+            request: self.request,
+            granted: Some(Granted { permit, policy }),
+        };
+        (self.service, admitted)
+    }
+
+    pub(crate) fn refuse(self, error: AcquireError) -> Rejection {
+        let reason = Reason::Acquire(error);
+        Rejection::new(reason, self.policy, self.limit, &self.request)
+    }
+}
+
+impl<B> Admitted<B> {
+    pub(crate) fn exempt(request: Request<B>) -> Self {
+        Self {
+            request,
+            granted: None,
+        }
+    }
+}
+
+impl Granted {
+    /// Moves the permit into the body, or drops it here if it is to end with the head.
+    pub(crate) fn respond<B: Body<Data = Bytes>>(
+        granted: Option<Self>,
+        mut response: Response<B>,
+        settings: &Settings,
+    ) -> Response<ResponseBody<B>> {
+        let hold = granted.and_then(|Self { permit, policy }| {
+            let headers = response.headers_mut();
+            fields::append(headers, &policy, permit.limit(), Some(permit.remaining()));
+            Hold::new(permit, settings.on_lost, settings.release_at)
+        });
+        response.map(|body| ResponseBody::new(body, hold))
+    }
+}
