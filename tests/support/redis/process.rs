@@ -15,7 +15,7 @@ const MISSING: &str = "these tests need `redis-server` on the PATH: \
 /// A server process, and the watcher that ends it if this process cannot.
 #[derive(Debug)]
 pub(super) struct Running {
-    server: Child,
+    pub(super) server: Child,
     watcher: Child,
 }
 
