@@ -69,7 +69,7 @@ impl Parting {
 pub(super) struct Outbox {
     now: Vec<Parting>,
     later: Vec<(u64, Parting)>,
-    flying: usize,
+    flying: Vec<Arc<Lease>>,
 }
 
 impl Outbox {
@@ -79,22 +79,23 @@ impl Outbox {
 
     /// How many permits are not released yet.
     pub(super) fn len(&self) -> usize {
-        self.now.len() + self.later.len() + self.flying
+        self.now.len() + self.later.len() + self.flying.len()
     }
 
     /// What is to be sent next; nothing while the last batch is in the air, so that what comes
     /// meanwhile travels together.
     pub(super) fn take(&mut self) -> Option<Vec<Parting>> {
-        if self.flying > 0 || self.now.is_empty() {
+        if !self.flying.is_empty() || self.now.is_empty() {
             return None;
         }
-        self.flying = self.now.len();
-        Some(mem::take(&mut self.now))
+        let partings = mem::take(&mut self.now);
+        self.flying = partings.iter().map(|parting| Arc::clone(&parting.lease)).collect();
+        Some(partings)
     }
 
     /// A batch has landed; these have to be tried again, each after a pause twice as long.
     pub(super) fn landed(&mut self, again: Vec<Parting>, turn: u64) {
-        self.flying = 0;
+        self.flying.clear();
         for mut parting in again {
             let pause = 1 << parting.tries.min(10);
             parting.tries += 1;
@@ -118,7 +119,8 @@ impl Outbox {
     /// What is left, when there is no time for more.
     pub(super) fn rest(&self) -> impl Iterator<Item = &Arc<Lease>> {
         let later = self.later.iter().map(|(_, parting)| parting);
-        self.now.iter().chain(later).map(|parting| &parting.lease)
+        let waiting = self.now.iter().chain(later).map(|parting| &parting.lease);
+        waiting.chain(&self.flying)
     }
 }
 

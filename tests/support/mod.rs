@@ -8,3 +8,6 @@ pub(crate) mod redis;
 pub(crate) mod resp;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod wait;
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod fleet;

@@ -1,0 +1,28 @@
+//! What happens, as it happens: server-sent events.
+
+use crate::{app::App, market::Event};
+use axum::{
+    Error,
+    extract::State,
+    response::sse::{self, KeepAlive, Sse},
+};
+use futures_util::{Stream, StreamExt};
+
+/// `GET /market/events`: listings and trades from now on.
+///
+/// It would never end by itself, so it ends when the server stops. An `EventSource` comes back.
+pub(crate) async fn events(
+    State(app): State<App>,
+) -> Sse<impl Stream<Item = Result<sse::Event, Error>>> {
+    let events = app.market.events().map(|event| frame(&event));
+    let until_stop = events.take_until(app.stop.cancelled_owned());
+    Sse::new(until_stop).keep_alive(KeepAlive::default())
+}
+
+fn frame(event: &Event) -> Result<sse::Event, Error> {
+    let name = match event {
+        Event::Listing(_) => "listing",
+        Event::Trade(_) => "trade",
+    };
+    sse::Event::default().event(name).json_data(event)
+}

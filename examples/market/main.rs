@@ -1,0 +1,112 @@
+//! The Fake Game company's market, where an account may have five requests in flight.
+//!
+//! ```sh
+//! cargo run --example market
+//!
+//! curl localhost:3000/accounts/ann
+//! curl localhost:3000/market/events -H 'x-account-id: ann'                 # holds a place until you leave
+//! curl localhost:3000/market/items -H 'x-account-id: ann' --json '{"item":"ann-1","price":100}'
+//! curl localhost:3000/market/items/ID/purchase -H 'x-account-id: bob' -X POST
+//! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
+//! ```
+//!
+//! Read on in `app.rs` for the routes and the limit that they share, in `account.rs` for whom the
+//! limit counts, in `market.rs` for what a market does, and in `settings.rs` for the settings.
+
+mod account;
+mod app;
+mod events;
+mod export;
+mod market;
+mod memory;
+mod price;
+mod problem;
+mod settings;
+mod shutdown;
+mod trade;
+
+use app::App;
+use axum::serve::ListenerExt;
+use memory::MemoryMarket;
+use settings::{SettingError, Settings};
+use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc};
+use tokio::net::TcpListener;
+use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Semaphore};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", with_causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error in one line, down to its first cause.
+fn with_causes(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_causes(cause)),
+        None => error.to_string(),
+    }
+}
+
+/// Serves the market until the process is asked to stop.
+async fn run() -> Result<(), Box<dyn Error>> {
+    let settings = Settings::from_env()?;
+    let limit = limit(&settings, semaphore(&settings).await?)?;
+    let stop = shutdown::on_signal()?;
+    let app = App {
+        market: Arc::new(MemoryMarket::new()),
+        stop: stop.clone(),
+    };
+    let listener = listen(settings.port).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    eprintln!("{settings}");
+
+    // A row or an event is small, and must not wait until there are more of them.
+    let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
+    let serving = axum::serve(listener, app::router(app, limit))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    tokio::select! {
+        served = serving.into_future() => served?,
+        () = shutdown::overdue(stop) => eprintln!("some responses did not end in time"),
+    }
+    Ok(())
+}
+
+async fn listen(port: u16) -> Result<TcpListener, SettingError> {
+    let address = (Ipv4Addr::LOCALHOST, port);
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|source| SettingError::Port { port, source })
+}
+
+/// Where the permits are counted.
+async fn semaphore(settings: &Settings) -> Result<Arc<dyn Semaphore>, SettingError> {
+    match settings.redis_url {
+        None => Ok(Arc::new(MemorySemaphore::new())),
+        Some(_) => Err(SettingError::Unsupported {
+            name: "REDIS_URL",
+            why: "this build keeps everything in memory",
+        }),
+    }
+}
+
+/// The limit that all routes of the market share.
+fn limit(
+    settings: &Settings,
+    semaphore: Arc<dyn Semaphore>,
+) -> Result<ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>>, SettingError> {
+    if !settings.wait.is_zero() {
+        return Err(SettingError::Unsupported {
+            name: "WAIT_MS",
+            why: "this build refuses at once what finds no place",
+        });
+    }
+    Ok(ConcurrencyLimitLayer::new(
+        settings.limit,
+        account::of,
+        semaphore,
+    ))
+}

@@ -1,0 +1,149 @@
+//! A market in this process, behind one mutex.
+
+use crate::{
+    account::Account,
+    market::{Answer, Event, Holdings, Listing, Market, Refusal, Trade},
+    price::Price,
+};
+use futures_util::{FutureExt, future::ready, stream::BoxStream};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::broadcast;
+use tokio_stream::{StreamExt, wrappers::BroadcastStream};
+use uuid::Uuid;
+
+/// How many events a reader may be behind.
+const BACKLOG: usize = 1_024;
+
+/// A market in this process.
+pub(crate) struct MemoryMarket {
+    books: Mutex<Books>,
+    events: broadcast::Sender<Event>,
+}
+
+impl MemoryMarket {
+    /// A market that nobody has been to yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            books: Mutex::default(),
+            events: broadcast::Sender::new(BACKLOG),
+        }
+    }
+
+    /// The books change in single steps that cannot panic halfway, so a poisoned lock guards
+    /// sound ones.
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all who listen. Called under the lock, so that they hear things in order.
+    fn tell(&self, event: Event) {
+        // An error only says that nobody listens.
+        let _ = self.events.send(event);
+    }
+
+    fn list_now(&self, seller: Account, item: &str, price: Price) -> Result<Listing, Refusal> {
+        let mut books = self.books();
+        let listing = books.list(seller, item, price)?;
+        self.tell(Event::Listing(listing.clone()));
+        Ok(listing)
+    }
+
+    fn purchase_now(&self, buyer: Account, id: &str) -> Result<Trade, Refusal> {
+        let mut books = self.books();
+        let trade = books.purchase(buyer, id)?;
+        self.tell(Event::Trade(trade.clone()));
+        Ok(trade)
+    }
+}
+
+impl Market for MemoryMarket {
+    fn list(
+        &self,
+        seller: Account,
+        item: String,
+        price: Price,
+    ) -> Answer<'_, Result<Listing, Refusal>> {
+        answer(self.list_now(seller, &item, price))
+    }
+
+    fn purchase(&self, buyer: Account, id: String) -> Answer<'_, Result<Trade, Refusal>> {
+        answer(self.purchase_now(buyer, &id))
+    }
+
+    fn listings(&self) -> Answer<'_, Vec<Listing>> {
+        let mut listings: Vec<_> = self.books().listed.values().cloned().collect();
+        listings.sort_by(|a, b| (a.price, &a.id).cmp(&(b.price, &b.id)));
+        answer(listings)
+    }
+
+    fn account(&self, account: Account) -> Answer<'_, Holdings> {
+        let known = self.books().holdings.get(&account).cloned();
+        answer(known.unwrap_or_else(|| Holdings::of_newborn(&account)))
+    }
+
+    fn events(&self) -> BoxStream<'static, Event> {
+        let events = BroadcastStream::new(self.events.subscribe());
+        Box::pin(events.map_while(Result::ok))
+    }
+}
+
+/// Memory answers at once, and never fails.
+fn answer<T: Send + 'static>(value: T) -> Answer<'static, T> {
+    ready(Ok(value)).boxed()
+}
+
+/// Who has what, what is for sale, and what was.
+#[derive(Default)]
+struct Books {
+    holdings: HashMap<Account, Holdings>,
+    listed: HashMap<String, Listing>,
+    sold: HashSet<String>,
+}
+
+impl Books {
+    fn list(&mut self, seller: Account, item: &str, price: Price) -> Result<Listing, Refusal> {
+        let items = &mut self.holdings(&seller).items;
+        let place = items.iter().position(|owned| owned == item);
+        let listing = Listing {
+            id: Uuid::new_v4().to_string(),
+            item: items.remove(place.ok_or(Refusal::NotOwned)?),
+            price,
+            seller,
+        };
+        self.listed.insert(listing.id.clone(), listing.clone());
+        Ok(listing)
+    }
+
+    /// Asks everything before it moves anything.
+    fn purchase(&mut self, buyer: Account, id: &str) -> Result<Trade, Refusal> {
+        let listing = self.listing(id)?.clone();
+        let coins = listing.price.coins();
+        if listing.seller == buyer {
+            return Err(Refusal::OwnListing);
+        }
+        let purse = self.holdings(&buyer);
+        purse.funds = purse.funds.checked_sub(coins).ok_or(Refusal::TooPoor)?;
+        purse.items.push(listing.item.clone());
+        self.holdings(&listing.seller).funds += coins;
+        self.listed.remove(id);
+        self.sold.insert(id.to_owned());
+        Ok(Trade { listing, buyer })
+    }
+
+    fn listing(&self, id: &str) -> Result<&Listing, Refusal> {
+        self.listed
+            .get(id)
+            .ok_or_else(|| match self.sold.contains(id) {
+                true => Refusal::Sold,
+                false => Refusal::Unknown,
+            })
+    }
+
+    fn holdings(&mut self, account: &Account) -> &mut Holdings {
+        let newborn = || Holdings::of_newborn(account);
+        self.holdings.entry(account.clone()).or_insert_with(newborn)
+    }
+}

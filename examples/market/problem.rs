@@ -1,0 +1,87 @@
+//! What goes wrong, as a client reads it: a problem of RFC 9457.
+
+use crate::market::{Refusal, StoreError};
+use axum::{
+    Json,
+    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use tower_semaphore::KeyError;
+
+/// A status, and what to say beside it.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let problem = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let kind = [(CONTENT_TYPE, "application/problem+json")];
+        (self.status, kind, Json(problem)).into_response()
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let (status, detail) = match refusal {
+            Refusal::Unknown => (StatusCode::NOT_FOUND, "there never was such a listing"),
+            Refusal::NotOwned => (StatusCode::CONFLICT, "the account has no such item"),
+            Refusal::Sold => (StatusCode::CONFLICT, "the item is sold"),
+            Refusal::OwnListing => (StatusCode::CONFLICT, "the listing is the account's own"),
+            Refusal::TooPoor => (StatusCode::CONFLICT, "the account has too few coins"),
+        };
+        Self::new(status, detail)
+    }
+}
+
+impl From<StoreError> for Problem {
+    /// The client learns that the market is closed, the operator why.
+    fn from(error: StoreError) -> Self {
+        eprintln!("the market's store failed: {error}");
+        let detail = "the market is closed for the moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+}
+
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    /// 400 for what is no JSON, 422 for JSON that says something else than the route asks for.
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}

@@ -1,0 +1,129 @@
+//! What the environment says.
+
+use std::{env, error::Error, fmt, io, ops::RangeInclusive, str::FromStr, time::Duration};
+
+/// The settings, each of them a variable of the environment.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `PORT`: where to listen, 3000 unless set. 0: any port that is free.
+    pub(crate) port: u16,
+    /// `REDIS_URL`: where the permits and the market live. Unset: in memory.
+    pub(crate) redis_url: Option<String>,
+    /// `LIMIT`: how many requests an account may have in flight, 5 unless set.
+    pub(crate) limit: u32,
+    /// `LEASE_MS`: how long a permit outlives a process that was killed, 10000 unless set.
+    /// Permits in memory need no lease.
+    pub(crate) lease: Duration,
+    /// `WAIT_MS`: how long a request may wait for its permit, 0 unless set.
+    pub(crate) wait: Duration,
+}
+
+/// A day: longer than any lease or wait makes sense.
+const MAX_MS: u64 = 24 * 60 * 60 * 1_000;
+
+impl Settings {
+    /// Reads them.
+    ///
+    /// # Errors
+    ///
+    /// A [`SettingError`] for the first one that is wrong.
+    pub(crate) fn from_env() -> Result<Self, SettingError> {
+        Ok(Self {
+            port: number("PORT", 3_000, 0..=u16::MAX)?,
+            redis_url: text("REDIS_URL")?,
+            limit: number("LIMIT", 5, 1..=u32::MAX)?,
+            lease: Duration::from_millis(number("LEASE_MS", 10_000, 1..=MAX_MS)?),
+            wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
+        })
+    }
+}
+
+/// What a variable says, if it is set.
+fn text(name: &'static str) -> Result<Option<String>, SettingError> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(SettingError::NotUnicode { name }),
+    }
+}
+
+/// The number that a variable says, if it is within `range`.
+fn number<T>(name: &'static str, default: T, range: RangeInclusive<T>) -> Result<T, SettingError>
+where
+    T: FromStr + PartialOrd + Into<u64> + Copy,
+{
+    let Some(value) = text(name)? else {
+        return Ok(default);
+    };
+    let number = value.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| SettingError::Number {
+        name,
+        value,
+        min: (*range.start()).into(),
+        max: (*range.end()).into(),
+    })
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            limit, lease, wait, ..
+        } = self;
+        let place = self.redis_url.as_ref().map_or("memory", |_| "Redis");
+        write!(
+            f,
+            "limit {limit}, lease {lease:?}, wait {wait:?}, state in {place}"
+        )
+    }
+}
+
+/// What is wrong with a setting. Its text begins with the setting's name.
+#[derive(Debug)]
+pub(crate) enum SettingError {
+    /// It is no number, or one out of range.
+    Number {
+        name: &'static str,
+        value: String,
+        min: u64,
+        max: u64,
+    },
+    /// It is not UTF-8.
+    NotUnicode { name: &'static str },
+    /// Nobody can listen there.
+    Port { port: u16, source: io::Error },
+    /// The example was built without what it asks for.
+    Unsupported {
+        name: &'static str,
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number {
+                name,
+                value,
+                min,
+                max,
+            } => {
+                write!(
+                    f,
+                    "{name}: {value:?} is not a whole number from {min} to {max}"
+                )
+            }
+            Self::NotUnicode { name } => write!(f, "{name}: it is not UTF-8"),
+            Self::Port { port, .. } => write!(f, "PORT: cannot listen on {port}"),
+            Self::Unsupported { name, why } => write!(f, "{name}: {why}"),
+        }
+    }
+}
+
+impl Error for SettingError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Port { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An account may have five requests in flight.
+
+use crate::{answer::Answer, client::Client, process::Market, soon};
+
+/// A stream that does not end while a test runs.
+const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000";
+
+async fn streams(client: &Client, count: usize) -> Vec<Answer> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let stream = client.get(ENDLESS).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    streams
+}
+
+/// Asks until there is a place. Every answer but a refusal or an admission is a fault.
+async fn admitted(client: &Client) {
+    let knocking = async { while client.get("/market").await.status() == 429 {} };
+    soon("a place", knocking).await;
+    assert_eq!(client.get("/market").await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_sixth_request_in_flight_of_an_account_is_refused() {
+    let market = Market::start(&[]).await;
+    let ann = market.client("ann");
+    let mut held = streams(&ann, 5).await;
+
+    let sixth = ann.get(ENDLESS).await;
+    assert_eq!(sixth.status(), 429);
+    assert_eq!(sixth.header("content-type"), "application/problem+json");
+    assert_eq!(sixth.header("retry-after"), "1");
+    assert_eq!(market.client("bob").get("/market").await.status(), 200);
+
+    drop(held.pop());
+    admitted(&ann).await;
+}
+
+#[tokio::test]
+async fn the_routes_of_the_market_share_the_limit_and_accounts_are_free() {
+    let market = Market::start(&[("LIMIT", "1")]).await;
+    let ann = market.client("ann");
+    let events = ann.get("/market/events").await;
+    assert_eq!(events.status(), 200);
+
+    assert_eq!(ann.get("/market").await.status(), 429);
+    assert_eq!(ann.get(ENDLESS).await.status(), 429);
+    assert_eq!(ann.list("ann-1", 10).await.status(), 429);
+    assert_eq!(ann.purchase("any").await.status(), 429);
+    assert_eq!(ann.account("ann").await["funds"], 1_000);
+}
+
+#[tokio::test]
+async fn a_stream_holds_its_place_to_its_last_line() {
+    let market = Market::start(&[("LIMIT", "1")]).await;
+    let ann = market.client("ann");
+    let stream = ann.get("/market/export?rows=3&interval_ms=50").await;
+    assert_eq!(stream.text().await.lines().count(), 3);
+    admitted(&ann).await;
+}
+
+#[tokio::test]
+async fn the_limit_holds_over_one_connection_of_http_2() {
+    let market = Market::start(&[]).await;
+    let ann = market.http2_client("ann");
+    let mut held = streams(&ann, 5).await;
+    assert_eq!(held[0].version(), http::Version::HTTP_2);
+    assert_eq!(ann.get(ENDLESS).await.status(), 429);
+
+    drop(held.pop());
+    admitted(&ann).await;
+}
+
+#[tokio::test]
+async fn the_query_names_the_account_as_the_header_does() {
+    let market = Market::start(&[("LIMIT", "1")]).await;
+    let held = market.client("an n").get(ENDLESS).await;
+    assert_eq!(held.status(), 200);
+    let by_query = market.nobody().get("/market?account=an%20n").await;
+    assert_eq!(by_query.status(), 429);
+}
+
+#[tokio::test]
+async fn a_request_that_names_no_account_or_two_is_bad() {
+    let market = Market::start(&[]).await;
+    let nobody = market.nobody();
+    for path in ["/market", "/market?account=", "/market?account=a&account=b"] {
+        let answer = nobody.get(path).await;
+        assert_eq!(answer.status(), 400, "{path}");
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+    }
+    for names in [&[""][..], &["ann", "ann"]] {
+        let mut request = nobody.request(http::Method::GET, "/market?account=ann");
+        for name in names {
+            request = request.header("x-account-id", *name);
+        }
+        assert_eq!(nobody.send(request, "").await.status(), 400, "{names:?}");
+    }
+}

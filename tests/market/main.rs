@@ -1,0 +1,21 @@
+//! The example `market`, as a process of its own and over real sockets.
+
+mod answer;
+mod client;
+mod limit;
+mod process;
+mod settings;
+mod shutdown;
+mod streams;
+mod trading;
+
+use std::{future::Future, time::Duration};
+
+/// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// What `future` resolves to, within [`BOUND`].
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let bounded = tokio::time::timeout(BOUND, future).await;
+    bounded.unwrap_or_else(|_| panic!("not within {BOUND:?}: {what}"))
+}

@@ -1,0 +1,61 @@
+//! What takes its time: events and exports.
+
+use crate::process::Market;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn events_tell_of_listings_and_trades() {
+    let market = Market::start(&[]).await;
+    let (ann, bob) = (market.client("ann"), market.client("bob"));
+    let mut events = market.nobody().get("/market/events?account=eve").await;
+    assert_eq!(events.header("content-type"), "text/event-stream");
+
+    let listing = ann.list("ann-1", 300).await.json().await;
+    let (name, data) = events.event().await;
+    assert_eq!((&*name, &data["id"]), ("listing", &listing["id"]));
+    assert_eq!(
+        (&data["item"], &data["price"]),
+        (&json!("ann-1"), &json!(300))
+    );
+
+    let id = listing["id"].as_str().unwrap();
+    assert_eq!(bob.purchase(id).await.status(), 200);
+    let (name, data) = events.event().await;
+    assert_eq!((&*name, &data["id"]), ("trade", &listing["id"]));
+    assert_eq!(
+        (&data["seller"], &data["buyer"]),
+        (&json!("ann"), &json!("bob"))
+    );
+}
+
+#[tokio::test]
+async fn an_export_has_its_lines_and_takes_its_time() {
+    let market = Market::start(&[]).await;
+    let ann = market.client("ann");
+    assert_eq!(ann.list("ann-1", 300).await.status(), 201);
+
+    let start = Instant::now();
+    let export = ann.get("/market/export?rows=5&interval_ms=100").await;
+    assert_eq!(export.header("content-type"), "application/x-ndjson");
+    let text = export.text().await;
+    let took = start.elapsed();
+
+    let rows: Vec<Value> = text.lines().map(|row| row.parse().unwrap()).collect();
+    let numbers: Vec<_> = rows.iter().filter_map(|row| row["row"].as_u64()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    assert_eq!(
+        (&rows[4]["listed"], &rows[4]["cheapest"]),
+        (&json!(1), &json!(300))
+    );
+    let expected = Duration::from_millis(500)..Duration::from_secs(5);
+    assert!(expected.contains(&took), "{took:?}");
+}
+
+#[tokio::test]
+async fn an_export_that_asks_for_nonsense_is_bad() {
+    let market = Market::start(&[]).await;
+    let answer = market.client("ann").get("/market/export?rows=many").await;
+    assert_eq!(answer.status(), 400);
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+}

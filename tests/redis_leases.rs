@@ -1,0 +1,212 @@
+//! Leases: how they last, how they end, and who is told.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+use support::{fleet, redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_millis(900);
+const BOUND: Duration = Duration::from_secs(10);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    fleet::serve();
+}
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    builder.connect(server.url()).await.expect("it connects")
+}
+
+fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+async fn permit(store: &RedisSemaphore, limit: u32) -> Permit {
+    store.acquire(claim(limit)).await.expect("there is room")
+}
+
+async fn told(permit: &Permit) {
+    tokio::time::timeout(BOUND, permit.lost()).await.expect("the holder is told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_lasts_for_three_leases_and_more_while_it_is_held() {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let permit = permit(&ours, 1).await;
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 4 {
+        assert!(other.acquire(claim(1)).await.is_err(), "after {:?}", start.elapsed());
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    assert!(!permit.is_lost());
+    assert!(permit.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heavy_permit_is_refreshed_with_all_its_units() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let heavy = claim(700).with_weight(700);
+    let permit = store.acquire(heavy).await.expect("there is room");
+    let mut raw = Raw::connect(server.port()).await;
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 3 {
+        assert_eq!(raw.zmembers(HELD).await.len(), 700);
+        tokio::time::sleep(LEASE / 10).await;
+    }
+    assert!(permit.release().await);
+    assert_eq!(raw.zmembers(HELD).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_holds_its_permits_to_the_end_of_their_lease_and_not_much_longer() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    process.acquire("p", "a", 1).expect("there is room");
+    let mut raw = Raw::connect(server.port()).await;
+    process.kill();
+    let end = raw.zmembers(HELD).await[0].1 as i64;
+
+    loop {
+        let before = raw.server_time_ms().await;
+        let granted = store.acquire(claim(1)).await.is_ok();
+        let after = raw.server_time_ms().await;
+        assert!(!granted || after >= end, "granted {} ms too early", end - after);
+        assert!(granted || before <= end + 1_000, "not granted a second after the lease's end");
+        if granted {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_whose_entry_is_deleted_is_told_and_comes_back_if_there_is_room() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1).await;
+    let token = permit.token();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", HELD]).await;
+    told(&permit).await;
+    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    assert_eq!(raw.zmembers(HELD).await.len(), 1);
+    assert!(permit.token() > token, "it came back under its old token");
+    assert!(store.acquire(claim(1)).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_permit_stays_lost_while_another_holds_its_place() {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let lost = permit(&ours, 1).await;
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", HELD]).await;
+    let successor = permit(&other, 1).await;
+    told(&lost).await;
+    let refreshed = raw.zmembers(HELD).await[0].1;
+    eventually("the successor is refreshed twice", BOUND, async || {
+        let members = raw.zmembers(HELD).await;
+        assert_eq!(members.len(), 1, "both hold it");
+        members[0].1 > refreshed + LEASE.as_millis() as f64 / 2.0
+    })
+    .await;
+    assert!(lost.is_lost() && !successor.is_lost());
+    assert!(successor.token() > lost.token());
+    assert!(!lost.release().await, "it was not held any more");
+    assert!(successor.release().await, "the loser took it along");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_of_an_ended_lease_does_not_bring_it_back() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let id = raw.zmembers(HELD).await.remove(0).0;
+    raw.cmd(&["ZADD", HELD, "1", std::str::from_utf8(&id).expect("plain")]).await;
+    let other = self::store(&server).await;
+    let successor = self::permit(&other, 1).await;
+    told(&permit).await;
+    assert_eq!(raw.zmembers(HELD).await.len(), 1);
+    assert!(successor.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_is_told_by_its_own_clock_when_the_server_is_out_of_reach() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let end = raw.zmembers(HELD).await[0].1 as i64;
+    let left = end - raw.server_time_ms().await;
+    let start = Instant::now();
+    server.stop();
+    told(&permit).await;
+    // It may have been refreshed once more before the server stopped.
+    let longest = Duration::from_millis(left as u64) + LEASE / 3;
+    assert!(start.elapsed() < longest, "told after {:?}", start.elapsed());
+    server.cont();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_process_is_told_of_its_loss_when_it_goes_on() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    let old = process.acquire("p", "a", 1).expect("there is room");
+    process.stop();
+    let mut successor = None;
+    eventually("the place is free", BOUND, async || {
+        successor = store.acquire(claim(1)).await.ok();
+        successor.is_some()
+    })
+    .await;
+    process.cont();
+    assert!(process.is_lost("p"));
+    assert!(successor.expect("it was granted").token() > old);
+    assert!(!process.release("p"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_key_leaves_nothing_in_redis() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    drop(permit(&store, 1).await);
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("no key is left", LEASE * 6, async || raw.keys("*").await.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_gives_everything_back_and_admits_nobody() {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let permits = [permit(&ours, 3).await, permit(&ours, 3).await, permit(&ours, 3).await];
+    assert_eq!(ours.shutdown(BOUND).await, []);
+    let mut raw = Raw::connect(server.port()).await;
+    assert_eq!(raw.zmembers(HELD).await, []);
+    assert!(permits.iter().all(Permit::is_lost));
+    let refused = ours.acquire(claim(3)).await.expect_err("it is closed");
+    assert!(matches!(refused, tower_semaphore::AcquireError::Closed));
+    assert!(other.acquire(claim(3)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_returns_what_it_could_not_give_back() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let permit = permit(&store, 1).await;
+    server.stop();
+    let unreleased = store.shutdown(LEASE / 3).await;
+    server.cont();
+    assert_eq!(unreleased.len(), 1);
+    assert_eq!(unreleased[0].token, permit.token());
+    assert_eq!(unreleased[0].semaphore, "semaphore:{concurrency:a}");
+}

@@ -1,0 +1,108 @@
+//! What goes over the wire, by the server's own count.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::{collections::BTreeMap, time::Duration};
+use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(10);
+
+/// Commands that clients sent: those that a script calls are counted by the server too, but
+/// those that this library sends are all scripts.
+fn sent(stats: &BTreeMap<String, u64>) -> u64 {
+    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
+    of("evalsha") + of("eval")
+}
+
+/// A store that has connected and whose scripts the server knows, and no count yet.
+async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
+    let store = RedisSemaphore::builder().lease(lease).connect(server.url()).await;
+    let store = store.expect("it connects");
+    for _ in 0..2 {
+        let permit = store.acquire(claim(0)).await.expect("there is room");
+        assert!(permit.release().await);
+    }
+    let mut raw = Raw::connect(server.port()).await;
+    raw.reset_stats().await;
+    (store, raw)
+}
+
+fn claim(key: u64) -> Claim {
+    Claim::new(key).with_limit(1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(60)).await;
+    for _ in 0..100 {
+        let permit = store.acquire(claim(1)).await.expect("there is room");
+        permit.release().await;
+    }
+    assert_eq!(sent(&raw.commandstats().await), 200);
+
+    let _held = store.acquire(claim(1)).await.expect("there is room");
+    raw.reset_stats().await;
+    for _ in 0..100 {
+        assert!(store.acquire(claim(1)).await.is_err());
+    }
+    let stats = raw.commandstats().await;
+    assert_eq!(sent(&stats), 100);
+    assert_eq!(stats.get("script|load"), None, "{stats:?}");
+    assert_eq!(stats.get("time"), Some(&100), "more than one look at the clock: {stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_dropped_together_travel_together() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(60)).await;
+    let mut permits = Vec::new();
+    for _ in 0..400 {
+        let claim = Claim::new("a").with_limit(400);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    raw.reset_stats().await;
+    drop(permits);
+    eventually("all is released", BOUND, async || {
+        raw.zmembers("semaphore:{concurrency:a}:held").await.is_empty()
+    })
+    .await;
+    let sent = sent(&raw.commandstats().await);
+    assert!(sent <= 40, "{sent} commands for 400 releases");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_permits_of_a_hundred_keys_cost_a_hundred_commands_a_beat() {
+    let lease = Duration::from_millis(3_000);
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, lease).await;
+    let mut permits: Vec<Permit> = Vec::new();
+    for i in 0..1_000_u64 {
+        let claim = Claim::new(1 + i % 100).with_limit(10);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    raw.reset_stats().await;
+    let beats = 4;
+    tokio::time::sleep(lease / 3 * beats).await;
+    let sent = sent(&raw.commandstats().await);
+    // The measured time may cut one more beat at either end.
+    let (least, most) = (100 * u64::from(beats - 1), 100 * u64::from(beats + 1));
+    assert!((least..=most).contains(&sent), "{sent} commands in {beats} beats");
+    assert!(!permits.iter().any(Permit::is_lost));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_carry_a_time_to_live_and_are_few() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(10)).await;
+    let _permit = store.acquire(claim(7)).await.expect("there is room");
+    let keys = raw.keys("semaphore:{concurrency:7}*").await;
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    for key in keys {
+        let ttl = raw.cmd(&[b"PTTL".to_vec(), key]).await.int();
+        assert!((10_000..=40_000).contains(&ttl), "{ttl} ms");
+    }
+}
