@@ -67,7 +67,7 @@ where
         let request = Request::from_parts(parts, body);
         let settings = Arc::clone(&self.settings);
         match claim {
-            Err(error) => ResponseFuture::rejected(request, error, settings),
+            Err(error) => ResponseFuture::rejected(&request, error, settings),
             Ok(None) => ResponseFuture::exempt(self.inner.clone(), request, settings),
             Ok(Some(claim)) => {
                 ResponseFuture::limited(self.inner.clone(), request, claim, settings)
