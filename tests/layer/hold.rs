@@ -137,9 +137,10 @@ async fn a_permit_that_ended_in_time_is_given_back_once() {
     let layer = limit(1, memory.clone()).with_max_hold(HOLD);
     let service = layer.layer(keeping(&kept));
     let first = send(&service, request("alice")).await;
-    kept.lock().unwrap().take().unwrap().lost().await;
+    let permit = kept.lock().unwrap().take().unwrap();
+    permit.lost().await;
     let second = send(&service, request("alice")).await;
-    drop(first);
+    drop((first, permit));
     assert!(is_refused(&send(&service, request("alice")).await));
     drop((second, kept.lock().unwrap().take()));
     assert_eq!(memory.keys(), 0);

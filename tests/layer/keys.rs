@@ -18,7 +18,7 @@ fn parts() -> Parts {
 }
 
 /// The key that `extractor` finds in `parts`.
-fn key_in(extractor: impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
+fn key_in(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
     let claim = extractor.extract(parts)?;
     Ok(claim.map(|claim| claim.key().clone()))
 }
@@ -32,12 +32,12 @@ fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
 #[test]
 fn a_closure_may_return_a_key_or_what_turns_into_one() {
     let alice = Ok(Some(Key::from("alice")));
-    assert_eq!(key_in(|_: &Parts| Key::from("alice"), &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| "alice", &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| "alice".to_owned(), &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| b"alice".to_vec(), &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| Bytes::from("alice"), &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| 42, &parts()), Ok(Some("42".into())));
+    assert_eq!(key_in(&|_: &Parts| Key::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice", &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice".to_owned(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| b"alice".to_vec(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| Bytes::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| 42, &parts()), Ok(Some("42".into())));
 }
 
 #[test]
@@ -50,17 +50,17 @@ fn a_closure_may_return_a_claim() {
 #[test]
 fn a_closure_may_return_an_option() {
     let alice = Ok(Some(Key::from("alice")));
-    assert_eq!(key_in(|_: &Parts| Some("alice"), &parts()), alice);
-    assert_eq!(key_in(|_: &Parts| None::<Claim>, &parts()), Ok(None));
+    assert_eq!(key_in(&|_: &Parts| Some("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| None::<Claim>, &parts()), Ok(None));
 }
 
 #[test]
 fn a_closure_may_return_a_result() {
     let good = |_: &Parts| Ok::<_, KeyError>("alice");
     let bad = |_: &Parts| Err::<Key, _>("who are you?");
-    assert_eq!(key_in(good, &parts()), Ok(Some("alice".into())));
+    assert_eq!(key_in(&good, &parts()), Ok(Some("alice".into())));
     let other = KeyError::Other("who are you?".into());
-    assert_eq!(key_in(bad, &parts()), Err(other));
+    assert_eq!(key_in(&bad, &parts()), Err(other));
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a_closure_may_return_a_result_of_an_option() {
     let some = |_: &Parts| Ok::<_, String>(Some("alice"));
     let none = |_: &Parts| Ok::<_, String>(None::<Key>);
     let bad = |_: &Parts| Err::<Option<Key>, _>("who are you?".to_owned());
-    assert_eq!(key_in(some, &parts()), Ok(Some("alice".into())));
-    assert_eq!(key_in(none, &parts()), Ok(None));
-    assert!(key_in(bad, &parts()).is_err());
+    assert_eq!(key_in(&some, &parts()), Ok(Some("alice".into())));
+    assert_eq!(key_in(&none, &parts()), Ok(None));
+    assert!(key_in(&bad, &parts()).is_err());
 }
 
 #[test]
@@ -79,29 +79,29 @@ fn a_function_is_an_extractor() {
         let value = parts.headers.get(ACCOUNT)?;
         value.to_str().ok().map(str::to_owned)
     }
-    assert_eq!(key_in(account, &parts()), Ok(Some("alice".into())));
+    assert_eq!(key_in(&account, &parts()), Ok(Some("alice".into())));
 }
 
 #[test]
 fn a_header_names_the_key_byte_by_byte() {
     let name = HeaderName::from_static(ACCOUNT);
     assert_eq!(
-        key_in(key::header(ACCOUNT), &parts()),
+        key_in(&key::header(ACCOUNT), &parts()),
         Ok(Some("alice".into()))
     );
     assert_eq!(
-        key_in(key::header_name(name), &parts()),
+        key_in(&key::header_name(name), &parts()),
         Ok(Some("alice".into()))
     );
-    let absent = key_in(key::header("x-other"), &parts());
+    let absent = key_in(&key::header("x-other"), &parts());
     assert_eq!(absent, Err(KeyError::Missing("the header x-other".into())));
 }
 
 #[test]
 fn an_extension_names_the_key() {
-    let found = key_in(key::extension::<u64>(), &extended(42_u64));
+    let found = key_in(&key::extension::<u64>(), &extended(42_u64));
     assert_eq!(found, Ok(Some("42".into())));
-    let absent = key_in(key::extension::<u64>(), &extended(42_u32));
+    let absent = key_in(&key::extension::<u64>(), &extended(42_u32));
     assert_eq!(absent, Err(KeyError::Missing("the extension u64".into())));
 }
 
@@ -111,10 +111,10 @@ fn the_peer_s_address_names_the_key_without_its_port() {
     let mapped: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
     let ip: IpAddr = "2001:db8::1".parse().unwrap();
     let found = Ok(Some("192.0.2.7".into()));
-    assert_eq!(key_in(key::peer_ip(), &extended(socket)), found);
-    assert_eq!(key_in(key::peer_ip(), &extended(mapped)), found);
+    assert_eq!(key_in(&key::peer_ip(), &extended(socket)), found);
+    assert_eq!(key_in(&key::peer_ip(), &extended(mapped)), found);
     let found = Ok(Some("2001:db8::1".into()));
-    assert_eq!(key_in(key::peer_ip(), &extended(ip)), found);
+    assert_eq!(key_in(&key::peer_ip(), &extended(ip)), found);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_peer_s_address_never_comes_from_a_header() {
     parts.headers.insert("x-forwarded-for", forged.clone());
     parts.headers.insert("x-real-ip", forged);
     let missing = KeyError::Missing("the peer's address".into());
-    assert_eq!(key_in(key::peer_ip(), &parts), Err(missing));
+    assert_eq!(key_in(&key::peer_ip(), &parts), Err(missing));
 }
 
 #[cfg(feature = "axum")]
@@ -132,7 +132,10 @@ fn the_peer_s_address_never_comes_from_a_header() {
 fn the_peer_s_address_is_found_where_axum_leaves_it() {
     let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let parts = extended(axum::extract::ConnectInfo(socket));
-    assert_eq!(key_in(key::peer_ip(), &parts), Ok(Some("192.0.2.7".into())));
+    assert_eq!(
+        key_in(&key::peer_ip(), &parts),
+        Ok(Some("192.0.2.7".into()))
+    );
 }
 
 #[tokio::test]

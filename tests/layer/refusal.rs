@@ -143,7 +143,7 @@ async fn a_grpc_message_is_percent_encoded() {
     assert_grpc(&answer, "3", "50%25 of caf%C3%A9%0A");
 }
 
-fn plain(rejection: Rejection) -> Response<Bytes> {
+fn plain(rejection: &Rejection) -> Response<Bytes> {
     let said = match rejection.reason() {
         Reason::Acquire(AcquireError::Full { held, .. }) => format!("{held} held"),
         Reason::Acquire(error) => error.to_string(),
@@ -160,11 +160,12 @@ fn plain(rejection: Rejection) -> Response<Bytes> {
 async fn said_plainly(semaphore: impl Semaphore, request: Request<()>) -> Bytes {
     let layer = limit(0, semaphore)
         .with_name("market")
-        .with_rejection(plain);
+        .with_rejection(|rejection| plain(&rejection));
     let answer = send(&layer.layer(ok()), request).await;
     assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
     assert!(values(&answer, "retry-after").is_empty());
-    answer.into_body().collect().await.unwrap().to_bytes()
+    let body = answer.into_body().collect().await;
+    body.expect("a body").to_bytes()
 }
 
 #[tokio::test]
