@@ -48,6 +48,20 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    pub(crate) fn new(limit: u32, semaphore: impl Semaphore) -> Self {
+        Self {
+            limit,
+            policy: Policy::DEFAULT,
+            wait: Duration::ZERO,
+            max_waiting: DEFAULT_LINE,
+            semaphore: Arc::new(semaphore),
+            max_hold: None,
+            on_lost: OnLost::default(),
+            release_at: ReleaseAt::default(),
+            reject: Arc::new(Rejection::into_response),
+        }
+    }
+
     /// The same claim, with what it left open filled in.
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
         claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
@@ -86,17 +100,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     {
         Self {
             extractor,
-            settings: Settings {
-                limit,
-                policy: Policy::DEFAULT,
-                wait: Duration::ZERO,
-                max_waiting: DEFAULT_LINE,
-                semaphore: Arc::new(semaphore),
-                max_hold: None,
-                on_lost: OnLost::default(),
-                release_at: ReleaseAt::default(),
-                reject: Arc::new(Rejection::into_response),
-            },
+            settings: Settings::new(limit, semaphore),
         }
     }
 
