@@ -1,0 +1,40 @@
+//! Settings of the limit.
+
+use crate::{
+    reject::Reject,
+    semaphore::{Policy, Semaphore},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What a service needs to know beside the extractor.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) limit: u32,
+    pub(crate) policy: Policy,
+    pub(crate) semaphore: Arc<dyn Semaphore>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) release_at: ReleaseAt,
+    pub(crate) reject: Arc<Reject>,
+}
+
+/// What becomes of a response whose permit was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLost {
+    /// It goes on, so that for a while more than the limit are in flight.
+    #[default]
+    Finish,
+    /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
+    /// resets the stream.
+    Abort,
+}
+
+/// When the permit of a request is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReleaseAt {
+    /// When the response's body has ended.
+    #[default]
+    BodyEnd,
+    /// When the response's head is there.
+    Head,
+}
