@@ -2,8 +2,9 @@
 
 use super::{
     Store,
+    answer::Answer,
     lease::Lease,
-    script::{Answer, Place},
+    script::Place,
     wake::{Seat, Subscription},
 };
 use crate::semaphore::{AcquireError, StoreError, Wait};

@@ -1,10 +1,10 @@
 //! What this process holds, spread over the turns of a beat.
 
 use super::{
+    answer::Answer,
     core::Core,
     lease::{Lease, TURNS},
     outbox::{Group, chunks},
-    script::Answer,
 };
 use std::{
     collections::HashMap,
