@@ -3,7 +3,7 @@
 use crate::{
     key::KeyExtractor,
     reject::Rejection,
-    semaphore::{Policy, Semaphore},
+    semaphore::{DEFAULT_LINE, Policy, Semaphore},
     service::ConcurrencyLimit,
     settings::{OnLost, ReleaseAt, Settings},
 };
@@ -48,6 +48,8 @@ impl<K> ConcurrencyLimitLayer<K> {
             settings: Settings {
                 limit,
                 policy: Policy::DEFAULT,
+                wait: Duration::ZERO,
+                max_waiting: DEFAULT_LINE,
                 semaphore: Arc::new(semaphore),
                 max_hold: None,
                 on_lost: OnLost::default(),
@@ -61,6 +63,23 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// key, two names do not; clients read it in the RateLimit fields.
     pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
         self.settings.policy = name.into();
+        self
+    }
+
+    /// How long a request may wait for its permit, first come first served for each key across
+    /// all processes of the store. Without it a request that finds no room is refused at once.
+    ///
+    /// A client that hangs up leaves the line. Not every server notices that while the request
+    /// body is unread or another request is pipelined, so keep the wait short.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How many requests of one key may wait: [`DEFAULT_LINE`] unless set. Further ones are
+    /// refused at once.
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.settings.max_waiting = max_waiting;
         self
     }
 

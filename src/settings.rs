@@ -2,7 +2,7 @@
 
 use crate::{
     reject::Reject,
-    semaphore::{Policy, Semaphore},
+    semaphore::{Claim, Policy, Semaphore},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,20 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct Settings {
     pub(crate) limit: u32,
     pub(crate) policy: Policy,
+    pub(crate) wait: Duration,
+    pub(crate) max_waiting: usize,
     pub(crate) semaphore: Arc<dyn Semaphore>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) on_lost: OnLost,
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
+}
+
+impl Settings {
+    /// The same claim, with what it left open filled in.
+    pub(crate) fn complete(&self, claim: Claim) -> Claim {
+        claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
+    }
 }
 
 /// What becomes of a response whose permit was lost.
