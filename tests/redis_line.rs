@@ -46,12 +46,16 @@ type Waiters = JoinSet<Result<Permit, AcquireError>>;
 /// Starts claims that wait, and returns when all stand in the line.
 async fn line_up(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
     let mut waiters = JoinSet::new();
+    join(store, raw, &mut waiters, count).await;
+    waiters
+}
+
+async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
     let before = raw.cmd(&["ZCARD", LINE]).await.int();
     for _ in 0..count {
         waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
     }
     stand(raw, before + count as i64).await;
-    waiters
 }
 
 async fn stand(raw: &mut Raw, count: i64) {
@@ -63,13 +67,18 @@ async fn stand(raw: &mut Raw, count: i64) {
 
 async fn next(waiters: &mut Waiters) -> Permit {
     let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
-    let granted = granted.expect("somebody is granted").expect("somebody waits");
+    let granted = granted
+        .expect("somebody is granted")
+        .expect("somebody waits");
     granted.expect("it did not panic").expect("it is granted")
 }
 
 /// Commands that clients sent, of whatever kind, since the last reset.
 fn sent(stats: &BTreeMap<String, u64>) -> u64 {
-    ["evalsha", "eval"].iter().filter_map(|name| stats.get(*name)).sum()
+    ["evalsha", "eval"]
+        .iter()
+        .filter_map(|name| stats.get(*name))
+        .sum()
 }
 
 /// How many pairs were granted in another order than they came in.
@@ -82,8 +91,9 @@ fn inversions(granted: &[usize]) -> usize {
 async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_gap() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let mut fleet: Vec<_> =
-        (0..4).map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10))).collect();
+    let mut fleet: Vec<_> = (0..4)
+        .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
+        .collect();
     for process in &mut fleet {
         process.contend("warm", "b", 1, Duration::ZERO);
         process.contended();
@@ -96,16 +106,25 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
         process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
         arrived(&mut raw, contender + 1).await;
     }
-    let mut granted: Vec<_> = fleet.iter_mut().flat_map(fleet::Process::contended).collect();
+    let mut granted: Vec<_> = fleet
+        .iter_mut()
+        .flat_map(fleet::Process::contended)
+        .collect();
     let took = start.elapsed();
 
     granted.sort_by_key(|(_, token)| *token);
-    let order: Vec<usize> = granted.iter().map(|(name, _)| name.parse().expect("a number")).collect();
+    let order: Vec<usize> = granted
+        .iter()
+        .map(|(name, _)| name.parse().expect("a number"))
+        .collect();
     assert_eq!(order.len(), 50);
     assert_eq!(inversions(&order), 0, "{order:?}");
     let sent = sent(&raw.commandstats().await);
     assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
-    assert!(took < Duration::from_secs(10), "it took {took:?} instead of about 1 s");
+    assert!(
+        took < Duration::from_secs(10),
+        "it took {took:?} instead of about 1 s"
+    );
 }
 
 /// Waits until the server has seen as many claims of the contention: those that got a ticket for
@@ -127,7 +146,14 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
     let store = builder.connect(proxy.url()).await.expect("it connects");
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 1_000).await;
+    let mut waiters = line_up(&store, &mut raw, 1).await;
+    // Whoever waits looks once more when the subscription is there.
+    eventually("it is, and it has", BOUND, async || {
+        sent(&raw.commandstats().await) >= 3
+            && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
+    })
+    .await;
+    join(&store, &mut raw, &mut waiters, 999).await;
     raw.reset_stats().await;
 
     assert!(held.release().await);
@@ -147,15 +173,23 @@ async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
     let mut raw = Raw::connect(server.port()).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
     let store = builder.connect(server.url()).await.expect("it connects");
-    let _held = store.acquire(claim(3).with_weight(2)).await.expect("there is room");
+    let _held = store
+        .acquire(claim(3).with_weight(2))
+        .await
+        .expect("there is room");
     let heavy = tokio::spawn(store.acquire(claim(3).with_weight(2).with_wait(BOUND)));
     stand(&mut raw, 1).await;
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     stand(&mut raw, 2).await;
     heavy.abort();
-    let granted = tokio::time::timeout(BOUND, light).await.expect("within no look of its own");
+    let granted = tokio::time::timeout(BOUND, light)
+        .await
+        .expect("within no look of its own");
     granted.expect("it did not panic").expect("it is granted");
-    assert_eq!(raw.keys("*:line").await.len() + raw.keys("*:beat").await.len(), 0);
+    assert_eq!(
+        raw.keys("*:line").await.len() + raw.keys("*:beat").await.len(),
+        0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,7 +221,10 @@ async fn a_holder_that_is_killed_frees_its_place_for_the_head_when_its_lease_end
     let end = raw.zmembers(HELD).await[0].1 as i64;
     let permit = next(&mut waiters).await;
     let late = raw.server_time_ms().await - end;
-    assert!((0..1_000).contains(&late), "granted {late} ms after the lease's end");
+    assert!(
+        (0..1_000).contains(&late),
+        "granted {late} ms after the lease's end"
+    );
     drop(permit);
     next(&mut waiters).await;
 }
@@ -237,7 +274,10 @@ async fn a_store_without_an_address_looks_by_itself() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let client = redis::Client::open(server.url()).expect("it is a URL");
-    let connection = client.get_multiplexed_async_connection().await.expect("it connects");
+    let connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("it connects");
     let store = RedisSemaphore::with_connection(connection).expect("the defaults are right");
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = line_up(&store, &mut raw, 3).await;
@@ -261,7 +301,10 @@ async fn a_waiter_that_was_passed_over_keeps_its_place() {
     let id = String::from_utf8(members[0].0.clone()).expect("ids are plain");
     raw.cmd(&["ZREM", LINE, &id]).await;
     raw.cmd(&["ZREM", BEATS, &id]).await;
-    eventually("it stands there again", BOUND, async || raw.zmembers(LINE).await == members).await;
+    eventually("it stands there again", BOUND, async || {
+        raw.zmembers(LINE).await == members
+    })
+    .await;
     drop(held);
     let permit = next(&mut first).await;
     assert_eq!(second.len(), 1);
@@ -277,7 +320,10 @@ async fn a_process_has_as_many_waiters_as_its_store_may() {
     let store = builder.connect(server.url()).await.expect("it connects");
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = line_up(&store, &mut raw, 2).await;
-    let refused = store.acquire(claim(1).with_wait(BOUND)).await.expect_err("two wait");
+    let refused = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect_err("two wait");
     assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
     drop(held);
     drop(next(&mut waiters).await);
@@ -292,7 +338,9 @@ async fn a_waiter_is_told_when_the_store_fails() {
     let _held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = line_up(&store, &mut raw, 1).await;
     server.stop();
-    let told = tokio::time::timeout(BOUND, waiters.join_next()).await.expect("it is told");
+    let told = tokio::time::timeout(BOUND, waiters.join_next())
+        .await
+        .expect("it is told");
     let told = told.expect("one waits").expect("it did not panic");
     assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
     server.cont();

@@ -99,7 +99,10 @@ impl Process {
     /// [`contended`](Self::contended).
     pub(crate) fn contend(&mut self, name: &str, key: &str, limit: u32, hold: Duration) {
         let hold = hold.as_millis();
-        assert_eq!(self.ask(&format!("contend {name} {key} {limit} {hold}")), "started");
+        assert_eq!(
+            self.ask(&format!("contend {name} {key} {limit} {hold}")),
+            "started"
+        );
     }
 
     /// The names of the contenders with their tokens, in the order in which they were granted,
@@ -220,7 +223,9 @@ async fn obey(
                 granted.push(one.expect("it did not panic"));
             }
             granted.sort_by_key(|(_, token)| *token);
-            let pairs = granted.iter().map(|(name, token)| format!("{name}={token}"));
+            let pairs = granted
+                .iter()
+                .map(|(name, token)| format!("{name}={token}"));
             pairs.collect::<Vec<_>>().join(" ")
         }
         ["release", name] => {
