@@ -87,10 +87,39 @@ fn inversions(granted: &[usize]) -> usize {
     pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
 }
 
+/// Listens to all that the server is told, and returns the ids of permits that were claimed, each
+/// once, in the order in which the server first heard of them.
+async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        let seen = monitor.next().await.expect("the server tells");
+        let words: Vec<&str> = seen.text().split('"').collect();
+        // ... "EVALSHA" "hash" "4" "held" "line" "beat" "ticket" "id" ...
+        let told_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
+        let id = words
+            .iter()
+            .skip(2)
+            .find(|word| word.matches('.').count() == 4);
+        if let (true, Some(id)) = (told_by_a_client, id)
+            && !ids.iter().any(|known| known == id)
+        {
+            ids.push((*id).to_owned());
+        }
+    }
+    ids
+}
+
+fn process_of(id: &str) -> &str {
+    id.split('.').next().expect("it begins with its process")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_gap() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
+    let mut monitor = Raw::connect(server.port()).await;
+    monitor.cmd(&["MONITOR"]).await;
+    let arrivals = tokio::spawn(arrivals(monitor, 4 + 50));
     let mut fleet: Vec<_> = (0..4)
         .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
         .collect();
@@ -104,37 +133,47 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
     for contender in 0..50 {
         let process = &mut fleet[contender % 4];
         process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
-        arrived(&mut raw, contender + 1).await;
     }
     let mut granted: Vec<_> = fleet
         .iter_mut()
         .flat_map(fleet::Process::contended)
         .collect();
     let took = start.elapsed();
-
-    granted.sort_by_key(|(_, token)| *token);
-    let order: Vec<usize> = granted
-        .iter()
-        .map(|(name, _)| name.parse().expect("a number"))
-        .collect();
-    assert_eq!(order.len(), 50);
-    assert_eq!(inversions(&order), 0, "{order:?}");
     let sent = sent(&raw.commandstats().await);
     assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
     assert!(
         took < Duration::from_secs(10),
         "it took {took:?} instead of about 1 s"
     );
+
+    granted.sort_by_key(|(_, token)| *token);
+    let arrivals = arrivals.await.expect("it did not panic");
+    let place = |name: &str| place(&arrivals, name.parse().expect("a number"));
+    let order: Vec<usize> = granted.iter().map(|(name, _)| place(name)).collect();
+    assert_eq!(order.len(), 50);
+    assert_eq!(inversions(&order), 0, "{order:?}");
 }
 
-/// Waits until the server has seen as many claims of the contention: those that got a ticket for
-/// their place in the line and those that were granted at once.
-async fn arrived(raw: &mut Raw, count: usize) {
-    eventually("the claim has come", BOUND, async || {
-        let stats = raw.commandstats().await;
-        sent(&stats) >= count as u64
-    })
-    .await;
+/// At which place a contender arrived. The first four ids were those of the processes, one each;
+/// a process sends its claims in the order in which it was told to.
+fn place(arrivals: &[String], contender: usize) -> usize {
+    let process = process_of(&arrivals[contender % 4]);
+    let of_process = arrivals
+        .iter()
+        .enumerate()
+        .skip(4)
+        .filter(|(_, id)| process_of(id) == process);
+    let mut serials: Vec<(u64, usize)> = of_process
+        .map(|(place, id)| {
+            let serial = id.split('.').nth(1).expect("it has a serial");
+            (
+                u64::from_str_radix(serial, 16).expect("it is a number"),
+                place,
+            )
+        })
+        .collect();
+    serials.sort_unstable();
+    serials[contender / 4].1
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,11 +184,15 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     // A long lease, so that no waiter looks by itself meanwhile.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
     let store = builder.connect(proxy.url()).await.expect("it connects");
-    let held = store.acquire(claim(1)).await.expect("there is room");
+    drop(store.acquire(claim(1)).await);
+    let held = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect("there is room soon");
     let mut waiters = line_up(&store, &mut raw, 1).await;
     // Whoever waits looks once more when the subscription is there.
     eventually("it is, and it has", BOUND, async || {
-        sent(&raw.commandstats().await) >= 3
+        sent(&raw.commandstats().await) >= 5
             && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
     })
     .await;

@@ -212,8 +212,11 @@ async fn obey(
         }
         ["contend", name, key, limit, hold] => {
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
-            let acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
+            let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
             let hold = Duration::from_millis(hold.parse().expect("a number"));
+            // It asks here, not when its task comes to run, so that claims keep their order.
+            let asked = futures_util::poll!(&mut acquire);
+            assert!(asked.is_pending(), "nobody answers at once");
             contenders.spawn(contend(name.to_owned(), acquire, hold));
             "started".to_owned()
         }
