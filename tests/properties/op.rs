@@ -1,0 +1,53 @@
+//! What may happen next.
+
+use crate::model::Want;
+use proptest::{collection::vec, prelude::*, sample::Index};
+
+/// Keys of a case.
+pub(crate) const KEYS: usize = 3;
+/// Processes that share the store.
+pub(crate) const PROCESSES: usize = 2;
+
+/// One step. An index chooses among the handles that are there then; without any, nothing happens.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    /// A process asks for a permit.
+    Acquire(usize, usize, Want),
+    /// A holder gives its permit back and asks whether it still had it.
+    Release(Index),
+    /// A holder is done with its handle.
+    Drop(Index),
+    /// A holder shares its permit.
+    Clone(Index),
+    /// A permit reaches the longest time that it may be held.
+    End(Index),
+    /// A lease ends: the server still lists it, or does not list it any more.
+    Expire(Index, bool),
+    /// The counter of a key that nobody asked for expires.
+    Forget(usize),
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    // Mostly one limit, so that what is held comes near it; else a change of it.
+    let limit = prop_oneof![4 => Just(4_u32), 1 => 0..=8_u32];
+    let weight = prop_oneof![3 => Just(1_u32), 2 => 2..=5_u32];
+    (limit, weight).prop_map(|(limit, weight)| Want { limit, weight })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let index = any::<Index>;
+    prop_oneof![
+        8 => (0..PROCESSES, 0..KEYS, want()).prop_map(|(at, key, want)| Op::Acquire(at, key, want)),
+        2 => index().prop_map(Op::Release),
+        2 => index().prop_map(Op::Drop),
+        2 => index().prop_map(Op::Clone),
+        1 => index().prop_map(Op::End),
+        1 => (index(), any::<bool>()).prop_map(|(index, listed)| Op::Expire(index, listed)),
+        1 => (0..KEYS).prop_map(Op::Forget),
+    ]
+}
+
+/// A few dozen steps.
+pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
+    vec(op(), 1..40)
+}
