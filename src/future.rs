@@ -80,9 +80,9 @@ where
         Self { state, settings }
     }
 
-    pub(crate) fn rejected(request: Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
+    pub(crate) fn rejected(request: &Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
-        let rejection = Rejection::new(Reason::Key(error), policy, settings.limit, &request);
+        let rejection = Rejection::new(Reason::Key(error), policy, settings.limit, request);
         let state = State::rejected(rejection);
         Self { state, settings }
     }

@@ -25,7 +25,7 @@ mod key;
 mod loss;
 mod permit;
 
-pub use claim::{Claim, MAX_WEIGHT, Units};
+pub use claim::{Claim, DEFAULT_LINE, MAX_WEIGHT, Units, Wait};
 pub use error::{AcquireError, ClaimError, StoreError};
 pub use key::{Key, Policy};
 pub use loss::Loss;
