@@ -15,6 +15,7 @@ mod server;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod waiter;
 mod world;
 
 use proptest::{
@@ -45,7 +46,7 @@ fn judge<S: Strategy>(cases: u32, cases_of: S, judge: impl Fn(S::Value) -> TestC
 fn a_store_in_memory_does_as_the_model_does() {
     let runtime = runtime();
     judge(1_000, op::ops(), |ops| {
-        let mut world = world::Memory::new();
+        let mut world = world::Memory::default();
         runtime.block_on(case::run(&mut world, ops))
     });
 }

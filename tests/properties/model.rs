@@ -1,6 +1,6 @@
 //! What a semaphore of one key must do, as plainly as it can be said.
 
-/// Names a permit for as long as the case runs.
+/// Names a claim, and its permit, for as long as the case runs.
 pub(crate) type Id = usize;
 
 /// What a claim asks of the semaphore.
@@ -10,10 +10,20 @@ pub(crate) struct Want {
     pub(crate) weight: u32,
 }
 
-/// Who holds how much.
+/// What a claim is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Granted,
+    Full,
+    LineFull,
+    Waits,
+}
+
+/// Who holds how much, and who waits for how much.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    permits: Vec<(Id, u32)>,
+    pub(crate) permits: Vec<(Id, u32)>,
+    pub(crate) line: Vec<(Id, Want)>,
 }
 
 impl Model {
@@ -22,17 +32,38 @@ impl Model {
         self.permits.iter().map(|(_, weight)| weight).sum()
     }
 
-    /// Whether the claim is granted.
-    pub(crate) fn acquire(&mut self, id: Id, want: Want) -> bool {
-        let room = self.held() + want.weight <= want.limit;
-        self.permits.extend(room.then_some((id, want.weight)));
-        room
+    /// A claim that waits in a line of this length at most, or not at all.
+    pub(crate) fn acquire(&mut self, id: Id, want: Want, longest: Option<usize>) -> Answer {
+        let room = self.line.is_empty() && self.held() + want.weight <= want.limit;
+        match longest {
+            _ if room => self.permits.push((id, want.weight)),
+            _ if want.weight > want.limit => return Answer::Full,
+            None => return Answer::Full,
+            Some(longest) if self.line.len() >= longest => return Answer::LineFull,
+            Some(_) => self.line.push((id, want)),
+        }
+        match room {
+            true => Answer::Granted,
+            false => Answer::Waits,
+        }
     }
 
-    /// The permit is given back, or its lease ends: whether it was held until now.
+    /// The permit is given back, its lease ends, or its claim leaves the line: whether it was held
+    /// until now.
     pub(crate) fn end(&mut self, id: Id) -> bool {
+        self.line.retain(|(other, _)| *other != id);
         let before = self.permits.len();
         self.permits.retain(|(other, _)| *other != id);
         self.permits.len() < before
+    }
+
+    /// Lets the first of the line in, if there is room for it.
+    pub(crate) fn next(&mut self) -> Option<(Id, Want)> {
+        let (id, want) = *self.line.first()?;
+        let fits = self.held() + want.weight <= want.limit;
+        fits.then(|| {
+            self.permits.push((id, want.weight));
+            self.line.remove(0)
+        })
     }
 }

@@ -1,12 +1,18 @@
 //! The store in Redis, and what the server itself says of it.
 
 use crate::{
+    case::BOUND,
     op::PROCESSES,
     support::{redis::RedisServer, resp::Raw},
     world::{Name, World},
 };
-use std::{collections::HashSet, time::Duration};
-use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore, semaphore::MAX_WEIGHT,
+};
 
 /// Two stores on one server, as two processes have them.
 pub(crate) struct Redis {
@@ -34,6 +40,14 @@ impl Redis {
     pub(crate) fn next_case(&mut self) {
         self.case += 1;
         self.known.clear();
+    }
+
+    /// How many units of a key are held.
+    pub(crate) async fn held(&mut self, key: usize) -> u32 {
+        let now = self.raw.server_time_ms().await.to_string();
+        let held = self.set(key, "held");
+        let count = self.raw.cmd(&["ZCOUNT", &held, &now, "+inf"]).await.int();
+        u32::try_from(count).expect("it is small")
     }
 
     fn set(&self, key: usize, set: &str) -> String {
@@ -76,24 +90,45 @@ impl World for Redis {
         Claim::new(key as u64).with_policy(format!("case-{}", self.case))
     }
 
-    async fn held(&mut self, key: usize) -> u32 {
-        let now = self.raw.server_time_ms().await.to_string();
-        let held = self.set(key, "held");
-        let count = self.raw.cmd(&["ZCOUNT", &held, &now, "+inf"]).await.int();
-        u32::try_from(count).expect("it is small")
+    async fn look(&mut self, key: usize) -> (u32, Vec<Name>) {
+        let line = self.set(key, "line");
+        let line = self.raw.zmembers(line).await;
+        let line = line.into_iter().map(|(name, _)| name).collect();
+        (self.held(key).await, line)
     }
 
     async fn name(&mut self, key: usize) -> Name {
-        let units = self.units(key).await;
-        let mut new = units.into_iter().filter(|(unit, _)| !unit.contains(&b':'));
-        let new = new.find(|(unit, _)| !self.known.contains(unit));
-        let (name, _) = new.expect("a permit that was granted is listed");
-        self.known.insert(name.clone());
-        name
+        let start = Instant::now();
+        loop {
+            let mut names = self.look(key).await.1;
+            names.extend(self.units(key).await.into_iter().map(|(unit, _)| unit));
+            let new = |name: &Name| !name.contains(&b':') && !self.known.contains(name);
+            if let Some(name) = names.into_iter().find(new) {
+                self.known.insert(name.clone());
+                return name;
+            }
+            assert!(
+                start.elapsed() < BOUND,
+                "a claim is neither listed nor in line"
+            );
+        }
     }
 
     async fn expire(&mut self, key: usize, name: &Name, _: &Permit, listed: bool) {
         self.strike(key, name, listed).await;
+        // The head of the line looks by itself when it knows that a lease has ended. This one
+        // ended by our hand, so that somebody else has to look, who comes for nothing.
+        if !self.look(key).await.1.is_empty() {
+            let claim = self
+                .claim(key)
+                .with_limit(MAX_WEIGHT)
+                .with_weight(MAX_WEIGHT);
+            let answer = self.stores[0].acquire(claim).await;
+            assert!(
+                matches!(answer, Err(AcquireError::Full { .. })),
+                "{answer:?}"
+            );
+        }
     }
 
     async fn forget(&mut self, key: usize) {
