@@ -3,7 +3,7 @@
 use crate::{
     key::KeyExtractor,
     reject::{Reject, Rejection},
-    semaphore::{Policy, Semaphore},
+    semaphore::{Claim, DEFAULT_LINE, Policy, Semaphore},
     service::ConcurrencyLimit,
 };
 use bytes::Bytes;
@@ -38,11 +38,34 @@ pub struct ConcurrencyLimitLayer<K> {
 pub(crate) struct Settings {
     pub(crate) limit: u32,
     pub(crate) policy: Policy,
+    pub(crate) wait: Duration,
+    pub(crate) max_waiting: usize,
     pub(crate) semaphore: Arc<dyn Semaphore>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) on_lost: OnLost,
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
+}
+
+impl Settings {
+    pub(crate) fn new(limit: u32, semaphore: impl Semaphore) -> Self {
+        Self {
+            limit,
+            policy: Policy::DEFAULT,
+            wait: Duration::ZERO,
+            max_waiting: DEFAULT_LINE,
+            semaphore: Arc::new(semaphore),
+            max_hold: None,
+            on_lost: OnLost::default(),
+            release_at: ReleaseAt::default(),
+            reject: Arc::new(Rejection::into_response),
+        }
+    }
+
+    /// The same claim, with what it left open filled in.
+    pub(crate) fn complete(&self, claim: Claim) -> Claim {
+        claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
+    }
 }
 
 /// What becomes of a response whose permit was lost.
@@ -77,15 +100,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     {
         Self {
             extractor,
-            settings: Settings {
-                limit,
-                policy: Policy::DEFAULT,
-                semaphore: Arc::new(semaphore),
-                max_hold: None,
-                on_lost: OnLost::default(),
-                release_at: ReleaseAt::default(),
-                reject: Arc::new(Rejection::into_response),
-            },
+            settings: Settings::new(limit, semaphore),
         }
     }
 
@@ -93,6 +108,23 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// key, two names do not; clients read it in the RateLimit fields.
     pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
         self.settings.policy = name.into();
+        self
+    }
+
+    /// How long a request may wait for its permit, first come first served for each key across
+    /// all processes of the store. Without it a request that finds no room is refused at once.
+    ///
+    /// A client that hangs up leaves the line. Not every server notices that while the request
+    /// body is unread or another request is pipelined, so keep the wait short.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How many requests of one key may wait: [`DEFAULT_LINE`] unless set. Further ones are
+    /// refused at once.
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.settings.max_waiting = max_waiting;
         self
     }
 

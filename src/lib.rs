@@ -4,8 +4,10 @@ mod admission;
 mod body;
 mod fields;
 mod future;
+pub mod global;
 pub mod key;
 mod layer;
+pub mod lock;
 mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -15,8 +17,10 @@ mod service;
 
 pub use body::{PermitLost, ResponseBody};
 pub use future::ResponseFuture;
+pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
 pub use key::{KeyError, KeyExtractor};
 pub use layer::{ConcurrencyLimitLayer, OnLost, ReleaseAt};
+pub use lock::{Lock, LockGuard};
 pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
 pub use redis::RedisSemaphore;
