@@ -4,7 +4,9 @@ mod support;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use support::{redis::RedisServer, wait::eventually};
-use tower_semaphore::{AcquireError, Claim, Key, MemorySemaphore, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{
+    AcquireError, Claim, Key, MemorySemaphore, Permit, RedisSemaphore, Semaphore,
+};
 
 /// Generous: nothing here is about time.
 const BOUND: Duration = Duration::from_secs(10);
@@ -81,7 +83,14 @@ async fn a_key_is_granted_up_to_its_limit_and_no_further(store: Store) {
     let permits = fill(&store, &claim).await;
     assert_eq!(permits.len(), 5);
     let refused = store.acquire(claim).await.expect_err("it is full");
-    assert!(matches!(refused, AcquireError::Full { limit: 5, held: 5, .. }));
+    assert!(matches!(
+        refused,
+        AcquireError::Full {
+            limit: 5,
+            held: 5,
+            ..
+        }
+    ));
 }
 
 async fn another_key_is_untouched(store: Store) {
@@ -158,9 +167,15 @@ async fn a_release_by_one_clone_counts_for_all(store: Store) {
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     let clone = permit.clone();
     assert!(permit.release().await);
-    let next = store.acquire(claim.clone()).await.expect("there is room again");
+    let next = store
+        .acquire(claim.clone())
+        .await
+        .expect("there is room again");
     drop(clone);
-    assert!(store.acquire(claim).await.is_err(), "a drop took the place of another");
+    assert!(
+        store.acquire(claim).await.is_err(),
+        "a drop took the place of another"
+    );
     drop(next);
 }
 
@@ -175,7 +190,9 @@ async fn a_permit_with_a_bound_ends_then_and_its_holder_is_told(store: Store) {
     let claim = claim("a", 1);
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     permit.end_after(Duration::from_millis(20));
-    tokio::time::timeout(BOUND, permit.lost()).await.expect("it is told");
+    tokio::time::timeout(BOUND, permit.lost())
+        .await
+        .expect("it is told");
     assert!(permit.is_lost());
     granted_soon(&store, &claim).await;
     assert!(!permit.release().await);
@@ -190,7 +207,10 @@ async fn a_dropped_acquire_leaves_nothing_behind(store: Store) {
             tokio::task::yield_now().await;
         }
     }
-    eventually("all is free again", BOUND, async || fill(&store, &claim).await.len() == 5).await;
+    eventually("all is free again", BOUND, async || {
+        fill(&store, &claim).await.len() == 5
+    })
+    .await;
 }
 
 async fn a_claim_that_no_store_could_grant_is_told_apart(store: Store) {
@@ -202,7 +222,9 @@ async fn a_claim_that_no_store_could_grant_is_told_apart(store: Store) {
     assert!(invalid(store.acquire(claim("", 1)).await));
     assert!(invalid(store.acquire(Claim::new("a")).await));
     assert!(invalid(store.acquire(claim("a", 1).with_weight(0)).await));
-    assert!(invalid(store.acquire(claim("a", 9_999).with_weight(1_001)).await));
+    assert!(invalid(
+        store.acquire(claim("a", 9_999).with_weight(1_001)).await
+    ));
 }
 
 /// Random bytes, lengths from 1 to 64 KiB, out of an alphabet of what breaks names.
@@ -218,7 +240,11 @@ fn odd_keys(count: usize) -> HashSet<Vec<u8>> {
     let mut keys = HashSet::new();
     while keys.len() < count {
         let length = 1 + random() % [3, 8, 70, 65_536][random() % 4];
-        keys.insert((0..length).map(|_| alphabet[random() % alphabet.len()]).collect());
+        keys.insert(
+            (0..length)
+                .map(|_| alphabet[random() % alphabet.len()])
+                .collect(),
+        );
     }
     keys
 }
@@ -227,13 +253,32 @@ async fn a_thousand_keys_of_any_bytes_are_distinct(store: Store) {
     let mut permits = Vec::new();
     for key in odd_keys(1_000) {
         let claim = claim(key, 1);
-        permits.push(store.acquire(claim.clone()).await.expect("another key's permit is in the way"));
-        assert!(store.acquire(claim).await.is_err(), "it is not the same key");
+        permits.push(
+            store
+                .acquire(claim.clone())
+                .await
+                .expect("another key's permit is in the way"),
+        );
+        assert!(
+            store.acquire(claim).await.is_err(),
+            "it is not the same key"
+        );
     }
 }
 
 async fn keys_that_look_like_the_names_of_others_are_distinct(store: Store) {
-    let keys = ["a", "A", "}x", "a}b", "{a}", "a:held", "*", "[a]", "redis.call('FLUSHALL')", "%61"];
+    let keys = [
+        "a",
+        "A",
+        "}x",
+        "a}b",
+        "{a}",
+        "a:held",
+        "*",
+        "[a]",
+        "redis.call('FLUSHALL')",
+        "%61",
+    ];
     let hash_of_a = "#ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
     let composed = ["\u{e9}", "e\u{301}"];
     let mut permits = Vec::new();

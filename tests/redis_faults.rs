@@ -35,7 +35,10 @@ async fn failure(store: &RedisSemaphore) -> redis::Error {
         panic!("not told as a failure of the store: {error}");
     };
     let source = std::error::Error::source(&error).expect("it has a cause");
-    source.downcast_ref::<redis::Error>().expect("it is ours").clone()
+    source
+        .downcast_ref::<redis::Error>()
+        .expect("it is ours")
+        .clone()
 }
 
 /// All five are granted, so nothing was left behind by claims that failed.
@@ -111,10 +114,19 @@ async fn permits_come_back_to_a_server_that_lost_its_data() {
     }
     server.restart();
     let mut raw = Raw::connect(server.port()).await;
-    eventually("all three are back", BOUND, async || raw.zmembers(HELD).await.len() == 3).await;
-    eventually("their holders know", BOUND, async || !permits.iter().any(Permit::is_lost)).await;
+    eventually("all three are back", BOUND, async || {
+        raw.zmembers(HELD).await.len() == 3
+    })
+    .await;
+    eventually("their holders know", BOUND, async || {
+        !permits.iter().any(Permit::is_lost)
+    })
+    .await;
     drop(permits);
-    eventually("and gone", BOUND, async || raw.zmembers(HELD).await.is_empty()).await;
+    eventually("and gone", BOUND, async || {
+        raw.zmembers(HELD).await.is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +140,10 @@ async fn a_stop_shorter_than_the_lease_loses_nothing() {
     let token = permit.token();
     let mut raw = Raw::connect(server.port()).await;
     let end = raw.zmembers(HELD).await[0].1;
-    eventually("it is refreshed", BOUND, async || raw.zmembers(HELD).await[0].1 > end).await;
+    eventually("it is refreshed", BOUND, async || {
+        raw.zmembers(HELD).await[0].1 > end
+    })
+    .await;
     assert!(!permit.is_lost());
     assert_eq!(permit.token(), token);
     assert!(permit.release().await);
@@ -144,7 +159,10 @@ async fn a_release_that_failed_is_tried_again_until_it_is_done() {
     failure(&store).await;
     server.cont();
     let mut raw = Raw::connect(server.port()).await;
-    eventually("it is released", BACK, async || raw.zmembers(HELD).await.is_empty()).await;
+    eventually("it is released", BACK, async || {
+        raw.zmembers(HELD).await.is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,11 +186,21 @@ async fn a_full_memory_does_not_stop_acquire_refresh_or_release() {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = raw.cmd(&["SET", "x", "y"]).await;
-    assert!(refused.error().is_some_and(|error| error.starts_with("OOM")));
-    let permit = store.acquire(claim(5)).await.expect("it works without memory");
+    assert!(
+        refused
+            .error()
+            .is_some_and(|error| error.starts_with("OOM"))
+    );
+    let permit = store
+        .acquire(claim(5))
+        .await
+        .expect("it works without memory");
     assert!(permit.release().await);
     let end = raw.zmembers(HELD).await[0].1;
-    eventually("it is refreshed", BOUND, async || raw.zmembers(HELD).await[0].1 > end).await;
+    eventually("it is refreshed", BOUND, async || {
+        raw.zmembers(HELD).await[0].1 > end
+    })
+    .await;
     assert!(held.release().await);
 }
 
@@ -193,12 +221,19 @@ async fn errors_of_the_server_are_failures_of_the_store_with_their_own_words() {
     };
     let keep = &["CONFIG", "SET", "min-replicas-to-write", "0"];
     let error = code(&["CONFIG", "SET", "min-replicas-to-write", "3"], keep).await;
-    assert!(error.contains("NOREPLICAS") || error.contains("NotEnoughReplicas"), "{error}");
+    assert!(
+        error.contains("NOREPLICAS") || error.contains("NotEnoughReplicas"),
+        "{error}"
+    );
 
     let error = code(&["SET", HELD, "not a set"], &["DEL", HELD]).await;
     assert!(error.contains("WRONGTYPE"), "{error}");
 
-    let error = code(&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]).await;
+    let error = code(
+        &["REPLICAOF", "127.0.0.1", "1"],
+        &["REPLICAOF", "NO", "ONE"],
+    )
+    .await;
     assert!(error.to_lowercase().contains("read"), "{error}");
     serves_in_full(&store, BACK).await;
 }
@@ -211,11 +246,26 @@ async fn wrong_settings_are_named() {
     };
     let url = "redis://127.0.0.1:1/";
     let builder = RedisSemaphore::builder;
-    assert_eq!(setting(builder().prefix("a{b").connect(url).await), "prefix");
-    assert_eq!(setting(builder().lease(Duration::ZERO).connect(url).await), "lease");
-    assert_eq!(setting(builder().lease(Duration::MAX).connect(url).await), "lease");
-    assert_eq!(setting(builder().timeout(Duration::ZERO).connect(url).await), "timeout");
-    assert_eq!(setting(builder().timeout(LEASE * 10).connect(url).await), "timeout");
+    assert_eq!(
+        setting(builder().prefix("a{b").connect(url).await),
+        "prefix"
+    );
+    assert_eq!(
+        setting(builder().lease(Duration::ZERO).connect(url).await),
+        "lease"
+    );
+    assert_eq!(
+        setting(builder().lease(Duration::MAX).connect(url).await),
+        "lease"
+    );
+    assert_eq!(
+        setting(builder().timeout(Duration::ZERO).connect(url).await),
+        "timeout"
+    );
+    assert_eq!(
+        setting(builder().timeout(LEASE * 10).connect(url).await),
+        "timeout"
+    );
     assert_eq!(setting(builder().connect("mysql://here").await), "url");
 }
 
@@ -223,12 +273,20 @@ async fn wrong_settings_are_named() {
 async fn a_password_is_in_no_error_and_in_no_debug_output() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    raw.cmd(&["CONFIG", "SET", "requirepass", "correct-horse"]).await;
+    raw.cmd(&["CONFIG", "SET", "requirepass", "correct-horse"])
+        .await;
     let right = format!("redis://:correct-horse@127.0.0.1:{}/", server.port());
-    let store = RedisSemaphore::connect(right).await.expect("the password is right");
+    let store = RedisSemaphore::connect(right)
+        .await
+        .expect("the password is right");
     let wrong = format!("redis://:battery-staple@127.0.0.1:{}/", server.port());
-    let error = RedisSemaphore::connect(wrong).await.expect_err("it is wrong");
+    let error = RedisSemaphore::connect(wrong)
+        .await
+        .expect_err("it is wrong");
     let gone = RedisSemaphore::connect("redis://:battery-staple@127.0.0.1:1/").await;
     let said = format!("{store:?} {error:?} {error} {gone:?}");
-    assert!(!said.contains("correct-horse") && !said.contains("battery-staple"), "{said}");
+    assert!(
+        !said.contains("correct-horse") && !said.contains("battery-staple"),
+        "{said}"
+    );
 }

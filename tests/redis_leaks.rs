@@ -12,7 +12,9 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 const BOUND: Duration = Duration::from_secs(20);
 
 fn descriptors() -> usize {
-    fs::read_dir("/dev/fd").expect("a process can see its descriptors").count()
+    fs::read_dir("/dev/fd")
+        .expect("a process can see its descriptors")
+        .count()
 }
 
 fn tasks() -> usize {
@@ -23,7 +25,10 @@ fn tasks() -> usize {
 async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit() {
     let server = RedisServer::start();
     let lease = Duration::from_secs(3);
-    let store = RedisSemaphore::builder().lease(lease).connect(server.url()).await;
+    let store = RedisSemaphore::builder()
+        .lease(lease)
+        .connect(server.url())
+        .await;
     let store = store.expect("it connects");
     let claim = Claim::new("a").with_limit(2_000);
     drop(store.acquire(claim.clone()).await);
@@ -42,13 +47,24 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
             }
         }
         server.cont();
-        eventually("no permit is left", BOUND, async || raw.keys("*:held").await.is_empty()).await;
+        eventually("no permit is left", BOUND, async || {
+            raw.keys("*:held").await.is_empty()
+        })
+        .await;
         eventually("no task is left", BOUND, async || tasks() <= tasks_before).await;
-        eventually("no descriptor is left", BOUND, async || descriptors() <= descriptors_before)
-            .await;
+        eventually("no descriptor is left", BOUND, async || {
+            descriptors() <= descriptors_before
+        })
+        .await;
     }
 
     drop(store);
-    eventually("the keeper is gone with its store", BOUND, async || tasks() == 0).await;
-    assert!(descriptors() < descriptors_before, "the connection is still there");
+    eventually("the keeper is gone with its store", BOUND, async || {
+        tasks() == 0
+    })
+    .await;
+    assert!(
+        descriptors() < descriptors_before,
+        "the connection is still there"
+    );
 }

@@ -32,7 +32,9 @@ async fn permit(store: &RedisSemaphore, limit: u32) -> Permit {
 }
 
 async fn told(permit: &Permit) {
-    tokio::time::timeout(BOUND, permit.lost()).await.expect("the holder is told");
+    tokio::time::timeout(BOUND, permit.lost())
+        .await
+        .expect("the holder is told");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +44,11 @@ async fn a_permit_lasts_for_three_leases_and_more_while_it_is_held() {
     let permit = permit(&ours, 1).await;
     let start = Instant::now();
     while start.elapsed() < LEASE * 4 {
-        assert!(other.acquire(claim(1)).await.is_err(), "after {:?}", start.elapsed());
+        assert!(
+            other.acquire(claim(1)).await.is_err(),
+            "after {:?}",
+            start.elapsed()
+        );
         tokio::time::sleep(LEASE / 20).await;
     }
     assert!(!permit.is_lost());
@@ -79,8 +85,15 @@ async fn a_killed_process_holds_its_permits_to_the_end_of_their_lease_and_not_mu
         let before = raw.server_time_ms().await;
         let granted = store.acquire(claim(1)).await.is_ok();
         let after = raw.server_time_ms().await;
-        assert!(!granted || after >= end, "granted {} ms too early", end - after);
-        assert!(granted || before <= end + 1_000, "not granted a second after the lease's end");
+        assert!(
+            !granted || after >= end,
+            "granted {} ms too early",
+            end - after
+        );
+        assert!(
+            granted || before <= end + 1_000,
+            "not granted a second after the lease's end"
+        );
         if granted {
             break;
         }
@@ -131,7 +144,8 @@ async fn a_refresh_of_an_ended_lease_does_not_bring_it_back() {
     let permit = permit(&store, 1).await;
     let mut raw = Raw::connect(server.port()).await;
     let id = raw.zmembers(HELD).await.remove(0).0;
-    raw.cmd(&["ZADD", HELD, "1", std::str::from_utf8(&id).expect("plain")]).await;
+    raw.cmd(&["ZADD", HELD, "1", std::str::from_utf8(&id).expect("plain")])
+        .await;
     let other = self::store(&server).await;
     let successor = self::permit(&other, 1).await;
     told(&permit).await;
@@ -152,7 +166,11 @@ async fn a_holder_is_told_by_its_own_clock_when_the_server_is_out_of_reach() {
     told(&permit).await;
     // It may have been refreshed once more before the server stopped.
     let longest = Duration::from_millis(left as u64) + LEASE / 3;
-    assert!(start.elapsed() < longest, "told after {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < longest,
+        "told after {:?}",
+        start.elapsed()
+    );
     server.cont();
 }
 
@@ -181,14 +199,21 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
     let store = store(&server).await;
     drop(permit(&store, 1).await);
     let mut raw = Raw::connect(server.port()).await;
-    eventually("no key is left", LEASE * 6, async || raw.keys("*").await.is_empty()).await;
+    eventually("no key is left", LEASE * 6, async || {
+        raw.keys("*").await.is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_gives_everything_back_and_admits_nobody() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
-    let permits = [permit(&ours, 3).await, permit(&ours, 3).await, permit(&ours, 3).await];
+    let permits = [
+        permit(&ours, 3).await,
+        permit(&ours, 3).await,
+        permit(&ours, 3).await,
+    ];
     assert_eq!(ours.shutdown(BOUND).await, []);
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.zmembers(HELD).await, []);

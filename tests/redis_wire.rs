@@ -19,7 +19,10 @@ fn sent(stats: &BTreeMap<String, u64>) -> u64 {
 
 /// A store that has connected and whose scripts the server knows, and no count yet.
 async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
-    let store = RedisSemaphore::builder().lease(lease).connect(server.url()).await;
+    let store = RedisSemaphore::builder()
+        .lease(lease)
+        .connect(server.url())
+        .await;
     let store = store.expect("it connects");
     for _ in 0..2 {
         let permit = store.acquire(claim(0)).await.expect("there is room");
@@ -52,7 +55,11 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     let stats = raw.commandstats().await;
     assert_eq!(sent(&stats), 100);
     assert_eq!(stats.get("script|load"), None, "{stats:?}");
-    assert_eq!(stats.get("time"), Some(&100), "more than one look at the clock: {stats:?}");
+    assert_eq!(
+        stats.get("time"),
+        Some(&100),
+        "more than one look at the clock: {stats:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +74,9 @@ async fn permits_dropped_together_travel_together() {
     raw.reset_stats().await;
     drop(permits);
     eventually("all is released", BOUND, async || {
-        raw.zmembers("semaphore:{concurrency:a}:held").await.is_empty()
+        raw.zmembers("semaphore:{concurrency:a}:held")
+            .await
+            .is_empty()
     })
     .await;
     let sent = sent(&raw.commandstats().await);
@@ -90,7 +99,10 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_a_hundred_commands_a_beat() {
     let sent = sent(&raw.commandstats().await);
     // The measured time may cut one more beat at either end.
     let (least, most) = (100 * u64::from(beats - 1), 100 * u64::from(beats + 1));
-    assert!((least..=most).contains(&sent), "{sent} commands in {beats} beats");
+    assert!(
+        (least..=most).contains(&sent),
+        "{sent} commands in {beats} beats"
+    );
     assert!(!permits.iter().any(Permit::is_lost));
 }
 

@@ -89,7 +89,10 @@ impl Outbox {
             return None;
         }
         let partings = mem::take(&mut self.now);
-        self.flying = partings.iter().map(|parting| Arc::clone(&parting.lease)).collect();
+        self.flying = partings
+            .iter()
+            .map(|parting| Arc::clone(&parting.lease))
+            .collect();
         Some(partings)
     }
 

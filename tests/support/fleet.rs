@@ -37,7 +37,13 @@ impl Process {
     /// Starts one with more in its environment.
     pub(crate) fn with(url: &str, lease: Duration, environment: &[(&str, String)]) -> Self {
         let mut child = Command::new(env::current_exe().expect("a test is a program"))
-            .args(["--exact", CHILD, "--ignored", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                CHILD,
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(URL, url)
             .env(LEASE, lease.as_millis().to_string())
             .envs(environment.iter().map(|(name, value)| (name, value)))
@@ -47,7 +53,11 @@ impl Process {
             .expect("the child starts");
         let input = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut process = Self { child, input, output };
+        let mut process = Self {
+            child,
+            input,
+            output,
+        };
         assert_eq!(process.answer(), "ready");
         process
     }
@@ -123,7 +133,10 @@ impl Drop for Process {
 pub(crate) fn serve() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     runtime.block_on(async {
-        let lease = env::var(LEASE).expect("a parent sets it").parse().expect("it is a number");
+        let lease = env::var(LEASE)
+            .expect("a parent sets it")
+            .parse()
+            .expect("it is a number");
         let store = RedisSemaphore::builder()
             .lease(Duration::from_millis(lease))
             .connect(env::var(URL).expect("a parent sets it"))
@@ -144,11 +157,7 @@ fn say(answer: &str) {
     std::io::stdout().flush().expect("the parent reads");
 }
 
-async fn obey(
-    store: &RedisSemaphore,
-    permits: &mut HashMap<String, Permit>,
-    line: &str,
-) -> String {
+async fn obey(store: &RedisSemaphore, permits: &mut HashMap<String, Permit>, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["acquire", name, key, limit] => {

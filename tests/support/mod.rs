@@ -1,5 +1,8 @@
 //! What the tests share. Nothing here uses the library: these are the oracles that judge it.
 
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod fleet;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod frame;
 #[allow(dead_code, reason = "each test file uses a part of it")]
@@ -8,6 +11,3 @@ pub(crate) mod redis;
 pub(crate) mod resp;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod wait;
-#[cfg(feature = "redis")]
-#[allow(dead_code, reason = "each test file uses a part of it")]
-pub(crate) mod fleet;
