@@ -1,10 +1,11 @@
-//! Settings of the limit.
+//! What a user asks of the limit.
 
 use crate::{
     key::KeyExtractor,
-    reject::{Reject, Rejection},
+    reject::Rejection,
     semaphore::{Policy, Semaphore},
     service::ConcurrencyLimit,
+    settings::{OnLost, ReleaseAt, Settings},
 };
 use bytes::Bytes;
 use http::Response;
@@ -33,39 +34,6 @@ pub struct ConcurrencyLimitLayer<K> {
     settings: Settings,
 }
 
-/// What a service needs to know beside the extractor.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) limit: u32,
-    pub(crate) policy: Policy,
-    pub(crate) semaphore: Arc<dyn Semaphore>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) on_lost: OnLost,
-    pub(crate) release_at: ReleaseAt,
-    pub(crate) reject: Arc<Reject>,
-}
-
-/// What becomes of a response whose permit was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnLost {
-    /// It goes on, so that for a while more than the limit are in flight.
-    #[default]
-    Finish,
-    /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
-    /// resets the stream.
-    Abort,
-}
-
-/// When the permit of a request is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReleaseAt {
-    /// When the response's body has ended.
-    #[default]
-    BodyEnd,
-    /// When the response's head is there.
-    Head,
-}
-
 impl<K> ConcurrencyLimitLayer<K> {
     /// At most `limit` requests in flight for each key that `extractor` names, counted by
     /// `semaphore`.
@@ -77,15 +45,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     {
         Self {
             extractor,
-            settings: Settings {
-                limit,
-                policy: Policy::DEFAULT,
-                semaphore: Arc::new(semaphore),
-                max_hold: None,
-                on_lost: OnLost::default(),
-                release_at: ReleaseAt::default(),
-                reject: Arc::new(Rejection::into_response),
-            },
+            settings: Settings::new(limit, semaphore),
         }
     }
 
@@ -93,6 +53,23 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// key, two names do not; clients read it in the RateLimit fields.
     pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
         self.settings.policy = name.into();
+        self
+    }
+
+    /// How long a request may wait for its permit, first come first served for each key across
+    /// all processes of the store. Without it a request that finds no room is refused at once.
+    ///
+    /// A client that hangs up leaves the line. Not every server notices that while the request
+    /// body is unread or another request is pipelined, so keep the wait short.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How many requests of one key may wait: [`DEFAULT_LINE`](crate::semaphore::DEFAULT_LINE) unless set. Further ones are
+    /// refused at once.
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.settings.max_waiting = max_waiting;
         self
     }
 

@@ -4,8 +4,8 @@ use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
-    layer::Settings,
     semaphore::Claim,
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
@@ -37,10 +37,9 @@ impl<S, K> ConcurrencyLimit<S, K> {
 
 impl<S, K: KeyExtractor> ConcurrencyLimit<S, K> {
     fn claim(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
-        let Settings { policy, limit, .. } = &*self.settings;
         match self.extractor.extract(parts)? {
             Some(claim) if claim.key().is_empty() => Err(KeyError::Empty),
-            claim => Ok(claim.map(|claim| claim.or(policy, *limit))),
+            claim => Ok(claim.map(|claim| self.settings.complete(claim))),
         }
     }
 }
@@ -67,7 +66,7 @@ where
         let request = Request::from_parts(parts, body);
         let settings = Arc::clone(&self.settings);
         match claim {
-            Err(error) => ResponseFuture::rejected(request, error, settings),
+            Err(error) => ResponseFuture::rejected(&request, error, settings),
             Ok(None) => ResponseFuture::exempt(self.inner.clone(), request, settings),
             Ok(Some(claim)) => {
                 ResponseFuture::limited(self.inner.clone(), request, claim, settings)

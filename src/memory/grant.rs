@@ -12,15 +12,26 @@ use std::{
 
 /// Units of a key, given back once.
 pub(super) struct MemoryGrant {
-    pub(super) shard: Arc<Shard>,
-    pub(super) name: Name,
-    pub(super) weight: u32,
-    pub(super) token: u64,
-    pub(super) released: AtomicBool,
-    pub(super) loss: Loss,
+    shard: Arc<Shard>,
+    name: Name,
+    weight: u32,
+    token: u64,
+    released: AtomicBool,
+    loss: Loss,
 }
 
 impl MemoryGrant {
+    pub(super) fn new(shard: Arc<Shard>, name: Name, weight: u32, token: u64) -> Self {
+        Self {
+            shard,
+            name,
+            weight,
+            token,
+            released: AtomicBool::new(false),
+            loss: Loss::default(),
+        }
+    }
+
     /// Whether it was this call that gave the units back.
     fn give_back(&self) -> bool {
         let first = !self.released.swap(true, Ordering::AcqRel);

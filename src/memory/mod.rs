@@ -19,15 +19,17 @@
 //! ```
 
 mod grant;
+mod line;
 mod shard;
 
-use crate::semaphore::{Acquire, AcquireError, Claim, Key, Loss, Permit, Policy, Semaphore};
+use crate::semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore, Units, Wait};
 use grant::MemoryGrant;
-use shard::Shard;
+use line::{Seat, Turn};
+use shard::{Shard, Taken};
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 /// As many locks as keep a few dozen threads apart.
@@ -39,38 +41,56 @@ pub struct MemorySemaphore(Arc<Shards>);
 
 struct Shards {
     hasher: RandomState,
+    max_waiting: usize,
+    waiting: AtomicUsize,
     shards: [Arc<Shard>; SHARDS],
 }
 
 impl MemorySemaphore {
-    /// A store that holds nothing yet.
+    /// A store that holds nothing yet, in which 10,000 claims may wait at a time.
     pub fn new() -> Self {
+        Self::with_max_waiting(10_000)
+    }
+
+    /// A store in which at most `max_waiting` claims may wait at a time, for all keys together.
+    /// Beyond it they are refused with [`AcquireError::Overloaded`].
+    pub fn with_max_waiting(max_waiting: usize) -> Self {
         Self(Arc::new(Shards {
             hasher: RandomState::new(),
+            max_waiting,
+            waiting: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
     }
 
-    /// How many keys have permits now.
+    /// How many keys have permits, or claims that wait, now.
     pub fn keys(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.keys()).sum()
     }
 
-    fn try_acquire(&self, claim: &Claim) -> Result<Permit, AcquireError> {
+    fn try_acquire(&self, claim: &Claim) -> Result<Acquire, AcquireError> {
         let units = claim.units()?;
         let name = self.name(claim);
         // The table inside a shard uses the lowest and the highest bits of the hash.
         let shard = &self.0.shards[(name.hash >> 32) as usize % SHARDS];
-        let taken = shard.take(&name, units)?;
-        let grant = MemoryGrant {
-            shard: Arc::clone(shard),
-            name,
-            weight: units.weight,
-            token: taken.token,
-            released: AtomicBool::new(false),
-            loss: Loss::default(),
-        };
-        Ok(Permit::new(grant, units, taken.held))
+        match (shard.take(&name, units), claim.wait()) {
+            (Ok(taken), _) => Ok(Acquire::ready(Ok(permit(shard, name, units, &taken)))),
+            (Err(_), Some(wait)) => self.join(shard, name, units, wait),
+            (Err(full), None) => Err(full),
+        }
+    }
+
+    fn join(
+        &self,
+        shard: &Arc<Shard>,
+        name: Name,
+        units: Units,
+        wait: Wait,
+    ) -> Result<Acquire, AcquireError> {
+        let seat = Seat::take(&self.0).ok_or(AcquireError::Overloaded)?;
+        let place = shard.join(&name, units, wait.line)?;
+        let turn = Turn::new(Arc::clone(shard), name, units, place, seat);
+        Ok(Acquire::pending(turn.wait(wait.time)))
     }
 
     fn name(&self, claim: &Claim) -> Name {
@@ -80,6 +100,12 @@ impl MemorySemaphore {
             key: claim.key().clone(),
         }
     }
+}
+
+/// A permit for what a shard gave.
+fn permit(shard: &Arc<Shard>, name: Name, units: Units, taken: &Taken) -> Permit {
+    let grant = MemoryGrant::new(Arc::clone(shard), name, units.weight, taken.token);
+    Permit::new(grant, units, taken.held)
 }
 
 /// A key under a policy, hashed once for the whole life of a permit.
@@ -92,7 +118,8 @@ struct Name {
 
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        Acquire::ready(self.try_acquire(&claim))
+        let acquire = self.try_acquire(&claim);
+        acquire.unwrap_or_else(|error| Acquire::ready(Err(error)))
     }
 }
 

@@ -1,44 +1,67 @@
--- acquire: takes the units of one permit if they fit under its limit.
+-- acquire: takes the units of one permit if they fit under its limit and nobody waits before it;
+-- else joins the line, if it may.
 --
 -- Promises: at any instant of the server's clock, at most `limit` units are held. The same id
--- counts once, however often it is sent. Every permit gets a token greater than those before it.
+-- counts once, however often it is sent, and keeps its place in the line. Every permit gets a
+-- token greater than those before it.
 --
--- KEYS  1 held    permit id -> lease end, ms of the server's clock
---       2 ticket  the last token
--- ARGV  1 id      the permit's id; its further units are `id:2`, `id:3` and so on
---       2 limit   units that may be held together
---       3 weight  units that this permit takes
---       4 lease   ms
--- Returns {1, token, units held now} when it is granted, {0, units held now} when it is full.
+-- ARGV  1 id       the permit's id
+--       2 limit    units that may be held together
+--       3 weight   units that this permit takes
+--       4 lease    ms
+--       5 alive    ms for which the owner counts as alive if it waits; 0: it does not wait
+--       6 longest  how many may wait
+--       7 place    the ticket that it was given before; 0: none
+-- Returns {1, token, units held now}      it is granted
+--         {0, units held now}             it is full
+--         {2, ticket, ms}                 it waits; it is the head if ms is not -1, and should
+--                                         look again then, when the earliest lease ends
+--         {3, 0}                          the line is full
 
-local held, ticket = KEYS[1], KEYS[2]
 local id, limit, weight, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
--- A few leases, so that no key outlives its use for long.
-local ttl = lease * 4
-
-local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now = math.floor(micros / 1000)
+local now, micros = clock()
 
 -- The first write removes, because only then a server whose memory is full accepts the others.
 redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
 local used = redis.call('ZCARD', held)
-if used + weight > limit and not redis.call('ZSCORE', held, id) then
+local head
+if redis.call('EXISTS', line) == 1 then
+  used, head = advance(used, now, micros)
+end
+
+local fits = used + weight <= limit and not head
+if fits or redis.call('ZSCORE', held, id) then
+  used = used + take(id, weight, now, lease)
+  return {1, draw(micros, lease), used}
+end
+
+local alive = tonumber(ARGV[5])
+if alive == 0 then
   return {0, used}
 end
 
-used = used + redis.call('ZADD', held, now + lease, id)
-for unit = 2, weight do
-  used = used + redis.call('ZADD', held, now + lease, id .. ':' .. unit)
+local place = redis.call('ZSCORE', line, id)
+if not place then
+  local longest = tonumber(ARGV[6])
+  if redis.call('ZCARD', line) >= longest then
+    sweep(now)
+    if redis.call('ZCARD', line) >= longest then
+      return {3, 0}
+    end
+  end
+  place = tonumber(ARGV[7])
+  if place == 0 then
+    place = draw(micros, lease)
+  end
+  redis.call('ZADD', line, string.format('%.0f', place), id)
 end
-redis.call('PEXPIRE', held, ttl)
+redis.call('ZADD', beat, now + alive, id)
+redis.call('PEXPIRE', line, ttl(lease))
+redis.call('PEXPIRE', beat, ttl(lease))
 
--- A counter that expired goes on from the clock, which has counted more microseconds than permits.
-local token = redis.call('INCR', ticket)
-if token == 1 then
-  token = micros
-  redis.call('SET', ticket, string.format('%.0f', token), 'PX', ttl)
-else
-  redis.call('PEXPIRE', ticket, ttl)
+local look = -1
+if redis.call('ZRANGE', line, 0, 0)[1] == id then
+  local first = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+  look = first[2] and tonumber(first[2]) - now or 0
 end
-return {1, token, used}
+return {2, tonumber(place), look}

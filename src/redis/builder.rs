@@ -7,11 +7,12 @@ use super::{
     error::Error,
     lease::Times,
     script::Scripts,
+    wake::Wakes,
 };
 use redis::{
     Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Settings of a [`RedisSemaphore`].
@@ -33,6 +34,7 @@ pub struct Builder {
     prefix: String,
     lease: Duration,
     timeout: Duration,
+    max_waiting: usize,
 }
 
 /// The shortest lease: below it, a beat is shorter than a round trip may take.
@@ -47,6 +49,7 @@ impl Default for Builder {
             prefix: "semaphore:".to_owned(),
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
+            max_waiting: 10_000,
         }
     }
 }
@@ -76,6 +79,14 @@ impl Builder {
         self
     }
 
+    /// How many claims of this process may wait at a time, for all keys together: 10,000 unless
+    /// set. Beyond it they are refused with
+    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
+    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
+        self
+    }
+
     /// Connects to one server, and again whenever the connection breaks.
     ///
     /// # Errors
@@ -90,14 +101,16 @@ impl Builder {
         };
         let info = url.into_connection_info().map_err(setting)?;
         let client = Client::open(self.tuned(info)).map_err(setting)?;
-        let link = Own::connect(client).await?;
-        Ok(self.build(link))
+        let link = Own::connect(client.clone()).await?;
+        Ok(self.build(link, Some(client)))
     }
 
     /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.
     ///
     /// Calls end within our own [`timeout`](Self::timeout), but reconnecting is up to the
     /// connection. Give a cluster's connection a response timeout too; it has none by default.
+    /// No message can reach a store that knows no address, so its waiters look by themselves,
+    /// the head of a line each 50 ms.
     ///
     /// # Errors
     ///
@@ -107,7 +120,7 @@ impl Builder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check()?;
-        Ok(self.build(Handed(connection)))
+        Ok(self.build(Handed(connection), None))
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -140,14 +153,15 @@ impl Builder {
         info.set_tcp_settings(settings)
     }
 
-    fn build(self, link: impl Link) -> RedisSemaphore {
+    fn build(self, link: impl Link, client: Option<Client>) -> RedisSemaphore {
         let connection = Connection::new(link, self.timeout);
-        let process = Uuid::new_v4().simple().to_string();
+        let process: Arc<str> = Uuid::new_v4().simple().to_string().into();
+        let wakes = Wakes::new(client, &self.prefix, &process);
         let lease_ms = self.lease.as_millis() as u64;
         let core = Core {
             scripts: Scripts::new(connection, process, lease_ms),
             times: Times::new(self.lease),
         };
-        RedisSemaphore::new(self.prefix, core)
+        RedisSemaphore::new(self.prefix, core, wakes, self.max_waiting)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Lease {
     pub(super) units: Units,
     pub(super) loss: Loss,
     /// Its number within the process.
-    serial: u64,
+    pub(super) serial: u64,
     token: AtomicU64,
     /// Microseconds from the birth of the store until the lease counts as ended.
     deadline: AtomicU64,
@@ -102,34 +102,43 @@ impl Lease {
     }
 
     /// The ids under which the server knows its units.
-    pub(super) fn members<'a>(&'a self, process: &'a str) -> impl Iterator<Item = Member<'a>> {
+    pub(super) fn members<'a>(
+        &'a self,
+        process: &'a str,
+        lease_ms: u64,
+    ) -> impl Iterator<Item = Member<'a>> {
         (1..=self.units.weight).map(move |unit| Member {
-            lease: self,
-            process,
             unit,
+            ..self.id(process, lease_ms)
         })
     }
 
     /// The id of the permit, which is that of its first unit.
-    pub(super) fn id<'a>(&'a self, process: &'a str) -> Member<'a> {
+    pub(super) fn id<'a>(&'a self, process: &'a str, lease_ms: u64) -> Member<'a> {
         Member {
             lease: self,
             process,
+            lease_ms,
             unit: 1,
         }
     }
 }
 
-/// The id of one unit: `PROCESS.SERIAL`, and `:UNIT` after the first.
+/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and `:UNIT` after the first. It tells
+/// all that another process's script needs to grant it.
 pub(super) struct Member<'a> {
     lease: &'a Lease,
     process: &'a str,
+    lease_ms: u64,
     unit: u32,
 }
 
 impl fmt::Display for Member<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:x}", self.process, self.lease.serial)?;
+        let (process, lease_ms) = (self.process, self.lease_ms);
+        let Units { limit, weight } = self.lease.units;
+        let serial = self.lease.serial;
+        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
         match self.unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),
@@ -164,6 +173,17 @@ impl Times {
     /// How often the keeper looks.
     pub(super) fn turn(&self) -> Duration {
         self.beat() / TURNS
+    }
+
+    /// How long a waiter counts as alive without a further word: three looks.
+    pub(super) fn alive(&self) -> Duration {
+        self.look() * 3
+    }
+
+    /// How often a waiter looks whether it was granted and nobody told it. A dead one holds the
+    /// line up for four of these at most, which is a beat.
+    pub(super) fn look(&self) -> Duration {
+        self.beat() / 4
     }
 
     /// How long before the server's end of a lease its holder is told: more than two turns, so

@@ -12,13 +12,22 @@ mod lease;
 mod name;
 mod outbox;
 mod script;
+mod wait;
+mod wake;
 mod wheel;
 
 pub use builder::Builder;
 pub use error::Error;
 
-use self::{core::Core, grant::RedisGrant, keeper::Order, lease::Lease, script::Answer};
-use crate::semaphore::{Acquire, AcquireError, Claim, Permit, Semaphore, StoreError};
+use self::{
+    core::Core,
+    grant::RedisGrant,
+    keeper::Order,
+    lease::Lease,
+    script::{Answer, Place},
+    wake::Wakes,
+};
+use crate::semaphore::{Acquire, AcquireError, Claim, Permit, Semaphore};
 use ::redis::{IntoConnectionInfo, aio::ConnectionLike};
 use std::{
     fmt,
@@ -40,6 +49,8 @@ struct Store {
     core: Arc<Core>,
     serial: AtomicU64,
     closed: AtomicBool,
+    wakes: Arc<Wakes>,
+    max_waiting: usize,
     keeper: RwLock<Option<mpsc::UnboundedSender<Order>>>,
 }
 
@@ -71,12 +82,14 @@ impl RedisSemaphore {
         Builder::default()
     }
 
-    fn new(prefix: String, core: Core) -> Self {
+    fn new(prefix: String, core: Core, wakes: Wakes, max_waiting: usize) -> Self {
         Self(Arc::new(Store {
             prefix,
             core: Arc::new(core),
-            serial: AtomicU64::new(0),
+            serial: AtomicU64::new(1),
             closed: AtomicBool::new(false),
+            wakes: Arc::new(wakes),
+            max_waiting,
             keeper: RwLock::default(),
         }))
     }
@@ -125,33 +138,14 @@ impl Store {
             lease: Arc::clone(&lease),
             store: Arc::clone(&self),
         };
-        let held = self.ask(&lease).await?;
+        let answer = match claim.wait() {
+            None => self.ask(&lease, Place::default()).await?,
+            Some(wait) => self.wait(&lease, wait).await?,
+        };
+        let held = granted(answer, units.limit)?;
         self.order(Order::Hold(lease));
         self.check_open()?;
         Ok(Permit::new(grant, units, held))
-    }
-
-    /// Asks the server, and notes what it says. Returns how many units are held.
-    async fn ask(&self, lease: &Lease) -> Result<u32, AcquireError> {
-        let deadline = self.core.times.deadline(Instant::now());
-        lease.asked();
-        match self.core.scripts.acquire(lease).await {
-            Ok(Answer::Granted { token, held }) => {
-                lease.granted(token, deadline);
-                Ok(held)
-            }
-            Ok(Answer::Full { held }) => {
-                lease.refused();
-                let limit = lease.units.limit;
-                Err(AcquireError::Full { limit, held })
-            }
-            Err(error) => {
-                if !error.may_have_run() {
-                    lease.refused();
-                }
-                Err(StoreError::new(error).into())
-            }
-        }
     }
 
     fn check_open(&self) -> Result<(), AcquireError> {
@@ -181,6 +175,16 @@ impl Store {
         if let Some(keeper) = &*keeper {
             let _ = keeper.send(order);
         }
+    }
+}
+
+/// How much is held with a permit that was granted.
+fn granted(answer: Answer, limit: u32) -> Result<u32, AcquireError> {
+    match answer {
+        Answer::Granted { held, .. } => Ok(held),
+        Answer::Full { held } => Err(AcquireError::Full { limit, held }),
+        Answer::LineFull => Err(AcquireError::LineFull),
+        Answer::Waiting { .. } => Err(AcquireError::TimedOut),
     }
 }
 

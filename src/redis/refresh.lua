@@ -3,25 +3,24 @@
 -- Promise: a lease that has ended stays ended, even when nobody has taken its place yet. Only
 -- members that are named, and still there, are touched.
 --
--- KEYS  1 held    permit id -> lease end, ms of the server's clock
--- ARGV  1 lease   ms
+-- ARGV  1 lease    ms
 --       2... units  every unit of every permit to refresh, a few hundred at most
 -- Returns 1 when all are held, else for each unit 1 (held) or 0 (lost).
 
-local held = KEYS[1]
 local lease = tonumber(ARGV[1])
+local now, micros = clock()
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
-redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
+local ended = redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
 local renewed = {}
 for i = 2, #ARGV do
   renewed[#renewed + 1] = now + lease
   renewed[#renewed + 1] = ARGV[i]
 end
 local changed = redis.call('ZADD', held, 'XX', 'CH', unpack(renewed))
-redis.call('PEXPIRE', held, lease * 4)
+redis.call('PEXPIRE', held, ttl(lease))
+if ended > 0 then
+  advance(redis.call('ZCARD', held), now, micros)
+end
 if changed == #ARGV - 1 then
   return 1
 end

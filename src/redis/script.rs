@@ -5,12 +5,23 @@
 
 use super::{connection::Connection, error::Error, lease::Lease, outbox::Group};
 use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A script behind what all of them share.
+macro_rules! script {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("line.lua"), "\n", include_str!($file)))
+    };
+}
 
 /// The scripts, and the way to where they run.
 pub(super) struct Scripts {
     connection: Connection,
-    process: String,
+    process: Arc<str>,
     lease_ms: u64,
     acquire: Script,
     refresh: Script,
@@ -20,24 +31,47 @@ pub(super) struct Scripts {
 /// What `acquire` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    Granted { token: u64, held: u32 },
-    Full { held: u32 },
+    Granted {
+        token: u64,
+        held: u32,
+    },
+    Full {
+        held: u32,
+    },
+    /// It has this place in the line. The head should look again after a while, when the
+    /// earliest lease ends.
+    Waiting {
+        place: u64,
+        look: Option<Duration>,
+    },
+    LineFull,
+}
+
+/// How a claim waits, told with each acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    /// How long its owner counts as alive without a further word. Zero: it does not wait.
+    pub(super) alive: Duration,
+    /// How many may wait.
+    pub(super) longest: u32,
+    /// The ticket that it was given before; 0 for none.
+    pub(super) ticket: u64,
 }
 
 impl Scripts {
-    pub(super) fn new(connection: Connection, process: String, lease_ms: u64) -> Self {
+    pub(super) fn new(connection: Connection, process: Arc<str>, lease_ms: u64) -> Self {
         Self {
             connection,
             process,
             lease_ms,
-            acquire: Script::new(include_str!("acquire.lua")),
-            refresh: Script::new(include_str!("refresh.lua")),
-            release: Script::new(include_str!("release.lua")),
+            acquire: script!("acquire.lua"),
+            refresh: script!("refresh.lua"),
+            release: script!("release.lua"),
         }
     }
 
-    /// Takes a permit. Over within two timeouts, a reconnect included.
-    pub(super) async fn acquire(&self, lease: &Lease) -> Result<Answer, Error> {
+    /// Takes a permit, or a place in the line. Over within two timeouts, a reconnect included.
+    pub(super) async fn acquire(&self, lease: &Lease, place: Place) -> Result<Answer, Error> {
         let budget = self.connection.timeout() * 2;
         let start = Instant::now();
         let mut form = Form::Hash;
@@ -45,7 +79,7 @@ impl Scripts {
             let left = budget.saturating_sub(start.elapsed());
             match self
                 .connection
-                .call(self.acquire_command(lease, form), left)
+                .call(self.acquire_command(lease, place, form), left)
                 .await
             {
                 Err(error) if error.is_no_script() && form == Form::Hash => form = Form::Source,
@@ -58,7 +92,9 @@ impl Scripts {
     /// Takes permits again that were lost.
     pub(super) async fn reacquire(&self, leases: &[Arc<Lease>]) -> Vec<Result<Answer, Error>> {
         let answers = self
-            .run(leases, |lease, form| self.acquire_command(lease, form))
+            .run(leases, |lease, form| {
+                self.acquire_command(lease, Place::default(), form)
+            })
             .await;
         let read = |answer: Result<Value, Error>| answer.and_then(|value| Answer::read(&value));
         answers.into_iter().map(read).collect()
@@ -67,7 +103,7 @@ impl Scripts {
     /// Moves the ends of leases. For each group, which of its units are held.
     pub(super) async fn refresh(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
         let make = |group: &Group, form| {
-            let mut command = self.refresh.command(form, &group.name, &["held"]);
+            let mut command = self.refresh.command(form, &group.name);
             command.arg(self.lease_ms);
             self.members(command, group)
         };
@@ -82,7 +118,7 @@ impl Scripts {
     /// not set.
     pub(super) async fn release(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
         let make = |group: &Group, form| {
-            let mut command = self.release.command(form, &group.name, &["held"]);
+            let mut command = self.release.command(form, &group.name);
             command.arg(u8::from(group.ask));
             self.members(command, group)
         };
@@ -93,19 +129,22 @@ impl Scripts {
             .collect()
     }
 
-    fn acquire_command(&self, lease: &Lease, form: Form) -> Cmd {
-        let mut command = self.acquire.command(form, &lease.name, &["held", "ticket"]);
+    fn acquire_command(&self, lease: &Lease, place: Place, form: Form) -> Cmd {
+        let mut command = self.acquire.command(form, &lease.name);
         command
-            .arg(Text(lease.id(&self.process)))
+            .arg(Text(lease.id(&self.process, self.lease_ms)))
             .arg(lease.units.limit)
             .arg(lease.units.weight)
-            .arg(self.lease_ms);
+            .arg(self.lease_ms)
+            .arg(place.alive.as_millis() as u64)
+            .arg(place.longest)
+            .arg(place.ticket);
         command
     }
 
     fn members(&self, mut command: Cmd, group: &Group) -> Cmd {
         for lease in &group.leases {
-            for member in lease.members(&self.process) {
+            for member in lease.members(&self.process, self.lease_ms) {
                 command.arg(Text(member));
             }
         }
@@ -137,6 +176,9 @@ impl Scripts {
     }
 }
 
+/// What the names of a semaphore's keys end with, in the order of `line.lua`.
+const KEYS: [&str; 4] = ["held", "line", "beat", "ticket"];
+
 /// How a script is named to the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -157,14 +199,14 @@ impl Script {
     }
 
     /// The script with its keys, ready for its arguments.
-    fn command(&self, form: Form, name: &str, suffixes: &[&str]) -> Cmd {
+    fn command(&self, form: Form, name: &str) -> Cmd {
         let mut command = Cmd::new();
         match form {
             Form::Hash => command.arg("EVALSHA").arg(&self.hash),
             Form::Source => command.arg("EVAL").arg(self.source),
         };
-        command.arg(suffixes.len());
-        for suffix in suffixes {
+        command.arg(KEYS.len());
+        for suffix in KEYS {
             command.arg(Text(format_args!("{name}:{suffix}")));
         }
         command
@@ -191,6 +233,11 @@ impl Answer {
                 held: count(held)?,
             }),
             [Value::Int(0), Value::Int(held)] => Ok(Self::Full { held: count(held)? }),
+            [Value::Int(2), Value::Int(place), Value::Int(look)] => Ok(Self::Waiting {
+                place: place as u64,
+                look: u64::try_from(look).ok().map(Duration::from_millis),
+            }),
+            [Value::Int(3), Value::Int(_)] => Ok(Self::LineFull),
             _ => Err(Error::Reply),
         }
     }

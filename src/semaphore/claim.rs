@@ -1,6 +1,10 @@
 //! What one request asks for.
 
 use super::{AcquireError, ClaimError, Key, Policy};
+use std::time::Duration;
+
+/// How many claims may wait for a key unless a claim says otherwise.
+pub const DEFAULT_LINE: usize = 1_000;
 
 /// The largest weight of a claim. A permit of weight *w* is *w* members of a set, and a store
 /// must be able to write them in one short step.
@@ -22,6 +26,8 @@ pub struct Claim {
     policy: Option<Policy>,
     limit: Option<u32>,
     weight: u32,
+    wait: Option<Duration>,
+    max_waiting: Option<usize>,
 }
 
 impl Claim {
@@ -32,6 +38,8 @@ impl Claim {
             policy: None,
             limit: None,
             weight: 1,
+            wait: None,
+            max_waiting: None,
         }
     }
 
@@ -47,6 +55,20 @@ impl Claim {
         self
     }
 
+    /// How long this claim may wait for its permit, first come first served, when there is no
+    /// room: not at all unless set.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// How many claims may wait for the key, this one included: [`DEFAULT_LINE`] unless set. When
+    /// as many do, it is refused with [`AcquireError::LineFull`].
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = Some(max_waiting);
+        self
+    }
+
     /// The policy whose permits are counted: the same key under two policies is two semaphores.
     /// [`Policy::DEFAULT`] unless said.
     pub fn with_policy(mut self, policy: impl Into<Policy>) -> Self {
@@ -55,9 +77,17 @@ impl Claim {
     }
 
     /// The same claim, with what it left open filled in.
-    pub(crate) fn or(mut self, policy: &Policy, limit: u32) -> Self {
+    pub(crate) fn or(
+        mut self,
+        policy: &Policy,
+        limit: u32,
+        wait: Duration,
+        max_waiting: usize,
+    ) -> Self {
         self.policy.get_or_insert_with(|| policy.clone());
         self.limit.get_or_insert(limit);
+        self.wait.get_or_insert(wait);
+        self.max_waiting.get_or_insert(max_waiting);
         self
     }
 
@@ -79,6 +109,14 @@ impl Claim {
     /// How many units it takes.
     pub fn weight(&self) -> u32 {
         self.weight
+    }
+
+    /// How it waits, if it does.
+    pub fn wait(&self) -> Option<Wait> {
+        let time = self.wait.filter(|wait| !wait.is_zero())?;
+        let line = self.max_waiting.unwrap_or(DEFAULT_LINE);
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        Some(Wait { time, line })
     }
 
     /// What a store has to count, once the claim is one that it could ever grant.
@@ -119,4 +157,13 @@ pub struct Units {
     pub limit: u32,
     /// How many of them this claim takes.
     pub weight: u32,
+}
+
+/// How a claim waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// How long.
+    pub time: Duration,
+    /// How many may wait for the key, this one included.
+    pub line: u32,
 }

@@ -20,6 +20,12 @@ pub enum AcquireError {
         /// How many units were held when the store looked.
         held: u32,
     },
+    /// The wait was over before the claim's turn came.
+    TimedOut,
+    /// As many claims wait for the key as may.
+    LineFull,
+    /// As many claims wait in this process, for whatever keys, as may.
+    Overloaded,
     /// The claim can be granted by no store.
     Invalid(ClaimError),
     /// The store failed, so nobody knows whether there was room.
@@ -31,7 +37,7 @@ pub enum AcquireError {
 impl AcquireError {
     /// Whether the store answered, and the answer was no.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Full { .. })
+        matches!(self, Self::Full { .. } | Self::TimedOut | Self::LineFull)
     }
 }
 
@@ -41,6 +47,9 @@ impl fmt::Display for AcquireError {
             Self::Full { limit, held } => {
                 write!(f, "limit reached: {held} of {limit} units are held")
             }
+            Self::TimedOut => f.write_str("the wait for a permit is over"),
+            Self::LineFull => f.write_str("the line is full"),
+            Self::Overloaded => f.write_str("too many claims wait in this process"),
             Self::Invalid(_) => f.write_str("the claim is not valid"),
             Self::Store(_) => f.write_str("the semaphore's store failed"),
             Self::Closed => f.write_str("the semaphore is shut down"),

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::frame;
 pub(crate) use super::frame::Reply;
+use super::frame::{self, Frames};
 
 /// One connection, one command at a time.
 #[derive(Debug)]
 pub(crate) struct Raw {
     stream: TcpStream,
-    unread: Vec<u8>,
+    frames: Frames,
 }
 
 impl Raw {
@@ -30,7 +30,7 @@ impl Raw {
         stream.set_nodelay(true).expect("a TCP socket has nodelay");
         Self {
             stream,
-            unread: Vec::new(),
+            frames: Frames::default(),
         }
     }
 
@@ -49,8 +49,17 @@ impl Raw {
     ///
     /// When the connection ends before the reply.
     pub(crate) async fn try_cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
-        self.stream.write_all(&frame::command(args)).await?;
+        self.send(args).await?;
         self.next().await
+    }
+
+    /// Sends one command and leaves its reply to [`next`](Self::next).
+    ///
+    /// # Errors
+    ///
+    /// When the connection has ended.
+    pub(crate) async fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
+        self.stream.write_all(&frame::command(args)).await
     }
 
     /// Reads the next frame: a reply, or a message after `SUBSCRIBE`.
@@ -59,15 +68,10 @@ impl Raw {
     ///
     /// When the connection ends first.
     pub(crate) async fn next(&mut self) -> io::Result<Reply> {
-        loop {
-            if let Some((reply, length)) = frame::parse(&self.unread) {
-                self.unread.drain(..length);
-                return Ok(reply);
-            }
-            if self.stream.read_buf(&mut self.unread).await? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-        }
+        let frame = self.frames.next(&mut self.stream).await?;
+        frame
+            .map(|frame| frame.value)
+            .ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
     /// How often each command ran, inside scripts too, since the start or [`reset_stats`](Self::reset_stats).

@@ -1,5 +1,7 @@
 //! One suite for every store: the same claims get the same answers.
 
+mod line;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -9,9 +11,9 @@ use tower_semaphore::{
 };
 
 /// Generous: nothing here is about time.
-const BOUND: Duration = Duration::from_secs(10);
+pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
-type Store = Arc<dyn Semaphore>;
+pub(crate) type Store = Arc<dyn Semaphore>;
 
 /// Makes each fact a test of each store.
 macro_rules! facts {
@@ -19,14 +21,14 @@ macro_rules! facts {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                super::$fact(std::sync::Arc::new(super::MemorySemaphore::new())).await;
+                super::$fact(std::sync::Arc::new(crate::MemorySemaphore::new())).await;
             })*
         }
         mod redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                let server = super::RedisServer::start();
-                let store = super::RedisSemaphore::connect(server.url()).await.expect("it connects");
+                let server = crate::RedisServer::start();
+                let store = crate::RedisSemaphore::connect(server.url()).await.expect("it connects");
                 super::$fact(std::sync::Arc::new(store)).await;
             })*
         }
@@ -52,12 +54,33 @@ facts! {
     keys_that_look_like_the_names_of_others_are_distinct
 }
 
-fn claim(key: impl Into<Key>, limit: u32) -> Claim {
+mod waiting {
+    use super::line::*;
+
+    facts! {
+        a_claim_that_waits_is_granted_when_there_is_room
+        waiters_are_granted_in_the_order_in_which_they_came
+        a_claim_that_does_not_wait_never_passes_the_line
+        a_heavy_head_is_not_starved_by_lighter_claims_behind_it
+        one_release_lets_in_all_that_fit
+        a_waiter_is_granted_under_its_own_limit
+        a_claim_under_a_higher_limit_waits_its_turn
+        a_wait_that_is_over_is_told_and_leaves_nothing
+        a_full_line_is_told
+        as_many_may_wait_as_the_claim_says
+        a_waiter_that_is_dropped_leaves_the_line
+        a_head_that_is_dropped_lets_the_next_in
+        tokens_grow_along_the_line
+        ten_thousand_cancels_anywhere_leave_nothing_behind
+    }
+}
+
+pub(crate) fn claim(key: impl Into<Key>, limit: u32) -> Claim {
     Claim::new(key).with_limit(limit)
 }
 
 /// As many permits as are granted at once, 100 at most.
-async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
+pub(crate) async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(claim.clone()).await {
         permits.push(permit);

@@ -1,0 +1,154 @@
+//! The way from a claim to a grant, with a place in the line in between.
+
+use super::{
+    Store,
+    lease::Lease,
+    script::{Answer, Place},
+    wake::{Seat, Subscription},
+};
+use crate::semaphore::{AcquireError, StoreError, Wait};
+use std::time::{Duration, Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant as TokioInstant, sleep_until, timeout_at},
+};
+
+/// How often the head of the line looks, and how often the others, while no message can reach
+/// them.
+const UNTOLD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
+
+impl Store {
+    /// Asks once; there is no line for a claim that does not wait. Returns how much is held.
+    pub(super) async fn ask(&self, lease: &Lease, place: Place) -> Result<Answer, AcquireError> {
+        let deadline = self.core.times.deadline(Instant::now());
+        lease.asked();
+        let answer = self.core.scripts.acquire(lease, place).await;
+        match &answer {
+            Ok(Answer::Granted { token, .. }) => lease.granted(*token, deadline),
+            Ok(Answer::Full { .. } | Answer::LineFull) => lease.refused(),
+            Ok(Answer::Waiting { .. }) => {}
+            Err(error) if error.may_have_run() => {}
+            Err(_) => lease.refused(),
+        }
+        answer.map_err(|error| StoreError::new(error).into())
+    }
+
+    /// Asks, and waits in the line until it is granted or the wait is over. Returns how much is
+    /// held.
+    pub(super) async fn wait(&self, lease: &Lease, wait: Wait) -> Result<Answer, AcquireError> {
+        let end = far(Instant::now(), wait.time);
+        let seat = self.wakes.sit(lease.serial, self.max_waiting);
+        let seat = seat.ok_or(AcquireError::Overloaded)?;
+        let mut waiting = Waiting {
+            store: self,
+            lease,
+            subscription: self.wakes.listen(),
+            seat,
+            place: Place {
+                alive: self.core.times.alive(),
+                longest: wait.line,
+                ticket: 0,
+            },
+            looks: 0,
+        };
+        match timeout_at(end, waiting.granted()).await {
+            Ok(answer) => answer,
+            Err(_) => Err(AcquireError::TimedOut),
+        }
+    }
+}
+
+/// A moment that far away; one that is too far to be told is as good as one in a year.
+fn far(from: Instant, time: Duration) -> TokioInstant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    (from + time.min(YEAR)).into()
+}
+
+/// A claim in the line.
+struct Waiting<'a> {
+    store: &'a Store,
+    lease: &'a Lease,
+    subscription: watch::Receiver<Subscription>,
+    seat: Seat<'a>,
+    place: Place,
+    looks: u32,
+}
+
+/// Why a waiter stops waiting for a while.
+enum Woken {
+    /// It is granted, says a message.
+    Granted(u64),
+    /// It should look.
+    Look,
+}
+
+impl Waiting<'_> {
+    /// Looks and waits in turn, until there is an answer other than to wait.
+    async fn granted(&mut self) -> Result<Answer, AcquireError> {
+        loop {
+            let sent = Instant::now();
+            let live = self.subscription.borrow_and_update().live;
+            let look = match self.store.ask(self.lease, self.place).await? {
+                Answer::Waiting { place, look } => {
+                    self.place.ticket = place;
+                    self.pause(look, live)
+                }
+                answer => return Ok(answer),
+            };
+            self.looks += 1;
+            if let Woken::Granted(token) = self.woken(sent + look).await
+                && let Some(answer) = self.believe(token, sent)
+            {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Waits for a message, for a new subscription, or for the next look.
+    async fn woken(&mut self, look: Instant) -> Woken {
+        tokio::select! {
+            token = self.seat.waiter.granted() => Woken::Granted(token),
+            () = renewed(&mut self.subscription) => Woken::Look,
+            () = sleep_until(look.into()) => Woken::Look,
+        }
+    }
+
+    /// What a message says is true if the lease cannot have ended since. It began after the last
+    /// look, so that look is what the deadline counts from.
+    fn believe(&self, token: u64, looked: Instant) -> Option<Answer> {
+        let times = &self.store.core.times;
+        let deadline = times.deadline(looked);
+        if times.now() >= deadline {
+            return None;
+        }
+        self.lease.granted(token, deadline);
+        let held = self.lease.units.limit;
+        Some(Answer::Granted { token, held })
+    }
+
+    /// When to look again: now and then, and when the earliest lease ends for the head. Spread
+    /// out by a quarter, so that those who came together do not look together.
+    fn pause(&self, look: Option<Duration>, live: bool) -> Duration {
+        let regular = self.store.core.times.look();
+        let regular = match (live, look) {
+            (true, _) => regular,
+            (false, Some(_)) => regular.min(UNTOLD.0),
+            (false, None) => regular.min(UNTOLD.1),
+        };
+        let spread = self.lease.serial.wrapping_add(u64::from(self.looks)) % 16;
+        let regular = regular - regular / 64 * spread as u32;
+        // A millisecond later, because a lease counts as live in the millisecond of its end.
+        let earliest = look.map(|look| look + Duration::from_millis(1));
+        earliest.map_or(regular, |earliest| earliest.min(regular))
+    }
+}
+
+/// A subscription that is new may have missed what was said before it.
+async fn renewed(subscription: &mut watch::Receiver<Subscription>) {
+    while subscription.changed().await.is_ok() {
+        if subscription.borrow_and_update().live {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}

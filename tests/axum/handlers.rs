@@ -1,0 +1,140 @@
+//! What the service does for each path.
+
+use crate::script::{
+    Script,
+    Step::{Data, Fail, Panic, Trailers},
+};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Extension, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use hyper_util::rt::TokioIo;
+use std::{
+    future::pending,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{io::copy, sync::mpsc, task::yield_now};
+use tokio_stream::wrappers::ReceiverStream;
+use tower_semaphore::Permit;
+
+/// The other end of a response's body.
+pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
+
+/// Where handlers hand out the other ends of their bodies.
+pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
+
+pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
+    let scripted = |script: Script| get(move || async { Body::new(script) });
+    Router::new()
+        .route("/full", get("all of it"))
+        .route("/empty", get(""))
+        .route("/no-content", get(StatusCode::NO_CONTENT))
+        .route(
+            "/trailers",
+            scripted(Script::exact([Data("one"), Trailers])),
+        )
+        .route("/fail", scripted(Script::stream([Data("one"), Fail])))
+        .route("/panic", get(panicking))
+        .route(
+            "/panic-in-body",
+            scripted(Script::stream([Data("one"), Panic])),
+        )
+        .route("/never", get(pending::<()>))
+        .route("/stream", get(streaming))
+        .route("/endless", get(endless))
+        .route("/witnessed", get(witnessed))
+        .route("/upgrade", get(upgrade))
+        .layer(Extension(witness))
+        .with_state(feeds)
+}
+
+async fn panicking() -> StatusCode {
+    yield_now().await;
+    panic!("as told")
+}
+
+/// A body that the test feeds.
+async fn streaming(State(feeds): State<Feeds>) -> Body {
+    let (feed, frames) = mpsc::channel(8);
+    feeds.send(feed).expect("a test that runs");
+    Body::from_stream(ReceiverStream::new(frames))
+}
+
+/// A body that has always more to say, so that a client which does not read stops it.
+async fn endless() -> Body {
+    let chunk = Bytes::from_static(&[b'.'; 16 * 1024]);
+    Body::from_stream(stream::repeat_with(move || {
+        Ok::<_, io::Error>(chunk.clone())
+    }))
+}
+
+/// Counts how many responses are on their way, from the handler to the body's last frame.
+#[derive(Clone, Default)]
+pub(crate) struct Witness(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Witness {
+    /// How many there were together at most.
+    pub(crate) fn most(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+
+    fn enter(self) -> Inside {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Inside(self)
+    }
+}
+
+struct Inside(Witness);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn witnessed(Extension(witness): Extension<Witness>) -> Body {
+    let inside = witness.enter();
+    yield_now().await;
+    Body::from_stream(frames(inside, 5))
+}
+
+fn frames(inside: Inside, count: usize) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold((inside, count), |(inside, left)| async move {
+        yield_now().await;
+        let frame = Ok(Bytes::from_static(b"frame"));
+        (left > 0).then(|| (frame, (inside, left - 1)))
+    })
+}
+
+/// Says back what it hears, and keeps the permit for as long as that takes.
+async fn upgrade(Extension(permit): Extension<Permit>, request: Request) -> Response {
+    tokio::spawn(async move {
+        let upgraded = hyper::upgrade::on(request).await.expect("an upgrade");
+        let (mut hear, mut say) = tokio::io::split(TokioIo::new(upgraded));
+        // A client that resets the connection ends it as well as one that closes it.
+        let _ = copy(&mut hear, &mut say).await;
+        drop(permit);
+    });
+    let echo = HeaderValue::from_static("echo");
+    let headers = [
+        ("connection", HeaderValue::from_static("upgrade")),
+        ("upgrade", echo),
+    ];
+    let headers = headers.map(|(name, value)| (http::HeaderName::from_static(name), value));
+    (
+        StatusCode::SWITCHING_PROTOCOLS,
+        HeaderMap::from_iter(headers),
+    )
+        .into_response()
+}

@@ -1,0 +1,161 @@
+//! Five requests of an account, and the sixth.
+
+use crate::{
+    client::{BOTH, Client, Http, ask, head, read},
+    ledger::Page,
+    server::{Server, eventually},
+};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+use std::time::Duration;
+use tower_semaphore::OnLost;
+
+async fn assert_refused(response: Response<Incoming>) {
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let headers = response.headers();
+    let policy = r#""concurrency";q=5;qu="concurrent-requests""#;
+    assert_eq!(headers["ratelimit-policy"], policy);
+    assert_eq!(headers["ratelimit"], r#""concurrency";r=0"#);
+    assert_eq!(headers["retry-after"], "1");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    let (body, _) = read(response).await;
+    let problem: Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["violated-policies"][0], "concurrency");
+}
+
+#[tokio::test]
+async fn the_sixth_request_is_refused_with_the_fields_and_a_problem() {
+    for http in BOTH {
+        let server = Server::start().await;
+        let client = Client::new(http, &server);
+        let five = client.five().await;
+        assert!(five.iter().all(|response| response.status() == 200));
+        assert_refused(client.get("/full").await).await;
+        assert_eq!(server.page().granted, 5);
+    }
+}
+
+#[tokio::test]
+async fn one_ended_body_makes_room_for_one_request() {
+    for http in BOTH {
+        let mut server = Server::start().await;
+        let client = Client::new(http, &server);
+        let first = client.get("/stream").await;
+        let feed = server.feed().await;
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            others.push((client.get("/stream").await, server.feed().await));
+        }
+        drop(feed);
+        assert_eq!(read(first).await.0, "");
+        others.push((client.get("/stream").await, server.feed().await));
+        assert_eq!(
+            others.last().map(|(sixth, _)| sixth.status().as_u16()),
+            Some(200)
+        );
+        assert_refused(client.get("/full").await).await;
+    }
+}
+
+#[tokio::test]
+async fn another_account_is_untouched() {
+    for http in BOTH {
+        let server = Server::start().await;
+        let client = Client::new(http, &server);
+        let _five = client.five().await;
+        let bob = client.send(Method::GET, "/full", "bob").await.unwrap();
+        assert_eq!(bob.headers()["ratelimit"], r#""concurrency";r=4"#);
+        assert_eq!(read(bob).await.0, "all of it");
+    }
+}
+
+#[tokio::test]
+async fn a_permit_is_held_while_the_body_streams() {
+    for http in BOTH {
+        let mut server = Server::start().await;
+        let mut response = Client::new(http, &server).get("/stream").await;
+        let feed = server.feed().await;
+        for _ in 0..3 {
+            feed.send(Ok(Bytes::from_static(b"chunk"))).await.unwrap();
+            let frame = response.body_mut().frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), "chunk");
+            assert_eq!(server.held(), 1);
+        }
+        drop(feed);
+        read(response).await;
+        assert_eq!(server.held(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_holds_its_permit_while_the_handler_keeps_it() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Server::start().await;
+    let mut socket = ask(&server, "/upgrade").await;
+    assert!(head(&mut socket).await.starts_with("HTTP/1.1 101 "));
+    socket.write_all(b"ping").await.unwrap();
+    let mut heard = [0; 4];
+    socket.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"ping");
+    assert_eq!(server.held(), 1);
+    drop(socket);
+    server.holds(0).await;
+}
+
+#[tokio::test]
+async fn forty_clients_that_try_again_are_all_served_and_five_at_a_time() {
+    for http in BOTH {
+        let server = Server::start().await;
+        let client = Client::new(http, &server);
+        join_all((0..40).map(|_| insist(client.clone()))).await;
+        let all = Page {
+            granted: 40,
+            returned: 40,
+            most: 5,
+        };
+        assert_eq!(server.page(), all);
+        assert_eq!(server.witness.most(), 5);
+    }
+}
+
+/// Asks until it is admitted.
+async fn insist(client: Client) {
+    loop {
+        let response = client.get("/witnessed").await;
+        let status = response.status();
+        let (body, _) = read(response).await;
+        if status == StatusCode::OK {
+            return assert_eq!(body, "frame".repeat(5));
+        }
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_holds_its_permit_no_longer_than_the_longest_hold() {
+    let hold = Duration::from_millis(50);
+    let server = Server::start_with(|layer| layer.with_max_hold(hold)).await;
+    let stalled = Client::new(Http::One, &server).get("/endless").await;
+    eventually(|| server.page().returned == 1).await;
+    assert_eq!(stalled.status(), 200);
+}
+
+#[tokio::test]
+async fn a_client_sees_that_a_response_was_aborted() {
+    for http in BOTH {
+        let hold = Duration::from_millis(50);
+        let abort = |layer: tower_semaphore::ConcurrencyLimitLayer<_>| {
+            layer.with_max_hold(hold).with_on_lost(OnLost::Abort)
+        };
+        let mut server = Server::start_with(abort).await;
+        let response = Client::new(http, &server).get("/stream").await;
+        let _feed = server.feed().await;
+        assert!(response.into_body().collect().await.is_err());
+        assert_eq!(server.held(), 0);
+    }
+}

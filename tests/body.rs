@@ -1,0 +1,227 @@
+//! The endings of a body: each gives the permit back, once, and none changes a frame.
+
+#[path = "support/http.rs"]
+mod http_requests;
+#[path = "support/ledger.rs"]
+mod ledger;
+#[path = "support/script.rs"]
+mod script;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Response;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Empty, Full};
+use http_requests::{limit, request};
+use ledger::{Ledger, Page};
+use proptest::prelude::*;
+use script::{
+    Script,
+    Step::{self, Data, Fail, Panic, Trailers},
+};
+use std::{
+    convert::Infallible,
+    future::ready,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};
+
+const HELD: Page = page(0);
+const FREED: Page = page(1);
+
+const fn page(returned: u32) -> Page {
+    Page {
+        granted: 1,
+        returned,
+        most: 1,
+    }
+}
+
+/// What the layer makes of `body`, in a response of alice.
+fn wrap<B>(body: B, semaphore: impl Semaphore) -> ResponseBody<B>
+where
+    B: Body<Data = Bytes> + Clone,
+{
+    let answer = service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(body.clone()))));
+    let service = limit(1, semaphore).layer(answer);
+    let response = service.oneshot(request::<()>("alice")).now_or_never();
+    let Ok(response) = response.expect("nobody waits here");
+    response.into_body()
+}
+
+fn next<B: Body + Unpin>(body: &mut B) -> Option<Result<Frame<B::Data>, B::Error>> {
+    body.frame().now_or_never().expect("a script never waits")
+}
+
+fn next_data<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Bytes {
+    let frame = next(body).and_then(Result::ok);
+    let data = frame.and_then(|frame| frame.into_data().ok());
+    data.expect("a frame of data")
+}
+
+#[test]
+fn a_body_that_has_ended_when_it_is_built_holds_no_permit() {
+    let ledger = Ledger::default();
+    let _body = wrap(Empty::new(), ledger.clone());
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_full_body_without_bytes_holds_no_permit() {
+    let ledger = Ledger::default();
+    let _body = wrap(Full::<Bytes>::default(), ledger.clone());
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_body_of_known_length_frees_the_permit_with_its_last_frame() {
+    let ledger = Ledger::default();
+    let mut body = wrap(Script::exact([Data("one"), Data("two")]), ledger.clone());
+    assert_eq!(next_data(&mut body), "one");
+    assert_eq!(ledger.page("alice"), HELD);
+    assert_eq!(next_data(&mut body), "two");
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_stream_frees_the_permit_when_it_has_no_more_frames() {
+    let ledger = Ledger::default();
+    let mut body = wrap(Script::stream([Data("one")]), ledger.clone());
+    assert_eq!(next_data(&mut body), "one");
+    assert_eq!(ledger.page("alice"), HELD);
+    assert!(next(&mut body).is_none());
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn an_error_passes_and_frees_the_permit() {
+    let ledger = Ledger::default();
+    let mut body = wrap(Script::stream([Data("one"), Fail]), ledger.clone());
+    assert_eq!(next_data(&mut body), "one");
+    let error = next(&mut body).unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "as told");
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_dropped_body_frees_the_permit() {
+    let ledger = Ledger::default();
+    let mut body = wrap(Script::stream([Data("one"), Data("two")]), ledger.clone());
+    assert_eq!(next_data(&mut body), "one");
+    drop(body);
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_body_that_nobody_polls_frees_the_permit_when_it_is_dropped() {
+    let ledger = Ledger::default();
+    let body = wrap(Script::stream([Data("one")]), ledger.clone());
+    assert_eq!(ledger.page("alice"), HELD);
+    drop(body);
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn trailers_pass_and_are_the_last_frame() {
+    let ledger = Ledger::default();
+    let mut body = wrap(Script::exact([Data("one"), Trailers]), ledger.clone());
+    assert_eq!(next_data(&mut body), "one");
+    assert_eq!(ledger.page("alice"), HELD);
+    let trailers = next(&mut body).unwrap().unwrap().into_trailers().unwrap();
+    assert_eq!(trailers["x-checksum"], "42");
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn a_panic_in_the_body_frees_the_permit() {
+    let ledger = Ledger::default();
+    let body = wrap(Script::stream([Panic]), ledger.clone());
+    assert_eq!(ledger.page("alice"), HELD);
+    let polled = catch_unwind(AssertUnwindSafe(move || {
+        let mut body = body;
+        next(&mut body).is_some()
+    }));
+    assert!(polled.is_err());
+    assert_eq!(ledger.page("alice"), FREED);
+}
+
+#[test]
+fn the_store_in_memory_forgets_a_key_while_the_ended_body_lives() {
+    let memory = MemorySemaphore::new();
+    let mut body = wrap(Script::exact([Data("one")]), memory.clone());
+    assert_eq!(memory.keys(), 1);
+    assert_eq!(next_data(&mut body), "one");
+    assert_eq!(memory.keys(), 0);
+}
+
+#[test]
+fn the_body_of_a_refusal_is_one_frame_of_known_length() {
+    let memory = MemorySemaphore::new();
+    let mut body = wrap_refused(&memory);
+    let length = body.size_hint().exact().unwrap();
+    assert!(!body.is_end_stream());
+    assert_eq!(next_data(&mut body).len() as u64, length);
+    assert!(body.is_end_stream());
+    assert_eq!(body.size_hint().exact(), Some(0));
+    assert!(next(&mut body).is_none());
+}
+
+fn wrap_refused(memory: &MemorySemaphore) -> ResponseBody<Script> {
+    let _first = wrap(Script::stream([Data("one")]), memory.clone());
+    wrap(Script::stream([Data("two")]), memory.clone())
+}
+
+/// All that a server can see of a body, poll by poll.
+fn transcript<B>(mut body: B) -> Vec<(String, (u64, Option<u64>), bool)>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: ToString,
+{
+    let mut seen = vec![view("new".into(), &body)];
+    while let Some(frame) = next(&mut body) {
+        let frame = frame.map_err(|error| error.to_string());
+        seen.push(view(format!("{frame:?}"), &body));
+    }
+    seen.push(view("end".into(), &body));
+    seen
+}
+
+fn view<B: Body>(what: String, body: &B) -> (String, (u64, Option<u64>), bool) {
+    let size = body.size_hint();
+    let size = (size.lower(), size.upper());
+    (what, size, body.is_end_stream())
+}
+
+fn scripts() -> impl Strategy<Value = Script> {
+    let step = prop_oneof![Just(Data("")), Just(Data("one")), Just(Data("three"))];
+    let ending = prop_oneof![Just(None), Just(Some(Trailers)), Just(Some(Fail))];
+    (prop::collection::vec(step, 0..5), ending, any::<bool>()).prop_map(script_of)
+}
+
+fn script_of((mut steps, ending, exact): (Vec<Step>, Option<Step>, bool)) -> Script {
+    steps.extend(ending);
+    match exact {
+        true => Script::exact(steps),
+        false => Script::stream(steps),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_server_sees_the_same_body_with_and_without_the_limit(script in scripts()) {
+        let limited = wrap(script.clone(), MemorySemaphore::new());
+        prop_assert_eq!(transcript(limited), transcript(script));
+    }
+
+    #[test]
+    fn a_body_frees_its_permit_once_wherever_it_is_dropped(script in scripts(), polls in 0..8) {
+        let ledger = Ledger::default();
+        let mut body = wrap(script, ledger.clone());
+        for _ in 0..polls {
+            let _ = next(&mut body);
+        }
+        drop(body);
+        prop_assert_eq!(ledger.page("alice"), FREED);
+    }
+}

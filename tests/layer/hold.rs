@@ -1,0 +1,206 @@
+//! How long a permit is held: to the head, to the body's end, at most so long, or for as long as
+//! the handler wants.
+
+use crate::{
+    http_requests::{limit, request},
+    rig::{is_refused, ok, send},
+    stores::Fickle,
+};
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, StreamBody};
+use std::{
+    convert::Infallible,
+    future::ready,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tower::{Layer, Service, service_fn};
+use tower_semaphore::{MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt};
+
+const HOLD: Duration = Duration::from_secs(30);
+
+type Stalled = StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>;
+
+/// Answers with a body that says nothing and never ends.
+fn stalled()
+-> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
+{
+    service_fn(|_| ready(Ok(Response::new(StreamBody::new(stream::pending())))))
+}
+
+/// A place for the permit that a handler keeps.
+type Kept = Arc<Mutex<Option<Permit>>>;
+
+fn keeping(
+    kept: &Kept,
+) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone + use<> {
+    let kept = Arc::clone(kept);
+    service_fn(move |request: Request<()>| {
+        *kept.lock().expect("no panic") = request.extensions().get().cloned();
+        ready(Ok(Response::new(StreamBody::new(stream::pending()))))
+    })
+}
+
+#[tokio::test]
+async fn a_permit_may_end_with_the_head() {
+    let layer = limit(1, MemorySemaphore::new()).with_release(ReleaseAt::Head);
+    let service = layer.layer(ok());
+    let first = send(&service, request("alice")).await;
+    assert_eq!(first.headers()["ratelimit"], r#""concurrency";r=0"#);
+    let second = send(&service, request("alice")).await;
+    assert!(!is_refused(&second));
+}
+
+#[tokio::test]
+async fn a_handler_holds_its_permit_until_the_head_even_then() {
+    let memory = MemorySemaphore::new();
+    let layer = limit(1, memory.clone()).with_release(ReleaseAt::Head);
+    let mut service = layer.layer(service_fn(|_: Request<()>| async {
+        tokio::task::yield_now().await;
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let mut response = pin!(service.call(request("alice")));
+    assert!(response.as_mut().now_or_never().is_none());
+    assert_eq!(memory.keys(), 1);
+    let _answer = response.await;
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
+    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
+    let service = limit(1, memory.clone()).layer(keeping(&kept));
+    drop(send(&service, request("alice")).await);
+    let permit = kept.lock().unwrap().take().unwrap();
+    assert!(is_refused(&send(&service, request("alice")).await));
+    drop(permit);
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
+    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
+    let service = limit(1, memory.clone()).layer(keeping(&kept));
+    let first = send(&service, request("alice")).await;
+    drop(kept.lock().unwrap().take());
+    assert_eq!(memory.keys(), 1);
+    drop(first);
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_may_give_the_permit_back_before_its_body_ends() {
+    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
+    let service = limit(1, memory.clone()).layer(keeping(&kept));
+    let first = send(&service, request("alice")).await;
+    let permit = kept.lock().unwrap().take().unwrap();
+    assert!(permit.release().await);
+    let second = send(&service, request("alice")).await;
+    drop(first);
+    assert_eq!(memory.keys(), 1);
+    drop((second, kept.lock().unwrap().take()));
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test]
+async fn an_exempt_request_has_no_permit_in_its_extensions() {
+    let kept = Kept::default();
+    let nobody = |_: &http::request::Parts| None::<&str>;
+    let memory = MemorySemaphore::new();
+    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, nobody, memory);
+    let _answer = send(&layer.layer(keeping(&kept)), request("alice")).await;
+    assert!(kept.lock().unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
+    let kept = Kept::default();
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(HOLD);
+    let service = layer.layer(keeping(&kept));
+    let mut first = send(&service, request("alice")).await;
+    let permit = kept.lock().unwrap().take().unwrap();
+    tokio::time::advance(HOLD - Duration::from_millis(1)).await;
+    assert!(is_refused(&send(&service, request("alice")).await));
+    permit.lost().await;
+    assert!(permit.is_lost());
+    assert!(!is_refused(&send(&service, request("alice")).await));
+    assert!(first.body_mut().frame().now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_ended_in_time_is_given_back_once() {
+    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
+    let layer = limit(1, memory.clone()).with_max_hold(HOLD);
+    let service = layer.layer(keeping(&kept));
+    let first = send(&service, request("alice")).await;
+    let permit = kept.lock().unwrap().take().unwrap();
+    permit.lost().await;
+    let second = send(&service, request("alice")).await;
+    drop((first, permit));
+    assert!(is_refused(&send(&service, request("alice")).await));
+    drop((second, kept.lock().unwrap().take()));
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_whose_permit_is_lost_may_be_aborted() {
+    let memory = MemorySemaphore::new();
+    let layer = limit(1, memory.clone()).with_max_hold(HOLD);
+    let service = layer.with_on_lost(OnLost::Abort).layer(stalled());
+    let mut body = send(&service, request("alice")).await.into_body();
+    let frame = tokio::time::timeout(2 * HOLD, body.frame()).await.unwrap();
+    let error = frame.unwrap().unwrap_err();
+    assert!(error.is::<PermitLost>());
+    assert_eq!(error.to_string(), "the permit of this response was lost");
+    assert!(body.is_end_stream());
+    assert!(body.frame().await.is_none());
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_in_time_is_not_aborted() {
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(HOLD);
+    let service = layer.with_on_lost(OnLost::Abort).layer(ok());
+    let mut body = send(&service, request("alice")).await.into_body();
+    let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(data, "ok");
+    tokio::time::advance(2 * HOLD).await;
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_permit_that_the_store_lost_aborts_the_body_too() {
+    let store = Fickle::default();
+    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
+    let mut body = send(&layer.layer(stalled()), request("alice"))
+        .await
+        .into_body();
+    let (frame, ()) = tokio::join!(body.frame(), async { store.lose() });
+    assert!(frame.unwrap().unwrap_err().is::<PermitLost>());
+    assert!(!store.is_out());
+}
+
+#[tokio::test]
+async fn a_permit_that_was_lost_before_the_first_frame_aborts_the_body_at_once() {
+    let store = Fickle::default();
+    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
+    let mut body = send(&layer.layer(ok()), request("alice")).await.into_body();
+    store.lose();
+    let frame = body.frame().now_or_never().unwrap();
+    assert!(frame.unwrap().unwrap_err().is::<PermitLost>());
+}
+
+#[tokio::test]
+async fn a_body_whose_permit_is_lost_finishes_unless_told_otherwise() {
+    let store = Fickle::default();
+    let service = limit(1, store.clone()).layer(ok());
+    let body = send(&service, request("alice")).await.into_body();
+    store.lose();
+    assert!(store.is_out());
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "ok");
+    assert!(!store.is_out());
+}

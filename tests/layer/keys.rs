@@ -1,0 +1,227 @@
+//! Whom a request counts for.
+
+use crate::{
+    http_requests::{ACCOUNT, limit, request},
+    rig::{ok, problem, send, statuses},
+    stores::Unasked,
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, request::Parts};
+use std::net::{IpAddr, SocketAddr};
+use tower::Layer;
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, Key, KeyError, KeyExtractor, MemorySemaphore, key,
+};
+
+fn parts() -> Parts {
+    request::<()>("alice").into_parts().0
+}
+
+/// The key that `extractor` finds in `parts`.
+fn key_in(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
+    let claim = extractor.extract(parts)?;
+    Ok(claim.map(|claim| claim.key().clone()))
+}
+
+fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
+    let mut parts = parts();
+    parts.extensions.insert(value);
+    parts
+}
+
+#[test]
+fn a_closure_may_return_a_key_or_what_turns_into_one() {
+    let alice = Ok(Some(Key::from("alice")));
+    assert_eq!(key_in(&|_: &Parts| Key::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice", &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice".to_owned(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| b"alice".to_vec(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| Bytes::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| 42, &parts()), Ok(Some("42".into())));
+}
+
+#[test]
+fn a_closure_may_return_a_claim() {
+    let heavy = |_: &Parts| Claim::new("alice").with_weight(3).with_limit(7);
+    let claim = heavy.extract(&parts()).unwrap().unwrap();
+    assert_eq!((claim.weight(), claim.limit()), (3, Some(7)));
+}
+
+#[test]
+fn a_closure_may_return_an_option() {
+    let alice = Ok(Some(Key::from("alice")));
+    assert_eq!(key_in(&|_: &Parts| Some("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| None::<Claim>, &parts()), Ok(None));
+}
+
+#[test]
+fn a_closure_may_return_a_result() {
+    let good = |_: &Parts| Ok::<_, KeyError>("alice");
+    let bad = |_: &Parts| Err::<Key, _>("who are you?");
+    assert_eq!(key_in(&good, &parts()), Ok(Some("alice".into())));
+    let other = KeyError::Other("who are you?".into());
+    assert_eq!(key_in(&bad, &parts()), Err(other));
+}
+
+#[test]
+fn a_closure_may_return_a_result_of_an_option() {
+    let some = |_: &Parts| Ok::<_, String>(Some("alice"));
+    let none = |_: &Parts| Ok::<_, String>(None::<Key>);
+    let bad = |_: &Parts| Err::<Option<Key>, _>("who are you?".to_owned());
+    assert_eq!(key_in(&some, &parts()), Ok(Some("alice".into())));
+    assert_eq!(key_in(&none, &parts()), Ok(None));
+    assert!(key_in(&bad, &parts()).is_err());
+}
+
+#[test]
+fn a_function_is_an_extractor() {
+    fn account(parts: &Parts) -> Option<String> {
+        let value = parts.headers.get(ACCOUNT)?;
+        value.to_str().ok().map(str::to_owned)
+    }
+    assert_eq!(key_in(&account, &parts()), Ok(Some("alice".into())));
+}
+
+#[test]
+fn a_header_names_the_key_byte_by_byte() {
+    let name = HeaderName::from_static(ACCOUNT);
+    assert_eq!(
+        key_in(&key::header(ACCOUNT), &parts()),
+        Ok(Some("alice".into()))
+    );
+    assert_eq!(
+        key_in(&key::header_name(name), &parts()),
+        Ok(Some("alice".into()))
+    );
+    let absent = key_in(&key::header("x-other"), &parts());
+    assert_eq!(absent, Err(KeyError::Missing("the header x-other".into())));
+}
+
+#[test]
+fn an_extension_names_the_key() {
+    let found = key_in(&key::extension::<u64>(), &extended(42_u64));
+    assert_eq!(found, Ok(Some("42".into())));
+    let absent = key_in(&key::extension::<u64>(), &extended(42_u32));
+    assert_eq!(absent, Err(KeyError::Missing("the extension u64".into())));
+}
+
+#[test]
+fn the_peer_s_address_names_the_key_without_its_port() {
+    let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let mapped: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
+    let ip: IpAddr = "2001:db8::1".parse().unwrap();
+    let found = Ok(Some("192.0.2.7".into()));
+    assert_eq!(key_in(&key::peer_ip(), &extended(socket)), found);
+    assert_eq!(key_in(&key::peer_ip(), &extended(mapped)), found);
+    let found = Ok(Some("2001:db8::1".into()));
+    assert_eq!(key_in(&key::peer_ip(), &extended(ip)), found);
+}
+
+#[test]
+fn the_peer_s_address_never_comes_from_a_header() {
+    let mut parts = parts();
+    let forged = HeaderValue::from_static("192.0.2.7");
+    parts.headers.insert("x-forwarded-for", forged.clone());
+    parts.headers.insert("x-real-ip", forged);
+    let missing = KeyError::Missing("the peer's address".into());
+    assert_eq!(key_in(&key::peer_ip(), &parts), Err(missing));
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn the_peer_s_address_is_found_where_axum_leaves_it() {
+    let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let parts = extended(axum::extract::ConnectInfo(socket));
+    assert_eq!(
+        key_in(&key::peer_ip(), &parts),
+        Ok(Some("192.0.2.7".into()))
+    );
+}
+
+#[tokio::test]
+async fn a_fixed_key_is_everybody_s() {
+    let everybody = key::fixed("everybody");
+    let service = ConcurrencyLimitLayer::new(1, everybody, MemorySemaphore::new()).layer(ok());
+    let requests = ["alice", "bob"].map(request);
+    assert_eq!(statuses(&service, requests).await, [200, 429]);
+}
+
+/// A request whose account is any bytes that a header can hold.
+fn bytes(account: impl AsRef<[u8]>) -> Request<()> {
+    let mut request = Request::new(());
+    let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");
+    request.headers_mut().insert(ACCOUNT, account);
+    request
+}
+
+#[tokio::test]
+async fn keys_are_one_only_when_their_bytes_are() {
+    let memory = MemorySemaphore::new();
+    let service = limit(1, memory.clone()).layer(ok());
+    let (long, longer) = ("k".repeat(65_536), "k".repeat(65_537));
+    let accounts: [&[u8]; 12] = [
+        b"a",
+        b"A",
+        b"a a",
+        b"\xff",
+        b"\xfe",
+        b"\xff\xfe",
+        "caf\u{e9}".as_bytes(),
+        "cafe\u{301}".as_bytes(),
+        b"}a",
+        b"{a}",
+        long.as_bytes(),
+        longer.as_bytes(),
+    ];
+    let once = statuses(&service, accounts.map(bytes)).await;
+    assert_eq!(once, [200; 12]);
+    let twice = accounts.iter().flat_map(|key| [bytes(key), bytes(key)]);
+    assert_eq!(statuses(&service, twice).await, [200, 429].repeat(12));
+    assert_eq!(memory.keys(), 0);
+}
+
+async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> String {
+    let service = ConcurrencyLimitLayer::new(1, extractor, Unasked).layer(ok());
+    let answer = send(&service, request).await;
+    assert_eq!(answer.status(), 400);
+    let problem = problem(answer).await;
+    assert_eq!(problem["type"], "about:blank");
+    assert_eq!(problem["title"], "Bad Request");
+    problem["detail"].as_str().expect("a reason").to_owned()
+}
+
+#[tokio::test]
+async fn a_missing_header_is_a_bad_request() {
+    let said = detail(key::header(ACCOUNT), Request::new(())).await;
+    assert_eq!(said, "the header x-account-id is missing");
+}
+
+#[tokio::test]
+async fn an_empty_header_is_a_bad_request() {
+    let said = detail(key::header(ACCOUNT), bytes("")).await;
+    assert_eq!(said, "the key is empty");
+}
+
+#[tokio::test]
+async fn a_repeated_header_is_a_bad_request() {
+    let mut twice = bytes("alice");
+    let headers = twice.headers_mut();
+    headers.append(ACCOUNT, HeaderValue::from_static("alice"));
+    let said = detail(key::header(ACCOUNT), twice).await;
+    assert_eq!(said, "the header x-account-id is given more than once");
+}
+
+#[tokio::test]
+async fn an_empty_key_is_a_bad_request_whoever_made_it() {
+    let said = detail(|_: &Parts| "", Request::new(())).await;
+    assert_eq!(said, "the key is empty");
+    let said = detail(key::fixed(""), Request::new(())).await;
+    assert_eq!(said, "the key is empty");
+}
+
+#[tokio::test]
+async fn an_error_of_the_extractor_is_a_bad_request_in_its_words() {
+    let strange = "the \"account\" \\ is\nnot \u{7f} ours \u{1f40d}";
+    let said = detail(move |_: &Parts| Err::<Key, _>(strange), Request::new(())).await;
+    assert_eq!(said, strange);
+}

@@ -1,0 +1,13 @@
+//! The layer over plain services: who is admitted, who is refused, and how they are told.
+
+mod claims;
+mod fields;
+mod hold;
+#[path = "../support/http.rs"]
+mod http_requests;
+mod inner;
+mod keys;
+mod limit;
+mod refusal;
+mod rig;
+mod stores;

@@ -1,0 +1,199 @@
+//! How a request is told that it is not admitted.
+
+use crate::{
+    http_requests::{limit, request},
+    rig::{Answer, is_refused, ok, problem, send, values},
+    stores::{Broken, Closed},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
+use serde_json::json;
+use std::error::Error;
+use tower::Layer;
+use tower_semaphore::{
+    AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,
+};
+
+/// The answer to a request when `semaphore` has no room for it.
+async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
+    send(&limit(1, semaphore).layer(ok()), request).await
+}
+
+/// The answer to a second request of alice's.
+async fn refused(mut request: Request<()>) -> Answer {
+    let service = limit(1, MemorySemaphore::new()).layer(ok());
+    let alice = HeaderValue::from_static("alice");
+    request.headers_mut().insert("x-account-id", alice);
+    let _first = send(&service, request.clone()).await;
+    send(&service, request).await
+}
+
+fn grpc() -> Request<()> {
+    let mut request = request("alice");
+    let kind = HeaderValue::from_static("application/grpc+proto");
+    request.headers_mut().insert("content-type", kind);
+    request
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_quota_problem_of_the_draft() {
+    let answer = refused(request("alice")).await;
+    assert_eq!(answer.status(), 429);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+    let quota = json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Too many requests in flight",
+        "status": 429,
+        "violated-policies": ["concurrency"],
+    });
+    assert_eq!(problem(answer).await, quota);
+}
+
+#[tokio::test]
+async fn a_failed_store_is_reduced_capacity() {
+    let answer = answer(Broken, request("alice")).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+    let reduced = json!({
+        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "title": "Requests cannot be admitted for the moment",
+        "status": 503,
+    });
+    assert_eq!(problem(answer).await, reduced);
+}
+
+#[tokio::test]
+async fn a_store_that_is_shut_down_is_reduced_capacity() {
+    let answer = answer(Closed, request("alice")).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+}
+
+#[tokio::test]
+async fn a_strange_policy_s_name_is_a_string_of_json() {
+    let name = "a \"b\" \\ \n \u{1} \u{7f} caf\u{e9} \u{1f40d}";
+    let service = limit(0, MemorySemaphore::new()).with_name(name).layer(ok());
+    let problem = problem(send(&service, request("alice")).await).await;
+    assert_eq!(problem["violated-policies"], json!([name]));
+}
+
+#[tokio::test]
+async fn an_account_s_name_is_in_no_refusal() {
+    let answer = refused(request("alice")).await;
+    assert!(!format!("{:?}", answer.headers()).contains("alice"));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(!String::from_utf8_lossy(&body).contains("alice"));
+}
+
+#[tokio::test]
+async fn the_reason_lies_in_the_extensions() {
+    let full = refused(request("alice")).await;
+    let error = full.extensions().get::<AcquireError>().unwrap();
+    assert!(matches!(error, AcquireError::Full { limit: 1, held: 1 }));
+    let failed = answer(Broken, request("alice")).await;
+    let error = failed.extensions().get::<AcquireError>().unwrap();
+    assert_eq!(error.source().unwrap().to_string(), "connection refused");
+    let nameless = answer(MemorySemaphore::new(), Request::new(())).await;
+    let error = nameless.extensions().get::<KeyError>().unwrap();
+    assert!(matches!(error, KeyError::Missing(_)));
+}
+
+#[tokio::test]
+async fn a_store_s_error_is_told_to_nobody_outside() {
+    let answer = answer(Broken, request("alice")).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
+}
+
+fn assert_grpc(answer: &Answer, status: &str, message: &str) {
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(values(answer, "grpc-status"), [status]);
+    assert_eq!(values(answer, "grpc-message"), [message]);
+    assert_eq!(values(answer, "content-type"), ["application/grpc+proto"]);
+    assert!(answer.body().is_end_stream());
+    assert_eq!(answer.body().size_hint().exact(), Some(0));
+}
+
+#[tokio::test]
+async fn a_refused_grpc_request_has_exhausted_its_resources() {
+    assert_grpc(&refused(grpc()).await, "8", "Too many requests in flight");
+}
+
+#[tokio::test]
+async fn a_grpc_request_is_unavailable_when_the_store_fails() {
+    let said = "Requests cannot be admitted for the moment";
+    assert_grpc(&answer(Broken, grpc()).await, "14", said);
+}
+
+#[tokio::test]
+async fn a_grpc_request_without_a_key_has_an_invalid_argument() {
+    let mut request = grpc();
+    request.headers_mut().remove("x-account-id");
+    let said = "the header x-account-id is missing";
+    assert_grpc(&answer(Broken, request).await, "3", said);
+}
+
+#[tokio::test]
+async fn a_grpc_message_is_percent_encoded() {
+    let error = |_: &http::request::Parts| Err::<&str, _>("50% of caf\u{e9}\n");
+    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, error, Broken);
+    let answer = send(&layer.layer(ok()), grpc()).await;
+    assert_grpc(&answer, "3", "50%25 of caf%C3%A9%0A");
+}
+
+fn plain(rejection: &Rejection) -> Response<Bytes> {
+    let said = match rejection.reason() {
+        Reason::Acquire(AcquireError::Full { held, .. }) => format!("{held} held"),
+        Reason::Acquire(error) => error.to_string(),
+        Reason::Key(error) => error.to_string(),
+        _ => "something else".into(),
+    };
+    let policy = rejection.policy();
+    let mut response =
+        Response::new(format!("{said}, {} by {}", rejection.limit(), &**policy).into());
+    *response.status_mut() = StatusCode::IM_A_TEAPOT;
+    response
+}
+
+async fn said_plainly(semaphore: impl Semaphore, request: Request<()>) -> Bytes {
+    let layer = limit(0, semaphore)
+        .with_name("market")
+        .with_rejection(|rejection| plain(&rejection));
+    let answer = send(&layer.layer(ok()), request).await;
+    assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
+    assert!(values(&answer, "retry-after").is_empty());
+    let body = answer.into_body().collect().await;
+    body.expect("a body").to_bytes()
+}
+
+#[tokio::test]
+async fn a_rejection_of_one_s_own_replaces_all() {
+    let memory = MemorySemaphore::new();
+    let full = said_plainly(memory.clone(), request("alice")).await;
+    assert_eq!(full, "0 held, 0 by market");
+    let nameless = said_plainly(memory, Request::new(())).await;
+    assert_eq!(nameless, "the header x-account-id is missing, 0 by market");
+}
+
+#[tokio::test]
+async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
+    let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
+        let mut response = rejection.into_response();
+        let slower = HeaderValue::from_static("30");
+        response.headers_mut().insert("retry-after", slower);
+        response
+    });
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert!(is_refused(&answer));
+    assert_eq!(values(&answer, "retry-after"), ["30"]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""concurrency";r=0"#]);
+}
+
+#[test]
+fn a_store_error_prints_one_level_and_keeps_its_source() {
+    let error = AcquireError::from(StoreError::new("connection refused"));
+    assert_eq!(error.to_string(), "the semaphore's store failed");
+    assert_eq!(error.source().unwrap().to_string(), "connection refused");
+}

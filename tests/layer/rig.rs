@@ -1,0 +1,77 @@
+//! Services to put under the layer, and a way to ask them.
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+};
+use tower::{Service, ServiceExt, service_fn};
+use tower_semaphore::ResponseBody;
+
+/// A response of a service under the layer. Holding it is holding the permit.
+pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
+
+type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
+
+/// Answers every request with the same two bytes.
+pub(crate) fn ok()
+-> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future = Answered>
++ Clone {
+    service_fn(|_| ready(Ok(Response::new("ok".into()))))
+}
+
+/// Sends a request to a clone of `service`, as a server does.
+pub(crate) async fn send<S, T>(service: &S, request: Request<()>) -> T
+where
+    S: Service<Request<()>, Response = T, Error = Infallible> + Clone,
+{
+    let Ok(answer) = service.clone().oneshot(request).await;
+    answer
+}
+
+/// The statuses of `requests` that are all in flight at once.
+pub(crate) async fn statuses<S>(
+    service: &S,
+    requests: impl IntoIterator<Item = Request<()>>,
+) -> Vec<u16>
+where
+    S: Service<Request<()>, Response = Answer, Error = Infallible> + Clone,
+{
+    let mut in_flight = Vec::new();
+    for request in requests {
+        in_flight.push(send(service, request).await);
+    }
+    let status = |answer: &Answer| answer.status().as_u16();
+    in_flight.iter().map(status).collect()
+}
+
+/// A problem of RFC 9457, its status checked against the response's.
+pub(crate) async fn problem(answer: Answer) -> Value {
+    assert_eq!(answer.headers()["content-type"], "application/problem+json");
+    let status = answer.status();
+    let bytes = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    let problem: Value = serde_json::from_slice(&bytes).expect("JSON");
+    assert_eq!(problem["status"], status.as_u16());
+    problem
+}
+
+/// The values of a field, one for each line.
+pub(crate) fn values<B>(answer: &Response<B>, field: &str) -> Vec<String> {
+    let lines = answer.headers().get_all(field).iter();
+    lines
+        .map(|line| line.to_str().expect("visible ASCII").to_owned())
+        .collect()
+}
+
+/// Whether a response says that the limit was reached.
+pub(crate) fn is_refused<B>(answer: &Response<B>) -> bool {
+    answer.status() == StatusCode::TOO_MANY_REQUESTS
+}
