@@ -37,7 +37,7 @@
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
-//! +exists +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
+//! +exists +get +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
 //! +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
 //! `noeviction`. Redis 6.2 or newer.
 
