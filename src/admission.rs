@@ -3,9 +3,9 @@
 use crate::{
     body::{Hold, ResponseBody},
     fields,
-    layer::Settings,
     reject::{Reason, Rejection},
     semaphore::{AcquireError, Claim, Permit, Policy},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -42,16 +42,11 @@ impl<S, B> Asker<S, B> {
         }
     }
 
-    /// Hands the permit on: a clone for the handler, in the request's extensions.
     pub(crate) fn admit(mut self, permit: Permit, settings: &Settings) -> (S, Admitted<B>) {
-        if let Some(max_hold) = settings.max_hold {
-            permit.end_after(max_hold);
-        }
-        self.request.extensions_mut().insert(permit.clone());
-        let policy = self.policy;
+        let granted = Granted::new(permit, self.policy, &mut self.request, settings);
         let admitted = Admitted {
             request: self.request,
-            granted: Some(Granted { permit, policy }),
+            granted: Some(granted),
         };
         (self.service, admitted)
     }
@@ -72,6 +67,20 @@ impl<B> Admitted<B> {
 }
 
 impl Granted {
+    /// Hands the permit on: a clone for the handler, in the request's extensions.
+    pub(crate) fn new<B>(
+        permit: Permit,
+        policy: Policy,
+        request: &mut Request<B>,
+        settings: &Settings,
+    ) -> Self {
+        if let Some(max_hold) = settings.max_hold {
+            permit.end_after(max_hold);
+        }
+        request.extensions_mut().insert(permit.clone());
+        Self { permit, policy }
+    }
+
     /// Moves the permit into the body, or drops it here if it is to end with the head.
     pub(crate) fn respond<B: Body<Data = Bytes>>(
         granted: Option<Self>,

@@ -4,9 +4,9 @@ use crate::{
     admission::{Admitted, Asker, Granted},
     body::ResponseBody,
     key::KeyError,
-    layer::Settings,
     reject::{Reason, Rejection},
-    semaphore::{Acquire, Claim},
+    semaphore::{Acquire, AcquireError, Claim},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -80,9 +80,28 @@ where
         Self { state, settings }
     }
 
+    /// A call that was made already, with its permit.
+    pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
+        let granted = Some(granted);
+        let state = State::Call { future, granted };
+        Self { state, settings }
+    }
+
     pub(crate) fn rejected(request: &Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
+        Self::no(request, Reason::Key(error), settings)
+    }
+
+    pub(crate) fn refused(
+        request: &Request<B>,
+        error: AcquireError,
+        settings: Arc<Settings>,
+    ) -> Self {
+        Self::no(request, Reason::Acquire(error), settings)
+    }
+
+    fn no(request: &Request<B>, reason: Reason, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
-        let rejection = Rejection::new(Reason::Key(error), policy, settings.limit, request);
+        let rejection = Rejection::new(reason, policy, settings.limit, request);
         let state = State::rejected(rejection);
         Self { state, settings }
     }

@@ -35,7 +35,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
@@ -76,7 +76,8 @@ pub struct Acquire(State);
 
 enum State {
     Ready(Option<Result<Permit, AcquireError>>),
-    Pending(BoxFuture<Result<Permit, AcquireError>>),
+    /// Never locked: it makes the future `Sync`, so that a service may keep it while it waits.
+    Pending(Mutex<BoxFuture<Result<Permit, AcquireError>>>),
 }
 
 impl Acquire {
@@ -89,7 +90,7 @@ impl Acquire {
     pub fn pending(
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {
-        Self(State::Pending(Box::pin(future)))
+        Self(State::Pending(Mutex::new(Box::pin(future))))
     }
 }
 
@@ -99,7 +100,10 @@ impl Future for Acquire {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            State::Pending(future) => future.as_mut().poll(cx),
+            State::Pending(future) => {
+                let future = future.get_mut().unwrap_or_else(PoisonError::into_inner);
+                future.as_mut().poll(cx)
+            }
         }
     }
 }

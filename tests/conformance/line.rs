@@ -10,7 +10,9 @@ type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 /// How many wait, as a claim finds out that would be the next: it is told that the line is full.
 async fn lines_up(store: &Store, count: usize) {
     eventually("as many wait as should", BOUND, async || {
-        let next = claim("a", 1).with_wait(Duration::from_millis(1)).with_max_waiting(count);
+        let next = claim("a", 1)
+            .with_wait(Duration::from_millis(1))
+            .with_max_waiting(count);
         matches!(store.acquire(next).await, Err(AcquireError::LineFull))
     })
     .await;
@@ -24,7 +26,10 @@ async fn waiter(store: &Store, claim: Claim, count: usize) -> Waiter {
 }
 
 async fn granted(waiter: Waiter) -> Permit {
-    waiter.await.expect("it did not panic").expect("it is granted")
+    waiter
+        .await
+        .expect("it did not panic")
+        .expect("it is granted")
 }
 
 pub(crate) async fn a_claim_that_waits_is_granted_when_there_is_room(store: Store) {
@@ -52,8 +57,21 @@ pub(crate) async fn waiters_are_granted_in_the_order_in_which_they_came(store: S
 pub(crate) async fn a_claim_that_does_not_wait_never_passes_the_line(store: Store) {
     let _held = store.acquire(claim("a", 2)).await.expect("there is room");
     let heavy = waiter(&store, claim("a", 2).with_weight(2), 1).await;
-    let refused = store.acquire(claim("a", 2)).await.expect_err("somebody waits");
-    assert!(matches!(refused, AcquireError::Full { limit: 2, held: 1, .. }), "{refused:?}");
+    let refused = store
+        .acquire(claim("a", 2))
+        .await
+        .expect_err("somebody waits");
+    assert!(
+        matches!(
+            refused,
+            AcquireError::Full {
+                limit: 2,
+                held: 1,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
     heavy.abort();
 }
 
@@ -72,7 +90,10 @@ pub(crate) async fn a_heavy_head_is_not_starved_by_lighter_claims_behind_it(stor
 }
 
 pub(crate) async fn one_release_lets_in_all_that_fit(store: Store) {
-    let heavy = store.acquire(claim("a", 3).with_weight(3)).await.expect("there is room");
+    let heavy = store
+        .acquire(claim("a", 3).with_weight(3))
+        .await
+        .expect("there is room");
     let mut waiters = Vec::new();
     for count in 1..=4 {
         waiters.push(waiter(&store, claim("a", 3), count).await);
@@ -113,11 +134,17 @@ pub(crate) async fn a_claim_under_a_higher_limit_waits_its_turn(store: Store) {
 pub(crate) async fn a_wait_that_is_over_is_told_and_leaves_nothing(store: Store) {
     let held = store.acquire(claim("a", 1)).await.expect("there is room");
     let short = claim("a", 1).with_wait(Duration::from_millis(30));
-    let over = store.acquire(short).await.expect_err("nobody gave anything back");
+    let over = store
+        .acquire(short)
+        .await
+        .expect_err("nobody gave anything back");
     assert!(matches!(over, AcquireError::TimedOut), "{over:?}");
     lines_up(&store, 0).await;
     assert!(held.release().await);
-    eventually("it is free", BOUND, async || store.acquire(claim("a", 1)).await.is_ok()).await;
+    eventually("it is free", BOUND, async || {
+        store.acquire(claim("a", 1)).await.is_ok()
+    })
+    .await;
 }
 
 pub(crate) async fn a_full_line_is_told(store: Store) {
@@ -148,7 +175,9 @@ pub(crate) async fn a_waiter_that_is_dropped_leaves_the_line(store: Store) {
     let third = waiter(&store, claim("a", 1), 3).await;
     second.abort();
     eventually("it has left", BOUND, async || {
-        let next = claim("a", 1).with_wait(Duration::from_millis(1)).with_max_waiting(3);
+        let next = claim("a", 1)
+            .with_wait(Duration::from_millis(1))
+            .with_max_waiting(3);
         matches!(store.acquire(next).await, Err(AcquireError::TimedOut))
     })
     .await;
@@ -158,7 +187,10 @@ pub(crate) async fn a_waiter_that_is_dropped_leaves_the_line(store: Store) {
 }
 
 pub(crate) async fn a_head_that_is_dropped_lets_the_next_in(store: Store) {
-    let _held = store.acquire(claim("a", 3).with_weight(2)).await.expect("there is room");
+    let _held = store
+        .acquire(claim("a", 3).with_weight(2))
+        .await
+        .expect("there is room");
     let heavy = waiter(&store, claim("a", 3).with_weight(2), 1).await;
     let light = waiter(&store, claim("a", 3), 2).await;
     assert!(!light.is_finished());
@@ -204,7 +236,10 @@ pub(crate) async fn ten_thousand_cancels_anywhere_leave_nothing_behind(store: St
     for task in tasks {
         task.await.expect("it did not panic");
     }
-    eventually("all is free", BOUND, async || fill(&store, &claim("a", 3)).await.len() == 3).await;
+    eventually("all is free", BOUND, async || {
+        fill(&store, &claim("a", 3)).await.len() == 3
+    })
+    .await;
     let mut held = Err(AcquireError::TimedOut);
     eventually("it is free", BOUND, async || {
         held = store.acquire(claim("a", 1)).await;

@@ -1,0 +1,130 @@
+//! A lock: a semaphore of one, with a fencing token.
+//!
+//! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
+//! set again and again. This one is a semaphore whose limit is 1: whoever waits stands in a line,
+//! first come first served across all processes; it is freed when its guard is dropped, by its
+//! lease when its process dies, and by nobody but its owner.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{Lock, MemorySemaphore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let lock = Lock::new(MemorySemaphore::new(), "item-7");
+//!
+//! let guard = lock.acquire(Duration::from_secs(1)).await.unwrap();
+//! assert!(lock.try_acquire().await.is_err());
+//!
+//! assert!(guard.release().await);
+//! # }
+//! ```
+//!
+//! # What it does not promise
+//!
+//! A holder that is paused for longer than its lease goes on in the belief that it holds the
+//! lock, and another does by then. Where that must not harm, give the guard's
+//! [`token`](LockGuard::token) to what the lock protects, and have it refuse a token lower than
+//! one that it has seen.
+
+use crate::semaphore::{AcquireError, Claim, Key, Permit, Policy, Semaphore};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The policy under which locks are counted, so that a lock and a limit of one key are apart.
+const POLICY: &str = "lock";
+
+/// A lock of one key. See the [module docs](self).
+///
+/// Cheap to clone; all locks of one key and one store exclude each other.
+#[derive(Clone)]
+pub struct Lock {
+    semaphore: Arc<dyn Semaphore>,
+    claim: Claim,
+}
+
+impl Lock {
+    /// The lock of `key` in this store.
+    pub fn new(semaphore: impl Semaphore, key: impl Into<Key>) -> Self {
+        Self {
+            semaphore: Arc::new(semaphore),
+            claim: Claim::new(key)
+                .with_limit(1)
+                .with_policy(Policy::from(POLICY)),
+        }
+    }
+
+    /// Waits for the lock, first come first served, for as long as `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::TimedOut`] when another held it all the time, and whatever else the store
+    /// says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line, and loses the place in it.
+    pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard, AcquireError> {
+        let claim = self.claim.clone().with_wait(timeout);
+        self.semaphore.acquire(claim).await.map(LockGuard)
+    }
+
+    /// Takes the lock if nobody holds it or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Full`] when somebody does, and whatever else the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn try_acquire(&self) -> Result<LockGuard, AcquireError> {
+        self.semaphore
+            .acquire(self.claim.clone())
+            .await
+            .map(LockGuard)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("key", self.claim.key())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Holds a [`Lock`] until it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the guard frees the lock"]
+pub struct LockGuard(Permit);
+
+impl LockGuard {
+    /// The fencing token: greater than that of every earlier holder.
+    ///
+    /// A lock that was lost and came back has a new one.
+    pub fn token(&self) -> u64 {
+        self.0.token()
+    }
+
+    /// Whether the lease has ended, so that another may hold the lock by now.
+    pub fn is_lost(&self) -> bool {
+        self.0.is_lost()
+    }
+
+    /// Waits until the lock is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn lost(&self) {
+        self.0.lost().await;
+    }
+
+    /// Frees the lock, and tells whether it was still held.
+    ///
+    /// # Cancel safety
+    ///
+    /// The release is queued before the first poll; dropping the future loses only the answer.
+    pub fn release(self) -> impl Future<Output = bool> + Send + 'static {
+        self.0.release()
+    }
+}
