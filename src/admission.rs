@@ -3,9 +3,9 @@
 use crate::{
     body::{Hold, ResponseBody},
     fields,
-    layer::Settings,
     reject::{Reason, Rejection},
     semaphore::{AcquireError, Claim, Permit, Policy},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};

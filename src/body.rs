@@ -1,8 +1,8 @@
 //! Holds the permit to the last frame.
 
 use crate::{
-    layer::{OnLost, ReleaseAt},
     semaphore::{BoxFuture, Permit},
+    settings::{OnLost, ReleaseAt},
 };
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};

@@ -4,9 +4,9 @@ use crate::{
     admission::{Admitted, Asker, Granted},
     body::ResponseBody,
     key::KeyError,
-    layer::Settings,
     reject::{Reason, Rejection},
     semaphore::{Acquire, AcquireError, Claim},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};

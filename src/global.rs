@@ -28,8 +28,8 @@ use crate::{
     admission::Granted,
     body::ResponseBody,
     future::ResponseFuture,
-    layer::Settings,
     semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};

@@ -1,10 +1,11 @@
-//! Settings of the limit.
+//! What a user asks of the limit.
 
 use crate::{
     key::KeyExtractor,
-    reject::{Reject, Rejection},
-    semaphore::{Claim, DEFAULT_LINE, Policy, Semaphore},
+    reject::Rejection,
+    semaphore::{Policy, Semaphore},
     service::ConcurrencyLimit,
+    settings::{OnLost, ReleaseAt, Settings},
 };
 use bytes::Bytes;
 use http::Response;
@@ -21,6 +22,11 @@ use tower_layer::Layer;
 /// let app: Router = Router::new().route("/market", get(|| async { "items" })).layer(limit);
 /// ```
 ///
+/// A clone of the [`Permit`](crate::Permit) lies in the request's extensions, and the last clone
+/// dropped gives the place back. So a handler that keeps it, or keeps the request, keeps the
+/// place: what answers with an upgrade, a WebSocket say, must do so, because the body of such a
+/// response has ended before the connection has.
+///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///
 /// Tower's layer counts all requests of one service together and gives a place back when the
@@ -31,62 +37,6 @@ use tower_layer::Layer;
 pub struct ConcurrencyLimitLayer<K> {
     extractor: K,
     settings: Settings,
-}
-
-/// What a service needs to know beside the extractor.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) limit: u32,
-    pub(crate) policy: Policy,
-    pub(crate) wait: Duration,
-    pub(crate) max_waiting: usize,
-    pub(crate) semaphore: Arc<dyn Semaphore>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) on_lost: OnLost,
-    pub(crate) release_at: ReleaseAt,
-    pub(crate) reject: Arc<Reject>,
-}
-
-impl Settings {
-    pub(crate) fn new(limit: u32, semaphore: impl Semaphore) -> Self {
-        Self {
-            limit,
-            policy: Policy::DEFAULT,
-            wait: Duration::ZERO,
-            max_waiting: DEFAULT_LINE,
-            semaphore: Arc::new(semaphore),
-            max_hold: None,
-            on_lost: OnLost::default(),
-            release_at: ReleaseAt::default(),
-            reject: Arc::new(Rejection::into_response),
-        }
-    }
-
-    /// The same claim, with what it left open filled in.
-    pub(crate) fn complete(&self, claim: Claim) -> Claim {
-        claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
-    }
-}
-
-/// What becomes of a response whose permit was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnLost {
-    /// It goes on, so that for a while more than the limit are in flight.
-    #[default]
-    Finish,
-    /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
-    /// resets the stream.
-    Abort,
-}
-
-/// When the permit of a request is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReleaseAt {
-    /// When the response's body has ended.
-    #[default]
-    BodyEnd,
-    /// When the response's head is there.
-    Head,
 }
 
 impl<K> ConcurrencyLimitLayer<K> {
@@ -121,7 +71,7 @@ impl<K> ConcurrencyLimitLayer<K> {
         self
     }
 
-    /// How many requests of one key may wait: [`DEFAULT_LINE`] unless set. Further ones are
+    /// How many requests of one key may wait: [`DEFAULT_LINE`](crate::semaphore::DEFAULT_LINE) unless set. Further ones are
     /// refused at once.
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.settings.max_waiting = max_waiting;

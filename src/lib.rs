@@ -14,12 +14,13 @@ pub mod redis;
 mod reject;
 pub mod semaphore;
 mod service;
+mod settings;
 
 pub use body::{PermitLost, ResponseBody};
 pub use future::ResponseFuture;
 pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
 pub use key::{KeyError, KeyExtractor};
-pub use layer::{ConcurrencyLimitLayer, OnLost, ReleaseAt};
+pub use layer::ConcurrencyLimitLayer;
 pub use lock::{Lock, LockGuard};
 pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
@@ -27,3 +28,4 @@ pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
 pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
 pub use service::ConcurrencyLimit;
+pub use settings::{OnLost, ReleaseAt};

@@ -4,8 +4,8 @@ use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
-    layer::Settings,
     semaphore::Claim,
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};

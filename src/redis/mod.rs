@@ -2,6 +2,7 @@
 //!
 //! wip
 
+mod answer;
 mod builder;
 mod connection;
 mod core;
@@ -20,11 +21,7 @@ pub use builder::Builder;
 pub use error::Error;
 
 use self::{
-    core::Core,
-    grant::RedisGrant,
-    keeper::Order,
-    lease::Lease,
-    script::{Answer, Place},
+    answer::Answer, core::Core, grant::RedisGrant, keeper::Order, lease::Lease, script::Place,
     wake::Wakes,
 };
 use crate::semaphore::{Acquire, AcquireError, Claim, Permit, Semaphore};

@@ -20,6 +20,7 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Starts the server, and a watcher that would also remove `folder`.
     pub(super) fn spawn(command: &mut Command, folder: &Path) -> Self {
         let server = command.spawn().unwrap_or_else(|error| match error.kind() {
             ErrorKind::NotFound => panic!("{MISSING}"),

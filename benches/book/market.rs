@@ -1,0 +1,183 @@
+//! B8, B9 and B10: a market whose sales are transactions, optimistic or under locks.
+//!
+//! `users:ID` is a hash with a seller's or buyer's funds, `inventory:ID` a set of what is owned,
+//! and `market:` a sorted set of `ITEM.OWNER` by price.
+
+use super::Client;
+use redis::{Cmd, Pipeline, RedisError, cmd, pipe};
+use std::time::{Duration, Instant};
+
+/// The sorted set of all offers.
+pub(crate) const MARKET: &str = "market:";
+
+/// How long a seller retries a listing.
+const LIST: Duration = Duration::from_secs(5);
+
+/// How long a buyer retries a purchase.
+const PURCHASE: Duration = Duration::from_secs(10);
+
+/// One offer of the market.
+#[derive(Debug, Clone)]
+pub(crate) struct Offer {
+    /// The member of the sorted set.
+    pub(crate) member: String,
+    pub(crate) item: String,
+    pub(crate) seller: String,
+    pub(crate) price: i64,
+}
+
+/// Whether a deal was made, and after how many retries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deal {
+    pub(crate) done: bool,
+    pub(crate) retries: u64,
+}
+
+impl Offer {
+    /// An item of a seller's, for a price.
+    pub(crate) fn new(item: &str, seller: &str, price: i64) -> Self {
+        Self {
+            member: format!("{item}.{seller}"),
+            item: item.to_owned(),
+            seller: seller.to_owned(),
+            price,
+        }
+    }
+
+    /// Any offer of the market.
+    pub(crate) async fn any(client: &Client) -> Result<Option<Self>, RedisError> {
+        let mut any = cmd("ZRANDMEMBER");
+        any.arg(MARKET).arg(1).arg("WITHSCORES");
+        let found: Vec<(String, i64)> = any.query_async(&mut client.shared.clone()).await?;
+        Ok(found.first().and_then(|(member, price)| {
+            let (item, seller) = member.split_once('.')?;
+            Some(Self::new(item, seller, *price))
+        }))
+    }
+
+    /// Puts the item up for sale: out of the inventory, into the market.
+    fn list(&self, transaction: &mut Pipeline) {
+        transaction.zadd(MARKET, &self.member, self.price).ignore();
+        transaction.srem(inventory(&self.seller), &self.item).ignore();
+    }
+
+    /// Moves the item and the money.
+    fn sell(&self, transaction: &mut Pipeline, buyer: &str) {
+        transaction.hincr(user(&self.seller), "funds", self.price).ignore();
+        transaction.hincr(user(buyer), "funds", -self.price).ignore();
+        transaction.sadd(inventory(buyer), &self.item).ignore();
+        transaction.zrem(MARKET, &self.member).ignore();
+    }
+}
+
+/// B8. Lists an item unless it is not the seller's.
+pub(crate) async fn list_item(client: &Client, offer: &Offer) -> Result<Deal, RedisError> {
+    let mut deal = Deal::default();
+    let mut connection = client.alone().await;
+    let inventory = inventory(&offer.seller);
+    let end = Instant::now() + LIST;
+    while Instant::now() < end {
+        cmd("WATCH").arg(&inventory).exec_async(&mut *connection).await?;
+        let owned = Cmd::sismember(&inventory, &offer.item);
+        if !owned.query_async(&mut *connection).await? {
+            cmd("UNWATCH").exec_async(&mut *connection).await?;
+            return Ok(deal);
+        }
+        let mut transaction = transaction();
+        offer.list(&mut transaction);
+        let done: Option<()> = transaction.query_async(&mut *connection).await?;
+        if done.is_some() {
+            deal.done = true;
+            return Ok(deal);
+        }
+        deal.retries += 1;
+    }
+    Ok(deal)
+}
+
+/// B8. Buys an item unless its price has changed, or the buyer is too poor. Any change of the
+/// market or of the buyer meanwhile means another try.
+pub(crate) async fn purchase_item(
+    client: &Client,
+    offer: &Offer,
+    buyer: &str,
+) -> Result<Deal, RedisError> {
+    let mut deal = Deal::default();
+    let mut connection = client.alone().await;
+    let end = Instant::now() + PURCHASE;
+    while Instant::now() < end {
+        let mut watch = cmd("WATCH");
+        watch.arg(MARKET).arg(user(buyer)).exec_async(&mut *connection).await?;
+        let (price, funds) = look(offer, buyer).query_async(&mut *connection).await?;
+        if !affordable(offer, price, funds) {
+            cmd("UNWATCH").exec_async(&mut *connection).await?;
+            return Ok(deal);
+        }
+        let mut transaction = transaction();
+        offer.sell(&mut transaction, buyer);
+        let done: Option<()> = transaction.query_async(&mut *connection).await?;
+        if done.is_some() {
+            deal.done = true;
+            return Ok(deal);
+        }
+        deal.retries += 1;
+    }
+    Ok(deal)
+}
+
+/// B9 and B10. As [`list_item`], for who holds the lock.
+pub(crate) async fn list_item_locked(client: &Client, offer: &Offer) -> Result<bool, RedisError> {
+    let mut connection = client.shared.clone();
+    let owned = Cmd::sismember(inventory(&offer.seller), &offer.item);
+    if !owned.query_async(&mut connection).await? {
+        return Ok(false);
+    }
+    let mut transaction = transaction();
+    offer.list(&mut transaction);
+    transaction.exec_async(&mut connection).await?;
+    Ok(true)
+}
+
+/// B9 and B10. As [`purchase_item`], for who holds the lock.
+pub(crate) async fn purchase_item_locked(
+    client: &Client,
+    offer: &Offer,
+    buyer: &str,
+) -> Result<bool, RedisError> {
+    let mut connection = client.shared.clone();
+    let (price, funds) = look(offer, buyer).query_async(&mut connection).await?;
+    if !affordable(offer, price, funds) {
+        return Ok(false);
+    }
+    let mut transaction = transaction();
+    offer.sell(&mut transaction, buyer);
+    transaction.exec_async(&mut connection).await?;
+    Ok(true)
+}
+
+/// What decides a purchase: the price now, and the buyer's funds.
+fn look(offer: &Offer, buyer: &str) -> Pipeline {
+    let mut look = pipe();
+    look.zscore(MARKET, &offer.member).hget(user(buyer), "funds");
+    look
+}
+
+fn affordable(offer: &Offer, price: Option<i64>, funds: Option<i64>) -> bool {
+    price == Some(offer.price) && funds.is_some_and(|funds| funds >= offer.price)
+}
+
+fn transaction() -> Pipeline {
+    let mut transaction = pipe();
+    transaction.atomic();
+    transaction
+}
+
+/// The hash of a seller or buyer.
+pub(crate) fn user(id: &str) -> String {
+    format!("users:{id}")
+}
+
+/// The set of what somebody owns.
+pub(crate) fn inventory(id: &str) -> String {
+    format!("inventory:{id}")
+}

@@ -1,0 +1,45 @@
+//! The apps under load: one handler, four ways to limit it.
+
+use axum::{Router, routing::get};
+use std::net::{Ipv4Addr, SocketAddr};
+use tokio::net::TcpListener;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Semaphore, key};
+
+/// Above what is in flight, so that nobody is refused.
+const LIMIT: u32 = 1_000;
+
+/// An app that serves.
+pub(crate) struct App {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+}
+
+/// Starts all apps; the first is without a limit.
+pub(crate) async fn all(redis: &str) -> Vec<App> {
+    let bare = || Router::new().route("/", get(|| async { "hello" }));
+    let tower = GlobalConcurrencyLimitLayer::new(LIMIT as usize);
+    let redis = RedisSemaphore::connect(redis)
+        .await
+        .expect("the server is there");
+    vec![
+        serve("axum alone", bare()).await,
+        serve("tower::limit", bare().layer(tower)).await,
+        serve("layer, memory", limited(bare(), MemorySemaphore::new())).await,
+        serve("layer, Redis", limited(bare(), redis)).await,
+    ]
+}
+
+fn limited(router: Router, semaphore: impl Semaphore) -> Router {
+    let account = key::header("x-account-id");
+    router.layer(ConcurrencyLimitLayer::new(LIMIT, account, semaphore))
+}
+
+async fn serve(name: &'static str, router: Router) -> App {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    App { name, address }
+}

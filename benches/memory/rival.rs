@@ -1,0 +1,47 @@
+//! The semaphores that are compared, asked as a middleware would ask: with the key as it lies in
+//! the request, looked up anew each time.
+
+use dashmap::DashMap;
+use futures_util::FutureExt;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore as TokioSemaphore};
+use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
+
+/// What takes a permit of a key, held until it is dropped.
+pub(crate) trait Rival: Clone + Send + Sync + 'static {
+    type Held: Send + 'static;
+
+    fn take(&self, key: &str, limit: u32) -> Option<Self::Held>;
+}
+
+impl Rival for MemorySemaphore {
+    type Held = Permit;
+
+    fn take(&self, key: &str, limit: u32) -> Option<Permit> {
+        let claim = Claim::new(key.as_bytes()).with_limit(limit);
+        self.acquire(claim).now_or_never()?.ok()
+    }
+}
+
+/// A map that never forgets a key.
+#[derive(Clone, Default)]
+pub(crate) struct Dash(Arc<DashMap<String, Arc<TokioSemaphore>>>);
+
+impl Rival for Dash {
+    type Held = OwnedSemaphorePermit;
+
+    fn take(&self, key: &str, limit: u32) -> Option<OwnedSemaphorePermit> {
+        self.of(key, limit).try_acquire_owned().ok()
+    }
+}
+
+impl Dash {
+    /// The semaphore of a key; the key is copied only the first time.
+    fn of(&self, key: &str, limit: u32) -> Arc<TokioSemaphore> {
+        if let Some(semaphore) = self.0.get(key) {
+            return Arc::clone(&semaphore);
+        }
+        let new = || Arc::new(TokioSemaphore::new(limit as usize));
+        Arc::clone(&self.0.entry(key.to_owned()).or_insert_with(new))
+    }
+}

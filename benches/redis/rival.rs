@@ -1,0 +1,131 @@
+//! Who is compared, behind one face.
+
+use crate::{
+    book::{Basic, Client, Clock, Fair, Locked, Pause},
+    support::link::{self, MultiplexedConnection},
+};
+use redis::{Cmd, Script};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use uuid::Uuid;
+
+/// The names, in the order of the tables.
+pub(crate) const NAMES: [&str; 6] = [
+    "empty script",
+    "floor",
+    "RedisSemaphore",
+    "B3 basic",
+    "B4 fair",
+    "B7 fair, locked",
+];
+
+/// The least that a semaphore with leases can do: look at the clock, count, add, set an end.
+const FLOOR: &str = "
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call('ZADD', KEYS[1], now + 10000, ARGV[1])
+redis.call('PEXPIRE', KEYS[1], 40000)
+return 1";
+
+/// One of those who are compared.
+pub(crate) enum Rival {
+    /// A script that does nothing, twice: what the client and the way cost.
+    Empty(MultiplexedConnection, Script),
+    /// [`FLOOR`] and `ZREM`.
+    Floor(MultiplexedConnection, Script),
+    Ours(RedisSemaphore),
+    Basic(Basic),
+    Fair(Fair),
+    Locked(Locked),
+}
+
+/// What a rival gave.
+pub(crate) enum Held {
+    Nothing,
+    Id(String),
+    Permit(Permit),
+}
+
+impl Rival {
+    /// A client of the kind `name`, with connections of its own and this clock.
+    pub(crate) async fn connect(name: &str, url: &str, clock: Clock) -> Self {
+        let connection = link::connect(&link::client(url)).await;
+        let client = Client::connect(url, clock, Pause::Task);
+        match name {
+            "empty script" => Self::Empty(connection, Script::new("return 1")),
+            "floor" => Self::Floor(connection, Script::new(FLOOR)),
+            "B3 basic" => Self::Basic(Basic(client.await)),
+            "B4 fair" => Self::Fair(Fair(client.await)),
+            "B7 fair, locked" => Self::Locked(Locked(Fair(client.await))),
+            _ => {
+                let store = RedisSemaphore::connect(url).await;
+                Self::Ours(store.expect("the server is there"))
+            }
+        }
+    }
+
+    /// A permit, or `None` when there is no room, or none was seen in time.
+    pub(crate) async fn acquire(&self, key: &str, limit: u32) -> Option<Held> {
+        match self {
+            Self::Empty(connection, script) => {
+                empty(connection, script).await;
+                Some(Held::Nothing)
+            }
+            Self::Floor(connection, script) => {
+                let id = Uuid::new_v4().to_string();
+                let mut call = script.key(key);
+                call.arg(&id).arg(limit);
+                let granted = call.invoke_async(&mut connection.clone()).await;
+                let granted: bool = granted.expect(ANSWERS);
+                granted.then_some(Held::Id(id))
+            }
+            Self::Ours(store) => {
+                let claim = Claim::new(key.as_bytes()).with_limit(limit);
+                match store.acquire(claim).await {
+                    Ok(permit) => Some(Held::Permit(permit)),
+                    Err(AcquireError::Full { .. }) => None,
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            Self::Basic(book) => book.acquire(key, limit).await.expect(ANSWERS).map(Held::Id),
+            Self::Fair(book) => book.acquire(key, limit).await.expect(ANSWERS).map(Held::Id),
+            Self::Locked(book) => book.acquire(key, limit).await.expect(ANSWERS).map(Held::Id),
+        }
+    }
+
+    /// Gives a permit back as its users would: ours by dropping it, the others by their call.
+    pub(crate) async fn release(&self, key: &str, held: Held) {
+        let Held::Id(id) = held else {
+            if let Self::Empty(connection, script) = self {
+                empty(connection, script).await;
+            }
+            return;
+        };
+        match self {
+            Self::Floor(connection, _) => {
+                let remove = Cmd::zrem(key, id);
+                let removed = remove.exec_async(&mut connection.clone()).await;
+                removed.expect(ANSWERS);
+            }
+            Self::Basic(book) => drop(book.release(key, &id).await.expect(ANSWERS)),
+            Self::Fair(book) => drop(book.release(key, &id).await.expect(ANSWERS)),
+            Self::Locked(book) => drop(book.release(key, &id).await.expect(ANSWERS)),
+            Self::Empty(..) | Self::Ours(_) => {}
+        }
+    }
+
+    /// Returns when all that was released before has reached the server.
+    pub(crate) async fn settle(&self) {
+        if let Self::Ours(store) = self {
+            let permit = store.acquire(Claim::new("settle").with_limit(1)).await;
+            permit.expect("nobody else has it").release().await;
+        }
+    }
+}
+
+const ANSWERS: &str = "the server answers";
+
+async fn empty(connection: &MultiplexedConnection, script: &Script) {
+    let answer = script.invoke_async(&mut connection.clone()).await;
+    let _: u8 = answer.expect(ANSWERS);
+}

@@ -1,0 +1,100 @@
+//! Five clients whose clocks differ, and one permit: how often has it more than one holder?
+
+use crate::{
+    book::Clock,
+    rival::{Held, NAMES, Rival},
+    support::{
+        figures::Dice,
+        run::{bar, pick},
+        table::Table,
+    },
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{task::JoinSet, time::sleep};
+
+/// By how many seconds each client's clock is ahead.
+const AHEAD: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+
+/// What the harness sees, whatever a semaphore believes.
+#[derive(Default)]
+struct Witness {
+    inside: AtomicU64,
+    grants: AtomicU64,
+    over: AtomicU64,
+}
+
+impl Witness {
+    fn enter(&self) {
+        self.grants.fetch_add(1, SeqCst);
+        if self.inside.fetch_add(1, SeqCst) > 0 {
+            self.over.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn leave(&self) {
+        self.inside.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Lets all semaphores show what they admit.
+pub(crate) async fn compare(url: &str) {
+    let head = ["variant", "grants", "while another held it", "in 1,000"];
+    let title = "Five clients, clocks up to 2 s apart, one permit held for 0 to 4 ms";
+    let mut table = Table::new(title, &head);
+    let rivals = &NAMES[2..];
+    let progress = bar("clocks", rivals.len());
+    for name in rivals {
+        let witness = contend(name, url).await;
+        let (grants, over) = (witness.grants.load(SeqCst), witness.over.load(SeqCst));
+        let share = over as f64 * 1e3 / grants.max(1) as f64;
+        table.row([
+            (*name).to_owned(),
+            grants.to_string(),
+            over.to_string(),
+            format!("{share:.1}"),
+        ]);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    println!("{table}");
+}
+
+async fn contend(name: &str, url: &str) -> Arc<Witness> {
+    let witness = Arc::new(Witness::default());
+    let end = Instant::now() + Duration::from_secs(pick(3, 20));
+    let mut clients = JoinSet::new();
+    for (number, ahead) in AHEAD.into_iter().enumerate() {
+        let rival = Rival::connect(name, url, Clock { ahead }).await;
+        let dice = Dice::new(number as u64 + 1);
+        clients.spawn(client(rival, dice, Arc::clone(&witness), end));
+    }
+    clients.join_all().await;
+    witness
+}
+
+async fn client(rival: Rival, mut dice: Dice, witness: Arc<Witness>, end: Instant) {
+    while Instant::now() < end {
+        match rival.acquire("skew", 1).await {
+            Some(held) => {
+                witness.enter();
+                sleep(Duration::from_millis(dice.below(5))).await;
+                witness.leave();
+                give_back(&rival, held).await;
+            }
+            None => sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
+async fn give_back(rival: &Rival, held: Held) {
+    match held {
+        Held::Permit(permit) => drop(permit.release().await),
+        held => rival.release("skew", held).await,
+    }
+}

@@ -1,0 +1,168 @@
+//! Pairs per second and latency, uncontended.
+
+use crate::{
+    book::Clock,
+    load::{self, Outcome},
+    rival::{NAMES, Rival},
+    support::{
+        figures::{Latencies, median, ratio},
+        plot::{self, Title},
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+const TASKS: [usize; 3] = [1, 16, 256];
+
+/// Above what is held, and what is still on its way back, so that nobody is refused.
+const LIMIT: u32 = 10_000;
+
+/// Which keys the tasks use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// All the same one.
+    One,
+    /// Each its own.
+    Each,
+}
+
+impl Keys {
+    fn of(self, tasks: usize) -> Vec<String> {
+        let number = |task| match self {
+            Self::One => 0,
+            Self::Each => task,
+        };
+        (0..tasks)
+            .map(|task| format!("account-{}", number(task)))
+            .collect()
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::One => "Uncontended pairs, one key",
+            Self::Each => "Uncontended pairs, a key per task",
+        }
+    }
+}
+
+/// All rounds of one rival under one number of tasks.
+#[derive(Default)]
+struct Series {
+    pairs: Vec<f64>,
+    p50: Vec<f64>,
+    acquire: Latencies,
+    pair: Latencies,
+    refused: u64,
+}
+
+impl Series {
+    fn add(&mut self, outcome: Outcome) {
+        self.pairs.push(outcome.pairs);
+        self.p50.push(outcome.acquire.p50());
+        self.acquire.append(outcome.acquire);
+        self.pair.append(outcome.pair);
+        self.refused += outcome.refused;
+    }
+}
+
+/// Measures all rivals, in rounds, so that noise hits all of them.
+pub(crate) async fn compare(url: &str, keys: Keys) {
+    let (rounds, span) = pick((3, 300), (7, 1_000));
+    let mut rivals = Vec::new();
+    for name in NAMES {
+        rivals.push(Arc::new(Rival::connect(name, url, Clock::default()).await));
+    }
+    let mut all = Vec::new();
+    for tasks in TASKS {
+        let progress = bar(&format!("{tasks} tasks"), (rounds + 1) * rivals.len());
+        let mut series: Vec<Series> = NAMES.iter().map(|_| Series::default()).collect();
+        for round in 0..=rounds {
+            for (rival, series) in rivals.iter().zip(&mut series) {
+                let span = Duration::from_millis(span);
+                let outcome = load::run(rival, keys.of(tasks), LIMIT, span).await;
+                // The first round only warms up: scripts, connections, caches.
+                if round > 0 {
+                    series.add(outcome);
+                }
+                progress.inc(1);
+            }
+        }
+        progress.finish_and_clear();
+        all.push(series);
+    }
+    report(keys, &all);
+}
+
+fn report(keys: Keys, all: &[Vec<Series>]) {
+    let head = [
+        "tasks",
+        "variant",
+        "pairs/s",
+        "× floor",
+        "acquire p50 µs",
+        "× empty",
+        "p99 µs",
+        "p99.9 µs",
+        "pair p50 µs",
+        "not granted",
+    ];
+    let mut table = Table::new(keys.title(), &head);
+    for (tasks, series) in TASKS.iter().zip(all) {
+        for (name, own) in NAMES.iter().zip(series) {
+            let [p50, p99, p999] = own.acquire.quantiles([0.5, 0.99, 0.999]);
+            let figures = [
+                median(&own.pairs),
+                ratio(&own.pairs, &series[1].pairs),
+                p50,
+                ratio(&own.p50, &series[0].p50),
+                p99,
+                p999,
+                own.pair.p50(),
+                own.refused as f64,
+            ];
+            let named = [tasks.to_string(), (*name).to_owned()];
+            table.row(named.into_iter().chain(figures.map(figure)));
+        }
+    }
+    println!("{table}");
+    ratios(all);
+    draw(keys, all);
+}
+
+/// What the library claims to be better than.
+fn ratios(all: &[Vec<Series>]) {
+    for (tasks, series) in TASKS.iter().zip(all) {
+        let to = |other: usize| figure(ratio(&series[2].pairs, &series[other].pairs));
+        println!(
+            "{tasks} tasks: RedisSemaphore / floor {}, / B3 {}, / B4 {}, / B7 {}",
+            to(1),
+            to(3),
+            to(4),
+            to(5)
+        );
+    }
+}
+
+fn draw(keys: Keys, all: &[Vec<Series>]) {
+    let file = match keys {
+        Keys::One => "redis-one-key",
+        Keys::Each => "redis-key-per-task",
+    };
+    let groups: Vec<String> = TASKS.iter().map(|tasks| format!("{tasks} tasks")).collect();
+    let series: Vec<_> = NAMES
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let values = all.iter().map(|series| median(&series[at].pairs));
+            ((*name).to_owned(), values.collect())
+        })
+        .collect();
+    let title = Title {
+        file,
+        text: keys.title(),
+        x: "",
+        y: "pairs per second",
+    };
+    plot::bars(title, &groups, &series);
+}

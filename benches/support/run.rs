@@ -1,0 +1,26 @@
+//! How a benchmark is asked to run, and how it shows that it does.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::env;
+
+/// Whether `--quick` was given. Flags of others, such as cargo's `--bench`, mean nothing here.
+pub(crate) fn is_quick() -> bool {
+    env::args().any(|arg| arg == "--quick")
+}
+
+/// `quick` under `--quick`, else `full`.
+pub(crate) fn pick<T>(quick: T, full: T) -> T {
+    match is_quick() {
+        true => quick,
+        false => full,
+    }
+}
+
+/// A progress bar on standard error, if that is a terminal.
+pub(crate) fn bar(what: &str, steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>10} [{bar:40}] {pos}/{len} {msg} {eta}")
+        .expect("the template is valid");
+    ProgressBar::new(steps as u64)
+        .with_style(style)
+        .with_prefix(what.to_owned())
+}

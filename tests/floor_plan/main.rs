@@ -1,0 +1,131 @@
+//! The floor plan holds: two halves that meet at one trait, and arrows that only point down.
+
+mod source;
+
+use source::{Source, sources};
+
+/// The way of a request, from the top down. Each module may use those after it, and no other.
+const HTTP: [&str; 11] = [
+    "layer",
+    "service",
+    "global",
+    "future",
+    "admission",
+    "body",
+    "settings",
+    "reject",
+    "fields",
+    "key",
+    "semaphore",
+];
+
+/// The stores. Each stands by itself on the seam.
+const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
+
+const MOST_LINES: usize = 250;
+
+/// What a module may use beside itself, none if the plan does not know it.
+fn below(module: &str) -> Option<&'static [&'static str]> {
+    if STORAGE.contains(&module) {
+        return Some(&["semaphore"]);
+    }
+    let floor = HTTP.iter().position(|floor| *floor == module)?;
+    Some(&HTTP[floor + 1..])
+}
+
+fn is_http(source: &&Source) -> bool {
+    HTTP.contains(&source.module.as_str()) && source.module != "semaphore"
+}
+
+fn is_storage(source: &&Source) -> bool {
+    STORAGE.contains(&source.module.as_str())
+}
+
+fn assert_silent(half: impl Fn(&&Source) -> bool, about: &[&str]) {
+    let sources = sources();
+    let half: Vec<_> = sources.iter().filter(half).collect();
+    assert!(!half.is_empty());
+    for source in half {
+        for word in about {
+            assert!(!source.names(word), "{} names {word}", source.path);
+        }
+    }
+}
+
+#[test]
+fn the_http_half_knows_no_storage() {
+    assert_silent(is_http, &["redis", "memory"]);
+}
+
+#[test]
+fn the_storage_half_knows_no_http() {
+    let words = ["http", "http_body", "tower_layer", "tower_service", "axum"];
+    assert_silent(is_storage, &words);
+}
+
+#[test]
+fn the_seam_knows_neither_half() {
+    let is_seam = |source: &&Source| source.module == "semaphore";
+    assert_silent(is_seam, &["redis", "memory", "http", "http_body", "axum"]);
+}
+
+#[test]
+fn every_module_has_its_place() {
+    for source in sources() {
+        let known = source.module == "lib" || below(&source.module).is_some();
+        assert!(known, "{} is not on the floor plan", source.path);
+    }
+}
+
+#[test]
+fn no_arrow_points_up() {
+    for source in sources().iter().filter(|source| source.module != "lib") {
+        let below = below(&source.module).expect("it is on the floor plan");
+        for used in source.uses() {
+            let down = used == source.module || below.contains(&used.as_str());
+            assert!(down, "{} uses {used}, which is not below it", source.path);
+        }
+    }
+}
+
+#[test]
+fn no_file_holds_two_ideas() {
+    for source in sources() {
+        let lines = source.text.lines().count();
+        assert!(lines <= MOST_LINES, "{} has {lines} lines", source.path);
+    }
+}
+
+#[test]
+fn uses_are_found_in_every_form() {
+    let source = Source::new(
+        "body.rs",
+        "use crate::{key::{self, Error}, Claim,\n reject};\n\
+         pub(in crate::body) fn f() -> crate::layer::Settings {} // crate::comment\n\
+         use super::future::{Call, Ready};\n\
+         /// [`redis`](crate::redis)\n\
+         #[cfg(test)] mod tests { use crate::memory; }",
+    );
+    let uses = ["Claim", "body", "future", "key", "layer", "reject"];
+    assert_eq!(source.uses(), uses.map(String::from).into());
+}
+
+#[test]
+fn the_root_is_found_from_every_depth() {
+    for (path, text) in [
+        ("key.rs", "use super::layer;"),
+        ("key/mod.rs", "use super::layer;"),
+        ("key/name.rs", "use super::super::layer; use super::Name;"),
+    ] {
+        let uses = Source::new(path, text).uses();
+        assert_eq!(uses, ["layer".to_owned()].into(), "{path}");
+    }
+}
+
+#[test]
+fn names_are_whole_words_of_the_code() {
+    let source = Source::new("redis/name.rs", "// http\nuse http_body; let https = 1;");
+    assert_eq!(source.module, "redis");
+    assert!(source.names("http_body"));
+    assert!(!source.names("http"));
+}

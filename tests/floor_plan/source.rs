@@ -1,0 +1,101 @@
+//! Source files, as far as the floor plan asks.
+
+use std::collections::BTreeSet;
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+/// A file below `src`.
+pub(crate) struct Source {
+    /// Relative to `src`.
+    pub(crate) path: String,
+    /// The module of the crate's root that it belongs to.
+    pub(crate) module: String,
+    /// All of it.
+    pub(crate) text: String,
+    /// Without comments and unit tests.
+    code: String,
+}
+
+impl Source {
+    /// A file of this path and content.
+    pub(crate) fn new(path: &str, text: &str) -> Self {
+        let first = path.split('/').next().unwrap_or(path);
+        Self {
+            path: path.to_owned(),
+            module: first.trim_end_matches(".rs").to_owned(),
+            text: text.to_owned(),
+            code: code(text),
+        }
+    }
+
+    /// Whether the code has this word.
+    pub(crate) fn names(&self, word: &str) -> bool {
+        words(&self.code).any(|found| found == word)
+    }
+
+    /// The names right after the crate's root, written as `crate::` or as enough `super::`.
+    pub(crate) fn uses(&self) -> BTreeSet<String> {
+        let folders = self.path.matches('/').count();
+        let depth = folders + usize::from(!self.path.ends_with("/mod.rs"));
+        let code = self.code.replace(&"super::".repeat(depth), "crate::");
+        code.split("crate::").skip(1).flat_map(heads).collect()
+    }
+}
+
+/// All files below `src`.
+pub(crate) fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(&root).expect("it is below src");
+        let name = name.to_string_lossy().replace('\\', "/");
+        Source::new(&name, &read_to_string(&path).expect("sources are text"))
+    };
+    files(&root).into_iter().map(read).collect()
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = path.read_dir().expect("src can be listed");
+    let paths = entries.map(|entry| entry.expect("src can be listed").path());
+    paths.flat_map(|path| files(&path)).collect()
+}
+
+fn code(text: &str) -> String {
+    let (code, _tests) = text.split_once("#[cfg(test)]").unwrap_or((text, ""));
+    // An address in a string is cut too, which hides no more than the rest of its line.
+    let lines = code.lines();
+    let code = lines.map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    code.collect::<Vec<_>>().join("\n")
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// The first name of each path at the start of `rest`: one, or those of a group in braces.
+fn heads(rest: &str) -> Vec<String> {
+    let Some(group) = rest.strip_prefix('{') else {
+        return words(rest).take(1).map(String::from).collect();
+    };
+    let paths = split_outside_braces(group);
+    let heads = paths.iter().filter_map(|path| words(path).next());
+    heads.map(String::from).collect()
+}
+
+/// The parts between commas, up to the brace that closes the group.
+fn split_outside_braces(group: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    for c in group.chars() {
+        match c {
+            '}' if depth == 0 => break,
+            ',' if depth == 0 => parts.push(String::new()),
+            _ => parts.last_mut().expect("never empty").push(c),
+        }
+        depth += i32::from(c == '{') - i32::from(c == '}');
+    }
+    parts
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Everything that has to hold before a change is good. Needs Rust; sees to a Redis server itself.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+source tests/run/tools.sh
+source tests/run/examples.sh
+
+# Runs a command under a heading, and says how long it took.
+step() {
+    local heading=$1 start=$SECONDS
+    shift
+    printf '\n=== %s\n' "$heading"
+    "$@" || fail "$heading"
+    printf -- '--- %s: %d s\n' "$heading" $((SECONDS - start))
+}
+
+docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features
+}
+
+lint() {
+    cargo clippy --all-targets "$1" -- -D warnings
+}
+
+step "tools" tools
+step "format" cargo fmt --check
+step "lints, all features" lint --all-features
+step "lints, no features" lint --no-default-features
+step "documentation" docs
+step "tests, all features" cargo test --all-features
+# Here, because the tests have just built them with these features.
+step "examples" examples
+step "tests, no features" cargo test --no-default-features
+printf '\nAll good after %d s.\n' "$SECONDS"

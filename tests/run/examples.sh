@@ -1,0 +1,100 @@
+# Runs each example as a process and asks it for /market.
+
+work=$(mktemp -d)
+redis_pid=
+example_pid=
+
+# Ends what this run has started, by process id, also when a step has failed.
+clean_up() {
+    [ -z "$example_pid" ] || end "$example_pid"
+    [ -z "$redis_pid" ] || end "$redis_pid"
+    rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+examples() {
+    local source name
+    cargo build --all-features --examples || return
+    start_redis
+    for source in examples/*.rs examples/*/main.rs; do
+        name=${source#examples/}
+        name=${name%/main.rs}
+        name=${name%.rs}
+        try_example "$name" "$name"
+        grep -rq REDIS_URL "examples/$name"* || continue
+        try_example "$name with Redis" "$name" "REDIS_URL=redis://127.0.0.1:$redis_port/"
+    done
+}
+
+# Starts an example (title, name, more environment), asks it once and ends it.
+try_example() {
+    local title=$1 name=$2 log="$work/example" url
+    shift 2
+    # Emptied here, because the child may be slower than the first look.
+    : >"$log"
+    env -u REDIS_URL PORT=0 "$@" "${CARGO_TARGET_DIR:-target}/debug/examples/$name" \
+        >"$log" 2>"$log.errors" &
+    example_pid=$!
+    wait_for_line "$example_pid" "$log" '^listening on http://' || fail_with "$title does not listen" "$log"
+    url=$(sed -n '1s|^listening on http://||p' "$log")
+    ask "$url" || fail_with "$title does not answer" "$log"
+    printf '%s: %s\n' "$title" "$status"
+    end "$example_pid"
+    example_pid=
+}
+
+# Sends one request to HOST:PORT and wants a 200. Leaves the answer's first line in `status`.
+ask() {
+    status=
+    exec 3<>"/dev/tcp/${1%:*}/${1##*:}" || return 1
+    printf 'GET /market HTTP/1.1\r\nhost: %s\r\nx-account-id: ann\r\nconnection: close\r\n\r\n' "$1" >&3
+    read -r -t 10 status <&3 || true
+    exec 3>&-
+    status=${status%$'\r'}
+    [[ $status == "HTTP/1.1 200"* ]]
+}
+
+# Starts a Redis server of our own on a port that is free.
+start_redis() {
+    local try log="$work/redis"
+    for try in {1..10}; do
+        redis_port=$((20000 + RANDOM % 10000))
+        : >"$log"
+        redis-server --bind 127.0.0.1 --port "$redis_port" --dir "$work" \
+            --save "" --appendonly no >"$log" 2>&1 &
+        redis_pid=$!
+        wait_for_line "$redis_pid" "$log" 'Ready to accept connections' && return
+        end "$redis_pid"
+        redis_pid=
+    done
+    fail_with "no Redis server came up" "$log"
+}
+
+# Waits up to 10 s for a line in the log of a process; fails at once if the process ends.
+wait_for_line() {
+    local try
+    for try in {1..200}; do
+        grep -q "$3" "$2" && return
+        kill -0 "$1" 2>/dev/null || return 1
+        sleep 0.05
+    done
+    return 1
+}
+
+# Asks a process to end, and ends it if it has not after 5 s.
+end() {
+    local try
+    kill "$1" 2>/dev/null || true
+    for try in {1..100}; do
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -9 "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
+fail_with() {
+    cat "$2"* >&2
+    fail "$1"
+}

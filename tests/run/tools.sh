@@ -1,0 +1,46 @@
+# Finds or installs what the tests need.
+
+no_redis="redis-server is missing: install it with your system's package manager"
+
+# Says what went wrong and ends the run.
+fail() {
+    printf '\n!!! failed: %s\n' "$1" >&2
+    exit 1
+}
+
+tools() {
+    has cargo || PATH="$HOME/.cargo/bin:$PATH"
+    has cargo || fail "cargo is missing: install Rust"
+    cargo fmt --version || fail "rustfmt is missing: rustup component add rustfmt"
+    cargo clippy --version || fail "clippy is missing: rustup component add clippy"
+    has redis-server || install_redis
+    redis-server --version || fail "$no_redis"
+}
+
+has() {
+    command -v "$1" >/dev/null
+}
+
+install_redis() {
+    if has apt-get; then
+        as_root apt-get update || fail "$no_redis"
+        # Without a runlevel the package starts no server of its own.
+        as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends redis-server || fail "$no_redis"
+    elif has brew; then
+        brew install redis || fail "$no_redis"
+    else
+        fail "$no_redis"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif has sudo; then
+        # Never waits for a password.
+        sudo -n "$@"
+    else
+        fail "$no_redis"
+    fi
+}
