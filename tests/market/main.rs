@@ -1,5 +1,8 @@
 //! The example `market`, as a process of its own and over real sockets.
 
+#[macro_use]
+mod every_store;
+
 mod answer;
 mod client;
 #[cfg(feature = "redis")]
