@@ -9,6 +9,10 @@ mod client;
 mod fleet;
 mod limit;
 #[cfg(feature = "redis")]
+mod locks;
+#[cfg(feature = "redis")]
+mod one_market;
+#[cfg(feature = "redis")]
 mod outage;
 mod places;
 mod process;
@@ -19,6 +23,7 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod trading;
+mod waiting;
 
 use std::{future::Future, time::Duration};
 

@@ -23,7 +23,7 @@ async fn events_tell_of_listings_and_trades(market: &Market) {
         (&json!("ann-1"), &json!(300))
     );
 
-    let id = listing["id"].as_str().unwrap();
+    let id = listing["id"].as_str().expect("an id");
     assert_eq!(bob.purchase(id).await.status(), 200);
     let (name, data) = events.event().await;
     assert_eq!((&*name, &data["id"]), ("trade", &listing["id"]));
@@ -43,7 +43,7 @@ async fn an_export_has_its_lines_and_takes_its_time(market: &Market) {
     let text = export.text().await;
     let took = start.elapsed();
 
-    let rows: Vec<Value> = text.lines().map(|row| row.parse().unwrap()).collect();
+    let rows: Vec<Value> = text.lines().map(|row| row.parse().expect("JSON")).collect();
     let numbers: Vec<_> = rows.iter().filter_map(|row| row["row"].as_u64()).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
     assert_eq!(
