@@ -6,6 +6,8 @@ mod every_store;
 mod answer;
 mod client;
 #[cfg(feature = "redis")]
+mod conservation;
+#[cfg(feature = "redis")]
 mod fleet;
 mod limit;
 #[cfg(feature = "redis")]
