@@ -22,6 +22,11 @@ use tower_layer::Layer;
 /// let app: Router = Router::new().route("/market", get(|| async { "items" })).layer(limit);
 /// ```
 ///
+/// A clone of the [`Permit`](crate::Permit) lies in the request's extensions, and the last clone
+/// dropped gives the place back. So a handler that keeps it, or keeps the request, keeps the
+/// place: what answers with an upgrade, a WebSocket say, must do so, because the body of such a
+/// response has ended before the connection has.
+///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///
 /// Tower's layer counts all requests of one service together and gives a place back when the

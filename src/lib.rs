@@ -1,4 +1,70 @@
-//! wip
+#![cfg_attr(docsrs, feature(doc_cfg))]
+//! Fair counting semaphores for Tower services: one per key, in one process or across a fleet.
+//!
+//! An API where one account with forty open streams hurts everybody else needs a limit that knows
+//! accounts, that lasts as long as the response's *body*, and that counts on all machines
+//! together. [`ConcurrencyLimitLayer`] names the account from the request, takes a permit from
+//! that account's semaphore, and gives it back when the body has ended, whatever happens. The
+//! semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where permits
+//! are leases that a keeper refreshes, and where claims may wait in a line that is first come,
+//! first served across all processes.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! let semaphore = MemorySemaphore::new(); // or RedisSemaphore::connect("redis://…").await?
+//! let limit = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), semaphore);
+//! let app: Router = Router::new().route("/market", get(|| async { "items" })).layer(limit);
+//! # drop(app);
+//! ```
+//!
+//! # Questions
+//!
+//! **What if the client is gone?** Its body is dropped, and with it the permit. A request that
+//! waits leaves the line. What no server can notice, such as a client that stops reading, is for
+//! [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
+//!
+//! **What if a process is killed?** Its permits end with their leases, 10 s by default; a place in
+//! the line ends within a third of that.
+//!
+//! **What if Redis is down?** A request is refused with status 503 within half a second, never
+//! with "limit reached". Permits that are held go on until their lease is over; then their holders
+//! are told, by this process's own clock if need be. They come back when Redis does.
+//!
+//! **What if clocks differ?** Nothing. Leases are of the server's clock; a process uses its own
+//! only to measure how long ago it asked.
+//!
+//! **What if the script cache is flushed?** The script is sent along once more.
+//!
+//! **What is not promised?** A lease does not bound work that runs: a process that is paused for
+//! longer, a failover to a replica that lags, a flush, an eviction or a clock that jumps forward
+//! can each admit as many again as the limit. [`Permit::token`] is the fence for what must not
+//! suffer from that, and [`OnLost::Abort`] ends a response that has lost its permit.
+//!
+//! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
+//! request's extensions. Hold it as long as the socket is open; the body of the upgrade response
+//! ends at once.
+//!
+//! # The floor plan
+//!
+//! Two halves meet at one trait. The HTTP half knows no storage, the storage half knows no HTTP.
+//! Taking a permit is a future, giving it back is `Drop`, and refreshing it is the store's own
+//! business.
+//!
+//! ```text
+//! layer ─> service ─> future ─> admission ─> body       global
+//!             │         │           │                     │
+//!            key      reject     settings                 │
+//!             └─────────┴────── semaphore ────────────────┘      the seam
+//!                         ^          ^         ^
+//!                        lock      memory    redis ─> wait ─> keeper ─> script ─> *.lua
+//! ```
+//!
+//! # Features
+//!
+//! - `redis` (default): [`RedisSemaphore`].
+//! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`.
 
 mod admission;
 mod body;
@@ -10,6 +76,7 @@ mod layer;
 pub mod lock;
 mod memory;
 #[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
 mod reject;
 pub mod semaphore;
@@ -29,3 +96,8 @@ pub use reject::{Reason, Rejection};
 pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
 pub use service::ConcurrencyLimit;
 pub use settings::{OnLost, ReleaseAt};
+
+/// The README's examples are tests too.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -238,6 +238,50 @@ async fn errors_of_the_server_are_failures_of_the_store_with_their_own_words() {
     serves_in_full(&store, BACK).await;
 }
 
+/// The commands that the docs of the module list.
+const MAY: &str = "+eval +evalsha +time +ping +subscribe +publish +exists +incr +set +pexpire \
+                   +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_do_what_the_docs_list_can_use_the_store_to_the_full() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let may = format!("ACL SETUSER shop on >secret ~shop:* &shop:* {MAY}");
+    let set = raw.cmd(&may.split_whitespace().collect::<Vec<_>>()).await;
+    assert!(set.error().is_none(), "{set:?}");
+    let url = format!("redis://shop:secret@127.0.0.1:{}/", server.port());
+    let builder = RedisSemaphore::builder().prefix("shop:").lease(LEASE);
+    let store = builder.connect(url).await.expect("it connects");
+
+    let heavy = store
+        .acquire(claim(2).with_weight(2))
+        .await
+        .expect("there is room");
+    let first = tokio::spawn(store.acquire(claim(2).with_wait(BOUND)));
+    let full = claim(2).with_wait(BOUND).with_max_waiting(1);
+    eventually("one waits, and no more may", BOUND, async || {
+        let probe = store
+            .acquire(full.clone().with_wait(Duration::from_millis(1)))
+            .await;
+        matches!(probe, Err(AcquireError::LineFull))
+    })
+    .await;
+    assert!(heavy.release().await);
+    let first = first
+        .await
+        .expect("it did not panic")
+        .expect("it is granted");
+    let mut end = 0.0;
+    eventually("it is refreshed twice", BOUND, async || {
+        let now = raw.zmembers("shop:{concurrency:a}:held").await[0].1;
+        let moved = end > 0.0 && now > end;
+        end = if end == 0.0 { now } else { end };
+        moved
+    })
+    .await;
+    assert!(first.release().await);
+}
+
 #[tokio::test]
 async fn wrong_settings_are_named() {
     let setting = |outcome: Result<RedisSemaphore, redis::Error>| match outcome {

@@ -10,8 +10,12 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
+//! With `REDIS_URL` set, processes share one limit: an account's sixth request is refused wherever
+//! the other five are.
+//!
 //! Read on in `app.rs` for the routes and the limit that they share, in `account.rs` for whom the
-//! limit counts, in `market.rs` for what a market does, and in `settings.rs` for the settings.
+//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, and in
+//! `settings.rs` for the settings.
 
 mod account;
 mod app;
@@ -19,6 +23,7 @@ mod events;
 mod export;
 mod market;
 mod memory;
+mod permits;
 mod price;
 mod problem;
 mod settings;
@@ -26,12 +31,14 @@ mod shutdown;
 mod trade;
 
 use app::App;
-use axum::serve::ListenerExt;
+use axum::{Router, serve::ListenerExt};
 use memory::MemoryMarket;
+use permits::Permits;
 use settings::{SettingError, Settings};
-use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc};
+use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tokio::net::TcpListener;
-use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -44,18 +51,21 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An error in one line, down to its first cause.
+/// An error in one line, down to its first cause. Some repeat their cause themselves.
 fn with_causes(error: &dyn Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", with_causes(cause)),
-        None => error.to_string(),
+    let text = error.to_string();
+    let cause = error.source().map(with_causes);
+    match cause.filter(|cause| !text.contains(cause)) {
+        Some(cause) => format!("{text}: {cause}"),
+        None => text,
     }
 }
 
 /// Serves the market until the process is asked to stop.
 async fn run() -> Result<(), Box<dyn Error>> {
     let settings = Settings::from_env()?;
-    let limit = limit(&settings, semaphore(&settings).await?)?;
+    let permits = Permits::open(&settings).await?;
+    let limit = limit(&settings, permits.clone())?;
     let stop = shutdown::on_signal()?;
     let app = App {
         market: Arc::new(MemoryMarket::new()),
@@ -64,16 +74,23 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let listener = listen(settings.port).await?;
     println!("listening on http://{}", listener.local_addr()?);
     eprintln!("{settings}");
+    let served = serve(listener, app::router(app, limit), stop).await;
+    permits.close().await;
+    Ok(served?)
+}
 
+/// Serves until responses have ended after the request to stop, or have had their time.
+async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
     // A row or an event is small, and must not wait until there are more of them.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
-    let serving = axum::serve(listener, app::router(app, limit))
-        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::select! {
-        served = serving.into_future() => served?,
-        () = shutdown::overdue(stop) => eprintln!("some responses did not end in time"),
+        served = serving.into_future() => served,
+        () = shutdown::overdue(stop) => {
+            eprintln!("some responses did not end in time");
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 async fn listen(port: u16) -> Result<TcpListener, SettingError> {
@@ -82,31 +99,18 @@ async fn listen(port: u16) -> Result<TcpListener, SettingError> {
     listener.map_err(|source| SettingError::Port { port, source })
 }
 
-/// Where the permits are counted.
-async fn semaphore(settings: &Settings) -> Result<Arc<dyn Semaphore>, SettingError> {
-    match settings.redis_url {
-        None => Ok(Arc::new(MemorySemaphore::new())),
-        Some(_) => Err(SettingError::Unsupported {
-            name: "REDIS_URL",
-            why: "this build keeps everything in memory",
-        }),
-    }
-}
-
 /// The limit that all routes of the market share.
 fn limit(
     settings: &Settings,
-    semaphore: Arc<dyn Semaphore>,
+    permits: Permits,
 ) -> Result<ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>>, SettingError> {
     if !settings.wait.is_zero() {
-        return Err(SettingError::Unsupported {
-            name: "WAIT_MS",
-            why: "this build refuses at once what finds no place",
-        });
+        let why = "this build refuses at once what finds no place";
+        return Err(SettingError::unusable("WAIT_MS", why));
     }
     Ok(ConcurrencyLimitLayer::new(
         settings.limit,
         account::of,
-        semaphore,
+        permits,
     ))
 }

@@ -32,7 +32,7 @@ impl Settings {
             port: number("PORT", 3_000, 0..=u16::MAX)?,
             redis_url: text("REDIS_URL")?,
             limit: number("LIMIT", 5, 1..=u32::MAX)?,
-            lease: Duration::from_millis(number("LEASE_MS", 10_000, 1..=MAX_MS)?),
+            lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
             wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
         })
     }
@@ -91,11 +91,23 @@ pub(crate) enum SettingError {
     NotUnicode { name: &'static str },
     /// Nobody can listen there.
     Port { port: u16, source: io::Error },
-    /// The example was built without what it asks for.
-    Unsupported {
+    /// It is well-formed, and nothing can be done with it. The source says why.
+    Unusable {
         name: &'static str,
-        why: &'static str,
+        source: Box<dyn Error + Send + Sync>,
     },
+}
+
+impl SettingError {
+    pub(crate) fn unusable(
+        name: &'static str,
+        why: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unusable {
+            name,
+            source: why.into(),
+        }
+    }
 }
 
 impl fmt::Display for SettingError {
@@ -114,7 +126,7 @@ impl fmt::Display for SettingError {
             }
             Self::NotUnicode { name } => write!(f, "{name}: it is not UTF-8"),
             Self::Port { port, .. } => write!(f, "PORT: cannot listen on {port}"),
-            Self::Unsupported { name, why } => write!(f, "{name}: {why}"),
+            Self::Unusable { name, .. } => write!(f, "{name}: it cannot be used"),
         }
     }
 }
@@ -123,6 +135,7 @@ impl Error for SettingError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Port { source, .. } => Some(source),
+            Self::Unusable { source, .. } => Some(&**source),
             _ => None,
         }
     }

@@ -1,22 +1,4 @@
-//! A semaphore for each key, in this process.
-//!
-//! Counts what one process admits, with the same answers as the store in Redis. A permit lives in
-//! the process that holds it, so it needs no lease: it ends when it is dropped. A key takes memory
-//! only while somebody holds a permit of it.
-//!
-//! ```
-//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
-//!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let semaphore = MemorySemaphore::new();
-//! let heavy = Claim::new("account-42").with_limit(5).with_weight(4);
-//!
-//! let permit = semaphore.acquire(heavy.clone()).await.unwrap();
-//! let refused = semaphore.acquire(heavy).await;
-//! assert!(matches!(refused, Err(AcquireError::Full { limit: 5, held: 4, .. })));
-//! # drop(permit);
-//! # }
-//! ```
+//! The store of one process.
 
 mod grant;
 mod line;
@@ -35,7 +17,25 @@ use std::{
 /// As many locks as keep a few dozen threads apart.
 const SHARDS: usize = 64;
 
-/// A semaphore for each key, in this process. See the [module docs](self).
+/// A semaphore for each key, in this process.
+///
+/// Counts what one process admits, with the same answers as the store in Redis. A permit lives in
+/// the process that holds it, so it needs no lease: it ends when it is dropped. A key takes memory
+/// only while somebody holds a permit of it.
+///
+/// ```
+/// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let semaphore = MemorySemaphore::new();
+/// let heavy = Claim::new("account-42").with_limit(5).with_weight(4);
+///
+/// let permit = semaphore.acquire(heavy.clone()).await.unwrap();
+/// let refused = semaphore.acquire(heavy).await;
+/// assert!(matches!(refused, Err(AcquireError::Full { limit: 5, held: 4, .. })));
+/// # drop(permit);
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct MemorySemaphore(Arc<Shards>);
 

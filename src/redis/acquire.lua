@@ -31,7 +31,7 @@ end
 
 local fits = used + weight <= limit and not head
 if fits or redis.call('ZSCORE', held, id) then
-  used = used + take(id, weight, now, lease)
+  used = used + take(id, weight, now + lease, lease)
   return {1, draw(micros, lease), used}
 end
 

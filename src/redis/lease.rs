@@ -29,6 +29,8 @@ pub(super) struct Lease {
     unsettled: AtomicBool,
     /// The last refresh failed, so that its deadline must be watched.
     troubled: AtomicBool,
+    /// It was granted from the line, and lasts only until its owner ceases to count as alive.
+    hasty: AtomicBool,
 }
 
 impl Lease {
@@ -43,6 +45,7 @@ impl Lease {
             ended: AtomicBool::new(false),
             unsettled: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
+            hasty: AtomicBool::new(false),
         }
     }
 
@@ -67,9 +70,21 @@ impl Lease {
         self.renewed(deadline);
     }
 
+    /// A message says that it was granted from the line.
+    pub(super) fn granted_hastily(&self, token: u64, deadline: u64) {
+        self.granted(token, deadline);
+        self.hasty.store(true, Ordering::Release);
+    }
+
+    /// Whether it must be refreshed soon.
+    pub(super) fn is_hasty(&self) -> bool {
+        self.hasty.load(Ordering::Acquire)
+    }
+
     /// The server has it until the new deadline at least.
     pub(super) fn renewed(&self, deadline: u64) {
         self.deadline.store(deadline, Ordering::Release);
+        self.hasty.store(false, Ordering::Release);
         self.troubled.store(false, Ordering::Release);
         self.loss.clear();
     }
@@ -199,6 +214,11 @@ impl Times {
     /// Until when a lease counts as live whose acquire or refresh was sent at `sent`.
     pub(super) fn deadline(&self, sent: Instant) -> u64 {
         self.micros(sent + self.lease - self.margin())
+    }
+
+    /// Until when a grant from the line counts as live whose waiter last looked at `looked`.
+    pub(super) fn hasty_deadline(&self, looked: Instant) -> u64 {
+        self.micros(looked + self.alive() - self.margin())
     }
 
     fn micros(&self, at: Instant) -> u64 {

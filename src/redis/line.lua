@@ -36,11 +36,11 @@ local function draw(micros, lease)
   return drawn
 end
 
--- Adds the units of a permit to those held. Returns how many of them are new.
-local function take(id, weight, now, lease)
-  local added = redis.call('ZADD', held, now + lease, id)
+-- Adds the units of a permit to those held, until `ends`. Returns how many of them are new.
+local function take(id, weight, ends, lease)
+  local added = redis.call('ZADD', held, ends, id)
   for unit = 2, weight do
-    added = added + redis.call('ZADD', held, now + lease, id .. ':' .. unit)
+    added = added + redis.call('ZADD', held, ends, id .. ':' .. unit)
   end
   redis.call('PEXPIRE', held, ttl(lease))
   return added
@@ -54,6 +54,8 @@ end
 
 -- Grants to the head of the line while it fits, each under its own limit, and passes over those
 -- who have died. Nobody behind the head is looked at, so no lighter claim starves a heavy one.
+-- What is granted so ends when its owner ceases to count as alive, unless the owner takes it up by
+-- a refresh: if it has just died, it holds the line up no longer than it would have as a waiter.
 -- Returns how many units are held then, and the id of the head if one still waits.
 local function advance(used, now, micros)
   while true do
@@ -64,14 +66,15 @@ local function advance(used, now, micros)
     local process, serial, limit, weight, lease =
       string.match(id, '^(%x+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
     weight, lease = tonumber(weight), tonumber(lease)
-    local alive = process and tonumber(redis.call('ZSCORE', beat, id) or 0) > now
+    local ends = process and tonumber(redis.call('ZSCORE', beat, id) or 0) or 0
+    local alive = ends > now
     if alive and used + weight > tonumber(limit) then
       return used, id
     end
     redis.call('ZREM', line, id)
     redis.call('ZREM', beat, id)
     if alive then
-      used = used + take(id, weight, now, lease)
+      used = used + take(id, weight, ends, lease)
       wake(process, serial, draw(micros, lease))
     end
   end

@@ -1,7 +1,47 @@
 //! A semaphore for each key, in Redis, for all processes that share it.
 //!
-//! wip
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+//!
+//! let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+//! let claim = Claim::new("account-42").with_limit(5).with_wait(Duration::from_secs(2));
+//!
+//! let permit = semaphore.acquire(claim).await?;
+//! // Work. The permit is refreshed meanwhile.
+//! drop(permit);
+//! # Ok(()) }
+//! ```
+//!
+//! # How it works
+//!
+//! It grew from the fair semaphore in chapter 6 of *Redis in Action*. Each policy and key has
+//! four keys in Redis, under one hash tag so that a cluster keeps them together:
+//!
+//! | key | type | holds |
+//! |---|---|---|
+//! | `PREFIX{POLICY:KEY}:held` | sorted set | unit of a permit → end of its lease |
+//! | `PREFIX{POLICY:KEY}:line` | sorted set | permit that waits → its ticket |
+//! | `PREFIX{POLICY:KEY}:beat` | sorted set | permit that waits → until when it counts as alive |
+//! | `PREFIX{POLICY:KEY}:ticket` | string | the last ticket |
+//!
+//! Three scripts work on them: *acquire* is the one round trip of a request, *refresh* and
+//! *release* are sent by the keeper, a task of each store, for many permits at once. Each script
+//! is atomic and takes the time from the server. Each may be repeated: a permit's id is chosen by
+//! this process and counts once. So an acquire whose answer was lost is simply released.
+//!
+//! All keys expire after a few leases. Claims that wait are told by `PUBLISH` on a channel of
+//! their process's, and look by themselves now and then, in case a message is lost.
+//!
+//! # What a server must allow
+//!
+//! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
+//! +exists +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
+//! +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
+//! `noeviction`. Redis 6.2 or newer.
 
+mod answer;
 mod builder;
 mod connection;
 mod core;
@@ -20,11 +60,7 @@ pub use builder::Builder;
 pub use error::Error;
 
 use self::{
-    core::Core,
-    grant::RedisGrant,
-    keeper::Order,
-    lease::Lease,
-    script::{Answer, Place},
+    answer::Answer, core::Core, grant::RedisGrant, keeper::Order, lease::Lease, script::Place,
     wake::Wakes,
 };
 use crate::semaphore::{Acquire, AcquireError, Claim, Permit, Semaphore};

@@ -2,8 +2,9 @@
 
 use super::{
     Store,
+    answer::Answer,
     lease::Lease,
-    script::{Answer, Place},
+    script::Place,
     wake::{Seat, Subscription},
 };
 use crate::semaphore::{AcquireError, StoreError, Wait};
@@ -113,15 +114,15 @@ impl Waiting<'_> {
         }
     }
 
-    /// What a message says is true if the lease cannot have ended since. It began after the last
-    /// look, so that look is what the deadline counts from.
+    /// What a message says is true if the grant cannot have ended since. It lasts as long as the
+    /// waiter counts as alive, so the last look is what the deadline counts from.
     fn believe(&self, token: u64, looked: Instant) -> Option<Answer> {
         let times = &self.store.core.times;
-        let deadline = times.deadline(looked);
+        let deadline = times.hasty_deadline(looked);
         if times.now() >= deadline {
             return None;
         }
-        self.lease.granted(token, deadline);
+        self.lease.granted_hastily(token, deadline);
         let held = self.lease.units.limit;
         Some(Answer::Granted { token, held })
     }

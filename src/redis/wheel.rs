@@ -1,10 +1,10 @@
 //! What this process holds, spread over the turns of a beat.
 
 use super::{
+    answer::Answer,
     core::Core,
     lease::{Lease, TURNS},
     outbox::{Group, chunks},
-    script::Answer,
 };
 use std::{
     collections::HashMap,
@@ -14,12 +14,15 @@ use std::{
     time::Instant,
 };
 
+/// Permits by the name of their semaphore.
+type Leases = HashMap<Arc<str>, Vec<Arc<Lease>>>;
+
 /// Live permits by semaphore. Each turn refreshes the semaphores of one slot, so that the work
 /// is even and one command serves all permits of a semaphore.
 pub(super) struct Wheel {
     /// Granted since the last turn. Most permits of short requests never get further.
     young: Vec<Arc<Lease>>,
-    slots: Vec<HashMap<Arc<str>, Vec<Arc<Lease>>>>,
+    slots: Vec<Leases>,
     hasher: RandomState,
     /// Those whose last refresh failed, until it succeeds or their deadline has passed.
     troubled: Vec<Arc<Lease>>,
@@ -29,7 +32,7 @@ impl Wheel {
     pub(super) fn new() -> Self {
         Self {
             young: Vec::new(),
-            slots: (0..TURNS).map(|_| HashMap::new()).collect(),
+            slots: (0..TURNS).map(|_| Leases::new()).collect(),
             hasher: RandomState::new(),
             troubled: Vec::new(),
         }
@@ -44,35 +47,42 @@ impl Wheel {
         self.troubled.extend(troubled);
     }
 
-    /// What is to be refreshed in this turn.
+    /// What is to be refreshed in this turn: the semaphores of one slot, and what was granted
+    /// from a line since the last turn and is held still.
     pub(super) fn turn(&mut self, turn: u64) -> Vec<Group> {
-        self.settle();
+        let mut due = self.settle();
         let slot = &mut self.slots[(turn % u64::from(TURNS)) as usize];
-        let mut groups = Vec::with_capacity(slot.len());
         slot.retain(|name, leases| {
             leases.retain(|lease| !lease.has_ended());
-            for leases in chunks(leases.clone(), |lease| lease.units.weight) {
-                groups.push(Group {
-                    name: Arc::clone(name),
-                    leases,
-                    ask: false,
-                });
+            if !leases.is_empty() {
+                due.insert(Arc::clone(name), leases.clone());
             }
             !leases.is_empty()
         });
-        groups.retain(|group| !group.leases.is_empty());
-        groups
+        due.into_iter()
+            .flat_map(|(name, leases)| groups(&name, leases))
+            .collect()
     }
 
-    /// Gives the young their places.
-    fn settle(&mut self) {
+    /// Gives the young their places. Returns those of them that cannot wait for their slot.
+    fn settle(&mut self) -> Leases {
+        let mut hasty = Leases::new();
         for lease in mem::take(&mut self.young) {
-            if !lease.has_ended() {
-                let slot = self.hasher.hash_one(&lease.name) % u64::from(TURNS);
-                let leases = self.slots[slot as usize].entry(Arc::clone(&lease.name));
-                leases.or_default().push(lease);
+            if lease.has_ended() {
+                continue;
             }
+            let name = &lease.name;
+            if lease.is_hasty() {
+                hasty
+                    .entry(Arc::clone(name))
+                    .or_default()
+                    .push(Arc::clone(&lease));
+            }
+            let slot = self.hasher.hash_one(name) % u64::from(TURNS);
+            let leases = self.slots[slot as usize].entry(Arc::clone(name));
+            leases.or_default().push(lease);
         }
+        hasty
     }
 
     /// Tells the holders whose deadline has passed without a good refresh.
@@ -99,6 +109,17 @@ impl Wheel {
         let all = self.young.iter().chain(placed);
         all.filter(|lease| !lease.has_ended()).cloned()
     }
+}
+
+/// As many commands as the permits of one semaphore need.
+fn groups(name: &Arc<str>, leases: Vec<Arc<Lease>>) -> impl Iterator<Item = Group> + use<> {
+    let name = Arc::clone(name);
+    let chunks = chunks(leases, |lease| lease.units.weight);
+    chunks.into_iter().map(move |leases| Group {
+        name: Arc::clone(&name),
+        leases,
+        ask: false,
+    })
 }
 
 /// What became of a refresh that the keeper has to act on.

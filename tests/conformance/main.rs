@@ -5,10 +5,8 @@ mod line;
 mod support;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
-use support::{redis::RedisServer, wait::eventually};
-use tower_semaphore::{
-    AcquireError, Claim, Key, MemorySemaphore, Permit, RedisSemaphore, Semaphore,
-};
+use support::wait::eventually;
+use tower_semaphore::{AcquireError, Claim, Key, MemorySemaphore, Permit, Semaphore};
 
 /// Generous: nothing here is about time.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
@@ -24,11 +22,12 @@ macro_rules! facts {
                 super::$fact(std::sync::Arc::new(crate::MemorySemaphore::new())).await;
             })*
         }
+        #[cfg(feature = "redis")]
         mod redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                let server = crate::RedisServer::start();
-                let store = crate::RedisSemaphore::connect(server.url()).await.expect("it connects");
+                let server = crate::support::redis::RedisServer::start();
+                let store = tower_semaphore::RedisSemaphore::connect(server.url()).await.expect("it connects");
                 super::$fact(std::sync::Arc::new(store)).await;
             })*
         }

@@ -5,9 +5,10 @@ mod source;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 10] = [
+const HTTP: [&str; 11] = [
     "layer",
     "service",
+    "global",
     "future",
     "admission",
     "body",

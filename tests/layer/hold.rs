@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt};
 
@@ -123,9 +124,9 @@ async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
     let service = layer.layer(keeping(&kept));
     let mut first = send(&service, request("alice")).await;
     let permit = kept.lock().unwrap().take().unwrap();
-    tokio::time::advance(HOLD - Duration::from_millis(1)).await;
+    advance(HOLD - Duration::from_millis(1)).await;
     assert!(is_refused(&send(&service, request("alice")).await));
-    permit.lost().await;
+    timeout(2 * HOLD, permit.lost()).await.unwrap();
     assert!(permit.is_lost());
     assert!(!is_refused(&send(&service, request("alice")).await));
     assert!(first.body_mut().frame().now_or_never().is_none());
@@ -138,7 +139,7 @@ async fn a_permit_that_ended_in_time_is_given_back_once() {
     let service = layer.layer(keeping(&kept));
     let first = send(&service, request("alice")).await;
     let permit = kept.lock().unwrap().take().unwrap();
-    permit.lost().await;
+    timeout(2 * HOLD, permit.lost()).await.unwrap();
     let second = send(&service, request("alice")).await;
     drop((first, permit));
     assert!(is_refused(&send(&service, request("alice")).await));
@@ -152,7 +153,7 @@ async fn a_body_whose_permit_is_lost_may_be_aborted() {
     let layer = limit(1, memory.clone()).with_max_hold(HOLD);
     let service = layer.with_on_lost(OnLost::Abort).layer(stalled());
     let mut body = send(&service, request("alice")).await.into_body();
-    let frame = tokio::time::timeout(2 * HOLD, body.frame()).await.unwrap();
+    let frame = timeout(2 * HOLD, body.frame()).await.unwrap();
     let error = frame.unwrap().unwrap_err();
     assert!(error.is::<PermitLost>());
     assert_eq!(error.to_string(), "the permit of this response was lost");
@@ -168,7 +169,7 @@ async fn a_body_that_ends_in_time_is_not_aborted() {
     let mut body = send(&service, request("alice")).await.into_body();
     let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(data, "ok");
-    tokio::time::advance(2 * HOLD).await;
+    advance(2 * HOLD).await;
     assert!(body.frame().await.is_none());
 }
 

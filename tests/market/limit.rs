@@ -1,26 +1,9 @@
 //! An account may have five requests in flight.
 
-use crate::{answer::Answer, client::Client, process::Market, soon};
-
-/// A stream that does not end while a test runs.
-const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000";
-
-async fn streams(client: &Client, count: usize) -> Vec<Answer> {
-    let mut streams = Vec::new();
-    for _ in 0..count {
-        let stream = client.get(ENDLESS).await;
-        assert_eq!(stream.status(), 200);
-        streams.push(stream);
-    }
-    streams
-}
-
-/// Asks until there is a place. Every answer but a refusal or an admission is a fault.
-async fn admitted(client: &Client) {
-    let knocking = async { while client.get("/market").await.status() == 429 {} };
-    soon("a place", knocking).await;
-    assert_eq!(client.get("/market").await.status(), 200);
-}
+use crate::{
+    places::{ENDLESS, admitted, streams},
+    process::Market,
+};
 
 #[tokio::test]
 async fn the_sixth_request_in_flight_of_an_account_is_refused() {

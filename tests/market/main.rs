@@ -2,11 +2,19 @@
 
 mod answer;
 mod client;
+#[cfg(feature = "redis")]
+mod fleet;
 mod limit;
+#[cfg(feature = "redis")]
+mod outage;
+mod places;
 mod process;
 mod settings;
 mod shutdown;
 mod streams;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
 mod trading;
 
 use std::{future::Future, time::Duration};

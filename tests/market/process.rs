@@ -58,6 +58,14 @@ impl Market {
         kill_process(pid.expect("a pid"), Signal::TERM).expect("it is ours to end");
     }
 
+    /// Kills it, so that it can do nothing any more.
+    #[cfg(feature = "redis")]
+    pub(crate) async fn kill(&mut self) {
+        soon("the market is killed", self.child.kill())
+            .await
+            .expect("it runs");
+    }
+
     /// Waits until it has ended.
     pub(crate) async fn ended(mut self) -> ExitStatus {
         let status = soon("the market ends", self.child.wait()).await;

@@ -1,9 +1,11 @@
 //! A wrong setting is named.
 
+#[cfg(feature = "redis")]
+use crate::support::{redis::RedisServer, resp::Raw};
 use crate::{process, soon};
 use std::process::Stdio;
 
-const WRONG: [(&str, &str); 9] = [
+const WRONG: [(&str, &str); 14] = [
     ("PORT", "http"),
     ("PORT", "65536"),
     ("PORT", ""),
@@ -11,8 +13,13 @@ const WRONG: [(&str, &str); 9] = [
     ("LIMIT", "-1"),
     ("LIMIT", "4294967296"),
     ("LEASE_MS", "0"),
+    ("LEASE_MS", "99"),
     ("LEASE_MS", "10s"),
     ("WAIT_MS", "soon"),
+    ("REDIS_URL", ""),
+    ("REDIS_URL", "mysql://ann:open-sesame@127.0.0.1/"),
+    ("REDIS_URL", "redis://:open-sesame@127.0.0.1:port/"),
+    ("REDIS_URL", "redis://:open-sesame@127.0.0.1:1/"),
 ];
 
 #[tokio::test]
@@ -27,6 +34,23 @@ async fn a_wrong_setting_is_named_and_nothing_starts() {
             said.starts_with(&format!("{name}: ")),
             "{name}={value}: {said}"
         );
+        assert!(!said.contains("open-sesame"), "{name}={value}: {said}");
         assert!(output.stdout.is_empty(), "{name}={value}");
     }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_password_that_redis_refuses_is_not_repeated() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "requirepass", "right"]).await;
+    let url = format!("redis://:open-sesame@127.0.0.1:{}/", server.port());
+    let mut command = process::command(&[("REDIS_URL", &url)]);
+    let output = command.stderr(Stdio::piped()).output();
+    let output = soon("the market gives up", output).await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("REDIS_URL: "), "{said}");
+    assert!(!said.contains("open-sesame"), "{said}");
+    assert!(!output.status.success() && output.stdout.is_empty());
 }

@@ -11,7 +11,8 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tokio::task::JoinSet;
+use tower_semaphore::{Acquire, AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// The name of the ignored test that is a child's whole life.
 pub(crate) const CHILD: &str = "a_process_of_the_fleet";
@@ -93,6 +94,28 @@ impl Process {
         self.ask(&format!("release {name}")) == "true"
     }
 
+    /// Starts a claim that waits, holds its permit for `hold` and gives it back. Its ticket of
+    /// arrival is the server's to know; the child reports when it was granted, see
+    /// [`contended`](Self::contended).
+    pub(crate) fn contend(&mut self, name: &str, key: &str, limit: u32, hold: Duration) {
+        let hold = hold.as_millis();
+        assert_eq!(
+            self.ask(&format!("contend {name} {key} {limit} {hold}")),
+            "started"
+        );
+    }
+
+    /// The names of the contenders with their tokens, in the order in which they were granted,
+    /// once all have given their permits back.
+    pub(crate) fn contended(&mut self) -> Vec<(String, u64)> {
+        let answer = self.ask("contended");
+        let pairs = answer.split_whitespace().map(|pair| {
+            let (name, token) = pair.split_once('=').expect("name=token");
+            (name.to_owned(), token.parse().expect("a number"))
+        });
+        pairs.collect()
+    }
+
     /// Whether a permit is lost.
     pub(crate) fn is_lost(&mut self, name: &str) -> bool {
         self.ask(&format!("lost {name}")) == "true"
@@ -144,10 +167,11 @@ pub(crate) fn serve() {
             .expect("the server is there");
         say("ready");
         let mut permits = HashMap::new();
+        let mut contenders = JoinSet::new();
         // Blocking reads leave one of the runtime's threads to the keeper.
         for line in std::io::stdin().lines() {
             let line = line.expect("the parent writes text");
-            say(&obey(&store, &mut permits, &line).await);
+            say(&obey(&store, &mut permits, &mut contenders, &line).await);
         }
     });
 }
@@ -157,7 +181,20 @@ fn say(answer: &str) {
     std::io::stdout().flush().expect("the parent reads");
 }
 
-async fn obey(store: &RedisSemaphore, permits: &mut HashMap<String, Permit>, line: &str) -> String {
+async fn contend(name: String, acquire: Acquire, hold: Duration) -> (String, u64) {
+    let permit = acquire.await.expect("it is granted in time");
+    tokio::time::sleep(hold).await;
+    let token = permit.token();
+    permit.release().await;
+    (name, token)
+}
+
+async fn obey(
+    store: &RedisSemaphore,
+    permits: &mut HashMap<String, Permit>,
+    contenders: &mut JoinSet<(String, u64)>,
+    line: &str,
+) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["acquire", name, key, limit] => {
@@ -172,6 +209,27 @@ async fn obey(store: &RedisSemaphore, permits: &mut HashMap<String, Permit>, lin
                 Err(AcquireError::Full { .. }) => "full".to_owned(),
                 Err(error) => format!("{error:?}"),
             }
+        }
+        ["contend", name, key, limit, hold] => {
+            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
+            let hold = Duration::from_millis(hold.parse().expect("a number"));
+            // It asks here, not when its task comes to run, so that claims keep their order.
+            let asked = futures_util::poll!(&mut acquire);
+            assert!(asked.is_pending(), "nobody answers at once");
+            contenders.spawn(contend(name.to_owned(), acquire, hold));
+            "started".to_owned()
+        }
+        ["contended"] => {
+            let mut granted = Vec::new();
+            while let Some(one) = contenders.join_next().await {
+                granted.push(one.expect("it did not panic"));
+            }
+            granted.sort_by_key(|(_, token)| *token);
+            let pairs = granted
+                .iter()
+                .map(|(name, token)| format!("{name}={token}"));
+            pairs.collect::<Vec<_>>().join(" ")
         }
         ["release", name] => {
             let permit = permits.remove(name).expect("it was acquired");

@@ -1,4 +1,4 @@
-//! What the tests share. Nothing here uses the library: these are the oracles that judge it.
+//! What the tests share. Only `fleet` uses the library; the others are the oracles that judge it.
 
 #[cfg(feature = "redis")]
 #[allow(dead_code, reason = "each test file uses a part of it")]

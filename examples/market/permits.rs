@@ -1,0 +1,73 @@
+//! Where the permits are counted: in this process, or in Redis for a fleet of them.
+
+use crate::settings::{SettingError, Settings};
+use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+
+#[cfg(feature = "redis")]
+use std::time::Duration;
+#[cfg(feature = "redis")]
+use tower_semaphore::RedisSemaphore;
+
+/// The semaphores of all accounts.
+#[derive(Clone)]
+pub(crate) enum Permits {
+    Memory(MemorySemaphore),
+    #[cfg(feature = "redis")]
+    Redis(RedisSemaphore),
+}
+
+impl Permits {
+    /// Where the settings say.
+    ///
+    /// # Errors
+    ///
+    /// A [`SettingError`] of `REDIS_URL` when there is no Redis to be used.
+    pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
+        match &settings.redis_url {
+            None => Ok(Self::Memory(MemorySemaphore::new())),
+            Some(url) => Self::in_redis(url, settings).await,
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    async fn in_redis(url: &str, settings: &Settings) -> Result<Self, SettingError> {
+        // A call that may take longer than a third of a lease would leave no time for a second.
+        let timeout = Duration::from_millis(250).min(settings.lease / 3);
+        let builder = RedisSemaphore::builder();
+        let opened = builder.lease(settings.lease).timeout(timeout).connect(url);
+        let unusable = |error| SettingError::unusable("REDIS_URL", error);
+        opened.await.map(Self::Redis).map_err(unusable)
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[expect(
+        clippy::unused_async,
+        reason = "with Redis it waits for the connection"
+    )]
+    async fn in_redis(_: &str, _: &Settings) -> Result<Self, SettingError> {
+        let why = "this build keeps everything in memory";
+        Err(SettingError::unusable("REDIS_URL", why))
+    }
+
+    /// Admits nobody any more, and gives back what responses that were cut off still held: others
+    /// of the fleet need not wait for the end of a lease.
+    pub(crate) async fn close(&self) {
+        #[cfg(feature = "redis")]
+        if let Self::Redis(semaphore) = self {
+            let left = semaphore.shutdown(Duration::from_secs(2)).await;
+            if !left.is_empty() {
+                eprintln!("{} permits end with their leases", left.len());
+            }
+        }
+    }
+}
+
+impl Semaphore for Permits {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        match self {
+            Self::Memory(semaphore) => semaphore.acquire(claim),
+            #[cfg(feature = "redis")]
+            Self::Redis(semaphore) => semaphore.acquire(claim),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A response under way.
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::BoxStream};
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use std::{convert::Infallible, error::Error, time::Duration};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_semaphore::{ConcurrencyLimitLayer, OnLost, Permit, RedisSemaphore, ResponseBody, key};
+
+pub(crate) const BOUND: Duration = Duration::from_secs(10);
+
+pub(crate) type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+/// A response whose body is what its handler sends, while it does.
+pub(crate) struct Streaming {
+    rows: Option<mpsc::UnboundedSender<Bytes>>,
+    pub(crate) permit: Permit,
+    body: ResponseBody<Body>,
+}
+
+impl Streaming {
+    /// One for the key `a`, whose limit is 1.
+    pub(crate) async fn start(store: &RedisSemaphore, on_lost: OnLost) -> Self {
+        let (sender, mut handled) = mpsc::unbounded_channel();
+        let handler = service_fn(move |request: Request<()>| {
+            let permit = request.extensions().get::<Permit>();
+            let permit = permit.expect("the layer puts it there").clone();
+            let (rows, body) = body();
+            sender.send((rows, permit)).expect("the test listens");
+            async { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let limit = ConcurrencyLimitLayer::new(1, key::fixed("a"), store.clone());
+        let service = limit.with_on_lost(on_lost).layer(handler);
+        let response = service.oneshot(Request::new(())).await.expect("infallible");
+        assert_eq!(response.status(), StatusCode::OK);
+        let (rows, permit) = handled.recv().await.expect("it was handled");
+        Self {
+            rows: Some(rows),
+            permit,
+            body: response.into_body(),
+        }
+    }
+
+    /// The next row, `None` at the end, or an error.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Box<dyn Error + Send + Sync>>> {
+        let frame = timeout(BOUND, self.body.frame()).await;
+        let frame = frame.expect("the body moves")?;
+        Some(frame.map(|frame| frame.into_data().expect("a row is data")))
+    }
+
+    /// Sends a row, which gets through.
+    pub(crate) async fn flows(&mut self) {
+        let rows = self.rows.as_ref().expect("it has not finished");
+        rows.send("row".into()).expect("the body is there");
+        let row = self.next().await.expect("it goes on");
+        assert_eq!(row.expect("it is whole"), "row");
+    }
+
+    /// The handler has no more rows.
+    pub(crate) fn finish(&mut self) {
+        self.rows = None;
+    }
+
+    /// Whether the inner body is gone.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.rows
+            .as_ref()
+            .is_none_or(mpsc::UnboundedSender::is_closed)
+    }
+}
+
+/// A body, and where its rows come from.
+fn body() -> (mpsc::UnboundedSender<Bytes>, Body) {
+    let (sender, rows) = mpsc::unbounded_channel();
+    let frames = UnboundedReceiverStream::new(rows).map(|row| Ok(Frame::data(row)));
+    (sender, StreamBody::new(frames.boxed()))
+}

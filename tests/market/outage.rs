@@ -1,0 +1,118 @@
+//! While Redis does not answer, the market says so in time, and it serves when Redis is back.
+
+use crate::{
+    client::Client,
+    places::ENDLESS,
+    process::Market,
+    support::{redis::RedisServer, wait::eventually},
+};
+use std::time::{Duration, Instant};
+
+/// A whole try is over in half a second; the rest is a busy machine's.
+const BUDGET: Duration = Duration::from_millis(1_500);
+/// Within this, a market whose Redis is back serves again.
+const BACK: Duration = Duration::from_secs(2);
+
+async fn on(server: &RedisServer) -> (Market, Client) {
+    let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")];
+    let market = Market::start(&settings).await;
+    let ann = market.client("ann");
+    assert_eq!(ann.get("/market").await.status(), 200);
+    (market, ann)
+}
+
+/// Several clients ask several times, and all of them are told in time that it is not their fault.
+async fn is_closed(market: &Market) {
+    for _ in 0..3 {
+        let clients = (0..8).map(|n| market.client(&format!("account-{n}")));
+        let asked = clients.map(|client| tokio::spawn(async move { is_told(&client).await }));
+        for told in asked.collect::<Vec<_>>() {
+            told.await.expect("it is told");
+        }
+    }
+}
+
+async fn is_told(client: &Client) {
+    let start = Instant::now();
+    let answer = client.get("/market").await;
+    let took = start.elapsed();
+    assert_eq!(answer.status(), 503);
+    assert!(took < BUDGET, "told after {took:?}");
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(
+        answer.header("ratelimit"),
+        "",
+        "nobody can know what is left"
+    );
+    let problem = answer.json().await;
+    assert_eq!(problem["status"], 503);
+    let kind = problem["type"].as_str().expect("a problem has a type");
+    assert!(kind.ends_with("#temporary-reduced-capacity"), "{kind}");
+}
+
+/// All five places are there again, and then a sixth is not.
+async fn is_open(client: &Client) {
+    eventually("all five places are back", BACK, async || {
+        let mut held = Vec::new();
+        let mut answer = client.get(ENDLESS).await;
+        while answer.status() == 200 {
+            held.push(answer);
+            answer = client.get(ENDLESS).await;
+        }
+        assert!(held.len() <= 5, "{} places", held.len());
+        held.len() == 5 && answer.status() == 429
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redis_that_stops_closes_the_market_until_it_goes_on() {
+    let server = RedisServer::start();
+    let (market, ann) = on(&server).await;
+    server.stop();
+    is_closed(&market).await;
+    server.cont();
+    is_open(&ann).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_killed_closes_the_market_until_it_is_back_without_its_data() {
+    let mut server = RedisServer::start();
+    let (market, ann) = on(&server).await;
+    server.kill();
+    is_closed(&market).await;
+    server.restart();
+    is_open(&ann).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_starts_anew_under_load_is_told_from_a_limit_that_is_reached() {
+    let mut server = RedisServer::start();
+    let (market, ann) = on(&server).await;
+    let clients = (0..8).map(|n| market.client(&format!("account-{n}")));
+    let load = clients.map(|client| tokio::spawn(async move { served_and_failed(&client).await }));
+    let load: Vec<_> = load.collect();
+    for _ in 0..3 {
+        server.restart();
+        is_open(&ann).await;
+    }
+    for client in load {
+        let (served, failed) = client.await.expect("each answer was one of the two");
+        assert!(served > 0, "{failed} failures, and nothing was served");
+    }
+}
+
+/// Asks for two seconds, one request at a time: so the limit is never reached.
+async fn served_and_failed(client: &Client) -> (u32, u32) {
+    let (mut served, mut failed) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        match client.get("/market").await.status() {
+            200 => served += 1,
+            503 => failed += 1,
+            status => panic!("{status}"),
+        }
+    }
+    (served, failed)
+}

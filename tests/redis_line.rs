@@ -1,0 +1,390 @@
+//! The line across processes: its order, what it costs, and what it survives.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+use support::{
+    fleet,
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// A dead waiter may hold the line up for a third of a lease; the rest is this machine's noise.
+const BEAT: Duration = Duration::from_secs(1);
+const BOUND: Duration = Duration::from_secs(20);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+const LINE: &str = "semaphore:{concurrency:a}:line";
+const BEATS: &str = "semaphore:{concurrency:a}:beat";
+
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    fleet::serve();
+}
+
+async fn store(url: String) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    builder.connect(url).await.expect("it connects")
+}
+
+fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+type Waiters = JoinSet<Result<Permit, AcquireError>>;
+
+/// Starts claims that wait, and returns when all stand in the line.
+async fn line_up(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
+    let mut waiters = JoinSet::new();
+    join(store, raw, &mut waiters, count).await;
+    waiters
+}
+
+async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
+    let before = raw.cmd(&["ZCARD", LINE]).await.int();
+    for _ in 0..count {
+        waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
+    }
+    stand(raw, before + count as i64).await;
+}
+
+async fn stand(raw: &mut Raw, count: i64) {
+    eventually("as many stand in the line", BOUND, async || {
+        raw.cmd(&["ZCARD", LINE]).await.int() == count
+    })
+    .await;
+}
+
+async fn next(waiters: &mut Waiters) -> Permit {
+    let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
+    let granted = granted
+        .expect("somebody is granted")
+        .expect("somebody waits");
+    granted.expect("it did not panic").expect("it is granted")
+}
+
+/// Commands that clients sent, of whatever kind, since the last reset.
+fn sent(stats: &BTreeMap<String, u64>) -> u64 {
+    ["evalsha", "eval"]
+        .iter()
+        .filter_map(|name| stats.get(*name))
+        .sum()
+}
+
+/// How many pairs were granted in another order than they came in.
+fn inversions(granted: &[usize]) -> usize {
+    let pairs = (0..granted.len()).flat_map(|i| (0..i).map(move |j| (j, i)));
+    pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
+}
+
+/// Listens to all that the server is told, and returns the ids of permits that were claimed, each
+/// once, in the order in which the server first heard of them.
+async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        let seen = monitor.next().await.expect("the server tells");
+        let words: Vec<&str> = seen.text().split('"').collect();
+        // ... "EVALSHA" "hash" "4" "held" "line" "beat" "ticket" "id" ...
+        let told_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
+        let id = words
+            .iter()
+            .skip(2)
+            .find(|word| word.matches('.').count() == 4);
+        if let (true, Some(id)) = (told_by_a_client, id)
+            && !ids.iter().any(|known| known == id)
+        {
+            ids.push((*id).to_owned());
+        }
+    }
+    ids
+}
+
+fn process_of(id: &str) -> &str {
+    id.split('.').next().expect("it begins with its process")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_gap() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let mut monitor = Raw::connect(server.port()).await;
+    monitor.cmd(&["MONITOR"]).await;
+    let arrivals = tokio::spawn(arrivals(monitor, 4 + 50));
+    let mut fleet: Vec<_> = (0..4)
+        .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
+        .collect();
+    for process in &mut fleet {
+        process.contend("warm", "b", 1, Duration::ZERO);
+        process.contended();
+    }
+    raw.reset_stats().await;
+
+    let start = Instant::now();
+    for contender in 0..50 {
+        let process = &mut fleet[contender % 4];
+        process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
+    }
+    let mut granted: Vec<_> = fleet
+        .iter_mut()
+        .flat_map(fleet::Process::contended)
+        .collect();
+    let took = start.elapsed();
+    let sent = sent(&raw.commandstats().await);
+    assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
+    assert!(
+        took < Duration::from_secs(10),
+        "it took {took:?} instead of about 1 s"
+    );
+
+    granted.sort_by_key(|(_, token)| *token);
+    let arrivals = arrivals.await.expect("it did not panic");
+    let place = |name: &str| place(&arrivals, name.parse().expect("a number"));
+    let order: Vec<usize> = granted.iter().map(|(name, _)| place(name)).collect();
+    assert_eq!(order.len(), 50);
+    assert_eq!(inversions(&order), 0, "{order:?}");
+}
+
+/// At which place a contender arrived. The first four ids were those of the processes, one each;
+/// a process sends its claims in the order in which it was told to.
+fn place(arrivals: &[String], contender: usize) -> usize {
+    let process = process_of(&arrivals[contender % 4]);
+    let of_process = arrivals
+        .iter()
+        .enumerate()
+        .skip(4)
+        .filter(|(_, id)| process_of(id) == process);
+    let mut serials: Vec<(u64, usize)> = of_process
+        .map(|(place, id)| {
+            let serial = id.split('.').nth(1).expect("it has a serial");
+            (
+                u64::from_str_radix(serial, 16).expect("it is a number"),
+                place,
+            )
+        })
+        .collect();
+    serials.sort_unstable();
+    serials[contender / 4].1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let mut raw = Raw::connect(server.port()).await;
+    // A long lease, so that no waiter looks by itself meanwhile.
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    drop(store.acquire(claim(1)).await);
+    let held = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect("there is room soon");
+    let mut waiters = line_up(&store, &mut raw, 1).await;
+    // Whoever waits looks once more when the subscription is there.
+    eventually("it is, and it has", BOUND, async || {
+        sent(&raw.commandstats().await) >= 5
+            && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
+    })
+    .await;
+    join(&store, &mut raw, &mut waiters, 999).await;
+    raw.reset_stats().await;
+
+    assert!(held.release().await);
+    let first = next(&mut waiters).await;
+    let stats = raw.commandstats().await;
+    assert_eq!(sent(&stats), 1, "{stats:?}");
+    assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
+    assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
+    assert_eq!(raw.cmd(&["ZCARD", LINE]).await.int(), 999);
+    assert!(first.release().await);
+    next(&mut waiters).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let _held = store
+        .acquire(claim(3).with_weight(2))
+        .await
+        .expect("there is room");
+    let heavy = tokio::spawn(store.acquire(claim(3).with_weight(2).with_wait(BOUND)));
+    stand(&mut raw, 1).await;
+    let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
+    stand(&mut raw, 2).await;
+    heavy.abort();
+    let granted = tokio::time::timeout(BOUND, light)
+        .await
+        .expect("within no look of its own");
+    granted.expect("it did not panic").expect("it is granted");
+    assert_eq!(
+        raw.keys("*:line").await.len() + raw.keys("*:beat").await.len(),
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_is_killed_holds_the_line_up_for_a_beat_at_most() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    process.contend("head", "a", 1, Duration::ZERO);
+    stand(&mut raw, 1).await;
+    let mut waiters = line_up(&store, &mut raw, 1).await;
+    process.kill();
+    let start = Instant::now();
+    assert!(held.release().await);
+    next(&mut waiters).await;
+    assert!(start.elapsed() < BEAT * 2, "it took {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_is_killed_frees_its_place_for_the_head_when_its_lease_ends() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    process.acquire("p", "a", 1).expect("there is room");
+    let mut waiters = line_up(&store, &mut raw, 3).await;
+    process.kill();
+    let end = raw.zmembers(HELD).await[0].1 as i64;
+    let permit = next(&mut waiters).await;
+    let late = raw.server_time_ms().await - end;
+    assert!(
+        (0..1_000).contains(&late),
+        "granted {late} ms after the lease's end"
+    );
+    drop(permit);
+    next(&mut waiters).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_granted_although_every_message_is_lost() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    proxy.drop_messages(true);
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(proxy.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = line_up(&store, &mut raw, 5).await;
+    drop(held);
+    for _ in 0..5 {
+        drop(next(&mut waiters).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_granted_although_the_connections_are_killed_again_and_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let subscriber = self::store(proxy.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = line_up(&subscriber, &mut raw, 8).await;
+    let killer = tokio::spawn(async move {
+        loop {
+            let killed = raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+            assert!(killed.error().is_none(), "{killed:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    drop(held);
+    for _ in 0..8 {
+        drop(next(&mut waiters).await);
+    }
+    assert!(!killer.is_finished(), "nobody was killed");
+    killer.abort();
+    proxy.kill(End::Reset);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_without_an_address_looks_by_itself() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let client = redis::Client::open(server.url()).expect("it is a URL");
+    let connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("it connects");
+    let store = RedisSemaphore::with_connection(connection).expect("the defaults are right");
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = line_up(&store, &mut raw, 3).await;
+    drop(held);
+    for _ in 0..3 {
+        drop(next(&mut waiters).await);
+    }
+    assert_eq!(raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_was_passed_over_keeps_its_place() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut first = line_up(&store, &mut raw, 1).await;
+    let mut second = line_up(&store, &mut raw, 1).await;
+    // As if it had not been heard of for long, and somebody had come by.
+    let members = raw.zmembers(LINE).await;
+    let id = String::from_utf8(members[0].0.clone()).expect("ids are plain");
+    raw.cmd(&["ZREM", LINE, &id]).await;
+    raw.cmd(&["ZREM", BEATS, &id]).await;
+    eventually("it stands there again", BOUND, async || {
+        raw.zmembers(LINE).await == members
+    })
+    .await;
+    drop(held);
+    let permit = next(&mut first).await;
+    assert_eq!(second.len(), 1);
+    drop(permit);
+    next(&mut second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_has_as_many_waiters_as_its_store_may() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().max_waiting(2);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = line_up(&store, &mut raw, 2).await;
+    let refused = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect_err("two wait");
+    assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
+    drop(held);
+    drop(next(&mut waiters).await);
+    next(&mut waiters).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_is_told_when_the_store_fails() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let _held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = line_up(&store, &mut raw, 1).await;
+    server.stop();
+    let told = tokio::time::timeout(BOUND, waiters.join_next())
+        .await
+        .expect("it is told");
+    let told = told.expect("one waits").expect("it did not panic");
+    assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+    server.cont();
+}
