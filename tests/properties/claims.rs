@@ -3,7 +3,7 @@
 use crate::{
     case::{Case, Handle, Outcome},
     model::{Answer, Id, Want},
-    op::{Ask, LONG},
+    op::{Ask, BRIEF, LONG},
     waiter::Waiter,
     world::{Name, World},
 };
@@ -13,11 +13,13 @@ use tower_semaphore::{AcquireError, Permit};
 impl<W: World> Case<'_, W> {
     pub(crate) async fn acquire(&mut self, ask: Ask) -> Outcome {
         let id = self.ids.next().expect("numbers do not end");
-        let claim = ask.of(self.world.claim(ask.key));
-        let acquire = self.world.store(ask.process).acquire(claim);
-        let longest = ask.wait.map(|(_, longest)| longest);
+        let longest = ask.wait.map(|wait| wait.longest);
         let expected = self.models[ask.key].acquire(id, ask.want, longest);
-        if expected == Answer::Waits && ask.wait.is_some_and(|(time, _)| time == LONG) {
+        // A short wait may be over before the store has answered, and then nothing is sure.
+        let brief = expected == Answer::Waits && ask.wait.is_some_and(|wait| wait.brief);
+        let claim = ask.of(self.world.claim(ask.key), if brief { BRIEF } else { LONG });
+        let acquire = self.world.store(ask.process).acquire(claim);
+        if expected == Answer::Waits && !brief {
             let waiter = Waiter::stand(self.world, id, ask.key, acquire).await;
             self.waiters.push(waiter);
             return Ok(());

@@ -12,7 +12,8 @@ pub(crate) const PROCESSES: usize = 2;
 
 /// Longer than any case takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-const BRIEF: Duration = Duration::from_millis(3);
+/// Over soon.
+pub(crate) const BRIEF: Duration = Duration::from_millis(3);
 
 /// One step. An index chooses among those who are there then; without any, nothing happens.
 #[derive(Debug, Clone)]
@@ -41,17 +42,24 @@ pub(crate) struct Ask {
     pub(crate) process: usize,
     pub(crate) key: usize,
     pub(crate) want: Want,
-    /// How long it may wait, and in a line of how many at most.
-    pub(crate) wait: Option<(Duration, usize)>,
+    pub(crate) wait: Option<Patience>,
+}
+
+/// How a claim waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) brief: bool,
+    /// How many may wait for the key, this one included.
+    pub(crate) longest: usize,
 }
 
 impl Ask {
-    /// What is asked of a key.
-    pub(crate) fn of(self, claim: Claim) -> Claim {
+    /// What is asked of a key, with this time for who waits.
+    pub(crate) fn of(self, claim: Claim, time: Duration) -> Claim {
         let Want { limit, weight } = self.want;
         let claim = claim.with_limit(limit).with_weight(weight);
         match self.wait {
-            Some((time, longest)) => claim.with_wait(time).with_max_waiting(longest),
+            Some(wait) => claim.with_wait(time).with_max_waiting(wait.longest),
             None => claim,
         }
     }
@@ -62,9 +70,10 @@ fn ask() -> impl Strategy<Value = Ask> {
     let limit = prop_oneof![4 => Just(4_u32), 1 => 0..=8_u32];
     let weight = prop_oneof![3 => Just(1_u32), 2 => 2..=5_u32];
     let want = (limit, weight).prop_map(|(limit, weight)| Want { limit, weight });
-    let time = prop_oneof![12 => Just(LONG), 1 => Just(BRIEF)];
+    let brief = prop::bool::weighted(0.1);
     let longest = prop_oneof![4 => Just(1_000_usize), 1 => 0..4_usize];
-    let wait = prop::option::of((time, longest));
+    let wait = (brief, longest).prop_map(|(brief, longest)| Patience { brief, longest });
+    let wait = prop::option::of(wait);
     (0..PROCESSES, 0..KEYS, want, wait).prop_map(|(process, key, want, wait)| Ask {
         process,
         key,
