@@ -14,8 +14,9 @@
 --       7 place    the ticket that it was given before; 0: none
 -- Returns {1, token, units held now}      it is granted
 --         {0, units held now}             it is full
---         {2, ticket, ms}                 it waits; it is the head if ms is not -1, and should
---                                         look again then, when the earliest lease ends
+--         {2, ticket, ms, last}           it waits; it is the head if ms is not -1, and should
+--                                         look again then, when the earliest lease ends. It holds
+--                                         nothing, so no token up to the last is its any more
 --         {3, 0}                          the line is full
 
 local id, limit, weight, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -64,4 +65,5 @@ if redis.call('ZRANGE', line, 0, 0)[1] == id then
   local first = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
   look = first[2] and tonumber(first[2]) - now or 0
 end
-return {2, tonumber(place), look}
+local last = tonumber(redis.call('GET', ticket) or micros)
+return {2, tonumber(place), look, last}

@@ -15,10 +15,11 @@ pub(super) enum Answer {
         held: u32,
     },
     /// It has this place in the line. The head should look again after a while, when the
-    /// earliest lease ends.
+    /// earliest lease ends. Whatever it was granted before, under a token up to the last, is over.
     Waiting {
         place: u64,
         look: Option<Duration>,
+        last: u64,
     },
     LineFull,
 }
@@ -34,9 +35,15 @@ impl Answer {
                 held: count(held)?,
             }),
             [Value::Int(0), Value::Int(held)] => Ok(Self::Full { held: count(held)? }),
-            [Value::Int(2), Value::Int(place), Value::Int(look)] => Ok(Self::Waiting {
+            [
+                Value::Int(2),
+                Value::Int(place),
+                Value::Int(look),
+                Value::Int(last),
+            ] => Ok(Self::Waiting {
                 place: place as u64,
                 look: u64::try_from(look).ok().map(Duration::from_millis),
+                last: last as u64,
             }),
             [Value::Int(3), Value::Int(_)] => Ok(Self::LineFull),
             _ => Err(Error::Reply),

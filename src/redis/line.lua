@@ -24,13 +24,14 @@ local function ttl(lease)
 end
 
 -- The next ticket. A counter that has expired goes on from the clock, which has counted more
--- microseconds than there were tickets.
+-- microseconds than there were tickets. So it does not matter when it expires, and it is enough
+-- that its life is prolonged now and then.
 local function draw(micros, lease)
   local drawn = redis.call('INCR', ticket)
   if drawn == 1 then
     drawn = micros
     redis.call('SET', ticket, string.format('%.0f', drawn), 'PX', ttl(lease))
-  else
+  elseif drawn % 16 == 0 then
     redis.call('PEXPIRE', ticket, ttl(lease))
   end
   return drawn

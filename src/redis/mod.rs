@@ -37,7 +37,7 @@
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
-//! +exists +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
+//! +exists +get +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
 //! +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
 //! `noeviction`. Redis 6.2 or newer.
 
@@ -176,7 +176,8 @@ impl Store {
         };
         let answer = match claim.wait() {
             None => self.ask(&lease, Place::default()).await?,
-            Some(wait) => self.wait(&lease, wait).await?,
+            // Boxed, so that claims that do not wait carry a small future around.
+            Some(wait) => Box::pin(self.wait(&lease, wait)).await?,
         };
         let held = granted(answer, units.limit)?;
         self.order(Order::Hold(lease));

@@ -50,6 +50,7 @@ impl Store {
                 longest: wait.line,
                 ticket: 0,
             },
+            last: 0,
             looks: 0,
         };
         match timeout_at(end, waiting.granted()).await {
@@ -72,6 +73,8 @@ struct Waiting<'a> {
     subscription: watch::Receiver<Subscription>,
     seat: Seat<'a>,
     place: Place,
+    /// The last token when it looked: a message that names one no higher is out of date.
+    last: u64,
     looks: u32,
 }
 
@@ -90,8 +93,9 @@ impl Waiting<'_> {
             let sent = Instant::now();
             let live = self.subscription.borrow_and_update().live;
             let look = match self.store.ask(self.lease, self.place).await? {
-                Answer::Waiting { place, look } => {
+                Answer::Waiting { place, look, last } => {
                     self.place.ticket = place;
+                    self.last = last;
                     self.pause(look, live)
                 }
                 answer => return Ok(answer),
@@ -108,7 +112,7 @@ impl Waiting<'_> {
     /// Waits for a message, for a new subscription, or for the next look.
     async fn woken(&mut self, look: Instant) -> Woken {
         tokio::select! {
-            token = self.seat.waiter.granted() => Woken::Granted(token),
+            token = self.seat.waiter.granted_after(self.last) => Woken::Granted(token),
             () = renewed(&mut self.subscription) => Woken::Look,
             () = sleep_until(look.into()) => Woken::Look,
         }

@@ -63,13 +63,14 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits to be told of a grant: its token.
-    pub(super) async fn granted(&self) -> u64 {
+    /// Waits to be told of a grant under a token higher than `last`. A process that was stopped
+    /// may hear of an earlier one only after it has ended.
+    pub(super) async fn granted_after(&self, last: u64) -> u64 {
         loop {
             self.woken.notified().await;
-            match self.token.swap(0, Ordering::AcqRel) {
-                0 => {}
-                token => return token,
+            let token = self.token.swap(0, Ordering::AcqRel);
+            if token > last {
+                return token;
             }
         }
     }

@@ -3,16 +3,19 @@
 //! A child is this very test binary, told by its environment to serve commands from its standard
 //! input. A test file that starts one has a test of the name [`CHILD`] that calls [`serve`].
 
+mod child;
+pub(crate) mod fenced;
+mod locks;
+pub(crate) mod witness;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    collections::HashMap,
     env,
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
-use tokio::task::JoinSet;
-use tower_semaphore::{Acquire, AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// The name of the ignored test that is a child's whole life.
 pub(crate) const CHILD: &str = "a_process_of_the_fleet";
@@ -65,8 +68,12 @@ impl Process {
 
     /// Sends a command and waits for the answer.
     fn ask(&mut self, command: &str) -> String {
-        writeln!(self.input, "{command}").expect("the child reads");
+        self.tell(command);
         self.answer()
+    }
+
+    fn tell(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("the child reads");
     }
 
     fn answer(&mut self) -> String {
@@ -116,6 +123,43 @@ impl Process {
         pairs.collect()
     }
 
+    /// Asks for a lock and keeps it under `name`. Its token, if it came within `timeout`.
+    pub(crate) fn lock(&mut self, name: &str, key: &str, timeout: Duration) -> Option<u64> {
+        self.begin_lock(name, key, timeout);
+        self.locked()
+    }
+
+    /// The first half of [`lock`](Self::lock): asks, and waits for no answer.
+    pub(crate) fn begin_lock(&mut self, name: &str, key: &str, timeout: Duration) {
+        self.tell(&format!("lock {name} {key} {}", timeout.as_millis()));
+    }
+
+    /// The second half of [`lock`](Self::lock).
+    pub(crate) fn locked(&mut self) -> Option<u64> {
+        match self.answer().as_str() {
+            "timed out" => None,
+            token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
+        }
+    }
+
+    /// Frees a lock: whether it was still held.
+    pub(crate) fn unlock(&mut self, name: &str) -> bool {
+        self.ask(&format!("unlock {name}")) == "true"
+    }
+
+    /// Writes to a [`FencedFile`](fenced::FencedFile) under the token of a lock, whether or not
+    /// it is still held: whether the file took it.
+    pub(crate) fn write(&mut self, name: &str, file: &Path) -> bool {
+        self.ask(&format!("write {name} {}", file.display())) == "true"
+    }
+
+    /// Starts to take a lock again and again, with each hold told to a
+    /// [`Witness`](witness::Witness).
+    pub(crate) fn take_turns(&mut self, key: &str, witness: &witness::Witness) {
+        let file = witness.path().display();
+        assert_eq!(self.ask(&format!("turns {key} {file}")), "started");
+    }
+
     /// Whether a permit is lost.
     pub(crate) fn is_lost(&mut self, name: &str) -> bool {
         self.ask(&format!("lost {name}")) == "true"
@@ -124,6 +168,11 @@ impl Process {
     /// The child's own wall clock, in seconds.
     pub(crate) fn clock(&mut self) -> u64 {
         self.ask("clock").parse().expect("it is a number")
+    }
+
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn kill(&mut self) {
@@ -154,92 +203,5 @@ impl Drop for Process {
 
 /// A child's life: connects, answers commands, and ends with its standard input.
 pub(crate) fn serve() {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    runtime.block_on(async {
-        let lease = env::var(LEASE)
-            .expect("a parent sets it")
-            .parse()
-            .expect("it is a number");
-        let store = RedisSemaphore::builder()
-            .lease(Duration::from_millis(lease))
-            .connect(env::var(URL).expect("a parent sets it"))
-            .await
-            .expect("the server is there");
-        say("ready");
-        let mut permits = HashMap::new();
-        let mut contenders = JoinSet::new();
-        // Blocking reads leave one of the runtime's threads to the keeper.
-        for line in std::io::stdin().lines() {
-            let line = line.expect("the parent writes text");
-            say(&obey(&store, &mut permits, &mut contenders, &line).await);
-        }
-    });
-}
-
-fn say(answer: &str) {
-    println!("{MARK}{answer}");
-    std::io::stdout().flush().expect("the parent reads");
-}
-
-async fn contend(name: String, acquire: Acquire, hold: Duration) -> (String, u64) {
-    let permit = acquire.await.expect("it is granted in time");
-    tokio::time::sleep(hold).await;
-    let token = permit.token();
-    permit.release().await;
-    (name, token)
-}
-
-async fn obey(
-    store: &RedisSemaphore,
-    permits: &mut HashMap<String, Permit>,
-    contenders: &mut JoinSet<(String, u64)>,
-    line: &str,
-) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    match words[..] {
-        ["acquire", name, key, limit] => {
-            let limit = limit.parse().expect("a number");
-            let claim = Claim::new(key.to_owned()).with_limit(limit);
-            match store.acquire(claim).await {
-                Ok(permit) => {
-                    let token = permit.token().to_string();
-                    permits.insert(name.to_owned(), permit);
-                    token
-                }
-                Err(AcquireError::Full { .. }) => "full".to_owned(),
-                Err(error) => format!("{error:?}"),
-            }
-        }
-        ["contend", name, key, limit, hold] => {
-            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
-            let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
-            let hold = Duration::from_millis(hold.parse().expect("a number"));
-            // It asks here, not when its task comes to run, so that claims keep their order.
-            let asked = futures_util::poll!(&mut acquire);
-            assert!(asked.is_pending(), "nobody answers at once");
-            contenders.spawn(contend(name.to_owned(), acquire, hold));
-            "started".to_owned()
-        }
-        ["contended"] => {
-            let mut granted = Vec::new();
-            while let Some(one) = contenders.join_next().await {
-                granted.push(one.expect("it did not panic"));
-            }
-            granted.sort_by_key(|(_, token)| *token);
-            let pairs = granted
-                .iter()
-                .map(|(name, token)| format!("{name}={token}"));
-            pairs.collect::<Vec<_>>().join(" ")
-        }
-        ["release", name] => {
-            let permit = permits.remove(name).expect("it was acquired");
-            permit.release().await.to_string()
-        }
-        ["lost", name] => permits[name].is_lost().to_string(),
-        ["clock"] => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            now.expect("it is after 1970").as_secs().to_string()
-        }
-        _ => panic!("unknown command: {line}"),
-    }
+    child::live();
 }

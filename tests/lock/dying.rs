@@ -1,0 +1,203 @@
+//! Holders that are killed, or stopped for longer than their lease.
+
+use crate::{
+    BOUND, locked,
+    overlaps::{holder, judge},
+    support::{
+        fleet::{Process, fenced::FencedFile, witness::Witness},
+        redis::RedisServer,
+        resp::Raw,
+        wait::eventually,
+    },
+};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::sleep;
+use tower_semaphore::{Lock, RedisSemaphore};
+
+const LEASE: Duration = Duration::from_millis(1_200);
+const HELD: &str = "semaphore:{lock:a}:held";
+const LINE: &str = "semaphore:{lock:a}:line";
+
+async fn lock(server: &RedisServer) -> Lock {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder.connect(server.url()).await;
+    Lock::new(store.expect("it connects"), "a")
+}
+
+/// Processes that take the lock in turns, and the log of it.
+struct Stage {
+    server: RedisServer,
+    processes: Vec<Process>,
+    witness: Witness,
+    _folder: TempDir,
+}
+
+impl Stage {
+    fn new(processes: usize) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let mut stage = Self {
+            server: RedisServer::start(),
+            processes: Vec::new(),
+            witness: Witness::at(folder.path().join("log")),
+            _folder: folder,
+        };
+        for _ in 0..processes {
+            stage.enter();
+        }
+        stage
+    }
+
+    /// One more process.
+    fn enter(&mut self) {
+        let mut process = Process::start(&self.server.url(), LEASE);
+        process.take_turns("a", &self.witness);
+        self.processes.push(process);
+    }
+
+    /// The process that holds the lock by now, for a moment at least.
+    async fn holder(&self) -> usize {
+        let mut found = None;
+        eventually("somebody holds the lock", BOUND, async || {
+            let holder = holder(&self.witness.read());
+            found = self.processes.iter().position(|p| Some(p.id()) == holder);
+            found.is_some()
+        })
+        .await;
+        found.expect("it was found")
+    }
+
+    /// Waits until the lock has been taken so many times more.
+    async fn turns(&self, count: usize) {
+        let before = judge(&self.witness.read()).holds;
+        eventually("the lock goes round", BOUND, async || {
+            judge(&self.witness.read()).holds >= before + count
+        })
+        .await;
+    }
+
+    /// Kills the holder, and starts another process in its place.
+    async fn kill(&mut self) {
+        let mut victim = self.processes.swap_remove(self.holder().await);
+        victim.kill();
+        self.witness.write("killed", victim.id(), 0);
+        self.enter();
+    }
+
+    /// Stops a process for longer than a lease, in which others have the lock.
+    async fn stop(&self, index: usize) {
+        self.processes[index].stop();
+        sleep(LEASE * 5 / 4).await;
+        self.turns(3).await;
+        self.processes[index].cont();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_two_live_holders_although_processes_are_killed_and_stopped() {
+    let mut stage = Stage::new(3);
+    for _ in 0..3 {
+        stage.turns(5).await;
+        stage.kill().await;
+        stage.turns(5).await;
+        stage.stop(stage.holder().await).await;
+        stage.turns(5).await;
+        stage.stop((stage.holder().await + 1) % 3).await;
+    }
+    stage.turns(5).await;
+    let verdict = judge(&stage.witness.read());
+    assert!(verdict.overlaps.is_empty(), "{verdict:?}");
+    assert!(verdict.backwards.is_empty(), "{verdict:?}");
+    // Only a process that was stopped has an excuse, and only for the hold that was interrupted.
+    assert!(verdict.excused.len() <= 6, "{verdict:?}");
+    assert!(verdict.holds >= 50, "{verdict:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_late_write_of_a_stopped_holder_is_refused_by_a_file_that_looks_at_tokens() {
+    let server = RedisServer::start();
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let path = folder.path().join("fenced");
+    let mut sleeper = Process::start(&server.url(), LEASE);
+    let mut successor = Process::start(&server.url(), LEASE);
+
+    sleeper.lock("sleeper", "a", BOUND).expect("it is free");
+    assert!(sleeper.write("sleeper", &path));
+    sleeper.stop();
+    successor.lock("successor", "a", BOUND).expect("it expires");
+    assert!(successor.write("successor", &path));
+    sleeper.cont();
+
+    assert!(!sleeper.write("sleeper", &path), "a late write");
+    assert!(successor.write("successor", &path));
+    let written = FencedFile::at(&path).writers();
+    assert_eq!(written, ["sleeper", "successor", "successor"]);
+    assert!(!sleeper.unlock("sleeper"));
+    assert!(successor.unlock("successor"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_holder_frees_the_lock_when_its_lease_ends_and_not_before() {
+    let server = RedisServer::start();
+    let (lock, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
+    let mut process = Process::start(&server.url(), LEASE);
+    process.lock("l", "a", BOUND).expect("it is free");
+    process.kill();
+    let killed = raw.server_time_ms().await;
+    let end = raw.zmembers(HELD).await[0].1 as i64;
+    assert!(end > killed, "it was free at once");
+    assert!(end <= killed + LEASE.as_millis() as i64);
+
+    let guard = locked(&lock).await;
+    let freed = raw.server_time_ms().await;
+    assert!(freed >= end, "{} ms too early", end - freed);
+    assert!(freed <= end + 1_000, "{} ms late", freed - end);
+    assert!(guard.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_get_the_lock_in_the_order_of_their_arrival() {
+    let server = RedisServer::start();
+    let (lock, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
+    let guard = locked(&lock).await;
+    let mut processes: Vec<_> = (0..4)
+        .map(|_| Process::start(&server.url(), LEASE))
+        .collect();
+    for (before, process) in processes.iter_mut().enumerate() {
+        process.begin_lock("l", "a", BOUND);
+        eventually("it stands in the line", BOUND, async || {
+            raw.zmembers(LINE).await.len() == before + 1
+        })
+        .await;
+    }
+    let mut last = guard.token();
+    assert!(guard.release().await);
+    for process in &mut processes {
+        let token = process.locked().expect("its turn comes");
+        assert!(token > last);
+        last = token;
+        assert!(process.unlock("l"), "another had it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_waiter_does_not_keep_the_lock_from_the_next() {
+    let server = RedisServer::start();
+    let (lock, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
+    let guard = locked(&lock).await;
+    let mut dead = Process::start(&server.url(), LEASE);
+    let mut next = Process::start(&server.url(), LEASE);
+    for (place, process) in [&mut dead, &mut next].into_iter().enumerate() {
+        process.begin_lock("l", "a", BOUND);
+        eventually("it stands in the line", BOUND, async || {
+            raw.zmembers(LINE).await.len() == place + 1
+        })
+        .await;
+    }
+    dead.kill();
+    assert!(guard.release().await);
+    let released = raw.server_time_ms().await;
+    next.locked().expect("its turn comes");
+    let waited = raw.server_time_ms().await - released;
+    assert!(waited < LEASE.as_millis() as i64, "{waited} ms");
+}

@@ -1,0 +1,196 @@
+//! What a lock leaves in Redis, and what others can do to it there.
+
+use crate::{
+    BOUND, locked,
+    support::{
+        redis::RedisServer,
+        resp::{Raw, Reply},
+        wait::eventually,
+    },
+};
+use std::{str, time::Duration};
+use tokio::time::timeout;
+use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
+
+const LEASE: Duration = Duration::from_millis(600);
+const HELD: &str = "semaphore:{lock:a}:held";
+const LINE: &str = "semaphore:{lock:a}:line";
+const BEAT: &str = "semaphore:{lock:a}:beat";
+const TICKET: &str = "semaphore:{lock:a}:ticket";
+
+/// What the library sends to give something back.
+const RELEASE: &str = concat!(
+    include_str!("../../src/redis/line.lua"),
+    "\n",
+    include_str!("../../src/redis/release.lua")
+);
+
+/// A lock of the same key, from a store of its own.
+async fn lock(server: &RedisServer) -> Lock {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    let store = builder.connect(server.url()).await;
+    Lock::new(store.expect("it connects"), "a")
+}
+
+/// Makes a server forget who holds the lock, and waits until the holder has been told.
+async fn lose(raw: &mut Raw, guard: &LockGuard) {
+    raw.cmd(&["DEL", HELD]).await;
+    let told = timeout(BOUND, guard.lost()).await;
+    told.expect("the holder is told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_grow_although_every_key_has_expired() {
+    let server = RedisServer::start();
+    let (lock, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = locked(&lock).await;
+        assert!(guard.token() > last, "{} after {last}", guard.token());
+        last = guard.token();
+        drop(guard);
+        eventually("no key is left", LEASE * 8, async || {
+            raw.keys("*").await.is_empty()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lasts_for_three_leases_while_its_guard_lives() {
+    let server = RedisServer::start();
+    let guard = locked(&lock(&server).await).await;
+    let over = lock(&server).await.acquire(LEASE * 3).await;
+    let over = over.expect_err("it was held all the time");
+    assert!(matches!(over, AcquireError::TimedOut), "{over:?}");
+    assert!(!guard.is_lost());
+    assert!(guard.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_over_leaves_nothing_in_redis() {
+    let server = RedisServer::start();
+    let (ours, other) = (lock(&server).await, lock(&server).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let _guard = locked(&ours).await;
+    let holder = raw.zmembers(HELD).await.remove(0).0;
+    other
+        .acquire(LEASE / 10)
+        .await
+        .expect_err("it was held all the time");
+    eventually("nobody waits", BOUND, async || {
+        raw.zmembers(LINE).await.is_empty() && raw.zmembers(BEAT).await.is_empty()
+    })
+    .await;
+    let held = raw.zmembers(HELD).await;
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].0, holder);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_no_when_the_lock_was_lost() {
+    let server = RedisServer::start();
+    let (ours, other) = (lock(&server).await, lock(&server).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let old = locked(&ours).await;
+    raw.cmd(&["DEL", HELD]).await;
+    let new = locked(&other).await;
+    assert!(!old.release().await);
+    assert!(new.release().await, "the loser freed it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_was_lost_frees_nothing_when_it_is_dropped() {
+    let server = RedisServer::start();
+    let (ours, other) = (lock(&server).await, lock(&server).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let old = locked(&ours).await;
+    raw.cmd(&["DEL", HELD]).await;
+    let new = locked(&other).await;
+    raw.reset_stats().await;
+    drop(old);
+    eventually("the release has come", BOUND, async || {
+        raw.commandstats().await.contains_key("zrem")
+    })
+    .await;
+    assert_eq!(raw.zmembers(HELD).await.len(), 1);
+    assert!(new.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_lost_and_came_back_has_a_new_token() {
+    let server = RedisServer::start();
+    let ours = lock(&server).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let guard = locked(&ours).await;
+    let token = guard.token();
+    lose(&mut raw, &guard).await;
+    eventually("it is back", BOUND, async || !guard.is_lost()).await;
+    assert!(guard.token() > token);
+}
+
+/// Sends the script of a release for `id`, as a process would that is not the owner.
+async fn forge(raw: &mut Raw, id: &str) {
+    let forged = ["EVAL", RELEASE, "4", HELD, LINE, BEAT, TICKET, "1", id];
+    assert_eq!(raw.cmd(&forged).await, Reply::Array(vec![Reply::Int(0)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_release_touches_nothing() {
+    let server = RedisServer::start();
+    let (ours, mut raw) = (lock(&server).await, Raw::connect(server.port()).await);
+    let guard = locked(&ours).await;
+    let owner = raw.zmembers(HELD).await.remove(0).0;
+    let owner = str::from_utf8(&owner).expect("an id is plain");
+    let (process, rest) = owner.split_once('.').expect("PROCESS.REST");
+    let stranger = format!("{}.{rest}", "0".repeat(process.len()));
+    let sibling = owner.replacen(".1.", ".2.", 1);
+    let unit = format!("{owner}:2");
+    for id in [stranger.as_str(), &sibling, &unit, process, "", "*"] {
+        assert_ne!(id, owner);
+        forge(&mut raw, id).await;
+    }
+    let held = raw.zmembers(HELD).await;
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].0, owner.as_bytes());
+    assert!(guard.release().await);
+}
+
+/// When the one who waits counts as dead without a further word.
+async fn beat(raw: &mut Raw) -> f64 {
+    raw.zmembers(BEAT).await[0].1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_a_grant_that_is_over_is_not_believed() {
+    let server = RedisServer::start();
+    let (ours, other) = (lock(&server).await, lock(&server).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let guard = locked(&ours).await;
+    let waiter = tokio::spawn(async move { locked(&other).await });
+    eventually("it waits", BOUND, async || {
+        raw.zmembers(BEAT).await.len() == 1
+    })
+    .await;
+    let (id, ticket) = raw.zmembers(LINE).await.remove(0);
+    let id = String::from_utf8(id).expect("an id is plain");
+    let words: Vec<&str> = id.split('.').collect();
+    let (channel, late) = (
+        format!("semaphore:wake:{}", words[0]),
+        format!("{} {ticket:.0}", words[1]),
+    );
+    eventually("it hears the message", BOUND, async || {
+        raw.cmd(&["PUBLISH", &channel, &late]).await.int() == 1
+    })
+    .await;
+
+    let before = beat(&mut raw).await;
+    eventually("it looks again", BOUND, async || {
+        beat(&mut raw).await > before
+    })
+    .await;
+    assert!(!waiter.is_finished(), "two hold it");
+    let token = guard.token();
+    assert!(guard.release().await);
+    assert!(waiter.await.expect("it did not panic").token() > token);
+}

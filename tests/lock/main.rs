@@ -1,0 +1,29 @@
+//! The lock: what it promises within a process, across processes, and when they die.
+
+#[cfg(feature = "redis")]
+mod dying;
+mod every_store;
+#[cfg(feature = "redis")]
+mod in_redis;
+#[cfg(feature = "redis")]
+mod overlaps;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::Duration;
+use tower_semaphore::{Lock, LockGuard};
+
+/// Generous: nothing that waits for it is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+/// The lock, soon.
+pub(crate) async fn locked(lock: &Lock) -> LockGuard {
+    lock.acquire(BOUND).await.expect("it is free in time")
+}
+
+#[cfg(feature = "redis")]
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    support::fleet::serve();
+}

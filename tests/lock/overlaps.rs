@@ -1,0 +1,110 @@
+//! Who held the lock together, judged by what witnesses wrote down.
+
+use crate::support::fleet::witness::Said;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the log of a lock says.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Pairs of tokens of holders who were alive and had not lost the lock.
+    pub(crate) overlaps: Vec<(u64, u64)>,
+    /// Those who held it beside another, and found out that they had lost it.
+    pub(crate) excused: BTreeSet<u64>,
+    /// Holders who had not lost the lock and began under a token lower than one before.
+    pub(crate) backwards: Vec<u64>,
+    /// How many began.
+    pub(crate) holds: usize,
+    holding: BTreeMap<u32, u64>,
+    highest: u64,
+}
+
+/// Reads `start`, `end` and `lost` of the holders, and `killed` of who killed them.
+pub(crate) fn judge(log: &[Said]) -> Verdict {
+    let lost = log.iter().filter(|said| said.word == "lost");
+    let lost: BTreeSet<u64> = lost.map(|said| said.token).collect();
+    let mut verdict = Verdict::default();
+    for said in log {
+        match said.word.as_str() {
+            "start" => verdict.start(said, &lost),
+            "end" | "killed" => drop(verdict.holding.remove(&said.process)),
+            _ => {}
+        }
+    }
+    verdict
+}
+
+impl Verdict {
+    fn start(&mut self, said: &Said, lost: &BTreeSet<u64>) {
+        self.holds += 1;
+        for &other in self.holding.values() {
+            match [other, said.token]
+                .iter()
+                .find(|token| lost.contains(token))
+            {
+                Some(&loser) => drop(self.excused.insert(loser)),
+                None => self.overlaps.push((other, said.token)),
+            }
+        }
+        self.holding.insert(said.process, said.token);
+        if !lost.contains(&said.token) {
+            if said.token <= self.highest {
+                self.backwards.push(said.token);
+            }
+            self.highest = self.highest.max(said.token);
+        }
+    }
+}
+
+/// The process that holds the lock at the end of a log.
+pub(crate) fn holder(log: &[Said]) -> Option<u32> {
+    let last = log.iter().rfind(|said| said.word != "lost")?;
+    (last.word == "start").then_some(last.process)
+}
+
+fn log(lines: &[(&str, u32, u64)]) -> Vec<Said> {
+    let said = |&(word, process, token): &(&str, u32, u64)| Said {
+        word: word.to_owned(),
+        process,
+        token,
+    };
+    lines.iter().map(said).collect()
+}
+
+#[test]
+fn the_judge_sees_two_who_hold_together() {
+    let together = log(&[
+        ("start", 1, 7),
+        ("start", 2, 8),
+        ("end", 1, 7),
+        ("end", 2, 8),
+    ]);
+    assert_eq!(judge(&together).overlaps, [(7, 8)]);
+    let apart = log(&[
+        ("start", 1, 7),
+        ("end", 1, 7),
+        ("start", 2, 8),
+        ("end", 2, 8),
+    ]);
+    assert!(judge(&apart).overlaps.is_empty());
+}
+
+#[test]
+fn the_judge_excuses_the_dead_and_those_who_know_of_their_loss() {
+    let dead = log(&[("start", 1, 7), ("killed", 1, 0), ("start", 2, 8)]);
+    assert!(judge(&dead).overlaps.is_empty());
+    let lost = log(&[
+        ("start", 1, 7),
+        ("start", 2, 8),
+        ("end", 1, 7),
+        ("lost", 1, 7),
+    ]);
+    let verdict = judge(&lost);
+    assert!(verdict.overlaps.is_empty());
+    assert_eq!(verdict.excused, BTreeSet::from([7]));
+}
+
+#[test]
+fn the_judge_sees_a_token_that_does_not_grow() {
+    let same = log(&[("start", 1, 7), ("end", 1, 7), ("start", 2, 7)]);
+    assert_eq!(judge(&same).backwards, [7]);
+}

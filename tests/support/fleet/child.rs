@@ -1,0 +1,107 @@
+//! A child's side: commands from standard input, answers to standard output.
+
+use super::{LEASE, MARK, URL, locks::Locks};
+use std::{
+    collections::HashMap,
+    env,
+    io::Write,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{Acquire, AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+/// Connects, answers commands, and ends with its standard input.
+pub(super) fn live() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async {
+        let lease = env::var(LEASE)
+            .expect("a parent sets it")
+            .parse()
+            .expect("it is a number");
+        let store = RedisSemaphore::builder()
+            .lease(Duration::from_millis(lease))
+            .connect(env::var(URL).expect("a parent sets it"))
+            .await
+            .expect("the server is there");
+        say("ready");
+        let mut permits = HashMap::new();
+        let mut contenders = JoinSet::new();
+        let mut locks = Locks::new(store.clone());
+        // Blocking reads leave one of the runtime's threads to the keeper.
+        for line in std::io::stdin().lines() {
+            let line = line.expect("the parent writes text");
+            let words: Vec<&str> = line.split(' ').collect();
+            match locks.obey(&words).await {
+                Some(answer) => say(&answer),
+                None => say(&obey(&store, &mut permits, &mut contenders, &words).await),
+            }
+        }
+    });
+}
+
+fn say(answer: &str) {
+    println!("{MARK}{answer}");
+    std::io::stdout().flush().expect("the parent reads");
+}
+
+async fn contend(name: String, acquire: Acquire, hold: Duration) -> (String, u64) {
+    let permit = acquire.await.expect("it is granted in time");
+    tokio::time::sleep(hold).await;
+    let token = permit.token();
+    permit.release().await;
+    (name, token)
+}
+
+async fn obey(
+    store: &RedisSemaphore,
+    permits: &mut HashMap<String, Permit>,
+    contenders: &mut JoinSet<(String, u64)>,
+    words: &[&str],
+) -> String {
+    match *words {
+        ["acquire", name, key, limit] => {
+            let limit = limit.parse().expect("a number");
+            let claim = Claim::new(key.to_owned()).with_limit(limit);
+            match store.acquire(claim).await {
+                Ok(permit) => {
+                    let token = permit.token().to_string();
+                    permits.insert(name.to_owned(), permit);
+                    token
+                }
+                Err(AcquireError::Full { .. }) => "full".to_owned(),
+                Err(error) => format!("{error:?}"),
+            }
+        }
+        ["contend", name, key, limit, hold] => {
+            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
+            let hold = Duration::from_millis(hold.parse().expect("a number"));
+            // It asks here, not when its task comes to run, so that claims keep their order.
+            let asked = futures_util::poll!(&mut acquire);
+            assert!(asked.is_pending(), "nobody answers at once");
+            contenders.spawn(contend(name.to_owned(), acquire, hold));
+            "started".to_owned()
+        }
+        ["contended"] => {
+            let mut granted = Vec::new();
+            while let Some(one) = contenders.join_next().await {
+                granted.push(one.expect("it did not panic"));
+            }
+            granted.sort_by_key(|(_, token)| *token);
+            let pairs = granted
+                .iter()
+                .map(|(name, token)| format!("{name}={token}"));
+            pairs.collect::<Vec<_>>().join(" ")
+        }
+        ["release", name] => {
+            let permit = permits.remove(name).expect("it was acquired");
+            permit.release().await.to_string()
+        }
+        ["lost", name] => permits[name].is_lost().to_string(),
+        ["clock"] => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.expect("it is after 1970").as_secs().to_string()
+        }
+        _ => panic!("unknown command: {words:?}"),
+    }
+}

@@ -1,0 +1,49 @@
+//! What a lock protects, if it looks at tokens.
+
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// A file that takes no line under a token lower than one that it has seen.
+pub(crate) struct FencedFile(PathBuf);
+
+impl FencedFile {
+    pub(crate) fn at(path: impl AsRef<Path>) -> Self {
+        Self(path.as_ref().to_owned())
+    }
+
+    /// Adds the line `TOKEN TEXT`, unless the token is too low: whether it did.
+    pub(crate) fn write(&self, token: u64, text: &str) -> bool {
+        let mut file = self.open();
+        // The operating system's lock, so that look and write are one; it ends with `file`.
+        flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
+        let mut before = String::new();
+        file.read_to_string(&mut before).expect("it holds text");
+        let seen = before.lines().filter_map(token_of).max();
+        let taken = seen.is_none_or(|seen| token >= seen);
+        if taken {
+            writeln!(file, "{token} {text}").expect("it can be written");
+        }
+        taken
+    }
+
+    /// Who has written, in order.
+    pub(crate) fn writers(&self) -> Vec<String> {
+        let content = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let lines = content.lines().filter_map(|line| line.split_once(' '));
+        lines.map(|(_, text)| text.to_owned()).collect()
+    }
+
+    fn open(&self) -> File {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).read(true).open(&self.0);
+        file.expect("the folder is there")
+    }
+}
+
+fn token_of(line: &str) -> Option<u64> {
+    line.split_once(' ')?.0.parse().ok()
+}

@@ -1,0 +1,80 @@
+//! What a child does with locks.
+
+use super::{fenced::FencedFile, witness::Witness};
+use std::{collections::HashMap, process, time::Duration};
+use tokio::time::sleep;
+use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
+
+/// How long a holder works before it frees the lock.
+const WORK: Duration = Duration::from_millis(20);
+
+/// The locks that a child holds, by the names that its parent gave them.
+pub(super) struct Locks {
+    store: RedisSemaphore,
+    guards: HashMap<String, LockGuard>,
+}
+
+impl Locks {
+    pub(super) fn new(store: RedisSemaphore) -> Self {
+        let guards = HashMap::new();
+        Self { store, guards }
+    }
+
+    /// Does what the words say, if they are about locks.
+    pub(super) async fn obey(&mut self, words: &[&str]) -> Option<String> {
+        Some(match *words {
+            ["lock", name, key, timeout] => self.lock(name, key, timeout).await,
+            ["write", name, file] => {
+                let token = self.guards[name].token();
+                FencedFile::at(file).write(token, name).to_string()
+            }
+            ["unlock", name] => {
+                let guard = self.guards.remove(name).expect("it was locked");
+                guard.release().await.to_string()
+            }
+            ["turns", key, file] => {
+                let lock = self.of(key);
+                tokio::spawn(take_turns(lock, Witness::at(file)));
+                "started".to_owned()
+            }
+            _ => return None,
+        })
+    }
+
+    fn of(&self, key: &str) -> Lock {
+        Lock::new(self.store.clone(), key.to_owned())
+    }
+
+    async fn lock(&mut self, name: &str, key: &str, timeout: &str) -> String {
+        let timeout = Duration::from_millis(timeout.parse().expect("a number"));
+        match self.of(key).acquire(timeout).await {
+            Ok(guard) => {
+                let token = guard.token().to_string();
+                self.guards.insert(name.to_owned(), guard);
+                token
+            }
+            Err(AcquireError::TimedOut) => "timed out".to_owned(),
+            Err(error) => format!("{error:?}"),
+        }
+    }
+}
+
+/// Takes the lock again and again, and has each hold witnessed.
+async fn take_turns(lock: Lock, witness: Witness) {
+    let me = process::id();
+    loop {
+        // A process that was stopped finds its wait over, or its connection broken.
+        let Ok(guard) = lock.acquire(Duration::from_secs(5)).await else {
+            continue;
+        };
+        let token = guard.token();
+        witness.write("start", me, token);
+        sleep(WORK).await;
+        witness.write("end", me, token);
+        // Asked after the end was written: who was not lost by now, was not while it worked.
+        if guard.is_lost() || guard.token() != token {
+            witness.write("lost", me, token);
+        }
+        guard.release().await;
+    }
+}

@@ -1,0 +1,53 @@
+//! A log in which processes say what they do, in the order in which they do it.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+/// A file of lines `WORD PROCESS TOKEN`. The operating system keeps the order: each is appended
+/// in one write.
+#[derive(Clone)]
+pub(crate) struct Witness(PathBuf);
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) word: String,
+    pub(crate) process: u32,
+    pub(crate) token: u64,
+}
+
+impl Witness {
+    pub(crate) fn at(path: impl AsRef<Path>) -> Self {
+        Self(path.as_ref().to_owned())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, word: &str, process: u32, token: u64) {
+        let line = format!("{word} {process} {token}\n");
+        let file = OpenOptions::new().create(true).append(true).open(&self.0);
+        let mut file = file.expect("the folder is there");
+        let written = file.write(line.as_bytes()).expect("it can be written");
+        assert_eq!(written, line.len(), "a line in two pieces");
+    }
+
+    pub(crate) fn read(&self) -> Vec<Said> {
+        let content = fs::read_to_string(&self.0).unwrap_or_default();
+        content.lines().map(said).collect()
+    }
+}
+
+fn said(line: &str) -> Said {
+    let mut words = line.split(' ');
+    let mut next = || words.next().expect("three words");
+    Said {
+        word: next().to_owned(),
+        process: next().parse().expect("a number"),
+        token: next().parse().expect("a number"),
+    }
+}
