@@ -89,31 +89,31 @@ impl Scripts {
 
     /// Moves the ends of leases. For each group, which of its units are held.
     pub(super) async fn refresh(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
-        let make = |group: &Group, form| {
-            let mut command = self.refresh.command(form, &group.name);
-            command.arg(self.lease_ms);
-            self.members(command, group)
-        };
-        let answers = self.run(groups, make).await;
-        answers
-            .into_iter()
-            .map(|answer| answer.and_then(Held::read))
-            .collect()
+        self.units(&self.refresh, groups, |_| self.lease_ms).await
     }
 
     /// Gives units back. For each group, which of its units were held, or how many if `ask` is
     /// not set.
     pub(super) async fn release(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
+        self.units(&self.release, groups, |group| u64::from(group.ask))
+            .await
+    }
+
+    /// Runs a script on the units of each group.
+    async fn units(
+        &self,
+        script: &Script,
+        groups: &[Group],
+        first: impl Fn(&Group) -> u64,
+    ) -> Vec<Result<Held, Error>> {
         let make = |group: &Group, form| {
-            let mut command = self.release.command(form, &group.name);
-            command.arg(u8::from(group.ask));
+            let mut command = script.command(form, &group.name);
+            command.arg(first(group));
             self.members(command, group)
         };
         let answers = self.run(groups, make).await;
-        answers
-            .into_iter()
-            .map(|answer| answer.and_then(Held::read))
-            .collect()
+        let read = |answer: Result<Value, Error>| answer.and_then(Held::read);
+        answers.into_iter().map(read).collect()
     }
 
     fn acquire_command(&self, lease: &Lease, place: Place, form: Form) -> Cmd {
