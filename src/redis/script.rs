@@ -110,7 +110,7 @@ impl Scripts {
     }
 
     fn acquire_command(&self, lease: &Lease, place: Place, form: Form) -> Cmd {
-        let mut command = self.acquire.command(form, &lease.name);
+        let mut command = self.acquire.command(form, &lease.name());
         command
             .arg(Text(lease.id(&self.process, self.lease_ms)))
             .arg(lease.units.limit)
