@@ -66,10 +66,7 @@ where
         settings: Arc<Settings>,
     ) -> Self {
         let asker = Some(Asker::new(service, request, &claim, &settings));
-        let acquire = match claim.units() {
-            Ok(_) => settings.semaphore.acquire(claim),
-            Err(error) => Acquire::ready(Err(error)),
-        };
+        let acquire = settings.acquire(claim);
         let state = State::Acquire { acquire, asker };
         Self { state, settings }
     }

@@ -19,6 +19,13 @@
 //! # drop(client);
 //! ```
 //!
+//! A store in Redis has to be asked first, so there no service is ready at the first look:
+//! `load_shed` sheds every request of a fresh clone. To refuse at once what finds no room, use
+//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) with [`key::fixed`](crate::key::fixed).
+//!
+//! A service that waits stands in the line until it is dropped, and one that is ready holds its
+//! permit until it is called. So drop a service that is not to be called.
+//!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!
 //! It counts across processes when the semaphore does, and a permit lasts until the body of the
@@ -118,7 +125,7 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// Takes a permit, or finds out that there will be none.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<&Result<Permit, AcquireError>> {
         if let Gate::Closed = self.gate {
-            self.gate = Gate::Opening(self.settings.semaphore.acquire(self.claim.clone()));
+            self.gate = Gate::Opening(self.settings.acquire(self.claim.clone()));
         }
         if let Gate::Opening(acquire) = &mut self.gate {
             self.gate = Gate::Open(ready!(Pin::new(acquire).poll(cx)));

@@ -2,7 +2,7 @@
 
 use crate::{
     reject::{Reject, Rejection},
-    semaphore::{Claim, DEFAULT_LINE, Policy, Semaphore},
+    semaphore::{Acquire, Claim, DEFAULT_LINE, Policy, Semaphore},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -32,6 +32,14 @@ impl Settings {
             on_lost: OnLost::default(),
             release_at: ReleaseAt::default(),
             reject: Arc::new(Rejection::into_response),
+        }
+    }
+
+    /// Asks the store, unless the claim is one that no store could grant.
+    pub(crate) fn acquire(&self, claim: Claim) -> Acquire {
+        match claim.units() {
+            Ok(_) => self.semaphore.acquire(claim),
+            Err(error) => Acquire::ready(Err(error)),
         }
     }
 

@@ -10,12 +10,12 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set, processes share one limit: an account's sixth request is refused wherever
-//! the other five are.
+//! With `REDIS_URL` set, processes are one market with one limit: what one lists another sells, and
+//! an account's sixth request is refused wherever the other five are.
 //!
 //! Read on in `app.rs` for the routes and the limit that they share, in `account.rs` for whom the
-//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, and in
-//! `settings.rs` for the settings.
+//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, in
+//! `memory.rs` and `redis/` for where it does it, and in `settings.rs` for the settings.
 
 mod account;
 mod app;

@@ -4,7 +4,7 @@ use crate::semaphore::{Loss, Units};
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -15,7 +15,9 @@ use std::{
 /// Shared by its holder and the keeper. All times are of this process's monotonic clock, which
 /// measures only how long ago something was sent; where leases end is the server's to say.
 pub(super) struct Lease {
-    pub(super) name: Arc<str>,
+    /// What its semaphore's keys begin with. Shared with its other permits once the keeper has
+    /// brought them together, because a process may hold very many.
+    name: Mutex<Arc<str>>,
     pub(super) units: Units,
     pub(super) loss: Loss,
     /// Its number within the process.
@@ -36,7 +38,7 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn new(name: Arc<str>, units: Units, serial: u64) -> Self {
         Self {
-            name,
+            name: Mutex::new(name),
             units,
             loss: Loss::default(),
             serial,
@@ -47,6 +49,15 @@ impl Lease {
             troubled: AtomicBool::new(false),
             hasty: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes another copy of its own name.
+    pub(super) fn share_name(&self, name: &Arc<str>) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(name);
     }
 
     pub(super) fn token(&self) -> u64 {

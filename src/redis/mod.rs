@@ -145,7 +145,7 @@ impl RedisSemaphore {
         self.0.order(Order::Shutdown(Instant::now() + bound, done));
         let rest = rest.await.unwrap_or_default();
         let unreleased = |lease: Arc<Lease>| Unreleased {
-            semaphore: lease.name.to_string(),
+            semaphore: lease.name().to_string(),
             token: lease.token(),
         };
         rest.into_iter().map(unreleased).collect()

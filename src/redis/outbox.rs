@@ -152,7 +152,7 @@ pub(super) async fn release(core: Arc<Core>, partings: Vec<Parting>) -> Vec<Part
 fn group(partings: Vec<Parting>) -> (Vec<Group>, Vec<Vec<Parting>>) {
     let mut by_name: HashMap<Arc<str>, Vec<Parting>> = HashMap::new();
     for parting in partings {
-        let name = Arc::clone(&parting.lease.name);
+        let name = parting.lease.name();
         by_name.entry(name).or_default().push(parting);
     }
     let chunks = by_name.into_iter().flat_map(|(name, partings)| {

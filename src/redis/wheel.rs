@@ -71,16 +71,15 @@ impl Wheel {
             if lease.has_ended() {
                 continue;
             }
-            let name = &lease.name;
+            let name = lease.name();
             if lease.is_hasty() {
-                hasty
-                    .entry(Arc::clone(name))
-                    .or_default()
-                    .push(Arc::clone(&lease));
+                let leases = hasty.entry(Arc::clone(&name)).or_default();
+                leases.push(Arc::clone(&lease));
             }
-            let slot = self.hasher.hash_one(name) % u64::from(TURNS);
-            let leases = self.slots[slot as usize].entry(Arc::clone(name));
-            leases.or_default().push(lease);
+            let slot = self.hasher.hash_one(&name) % u64::from(TURNS);
+            let entry = self.slots[slot as usize].entry(name);
+            lease.share_name(entry.key());
+            entry.or_default().push(lease);
         }
         hasty
     }

@@ -1,6 +1,9 @@
 //! How a store tells a holder that its lease has ended.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, Ordering, fence},
+};
 use tokio::sync::Notify;
 
 /// Whether a permit is lost, and a way to wait for it.
@@ -10,14 +13,19 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Loss {
     lost: AtomicBool,
-    told: Notify,
+    /// Made by the first who waits; few do, and a process may hold very many permits.
+    told: OnceLock<Box<Notify>>,
 }
 
 impl Loss {
     /// Tells everybody who waits.
     pub fn set(&self) {
         self.lost.store(true, Ordering::Release);
-        self.told.notify_waiters();
+        // Either this sees who waits, or who waits sees that it is lost.
+        fence(Ordering::SeqCst);
+        if let Some(told) = self.told.get() {
+            told.notify_waiters();
+        }
     }
 
     /// The permit is held again.
@@ -36,8 +44,9 @@ impl Loss {
     ///
     /// Dropping the future loses nothing.
     pub async fn wait(&self) {
-        // `notified` counts from its creation, so a `set` between the two lines is not missed.
-        let told = self.told.notified();
+        // `notified` counts from its creation, so a `set` after it is not missed.
+        let told = self.told.get_or_init(Box::default).notified();
+        fence(Ordering::SeqCst);
         if !self.is_set() {
             told.await;
         }

@@ -12,3 +12,8 @@ mod limit;
 #[path = "../support/script.rs"]
 mod script;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
+mod waiting;
+#[cfg(feature = "redis")]
+mod waiting_in_redis;

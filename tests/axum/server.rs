@@ -1,7 +1,8 @@
 //! A server, and what can be seen of its permits.
 
+pub(crate) use crate::handlers::Feed;
 use crate::{
-    handlers::{Feed, Witness, routes},
+    handlers::{Witness, routes},
     http_requests::limit,
     ledger::{Ledger, Page},
 };
@@ -14,7 +15,7 @@ use tokio::{
 use tower_semaphore::{ConcurrencyLimitLayer, key};
 
 /// What a condition that will hold may take on a busy machine.
-const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -33,9 +34,16 @@ impl Server {
     pub(crate) async fn start_with(
         settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
     ) -> Self {
-        let (ledger, witness) = (Ledger::default(), Witness::default());
-        let (feed, feeds) = mpsc::unbounded_channel();
+        let ledger = Ledger::default();
         let layer = settings(limit(5, ledger.clone()));
+        let server = Self::under(layer).await;
+        Self { ledger, ..server }
+    }
+
+    /// A server under this layer; where its store is not the ledger, the page stays empty.
+    pub(crate) async fn under(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
+        let (feed, feeds) = mpsc::unbounded_channel();
+        let witness = Witness::default();
         let app = routes(feed, witness.clone()).layer(layer);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -43,7 +51,7 @@ impl Server {
         Self {
             address,
             witness,
-            ledger,
+            ledger: Ledger::default(),
             feeds,
         }
     }

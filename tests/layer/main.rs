@@ -11,3 +11,4 @@ mod limit;
 mod refusal;
 mod rig;
 mod stores;
+mod waiting;

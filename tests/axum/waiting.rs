@@ -1,0 +1,200 @@
+//! Requests that wait for their permit, over real sockets.
+
+use crate::{
+    client::{BOTH, Client, Http, ask, read},
+    http_requests::limit,
+    server::{BOUND, Feed, Server},
+    support::wait::eventually,
+};
+use futures_util::future::join_all;
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use std::time::{Duration, Instant};
+use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,
+};
+
+/// A server that keeps five requests of alice's in flight, so that the next ones wait.
+struct Busy {
+    server: Server,
+    client: Client,
+    memory: MemorySemaphore,
+    five: Vec<(Response<Incoming>, Feed)>,
+}
+
+impl Busy {
+    async fn start(
+        http: Http,
+        settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
+    ) -> Self {
+        let memory = MemorySemaphore::new();
+        let layer = limit(5, memory.clone()).with_wait(BOUND);
+        let mut server = Server::under(settings(layer)).await;
+        let client = Client::new(http, &server);
+        let mut five = Vec::new();
+        for _ in 0..5 {
+            five.push((client.get("/stream").await, server.feed().await));
+        }
+        Self {
+            server,
+            client,
+            memory,
+            five,
+        }
+    }
+
+    /// Ends one of the five bodies.
+    async fn end_one(&mut self) {
+        let (response, feed) = self.five.pop().expect("some are left");
+        drop(feed);
+        read(response).await;
+    }
+
+    /// Starts a request that waits as number `place`.
+    async fn wait(&self, place: usize) -> JoinHandle<Response<Incoming>> {
+        let client = self.client.clone();
+        let waiting = tokio::spawn(async move { client.get("/full").await });
+        self.waits(place).await;
+        waiting
+    }
+
+    /// Waits until so many requests of alice's wait.
+    async fn waits(&self, count: usize) {
+        eventually("as many wait as should", BOUND, async || {
+            matches!(self.probe(count).await, AcquireError::LineFull)
+                && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
+        })
+        .await;
+    }
+
+    /// What one more is told where no more than `longest` may wait.
+    async fn probe(&self, longest: usize) -> AcquireError {
+        let claim = Claim::new("alice")
+            .with_limit(5)
+            .with_wait(Duration::from_millis(1))
+            .with_max_waiting(longest);
+        let told = self.memory.acquire(claim).await;
+        told.expect_err("five are in flight")
+    }
+}
+
+#[tokio::test]
+async fn the_sixth_request_is_served_when_one_of_five_bodies_has_ended() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer).await;
+        let sixth = busy.wait(1).await;
+        assert!(!sixth.is_finished());
+        busy.end_one().await;
+        let sixth = sixth.await.expect("no panic");
+        assert_eq!(sixth.status(), StatusCode::OK);
+        assert_eq!(read(sixth).await.0, "all of it");
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_wait_is_over_is_refused() {
+    let wait = Duration::from_millis(100);
+    for http in BOTH {
+        let busy = Busy::start(http, |layer| layer.with_wait(wait)).await;
+        let start = Instant::now();
+        let refused = busy.client.get("/full").await;
+        assert!(start.elapsed() >= wait, "after {:?}", start.elapsed());
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.headers()["retry-after"], "1");
+        busy.waits(0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_full_refuses_at_once() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer.with_max_waiting(1)).await;
+        let (served, mut answers) = mpsc::unbounded_channel();
+        for _ in 0..2 {
+            let (client, served) = (busy.client.clone(), served.clone());
+            tokio::spawn(async move {
+                let status = client.get("/full").await.status();
+                served.send(status).expect("the test runs");
+            });
+        }
+        let refused = answers.recv().await;
+        assert_eq!(refused, Some(StatusCode::TOO_MANY_REQUESTS));
+        assert!(answers.try_recv().is_err(), "the other does not wait");
+        busy.end_one().await;
+        assert_eq!(answers.recv().await, Some(StatusCode::OK));
+    }
+}
+
+#[tokio::test]
+async fn requests_are_served_in_the_order_in_which_they_came() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer).await;
+        let (served, mut order) = mpsc::unbounded_channel();
+        for place in 1..=10 {
+            let (client, served) = (busy.client.clone(), served.clone());
+            tokio::spawn(async move {
+                let response = client.get("/stream").await;
+                served.send((place, response)).expect("the test runs");
+            });
+            busy.waits(place).await;
+        }
+        busy.end_one().await;
+        for place in 1..=10 {
+            let (served, response) = order.recv().await.expect("the test holds a sender");
+            assert_eq!(served, place, "{http:?}");
+            drop(busy.server.feed().await);
+            read(response).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_the_client_drops_leaves_the_line() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer).await;
+        tokio::select! {
+            _ = busy.client.send(Method::GET, "/panic", "alice") => panic!("an answer"),
+            () = busy.waits(1) => {}
+        }
+        busy.waits(0).await;
+        let next = busy.wait(1).await;
+        busy.end_one().await;
+        assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_leaves_the_line_to_the_next() {
+    let mut busy = Busy::start(Http::One, |layer| layer).await;
+    let closes = ask(&busy.server, "/panic").await;
+    busy.waits(1).await;
+    let mut closes_its_half = ask(&busy.server, "/panic").await;
+    busy.waits(2).await;
+    let resets = ask(&busy.server, "/panic").await;
+    busy.waits(3).await;
+    let next = busy.wait(4).await;
+
+    drop(closes);
+    closes_its_half.shutdown().await.expect("it is open");
+    resets.set_zero_linger().expect("a TCP socket can be reset");
+    drop(resets);
+    busy.waits(1).await;
+    busy.end_one().await;
+    assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn forty_clients_that_wait_are_all_served_and_five_at_a_time() {
+    for http in BOTH {
+        let server = Server::under(limit(5, MemorySemaphore::new()).with_wait(BOUND)).await;
+        let client = Client::new(http, &server);
+        let served = join_all((0..40).map(|_| async {
+            let response = client.get("/witnessed").await;
+            assert_eq!(response.status(), StatusCode::OK);
+            read(response).await.0
+        }));
+        assert!(served.await.iter().all(|body| *body == "frame".repeat(5)));
+        assert_eq!(server.witness.most(), 5);
+    }
+}

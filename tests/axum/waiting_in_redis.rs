@@ -1,0 +1,87 @@
+//! Requests that wait in a line that two servers share.
+
+use crate::{
+    client::{BOTH, Client, Http, read},
+    http_requests::limit,
+    server::{BOUND, Feed, Server},
+    support::{redis::RedisServer, resp::Raw, wait::eventually},
+};
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tower_semaphore::RedisSemaphore;
+
+const LINE: &str = "semaphore:{concurrency:alice}:line";
+const BEAT: &str = "semaphore:{concurrency:alice}:beat";
+
+/// A server with a store of its own, in which alice has one place and the others wait.
+async fn server(redis: &RedisServer) -> Server {
+    let store = RedisSemaphore::connect(redis.url()).await;
+    let layer = limit(1, store.expect("it connects"));
+    Server::under(layer.with_wait(BOUND)).await
+}
+
+/// Takes the only place.
+async fn hold(server: &mut Server, http: Http) -> (Response<Incoming>, Feed) {
+    let response = Client::new(http, server).get("/stream").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    (response, server.feed().await)
+}
+
+/// Waits until so many wait, as the server sees it.
+async fn waits(raw: &mut Raw, count: i64) {
+    eventually("as many wait as should", BOUND, async || {
+        raw.cmd(&["ZCARD", LINE]).await.int() == count
+            && raw.cmd(&["ZCARD", BEAT]).await.int() == count
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_client_drops_leaves_the_line_in_redis() {
+    for http in BOTH {
+        let redis = RedisServer::start();
+        let mut raw = Raw::connect(redis.port()).await;
+        let (mut here, there) = (server(&redis).await, server(&redis).await);
+        let (held, feed) = hold(&mut here, http).await;
+        let (gone, next) = (Client::new(http, &there), Client::new(http, &there));
+        tokio::select! {
+            _ = gone.send(Method::GET, "/panic", "alice") => panic!("an answer"),
+            () = waits(&mut raw, 1) => {}
+        }
+        waits(&mut raw, 0).await;
+        let next = tokio::spawn(async move { next.get("/full").await });
+        waits(&mut raw, 1).await;
+        drop(feed);
+        read(held).await;
+        assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_to_two_servers_are_served_in_the_order_in_which_they_came() {
+    for http in BOTH {
+        let redis = RedisServer::start();
+        let mut raw = Raw::connect(redis.port()).await;
+        let mut servers = [server(&redis).await, server(&redis).await];
+        let (held, feed) = hold(&mut servers[0], http).await;
+        let (served, mut order) = mpsc::unbounded_channel();
+        for place in 1..=10 {
+            let client = Client::new(http, &servers[place % 2]);
+            let served = served.clone();
+            tokio::spawn(async move {
+                let response = client.get("/stream").await;
+                served.send((place, response)).expect("the test runs");
+            });
+            waits(&mut raw, i64::try_from(place).expect("a small number")).await;
+        }
+        drop(feed);
+        read(held).await;
+        for place in 1..=10 {
+            let (served, response) = order.recv().await.expect("the test holds a sender");
+            assert_eq!(served, place, "{http:?}");
+            drop(servers[place % 2].feed().await);
+            read(response).await;
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Services to put under the layer.
+
+use bytes::Bytes;
+use futures_util::{
+    future::join_all,
+    stream::{self, BoxStream, StreamExt},
+};
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full, StreamBody};
+use std::{
+    convert::Infallible,
+    fmt::Debug,
+    future::{Ready, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{task::yield_now, time::timeout};
+use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
+use tower_semaphore::{
+    GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, ResponseBody, Semaphore,
+};
+use tower_test::mock::Spawn;
+
+/// Generous: nothing that waits for it is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
+pub(crate) type Ok = ServiceFn<fn(Request<()>) -> Answered>;
+
+/// A response. Holding it is holding the permit.
+pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
+
+/// A service under a limit, which notices when it is woken.
+pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<Ok>>;
+
+/// Answers every request with the same two bytes.
+pub(crate) fn ok() -> Ok {
+    service_fn(|_| ready(Ok(Response::new("ok".into()))))
+}
+
+/// At most one request in flight for `host`.
+pub(crate) fn one(semaphore: impl Semaphore) -> GlobalConcurrencyLimitLayer {
+    GlobalConcurrencyLimitLayer::new(1, "host", semaphore)
+}
+
+pub(crate) fn limited(layer: &GlobalConcurrencyLimitLayer) -> Limited {
+    Spawn::new(layer.layer(ok()))
+}
+
+/// Whether a service is ready now.
+pub(crate) fn is_ready(service: &mut Limited) -> bool {
+    match service.poll_ready() {
+        std::task::Poll::Ready(Ok(())) => true,
+        std::task::Poll::Pending => false,
+    }
+}
+
+/// Asks a service that has to be ready.
+pub(crate) async fn ask(service: &mut Limited) -> Answer {
+    assert!(is_ready(service));
+    let Ok(answer) = service.call(Request::new(())).await;
+    answer
+}
+
+/// Reads a body to its end.
+pub(crate) async fn read<B>(response: Response<B>) -> Bytes
+where
+    B: Body<Data = Bytes, Error: Debug>,
+{
+    let body = response.into_body().collect().await;
+    body.expect("a body that ends well").to_bytes()
+}
+
+/// Sends a request to each service at once, and waits for the ends of all bodies.
+pub(crate) async fn all_served<S, B>(services: Vec<S>)
+where
+    S: Service<Request<()>, Response = Response<B>, Error: Debug + Send, Future: Send>,
+    S: Send + 'static,
+    B: Body<Data = Bytes, Error: Debug> + Send + 'static,
+{
+    let requests = services.into_iter().map(|service| {
+        tokio::spawn(async move {
+            read(service.oneshot(Request::new(())).await.expect("an answer")).await
+        })
+    });
+    let served = timeout(BOUND, join_all(requests)).await;
+    for body in served.expect("all are served in time") {
+        assert_eq!(body.expect("no panic"), "frameframeframe");
+    }
+}
+
+/// Counts the requests that are in flight, their bodies included.
+#[derive(Clone, Default)]
+pub(crate) struct Witness(Arc<(AtomicUsize, AtomicUsize)>);
+
+/// A body of a few frames, seen by a witness.
+pub(crate) type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+impl Witness {
+    /// How many there were together at most.
+    pub(crate) fn most(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+
+    /// Answers with a body that takes a while, and sees each request from its call to the end of
+    /// its body.
+    pub(crate) fn service(
+        &self,
+    ) -> impl Service<Request<()>, Response = Response<Frames>, Error = Infallible, Future: Send>
+    + Clone
+    + use<> {
+        let witness = self.clone();
+        service_fn(move |_| {
+            let inside = witness.clone().enter();
+            async move {
+                yield_now().await;
+                Ok(Response::new(StreamBody::new(frames(inside))))
+            }
+        })
+    }
+
+    fn enter(self) -> Inside {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Inside(self)
+    }
+}
+
+/// One request in flight.
+struct Inside(Witness);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn frames(inside: Inside) -> BoxStream<'static, Result<Frame<Bytes>, Infallible>> {
+    let frames = stream::unfold((inside, 3), |(inside, left)| async move {
+        yield_now().await;
+        let frame = Ok(Frame::data(Bytes::from_static(b"frame")));
+        (left > 0).then(|| (frame, (inside, left - 1)))
+    });
+    frames.boxed()
+}

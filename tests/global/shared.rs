@@ -1,0 +1,111 @@
+//! One limit for services in several processes.
+
+use crate::{
+    inner::{Answer, BOUND, Ok, Witness, all_served, ok, read},
+    support::{redis::RedisServer, resp::Raw, wait::eventually},
+};
+use http::Request;
+use tokio::{task::JoinHandle, time::timeout};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
+use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
+
+const LINE: &str = "semaphore:{concurrency:host}:line";
+
+/// A layer over a store of its own, as another process has it.
+async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {
+    let store = RedisSemaphore::connect(server.url()).await;
+    GlobalConcurrencyLimitLayer::new(limit, "host", store.expect("it connects"))
+}
+
+async fn ask(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
+    let ready = timeout(BOUND, service.ready()).await;
+    let Ok(service) = ready.expect("it is ready in time");
+    let Ok(answer) = service.call(Request::new(())).await;
+    answer
+}
+
+/// A request that stands in the line.
+async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
+    let waiter = tokio::spawn(ask(service.clone()));
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it waits", BOUND, async || {
+        raw.zmembers(LINE).await.len() == 1
+    })
+    .await;
+    waiter
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_ends_here_makes_a_service_ready_there() {
+    let server = RedisServer::start();
+    let here = layer(1, &server).await.layer(ok());
+    let there = layer(1, &server).await.layer(ok());
+    let held = ask(here.clone()).await;
+    let waiter = waiter(&there, &server).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(read(held).await, "ok");
+    assert_eq!(waiter.await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_stores_on_one_redis_share_the_limit() {
+    let server = RedisServer::start();
+    let witness = Witness::default();
+    let services = [layer(3, &server).await, layer(3, &server).await];
+    let services = services.map(|layer| layer.layer(witness.service()));
+    all_served(services.iter().cycle().take(60).cloned().collect()).await;
+    assert!(witness.most() <= 3, "{}", witness.most());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_waits_and_is_dropped_leaves_the_line() {
+    let server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    let held = ask(service.clone()).await;
+    waiter(&service, &server).await.abort();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it has left", BOUND, async || {
+        raw.zmembers(LINE).await.is_empty()
+    })
+    .await;
+    drop(held);
+    assert_eq!(ask(service).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_makes_it_ready_to_refuse() {
+    let mut server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    server.kill();
+    assert_eq!(ask(service.clone()).await.status(), 503);
+    server.restart();
+    eventually("it serves again", BOUND, async || {
+        ask(service.clone()).await.status() == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_makes_those_who_wait_ready_to_refuse() {
+    let mut server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    let _held = ask(service.clone()).await;
+    let waiter = waiter(&service, &server).await;
+    server.kill();
+    let refused = timeout(BOUND, waiter).await.expect("it is told");
+    assert_eq!(refused.unwrap().status(), 503);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_look_is_shed_because_the_server_has_to_be_asked() {
+    let server = RedisServer::start();
+    let limit = layer(1, &server).await;
+    let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
+    let shed = service.clone().oneshot(Request::new(())).await;
+    assert!(shed.expect_err("nobody has answered").is::<Overloaded>());
+    eventually("the same service is ready later", BOUND, async || {
+        let service = service.ready().await.expect("it never fails");
+        service.call(Request::new(())).await.is_ok()
+    })
+    .await;
+}
