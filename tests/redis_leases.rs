@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use support::{fleet, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-const LEASE: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_millis(1_500);
 const BOUND: Duration = Duration::from_secs(10);
 const HELD: &str = "semaphore:{concurrency:a}:held";
 
@@ -199,7 +199,7 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
     let store = store(&server).await;
     drop(permit(&store, 1).await);
     let mut raw = Raw::connect(server.port()).await;
-    eventually("no key is left", LEASE * 6, async || {
+    eventually("no key is left", LEASE * 10, async || {
         raw.keys("*").await.is_empty()
     })
     .await;

@@ -58,13 +58,19 @@ impl Offer {
     /// Puts the item up for sale: out of the inventory, into the market.
     fn list(&self, transaction: &mut Pipeline) {
         transaction.zadd(MARKET, &self.member, self.price).ignore();
-        transaction.srem(inventory(&self.seller), &self.item).ignore();
+        transaction
+            .srem(inventory(&self.seller), &self.item)
+            .ignore();
     }
 
     /// Moves the item and the money.
     fn sell(&self, transaction: &mut Pipeline, buyer: &str) {
-        transaction.hincr(user(&self.seller), "funds", self.price).ignore();
-        transaction.hincr(user(buyer), "funds", -self.price).ignore();
+        transaction
+            .hincr(user(&self.seller), "funds", self.price)
+            .ignore();
+        transaction
+            .hincr(user(buyer), "funds", -self.price)
+            .ignore();
         transaction.sadd(inventory(buyer), &self.item).ignore();
         transaction.zrem(MARKET, &self.member).ignore();
     }
@@ -77,7 +83,10 @@ pub(crate) async fn list_item(client: &Client, offer: &Offer) -> Result<Deal, Re
     let inventory = inventory(&offer.seller);
     let end = Instant::now() + LIST;
     while Instant::now() < end {
-        cmd("WATCH").arg(&inventory).exec_async(&mut *connection).await?;
+        cmd("WATCH")
+            .arg(&inventory)
+            .exec_async(&mut *connection)
+            .await?;
         let owned = Cmd::sismember(&inventory, &offer.item);
         if !owned.query_async(&mut *connection).await? {
             cmd("UNWATCH").exec_async(&mut *connection).await?;
@@ -107,7 +116,11 @@ pub(crate) async fn purchase_item(
     let end = Instant::now() + PURCHASE;
     while Instant::now() < end {
         let mut watch = cmd("WATCH");
-        watch.arg(MARKET).arg(user(buyer)).exec_async(&mut *connection).await?;
+        watch
+            .arg(MARKET)
+            .arg(user(buyer))
+            .exec_async(&mut *connection)
+            .await?;
         let (price, funds) = look(offer, buyer).query_async(&mut *connection).await?;
         if !affordable(offer, price, funds) {
             cmd("UNWATCH").exec_async(&mut *connection).await?;
@@ -158,7 +171,8 @@ pub(crate) async fn purchase_item_locked(
 /// What decides a purchase: the price now, and the buyer's funds.
 fn look(offer: &Offer, buyer: &str) -> Pipeline {
     let mut look = pipe();
-    look.zscore(MARKET, &offer.member).hget(user(buyer), "funds");
+    look.zscore(MARKET, &offer.member)
+        .hget(user(buyer), "funds");
     look
 }
 

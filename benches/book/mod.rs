@@ -6,6 +6,8 @@ mod client;
 #[allow(dead_code, reason = "each benchmark uses a part of it")]
 mod lock;
 #[allow(dead_code, reason = "each benchmark uses a part of it")]
+pub(crate) mod market;
+#[allow(dead_code, reason = "each benchmark uses a part of it")]
 mod semaphore;
 
 #[allow(unused_imports, reason = "each benchmark uses a part of it")]

@@ -3,6 +3,7 @@
 //!
 //! `cargo bench --bench redis`, a few minutes; `-- --quick` in half a minute.
 
+mod alone;
 #[path = "../book/mod.rs"]
 mod book;
 mod load;
@@ -19,6 +20,7 @@ use servers::redis::RedisServer;
 #[tokio::main]
 async fn main() {
     let server = RedisServer::start();
+    alone::compare(&server.url()).await;
     speed::compare(&server.url(), speed::Keys::One).await;
     speed::compare(&server.url(), speed::Keys::Each).await;
     skew::compare(&server.url()).await;

@@ -57,7 +57,7 @@ impl fmt::Display for Table {
 /// A figure with as many digits as mean something, and commas between thousands.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
-        0.0 => "0".to_owned(),
+        whole if whole.fract() == 0.0 => thousands(value as i64),
         small if small < 10.0 => format!("{value:.2}"),
         middle if middle < 100.0 => format!("{value:.1}"),
         _ => thousands(value.round() as i64),

@@ -76,6 +76,13 @@ impl From<Account> for Key {
     }
 }
 
+impl Account {
+    #[cfg(feature = "redis")]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

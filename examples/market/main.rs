@@ -10,12 +10,12 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set, processes share one limit: an account's sixth request is refused wherever
-//! the other five are.
+//! With `REDIS_URL` set, processes are one market with one limit: what one lists another sells, and
+//! an account's sixth request is refused wherever the other five are.
 //!
 //! Read on in `app.rs` for the routes and the limit that they share, in `account.rs` for whom the
-//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, and in
-//! `settings.rs` for the settings.
+//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, in
+//! `memory.rs` and `redis/` for where it does it, and in `settings.rs` for the settings.
 
 mod account;
 mod app;
@@ -26,12 +26,15 @@ mod memory;
 mod permits;
 mod price;
 mod problem;
+#[cfg(feature = "redis")]
+mod redis;
 mod settings;
 mod shutdown;
 mod trade;
 
 use app::App;
 use axum::{Router, serve::ListenerExt};
+use market::Market;
 use memory::MemoryMarket;
 use permits::Permits;
 use settings::{SettingError, Settings};
@@ -65,10 +68,10 @@ fn with_causes(error: &dyn Error) -> String {
 async fn run() -> Result<(), Box<dyn Error>> {
     let settings = Settings::from_env()?;
     let permits = Permits::open(&settings).await?;
-    let limit = limit(&settings, permits.clone())?;
+    let limit = limit(&settings, permits.clone());
     let stop = shutdown::on_signal()?;
     let app = App {
-        market: Arc::new(MemoryMarket::new()),
+        market: market(&settings, &permits).await?,
         stop: stop.clone(),
     };
     let listener = listen(settings.port).await?;
@@ -99,18 +102,23 @@ async fn listen(port: u16) -> Result<TcpListener, SettingError> {
     listener.map_err(|source| SettingError::Port { port, source })
 }
 
+/// The market, which lives beside the permits.
+async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market>, SettingError> {
+    match (permits, &settings.redis_url) {
+        #[cfg(feature = "redis")]
+        (Permits::Redis(semaphore), Some(url)) => {
+            let market = redis::RedisMarket::open(url, semaphore.clone()).await;
+            let unusable = |error| SettingError::unusable("REDIS_URL", error);
+            Ok(Arc::new(market.map_err(unusable)?))
+        }
+        _ => Ok(Arc::new(MemoryMarket::new())),
+    }
+}
+
 /// The limit that all routes of the market share.
 fn limit(
     settings: &Settings,
     permits: Permits,
-) -> Result<ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>>, SettingError> {
-    if !settings.wait.is_zero() {
-        let why = "this build refuses at once what finds no place";
-        return Err(SettingError::unusable("WAIT_MS", why));
-    }
-    Ok(ConcurrencyLimitLayer::new(
-        settings.limit,
-        account::of,
-        permits,
-    ))
+) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
+    ConcurrencyLimitLayer::new(settings.limit, account::of, permits).with_wait(settings.wait)
 }

@@ -5,8 +5,11 @@
 
 use crate::{account::Account, price::Price};
 use futures_util::{future::BoxFuture, stream::BoxStream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::error::Error;
+
+/// How many events a reader may be behind.
+pub(crate) const BACKLOG: usize = 1_024;
 
 /// A failure of the place where the market's state lives.
 pub(crate) type StoreError = Box<dyn Error + Send + Sync>;
@@ -56,7 +59,7 @@ pub(crate) enum Refusal {
 }
 
 /// An item for sale.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) id: String,
     pub(crate) item: String,

@@ -2,7 +2,7 @@
 
 use crate::{
     account::Account,
-    market::{Answer, Event, Holdings, Listing, Market, Refusal, Trade},
+    market::{Answer, BACKLOG, Event, Holdings, Listing, Market, Refusal, Trade},
     price::Price,
 };
 use futures_util::{FutureExt, future::ready, stream::BoxStream};
@@ -13,9 +13,6 @@ use std::{
 use tokio::sync::broadcast;
 use tokio_stream::{StreamExt, wrappers::BroadcastStream};
 use uuid::Uuid;
-
-/// How many events a reader may be behind.
-const BACKLOG: usize = 1_024;
 
 /// A market in this process.
 pub(crate) struct MemoryMarket {

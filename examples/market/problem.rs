@@ -1,6 +1,9 @@
 //! What goes wrong, as a client reads it: a problem of RFC 9457.
 
-use crate::market::{Refusal, StoreError};
+use crate::{
+    market::{Refusal, StoreError},
+    with_causes,
+};
 use axum::{
     Json,
     extract::rejection::{JsonRejection, PathRejection, QueryRejection},
@@ -55,7 +58,7 @@ impl From<Refusal> for Problem {
 impl From<StoreError> for Problem {
     /// The client learns that the market is closed, the operator why.
     fn from(error: StoreError) -> Self {
-        eprintln!("the market's store failed: {error}");
+        eprintln!("the market's store failed: {}", with_causes(&*error));
         let detail = "the market is closed for the moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }

@@ -19,21 +19,46 @@
 --                                         nothing, so no token up to the last is its any more
 --         {3, 0}                          the line is full
 
+-- include keys.lua
+
 local id, limit, weight, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, micros = clock()
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = (micros - micros % 1000) / 1000
 
 -- The first write removes, because only then a server whose memory is full accepts the others.
 redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
 local used = redis.call('ZCARD', held)
+local waited_for = redis.call('EXISTS', line) == 1
+
+-- As usual: one unit of a key for which nobody waits. The same as `take`, which see.
+if weight == 1 and used < limit and not waited_for then
+  local added = redis.call('ZADD', held, string.format('%.0f', now + lease), id)
+  local token = redis.call('INCR', ticket)
+  if token == 1 then
+    token = micros
+    redis.call('SET', ticket, string.format('%.0f', token), 'PX', lease * LEASES)
+  elseif token % 4 == 0 then
+    redis.call('PEXPIRE', ticket, lease * LEASES)
+  end
+  if used == 0 or token % 4 == 0 then
+    redis.call('PEXPIRE', held, lease * LEASES)
+  end
+  return {1, token, used + added}
+end
+
+-- include line.lua
+
 local head
-if redis.call('EXISTS', line) == 1 then
-  used, head = advance(used, now, micros)
+if waited_for then
+  used, head = advance(used)
 end
 
 local fits = used + weight <= limit and not head
 if fits or redis.call('ZSCORE', held, id) then
-  used = used + take(id, weight, now + lease, lease)
-  return {1, draw(micros, lease), used}
+  local token
+  token, used = take(id, weight, used, now + lease, lease)
+  return {1, token, used}
 end
 
 local alive = tonumber(ARGV[5])
@@ -45,20 +70,20 @@ local place = redis.call('ZSCORE', line, id)
 if not place then
   local longest = tonumber(ARGV[6])
   if redis.call('ZCARD', line) >= longest then
-    sweep(now)
+    sweep()
     if redis.call('ZCARD', line) >= longest then
       return {3, 0}
     end
   end
   place = tonumber(ARGV[7])
   if place == 0 then
-    place = draw(micros, lease)
+    place = draw(lease)
   end
-  redis.call('ZADD', line, string.format('%.0f', place), id)
+  redis.call('ZADD', line, text(place), id)
 end
-redis.call('ZADD', beat, now + alive, id)
-redis.call('PEXPIRE', line, ttl(lease))
-redis.call('PEXPIRE', beat, ttl(lease))
+redis.call('ZADD', beat, text(now + alive), id)
+redis.call('PEXPIRE', line, lease * LEASES)
+redis.call('PEXPIRE', beat, lease * LEASES)
 
 local look = -1
 if redis.call('ZRANGE', line, 0, 0)[1] == id then

@@ -66,7 +66,7 @@ impl Builder {
     /// process dies, its permits are free after that.
     ///
     /// Stores that share a prefix may differ in it, say while a new value rolls out, by a factor
-    /// of four at most: a semaphore's keys live for four leases after their last use.
+    /// of two at most: a semaphore's keys live for eight leases after their last use.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self

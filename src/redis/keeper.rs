@@ -29,7 +29,7 @@ pub(super) enum Order {
 /// What a task of the keeper's has to report.
 enum Report {
     Beaten(Beaten),
-    Released(Vec<Parting>),
+    Released(u64, Vec<Parting>),
 }
 
 /// Orders taken at once.
@@ -115,7 +115,7 @@ impl Keeper {
 
     fn hear(&mut self, report: Report) {
         match report {
-            Report::Released(again) => self.outbox.landed(again, self.turn),
+            Report::Released(flight, again) => self.outbox.landed(flight, again, self.turn),
             Report::Beaten(Beaten { troubled, ghosts }) => {
                 self.wheel.watch(troubled);
                 ghosts.into_iter().for_each(|lease| self.part(lease, None));
@@ -147,13 +147,13 @@ impl Keeper {
         last.elapsed() > self.core.times.beat()
     }
 
-    /// Sends what is to be released, unless the last batch is still in the air.
+    /// Sends what is to be released, unless enough is in the air.
     fn send(&mut self) {
-        if let Some(partings) = self.outbox.take() {
+        if let Some((flight, partings)) = self.outbox.take() {
             let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
             tokio::spawn(async move {
                 let again = outbox::release(core, partings).await;
-                let _ = reports.send(Report::Released(again));
+                let _ = reports.send(Report::Released(flight, again));
             });
         }
     }

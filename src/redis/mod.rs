@@ -176,7 +176,8 @@ impl Store {
         };
         let answer = match claim.wait() {
             None => self.ask(&lease, Place::default()).await?,
-            Some(wait) => self.wait(&lease, wait).await?,
+            // Boxed, so that claims that do not wait carry a small future around.
+            Some(wait) => Box::pin(self.wait(&lease, wait)).await?,
         };
         let held = granted(answer, units.limit)?;
         self.order(Order::Hold(lease));

@@ -7,6 +7,10 @@ use tokio::sync::oneshot;
 /// Units of one command: what the server can take apart without a pause that others would feel.
 const UNITS: u32 = 500;
 
+/// Batches in the air at a time. More than one, so that the first release after a quiet moment
+/// does not wait for the answer to another.
+const FLIGHTS: usize = 4;
+
 /// Permits of one semaphore that travel in one command.
 pub(super) struct Group {
     pub(super) name: Arc<str>,
@@ -69,7 +73,8 @@ impl Parting {
 pub(super) struct Outbox {
     now: Vec<Parting>,
     later: Vec<(u64, Parting)>,
-    flying: Vec<Arc<Lease>>,
+    flights: HashMap<u64, Vec<Arc<Lease>>>,
+    departed: u64,
 }
 
 impl Outbox {
@@ -79,26 +84,25 @@ impl Outbox {
 
     /// How many permits are not released yet.
     pub(super) fn len(&self) -> usize {
-        self.now.len() + self.later.len() + self.flying.len()
+        self.now.len() + self.later.len() + self.flights.values().map(Vec::len).sum::<usize>()
     }
 
-    /// What is to be sent next; nothing while the last batch is in the air, so that what comes
-    /// meanwhile travels together.
-    pub(super) fn take(&mut self) -> Option<Vec<Parting>> {
-        if !self.flying.is_empty() || self.now.is_empty() {
+    /// What is to be sent next, and the number of its flight. Nothing while some are in the air,
+    /// so that under load what comes meanwhile travels together.
+    pub(super) fn take(&mut self) -> Option<(u64, Vec<Parting>)> {
+        if self.flights.len() >= FLIGHTS || self.now.is_empty() {
             return None;
         }
         let partings = mem::take(&mut self.now);
-        self.flying = partings
-            .iter()
-            .map(|parting| Arc::clone(&parting.lease))
-            .collect();
-        Some(partings)
+        let leases = partings.iter().map(|parting| Arc::clone(&parting.lease));
+        self.departed += 1;
+        self.flights.insert(self.departed, leases.collect());
+        Some((self.departed, partings))
     }
 
-    /// A batch has landed; these have to be tried again, each after a pause twice as long.
-    pub(super) fn landed(&mut self, again: Vec<Parting>, turn: u64) {
-        self.flying.clear();
+    /// A flight has landed; these have to be tried again, each after a pause twice as long.
+    pub(super) fn landed(&mut self, flight: u64, again: Vec<Parting>, turn: u64) {
+        self.flights.remove(&flight);
         for mut parting in again {
             let pause = 1 << parting.tries.min(10);
             parting.tries += 1;
@@ -123,7 +127,7 @@ impl Outbox {
     pub(super) fn rest(&self) -> impl Iterator<Item = &Arc<Lease>> {
         let later = self.later.iter().map(|(_, parting)| parting);
         let waiting = self.now.iter().chain(later).map(|parting| &parting.lease);
-        waiting.chain(&self.flying)
+        waiting.chain(self.flights.values().flatten())
     }
 }
 

@@ -8,25 +8,27 @@
 --       2... units  every unit of every permit to release, a few hundred at most
 -- Returns for each unit 1 (it was held) or 0 (it was not) if asked, else how many there were.
 
-local ask, waiting = ARGV[1] == '1', redis.call('EXISTS', line) == 1
-local now, micros
-if ask or waiting then
-  now, micros = clock()
-  redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
+-- include keys.lua
+
+local ask, waited_for = ARGV[1] == '1', redis.call('EXISTS', line) == 1
+if not ask and not waited_for then
+  return redis.call('ZREM', held, unpack(ARGV, 2))
 end
 
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = (micros - micros % 1000) / 1000
+
+-- include line.lua
+
+redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
 local answer = {}
-if ask then
-  for i = 2, #ARGV do
-    answer[#answer + 1] = redis.call('ZREM', held, ARGV[i])
-  end
-else
-  answer = redis.call('ZREM', held, unpack(ARGV, 2))
+for i = 2, #ARGV do
+  answer[#answer + 1] = redis.call('ZREM', held, ARGV[i])
 end
-
-if waiting then
+if waited_for then
   redis.call('ZREM', line, unpack(ARGV, 2))
   redis.call('ZREM', beat, unpack(ARGV, 2))
-  advance(redis.call('ZCARD', held), now, micros)
+  advance(redis.call('ZCARD', held))
 end
 return answer

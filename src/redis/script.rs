@@ -17,13 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A script behind what all of them share.
-macro_rules! script {
-    ($file:literal) => {
-        Script::new(concat!(include_str!("line.lua"), "\n", include_str!($file)))
-    };
-}
-
 /// The scripts, and the way to where they run.
 pub(super) struct Scripts {
     connection: Connection,
@@ -51,9 +44,9 @@ impl Scripts {
             connection,
             process,
             lease_ms,
-            acquire: script!("acquire.lua"),
-            refresh: script!("refresh.lua"),
-            release: script!("release.lua"),
+            acquire: Script::new(include_str!("acquire.lua")),
+            refresh: Script::new(include_str!("refresh.lua")),
+            release: Script::new(include_str!("release.lua")),
         }
     }
 
@@ -89,31 +82,31 @@ impl Scripts {
 
     /// Moves the ends of leases. For each group, which of its units are held.
     pub(super) async fn refresh(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
-        let make = |group: &Group, form| {
-            let mut command = self.refresh.command(form, &group.name);
-            command.arg(self.lease_ms);
-            self.members(command, group)
-        };
-        let answers = self.run(groups, make).await;
-        answers
-            .into_iter()
-            .map(|answer| answer.and_then(Held::read))
-            .collect()
+        self.units(&self.refresh, groups, |_| self.lease_ms).await
     }
 
     /// Gives units back. For each group, which of its units were held, or how many if `ask` is
     /// not set.
     pub(super) async fn release(&self, groups: &[Group]) -> Vec<Result<Held, Error>> {
+        self.units(&self.release, groups, |group| u64::from(group.ask))
+            .await
+    }
+
+    /// Runs a script on the units of each group.
+    async fn units(
+        &self,
+        script: &Script,
+        groups: &[Group],
+        first: impl Fn(&Group) -> u64,
+    ) -> Vec<Result<Held, Error>> {
         let make = |group: &Group, form| {
-            let mut command = self.release.command(form, &group.name);
-            command.arg(u8::from(group.ask));
+            let mut command = script.command(form, &group.name);
+            command.arg(first(group));
             self.members(command, group)
         };
         let answers = self.run(groups, make).await;
-        answers
-            .into_iter()
-            .map(|answer| answer.and_then(Held::read))
-            .collect()
+        let read = |answer: Result<Value, Error>| answer.and_then(Held::read);
+        answers.into_iter().map(read).collect()
     }
 
     fn acquire_command(&self, lease: &Lease, place: Place, form: Form) -> Cmd {
@@ -163,7 +156,7 @@ impl Scripts {
     }
 }
 
-/// What the names of a semaphore's keys end with, in the order of `line.lua`.
+/// What the names of a semaphore's keys end with, in the order of `keys.lua`.
 const KEYS: [&str; 4] = ["held", "line", "beat", "ticket"];
 
 /// How a script is named to the server.
@@ -174,14 +167,18 @@ enum Form {
 }
 
 struct Script {
-    source: &'static str,
+    source: String,
     /// SHA-1 of the source.
     hash: String,
 }
 
 impl Script {
-    fn new(source: &'static str) -> Self {
-        let hash = redis::Script::new(source).get_hash().to_owned();
+    /// A script with what it includes.
+    fn new(source: &str) -> Self {
+        let source = source
+            .replace("-- include keys.lua\n", include_str!("keys.lua"))
+            .replace("-- include line.lua\n", include_str!("line.lua"));
+        let hash = redis::Script::new(&source).get_hash().to_owned();
         Self { source, hash }
     }
 
@@ -190,7 +187,7 @@ impl Script {
         let mut command = Cmd::new();
         match form {
             Form::Hash => command.arg("EVALSHA").arg(&self.hash),
-            Form::Source => command.arg("EVAL").arg(self.source),
+            Form::Source => command.arg("EVAL").arg(&self.source),
         };
         command.arg(KEYS.len());
         for suffix in KEYS {

@@ -30,9 +30,15 @@ impl Answer {
 
     /// The body to its end.
     pub(crate) async fn text(self) -> String {
+        let text = self.try_text().await;
+        text.expect("the body does not break off")
+    }
+
+    /// The body to its end, unless it breaks off.
+    pub(crate) async fn try_text(self) -> Option<String> {
         let body = soon("the end of a body", self.0.collect()).await;
-        let bytes = body.expect("the body does not break off").to_bytes();
-        String::from_utf8(bytes.into()).expect("the body is text")
+        let bytes = body.ok()?.to_bytes();
+        Some(String::from_utf8(bytes.into()).expect("the body is text"))
     }
 
     pub(crate) async fn json(self) -> Value {

@@ -85,9 +85,15 @@ impl Client {
 
     /// The answer's head; its body is still to come.
     pub(crate) async fn send(&self, request: Builder, body: &str) -> Answer {
+        let answer = self.try_send(request, body).await;
+        answer.expect("the market answers")
+    }
+
+    /// The answer's head, if there is one.
+    pub(crate) async fn try_send(&self, request: Builder, body: &str) -> Option<Answer> {
         let body = Full::from(body.to_owned());
         let request = request.body(body).expect("a request");
         let response = soon("an answer", self.http.request(request)).await;
-        Answer::new(response.expect("the market answers"))
+        response.ok().map(Answer::new)
     }
 }

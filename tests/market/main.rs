@@ -1,10 +1,19 @@
 //! The example `market`, as a process of its own and over real sockets.
 
+#[macro_use]
+mod every_store;
+
 mod answer;
 mod client;
 #[cfg(feature = "redis")]
+mod conservation;
+#[cfg(feature = "redis")]
 mod fleet;
 mod limit;
+#[cfg(feature = "redis")]
+mod locks;
+#[cfg(feature = "redis")]
+mod one_market;
 #[cfg(feature = "redis")]
 mod outage;
 mod places;
@@ -16,6 +25,7 @@ mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod trading;
+mod waiting;
 
 use std::{future::Future, time::Duration};
 

@@ -53,9 +53,25 @@ impl Market {
 
     /// Asks it to end, as an operator would.
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Freezes it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    #[cfg(feature = "redis")]
+    pub(crate) fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = self.child.id().expect("it runs");
         let pid = pid.try_into().ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("a pid"), Signal::TERM).expect("it is ours to end");
+        kill_process(pid.expect("a pid"), signal).expect("it is our child");
     }
 
     /// Kills it, so that it can do nothing any more.

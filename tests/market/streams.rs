@@ -4,9 +4,13 @@ use crate::process::Market;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-#[tokio::test]
-async fn events_tell_of_listings_and_trades() {
-    let market = Market::start(&[]).await;
+on_every_store! {
+    events_tell_of_listings_and_trades,
+    an_export_has_its_lines_and_takes_its_time,
+    an_export_that_asks_for_nonsense_is_bad,
+}
+
+async fn events_tell_of_listings_and_trades(market: &Market) {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     let mut events = market.nobody().get("/market/events?account=eve").await;
     assert_eq!(events.header("content-type"), "text/event-stream");
@@ -19,7 +23,7 @@ async fn events_tell_of_listings_and_trades() {
         (&json!("ann-1"), &json!(300))
     );
 
-    let id = listing["id"].as_str().unwrap();
+    let id = listing["id"].as_str().expect("an id");
     assert_eq!(bob.purchase(id).await.status(), 200);
     let (name, data) = events.event().await;
     assert_eq!((&*name, &data["id"]), ("trade", &listing["id"]));
@@ -29,9 +33,7 @@ async fn events_tell_of_listings_and_trades() {
     );
 }
 
-#[tokio::test]
-async fn an_export_has_its_lines_and_takes_its_time() {
-    let market = Market::start(&[]).await;
+async fn an_export_has_its_lines_and_takes_its_time(market: &Market) {
     let ann = market.client("ann");
     assert_eq!(ann.list("ann-1", 300).await.status(), 201);
 
@@ -41,7 +43,7 @@ async fn an_export_has_its_lines_and_takes_its_time() {
     let text = export.text().await;
     let took = start.elapsed();
 
-    let rows: Vec<Value> = text.lines().map(|row| row.parse().unwrap()).collect();
+    let rows: Vec<Value> = text.lines().map(|row| row.parse().expect("JSON")).collect();
     let numbers: Vec<_> = rows.iter().filter_map(|row| row["row"].as_u64()).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
     assert_eq!(
@@ -52,9 +54,7 @@ async fn an_export_has_its_lines_and_takes_its_time() {
     assert!(expected.contains(&took), "{took:?}");
 }
 
-#[tokio::test]
-async fn an_export_that_asks_for_nonsense_is_bad() {
-    let market = Market::start(&[]).await;
+async fn an_export_that_asks_for_nonsense_is_bad(market: &Market) {
     let answer = market.client("ann").get("/market/export?rows=many").await;
     assert_eq!(answer.status(), 400);
     assert_eq!(answer.header("content-type"), "application/problem+json");

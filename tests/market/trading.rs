@@ -4,6 +4,15 @@ use crate::{answer::Answer, process::Market};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+on_every_store! {
+    an_account_is_born_with_a_thousand_coins_and_ten_items,
+    a_purchase_moves_the_item_and_the_coins,
+    of_many_buyers_at_once_one_gets_the_item,
+    what_cannot_be_bought_stays_where_it_is,
+    an_item_is_listed_once_and_by_its_owner_only,
+    a_price_is_a_whole_number_of_coins_and_of_a_sane_size,
+}
+
 async fn id(listing: Answer) -> String {
     assert_eq!(listing.status(), 201);
     let listing = listing.json().await;
@@ -15,17 +24,13 @@ fn owns(account: &Value, item: &str) -> bool {
     items.is_some_and(|items| items.contains(&json!(item)))
 }
 
-#[tokio::test]
-async fn an_account_is_born_with_a_thousand_coins_and_ten_items() {
-    let market = Market::start(&[]).await;
+async fn an_account_is_born_with_a_thousand_coins_and_ten_items(market: &Market) {
     let items: Vec<_> = (1..=10).map(|n| format!("ann-{n}")).collect();
     let born = json!({"funds": 1_000, "items": items});
     assert_eq!(market.nobody().account("ann").await, born);
 }
 
-#[tokio::test]
-async fn a_purchase_moves_the_item_and_the_coins() {
-    let market = Market::start(&[]).await;
+async fn a_purchase_moves_the_item_and_the_coins(market: &Market) {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     let id = id(ann.list("ann-1", 300).await).await;
     let listing = json!({"id": id, "item": "ann-1", "price": 300, "seller": "ann"});
@@ -45,9 +50,7 @@ async fn a_purchase_moves_the_item_and_the_coins() {
     assert_eq!(ann.get("/market").await.json().await, json!([]));
 }
 
-#[tokio::test]
-async fn of_many_buyers_at_once_one_gets_the_item() {
-    let market = Market::start(&[]).await;
+async fn of_many_buyers_at_once_one_gets_the_item(market: &Market) {
     let id = id(market.client("ann").list("ann-1", 300).await).await;
     let buyers: Vec<_> = (0..20).map(|n| market.client(&format!("b{n}"))).collect();
 
@@ -57,9 +60,7 @@ async fn of_many_buyers_at_once_one_gets_the_item() {
     assert_eq!(buyers[0].account("ann").await["funds"], 1_300);
 }
 
-#[tokio::test]
-async fn what_cannot_be_bought_stays_where_it_is() {
-    let market = Market::start(&[]).await;
+async fn what_cannot_be_bought_stays_where_it_is(market: &Market) {
     let (ann, bob) = (market.client("ann"), market.client("bob"));
     let dear = id(ann.list("ann-1", 1_001).await).await;
     assert_eq!(bob.purchase(&dear).await.status(), 409, "too poor");
@@ -82,18 +83,14 @@ async fn what_cannot_be_bought_stays_where_it_is() {
     );
 }
 
-#[tokio::test]
-async fn an_item_is_listed_once_and_by_its_owner_only() {
-    let market = Market::start(&[]).await;
+async fn an_item_is_listed_once_and_by_its_owner_only(market: &Market) {
     let ann = market.client("ann");
     assert_eq!(ann.list("bob-1", 10).await.status(), 409);
     assert_eq!(ann.list("ann-1", 10).await.status(), 201);
     assert_eq!(ann.list("ann-1", 10).await.status(), 409);
 }
 
-#[tokio::test]
-async fn a_price_is_a_whole_number_of_coins_and_of_a_sane_size() {
-    let market = Market::start(&[]).await;
+async fn a_price_is_a_whole_number_of_coins_and_of_a_sane_size(market: &Market) {
     let ann = market.client("ann");
     let wrong = [
         "0",

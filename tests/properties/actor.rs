@@ -38,6 +38,13 @@ impl Actor {
         }
     }
 
+    /// Whether it holds its place again after a loss.
+    pub(crate) fn is_back(&self, units: &[(Name, f64)]) -> bool {
+        // What was struck and is still listed, has ended in the first millisecond of 1970.
+        let live = |(unit, ends): &(Name, f64)| *unit == self.name && *ends > 1.0;
+        self.lost && units.iter().any(live)
+    }
+
     /// What has still to happen to it.
     pub(crate) fn lacks(&self, units: &[(Name, f64)], room: u32, end: f64) -> Lack {
         let ends = units.iter().find(|(unit, _)| *unit == self.name);

@@ -4,6 +4,7 @@ use crate::{
     case::{Case, Handle, Outcome},
     model::{Answer, Id, Want},
     op::{Ask, LONG},
+    waiter::Waiter,
     world::{Name, World},
 };
 use proptest::prelude::*;
@@ -11,44 +12,40 @@ use tower_semaphore::{AcquireError, Permit};
 
 impl<W: World> Case<'_, W> {
     pub(crate) async fn acquire(&mut self, ask: Ask) -> Outcome {
-        let Ask {
-            process,
-            key,
-            want,
-            wait,
-        } = ask;
         let id = self.ids.next().expect("numbers do not end");
-        let claim = self
-            .world
-            .claim(key)
-            .with_limit(want.limit)
-            .with_weight(want.weight);
-        let claim = match wait {
-            Some((time, longest)) => claim.with_wait(time).with_max_waiting(longest),
-            None => claim,
-        };
-        let held = self.models[key].held();
-        let acquire = self.world.store(process).acquire(claim);
-        let expected = self.models[key].acquire(id, want, wait.map(|(_, longest)| longest));
-        if expected == Answer::Waits && wait.is_some_and(|(time, _)| time == LONG) {
-            self.stand(id, key, acquire).await;
+        let claim = ask.of(self.world.claim(ask.key));
+        let acquire = self.world.store(ask.process).acquire(claim);
+        let longest = ask.wait.map(|(_, longest)| longest);
+        let expected = self.models[ask.key].acquire(id, ask.want, longest);
+        if expected == Answer::Waits && ask.wait.is_some_and(|(time, _)| time == LONG) {
+            let waiter = Waiter::stand(self.world, id, ask.key, acquire).await;
+            self.waiters.push(waiter);
             return Ok(());
         }
-        match (expected, acquire.await) {
-            (Answer::Granted, Ok(permit)) => self.grant(id, key, want, permit).await,
-            (Answer::Full, Err(AcquireError::Full { limit, held: told })) => {
+        let told = acquire.await;
+        self.compare(id, ask, expected, told).await
+    }
+
+    async fn compare(
+        &mut self,
+        id: Id,
+        Ask { key, want, .. }: Ask,
+        expected: Answer,
+        told: Result<Permit, AcquireError>,
+    ) -> Outcome {
+        let model = &mut self.models[key];
+        match (expected, told) {
+            (Answer::Granted, Ok(permit)) => return self.grant(id, key, want, permit).await,
+            (Answer::Full, Err(AcquireError::Full { limit, held })) => {
                 prop_assert_eq!(limit, want.limit);
                 // A claim that is heavier than its limit is refused before anybody looks.
-                prop_assert!(told == held || want.weight > limit, "not {held}: {told}");
-                Ok(())
+                prop_assert!(held == model.held() || want.weight > limit, "held: {held}");
             }
-            (Answer::LineFull, Err(AcquireError::LineFull)) => Ok(()),
-            (Answer::Waits, Err(AcquireError::TimedOut)) => {
-                self.models[key].end(id);
-                Ok(())
-            }
-            (_, answer) => Err(TestCaseError::fail(format!("not {expected:?}: {answer:?}"))),
+            (Answer::LineFull, Err(AcquireError::LineFull)) => {}
+            (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),
+            (_, told) => prop_assert!(false, "{want:?} is not {expected:?}: {told:?}"),
         }
+        Ok(())
     }
 
     async fn grant(&mut self, id: Id, key: usize, want: Want, permit: Permit) -> Outcome {

@@ -12,6 +12,8 @@ mod scene;
 #[cfg(feature = "redis")]
 mod server;
 #[cfg(feature = "redis")]
+mod settle;
+#[cfg(feature = "redis")]
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -62,7 +64,9 @@ mod redis {
         let (server, runtime) = (RedisServer::start(), runtime());
         // So long that no beat comes within a case: what was lost does not come back.
         let lease = Duration::from_secs(60);
-        let world = RefCell::new(runtime.block_on(Redis::connect(&server, lease)));
+        let world =
+            runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });
+        let world = RefCell::new(world);
         judge(300, op::ops(), |ops| {
             let mut world = world.borrow_mut();
             world.next_case();
@@ -74,7 +78,9 @@ mod redis {
     fn leases_are_kept_or_told_of_and_come_back_as_far_as_there_is_room() {
         let (server, runtime) = (RedisServer::start(), runtime());
         let lease = Duration::from_millis(1_500);
-        let world = RefCell::new(runtime.block_on(Redis::connect(&server, lease)));
+        let world =
+            runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });
+        let world = RefCell::new(world);
         judge(12, scene::scenes(), |scenes| {
             let mut world = world.borrow_mut();
             world.next_case();

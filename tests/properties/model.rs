@@ -35,17 +35,19 @@ impl Model {
     /// A claim that waits in a line of this length at most, or not at all.
     pub(crate) fn acquire(&mut self, id: Id, want: Want, longest: Option<usize>) -> Answer {
         let room = self.line.is_empty() && self.held() + want.weight <= want.limit;
-        match longest {
-            _ if room => self.permits.push((id, want.weight)),
-            _ if want.weight > want.limit => return Answer::Full,
-            None => return Answer::Full,
-            Some(longest) if self.line.len() >= longest => return Answer::LineFull,
-            Some(_) => self.line.push((id, want)),
+        let answer = match longest {
+            _ if room => Answer::Granted,
+            Some(_) if want.weight > want.limit => Answer::Full,
+            Some(longest) if self.line.len() >= longest => Answer::LineFull,
+            Some(_) => Answer::Waits,
+            None => Answer::Full,
+        };
+        match answer {
+            Answer::Granted => self.permits.push((id, want.weight)),
+            Answer::Waits => self.line.push((id, want)),
+            Answer::Full | Answer::LineFull => {}
         }
-        match room {
-            true => Answer::Granted,
-            false => Answer::Waits,
-        }
+        answer
     }
 
     /// The permit is given back, its lease ends, or its claim leaves the line: whether it was held

@@ -3,6 +3,7 @@
 use crate::model::Want;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use std::time::Duration;
+use tower_semaphore::Claim;
 
 /// Keys of a case.
 pub(crate) const KEYS: usize = 3;
@@ -42,6 +43,18 @@ pub(crate) struct Ask {
     pub(crate) want: Want,
     /// How long it may wait, and in a line of how many at most.
     pub(crate) wait: Option<(Duration, usize)>,
+}
+
+impl Ask {
+    /// What is asked of a key.
+    pub(crate) fn of(self, claim: Claim) -> Claim {
+        let Want { limit, weight } = self.want;
+        let claim = claim.with_limit(limit).with_weight(weight);
+        match self.wait {
+            Some((time, longest)) => claim.with_wait(time).with_max_waiting(longest),
+            None => claim,
+        }
+    }
 }
 
 fn ask() -> impl Strategy<Value = Ask> {

@@ -9,7 +9,9 @@ pub(crate) struct Scene {
     pub(crate) spare: u32,
     /// The weights of the holders, and what becomes of their leases.
     pub(crate) holders: Vec<(u32, Fate)>,
-    /// The weights of claims by another process.
+    /// The weights of claims by another process that wait, and whether their wait is short.
+    pub(crate) waiters: Vec<(u32, bool)>,
+    /// The weights of its claims that do not, after the holders have met their fates.
     pub(crate) rivals: Vec<u32>,
 }
 
@@ -28,10 +30,13 @@ fn scene() -> impl Strategy<Value = Scene> {
     let lost = any::<bool>().prop_map(|listed| Fate::Lost { listed });
     let fate = prop_oneof![2 => Just(Fate::Kept), 3 => lost, 1 => Just(Fate::Gone)];
     let holders = vec((1..=3_u32, fate), 1..6);
+    let waiters = prop_oneof![Just(Vec::new()), vec((1..=3_u32, any::<bool>()), 1..5)];
     let rivals = vec(1..=3_u32, 0..4);
-    (0..=2_u32, holders, rivals).prop_map(|(spare, holders, rivals)| Scene {
+    let scene = (0..=2_u32, holders, waiters, rivals);
+    scene.prop_map(|(spare, holders, waiters, rivals)| Scene {
         spare,
         holders,
+        waiters,
         rivals,
     })
 }

@@ -2,25 +2,32 @@
 
 use crate::{
     actor::{Actor, Lack},
-    case::Outcome,
-    scene::{Fate, Scene},
+    case::{BOUND, Outcome},
+    scene::Scene,
     server::Redis,
+    waiter::Waiter,
     world::World,
 };
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Many beats.
-const BOUND: Duration = Duration::from_secs(10);
-
 /// A scene that has begun.
-struct Stage {
-    key: usize,
-    limit: u32,
-    actors: Vec<Actor>,
+pub(crate) struct Stage {
+    pub(crate) key: usize,
+    pub(crate) limit: u32,
+    pub(crate) actors: Vec<Actor>,
+    /// Those who wait, as they came.
+    pub(crate) line: Vec<Place>,
     /// The last end of a lease.
-    end: f64,
+    pub(crate) end: f64,
+}
+
+/// One who waits.
+pub(crate) struct Place {
+    pub(crate) waiter: Waiter,
+    pub(crate) weight: u32,
+    pub(crate) brief: bool,
 }
 
 /// Plays the scenes to their end.
@@ -30,18 +37,19 @@ pub(crate) async fn play(world: &mut Redis, scenes: Vec<Scene>) -> Outcome {
         stages.push(Stage::begin(world, key, scene).await);
     }
     let keys = stages.len();
-    for stage in &stages {
+    for stage in &mut stages {
         until(async || stage.is_settled(world).await).await?;
     }
     drop(stages);
     until(async || {
-        let mut held = 0;
+        let mut left = 0;
         for key in 0..keys {
-            held += world.held(key).await;
+            let (held, line) = world.look(key).await;
+            left += held as usize + line.len();
         }
-        Ok((held == 0)
+        Ok((left == 0)
             .then_some(())
-            .ok_or("some are left when all are done"))
+            .ok_or("something is left when all are done"))
     })
     .await
 }
@@ -66,64 +74,21 @@ impl Stage {
             key,
             limit: taken + scene.spare,
             actors: Vec::new(),
+            line: Vec::new(),
             end: 0.0,
         };
-        let mut fates = Vec::new();
-        for (weight, fate) in scene.holders {
-            assert!(stage.claim(world, 0, weight).await, "there is room");
-            fates.push(fate);
+        for (weight, _) in &scene.holders {
+            assert!(stage.try_one(world, 0, *weight).await, "there is room");
         }
-        stage.meet(world, &fates).await;
+        for (id, waiter) in scene.waiters.into_iter().enumerate() {
+            stage.wait(world, id, waiter).await;
+        }
+        stage.meet(world, scene.holders).await;
         for weight in scene.rivals {
-            stage.claim(world, 1, weight).await;
+            stage.try_one(world, 1, weight).await;
         }
         let units = world.units(key).await;
         stage.end = units.iter().map(|(_, end)| *end).fold(0.0, f64::max);
         stage
-    }
-
-    /// Whether it was granted.
-    async fn claim(&mut self, world: &mut Redis, process: usize, weight: u32) -> bool {
-        let claim = world.claim(self.key).with_limit(self.limit);
-        let Ok(permit) = world
-            .store(process)
-            .acquire(claim.with_weight(weight))
-            .await
-        else {
-            return false;
-        };
-        let name = world.name(self.key).await;
-        self.actors.push(Actor::new(name, weight, permit));
-        true
-    }
-
-    /// The holders meet their fates.
-    async fn meet(&mut self, world: &mut Redis, fates: &[Fate]) {
-        for (actor, fate) in self.actors.iter_mut().zip(fates) {
-            match *fate {
-                Fate::Kept => {}
-                Fate::Lost { listed } => {
-                    actor.lost = true;
-                    world.strike(self.key, &actor.name, listed).await;
-                }
-                Fate::Gone => world.strike(self.key, &actor.name, false).await,
-            }
-        }
-        let mut fates = fates.iter();
-        self.actors.retain(|_| fates.next() != Some(&Fate::Gone));
-    }
-
-    /// Whether all who kept their leases were refreshed, and all who lost them are back as far as
-    /// there is room. Over the limit there is never anybody.
-    async fn is_settled(&self, world: &mut Redis) -> Result<Lack, TestCaseError> {
-        let units = world.units(self.key).await;
-        let held = world.held(self.key).await;
-        prop_assert!(held <= self.limit, "{held} units of {}", self.limit);
-        let room = self.limit - held;
-        let lack = self
-            .actors
-            .iter()
-            .map(|actor| actor.lacks(&units, room, self.end));
-        Ok(lack.collect())
     }
 }

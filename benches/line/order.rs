@@ -1,0 +1,125 @@
+//! Fifty contenders for five permits, each for a tenth of a second.
+
+use crate::{
+    servers::{redis::RedisServer, resp::Raw},
+    support::{
+        figures::median,
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+};
+use std::time::{Duration, Instant};
+use tokio::{task::JoinSet, time::sleep};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+const CONTENDERS: usize = 50;
+const PERMITS: u32 = 5;
+const HOLD: Duration = Duration::from_millis(100);
+
+/// Between two starts: many times a round trip, so that they arrive as they start.
+const APART: Duration = Duration::from_millis(4);
+
+/// Processes over which the contenders are spread, each with a store of its own.
+const STORES: usize = 5;
+
+/// What one round has shown.
+struct Round {
+    /// Milliseconds from the first start to the last end.
+    total: f64,
+    /// Pairs that were granted in another order than they came.
+    inversions: f64,
+    /// Commands that clients sent, for each acquire and its release.
+    commands: f64,
+}
+
+pub(crate) async fn compare(server: &RedisServer) {
+    let rounds = pick(3, 10);
+    let progress = bar("order", rounds);
+    let mut all = Vec::new();
+    for number in 0..rounds {
+        all.push(round(server, number).await);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let ideal = HOLD.as_secs_f64() * 1e3 * CONTENDERS as f64 / f64::from(PERMITS);
+    let title = "50 contenders from 5 stores, 4 ms apart, 5 permits, 100 ms each";
+    let head = [
+        "",
+        "total ms",
+        "total / ideal",
+        "inversions of 1,225",
+        "commands per acquire",
+    ];
+    let mut table = Table::new(title, &head);
+    let of = |figure: fn(&Round) -> f64| all.iter().map(figure).collect::<Vec<_>>();
+    let worst = |values: Vec<f64>| values.into_iter().fold(0.0, f64::max);
+    let columns = [of(|r| r.total), of(|r| r.inversions), of(|r| r.commands)];
+    for (name, [total, inversions, commands]) in [
+        ("median", columns.each_ref().map(|column| median(column))),
+        ("worst", columns.map(worst)),
+    ] {
+        let ratio = format!("{:.3}", total / ideal);
+        table.row([
+            name.to_owned(),
+            figure(total),
+            ratio,
+            figure(inversions),
+            figure(commands),
+        ]);
+    }
+    println!("{table}");
+}
+
+async fn round(server: &RedisServer, number: usize) -> Round {
+    let mut stores = Vec::new();
+    for _ in 0..STORES {
+        let store = RedisSemaphore::connect(server.url()).await;
+        stores.push(store.expect("the server is there"));
+    }
+    let mut raw = Raw::connect(server.port()).await;
+    raw.reset_stats().await;
+    let start = Instant::now();
+    let mut contenders = JoinSet::new();
+    for at in 0..CONTENDERS {
+        let store = stores[at % STORES].clone();
+        let key = format!("order-{number}");
+        contenders.spawn(async move {
+            sleep(APART * at as u32).await;
+            let claim = Claim::new(key)
+                .with_limit(PERMITS)
+                .with_wait(Duration::from_secs(10));
+            let permit = store.acquire(claim).await.expect("its turn comes");
+            let granted = start.elapsed();
+            sleep(HOLD).await;
+            drop(permit);
+            (at, granted, start.elapsed())
+        });
+    }
+    let seen = contenders.join_all().await;
+    // The last releases are on their way.
+    sleep(HOLD).await;
+    let stats = raw.commandstats().await;
+    let sent = ["evalsha", "eval", "subscribe"]
+        .iter()
+        .filter_map(|name| stats.get(*name));
+    Round {
+        total: seen
+            .iter()
+            .map(|(_, _, end)| end.as_secs_f64() * 1e3)
+            .fold(0.0, f64::max),
+        inversions: inversions(seen) as f64,
+        commands: sent.sum::<u64>() as f64 / CONTENDERS as f64,
+    }
+}
+
+/// Pairs of which the earlier contender was granted later.
+fn inversions(mut seen: Vec<(usize, Duration, Duration)>) -> usize {
+    seen.sort_by_key(|(at, ..)| *at);
+    let later = |(at, (_, granted, _)): (usize, &(usize, Duration, Duration))| {
+        seen[at + 1..]
+            .iter()
+            .filter(|(_, other, _)| other < granted)
+            .count()
+    };
+    seen.iter().enumerate().map(later).sum()
+}

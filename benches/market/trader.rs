@@ -1,0 +1,99 @@
+//! Sellers and buyers, each a thread with connections of its own, as the chapter's are processes.
+
+use crate::{
+    book::{
+        Client, Clock, Pause,
+        market::{Offer, inventory, user},
+    },
+    support::figures::Dice,
+    way::{Desk, Way},
+};
+use redis::Cmd;
+use std::{
+    ops::Add,
+    time::{Duration, Instant},
+};
+use tokio::runtime::Builder;
+
+const ANSWERS: &str = "the server answers";
+
+/// What a trader has done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) listed: u64,
+    pub(crate) bought: u64,
+    /// Of purchases.
+    pub(crate) retries: u64,
+    /// In purchases.
+    pub(crate) waited: Duration,
+}
+
+impl Tally {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            listed: self.listed + other.listed,
+            bought: self.bought + other.bought,
+            retries: self.retries + other.retries,
+            waited: self.waited.add(other.waited),
+        }
+    }
+}
+
+/// Makes items and lists them until `end`.
+pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
+    alone(async {
+        let desk = open(way, url).await;
+        let seller = format!("seller-{number}");
+        let mut dice = Dice::new(number as u64 + 1);
+        let mut tally = Tally::default();
+        for item in 0.. {
+            if Instant::now() >= end {
+                break;
+            }
+            let item = format!("item-{number}-{item}");
+            let offer = Offer::new(&item, &seller, 1 + dice.below(100) as i64);
+            let make = Cmd::sadd(inventory(&seller), &item);
+            make.exec_async(&mut desk.client.shared.clone())
+                .await
+                .expect(ANSWERS);
+            tally.listed += u64::from(desk.list(&offer).await.done);
+        }
+        tally
+    })
+}
+
+/// Buys any item that is for sale, again and again until `end`.
+pub(crate) fn buy(way: Way, url: &str, number: usize, end: Instant) -> Tally {
+    alone(async {
+        let desk = open(way, url).await;
+        let buyer = format!("buyer-{number}");
+        let fund = Cmd::hset(user(&buyer), "funds", i64::from(u32::MAX));
+        fund.exec_async(&mut desk.client.shared.clone())
+            .await
+            .expect(ANSWERS);
+        let mut tally = Tally::default();
+        while Instant::now() < end {
+            let Some(offer) = Offer::any(&desk.client).await.expect(ANSWERS) else {
+                desk.client.pause().await;
+                continue;
+            };
+            let start = Instant::now();
+            let deal = desk.purchase(&offer, &buyer).await;
+            tally.waited += start.elapsed();
+            tally.bought += u64::from(deal.done);
+            tally.retries += deal.retries;
+        }
+        tally
+    })
+}
+
+async fn open(way: Way, url: &str) -> Desk {
+    let client = Client::connect(url, Clock::default(), Pause::Thread).await;
+    Desk::open(way, client, url).await
+}
+
+/// Runs a trader's life in this thread.
+fn alone<T>(life: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(life)
+}

@@ -1,0 +1,125 @@
+//! The four ways to make a deal.
+
+use crate::book::{
+    Client, acquire_lock,
+    market::{self, Deal, MARKET, Offer},
+    release_lock,
+};
+use std::time::Duration;
+use tower_semaphore::{Lock, RedisSemaphore, lock::LockGuard};
+
+/// How long a trader tries to get a lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const ANSWERS: &str = "the server answers";
+
+/// What keeps traders apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// B8: optimistic transactions.
+    Watch,
+    /// B9: the chapter's lock, on the whole market.
+    OneLock,
+    /// B10: the chapter's lock, on each item.
+    ItemLock,
+    /// This crate's lock, on each item.
+    Library,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Watch, Self::OneLock, Self::ItemLock, Self::Library];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Watch => "B8 WATCH",
+            Self::OneLock => "B9 one lock",
+            Self::ItemLock => "B10 lock per item",
+            Self::Library => "Lock per item",
+        }
+    }
+}
+
+/// What a trader trades with.
+pub(crate) struct Desk {
+    way: Way,
+    pub(crate) client: Client,
+    store: Option<RedisSemaphore>,
+}
+
+/// What keeps others away meanwhile.
+enum Kept {
+    Book(String, String),
+    Library(LockGuard),
+}
+
+impl Desk {
+    pub(crate) async fn open(way: Way, client: Client, url: &str) -> Self {
+        let store = match way {
+            Way::Library => Some(RedisSemaphore::connect(url).await.expect(ANSWERS)),
+            _ => None,
+        };
+        Self { way, client, store }
+    }
+
+    pub(crate) async fn list(&self, offer: &Offer) -> Deal {
+        if self.way == Way::Watch {
+            return market::list_item(&self.client, offer).await.expect(ANSWERS);
+        }
+        let Some(kept) = self.keep(offer).await else {
+            return Deal {
+                done: false,
+                retries: 1,
+            };
+        };
+        let done = market::list_item_locked(&self.client, offer)
+            .await
+            .expect(ANSWERS);
+        self.let_go(kept).await;
+        Deal { done, retries: 0 }
+    }
+
+    pub(crate) async fn purchase(&self, offer: &Offer, buyer: &str) -> Deal {
+        if self.way == Way::Watch {
+            return market::purchase_item(&self.client, offer, buyer)
+                .await
+                .expect(ANSWERS);
+        }
+        let Some(kept) = self.keep(offer).await else {
+            return Deal {
+                done: false,
+                retries: 1,
+            };
+        };
+        let done = market::purchase_item_locked(&self.client, offer, buyer)
+            .await
+            .expect(ANSWERS);
+        self.let_go(kept).await;
+        Deal { done, retries: 0 }
+    }
+
+    async fn keep(&self, offer: &Offer) -> Option<Kept> {
+        let name = match self.way {
+            Way::OneLock => MARKET,
+            _ => &offer.member,
+        };
+        let Some(store) = &self.store else {
+            let lock = acquire_lock(&self.client, name, PATIENCE)
+                .await
+                .expect(ANSWERS)?;
+            return Some(Kept::Book(name.to_owned(), lock));
+        };
+        let lock = Lock::new(store.clone(), name.to_owned());
+        lock.acquire(PATIENCE).await.ok().map(Kept::Library)
+    }
+
+    async fn let_go(&self, kept: Kept) {
+        match kept {
+            Kept::Book(name, lock) => {
+                release_lock(&self.client, &name, &lock)
+                    .await
+                    .expect(ANSWERS);
+            }
+            Kept::Library(guard) => drop(guard),
+        }
+    }
+}

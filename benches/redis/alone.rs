@@ -1,0 +1,56 @@
+//! What one acquire takes when nothing else is on its way: the rivals take turns, call by call.
+
+use crate::{
+    book::Clock,
+    rival::{Held, NAMES, Rival},
+    support::{
+        figures::Latencies,
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+};
+use std::time::Instant;
+
+/// Measures an acquire of each rival in turn. Every release has come back before the next turn.
+pub(crate) async fn compare(url: &str) {
+    let calls = pick(2_000, 20_000);
+    let mut rivals = Vec::new();
+    for name in NAMES {
+        rivals.push(Rival::connect(name, url, Clock::default()).await);
+    }
+    let mut all: Vec<Latencies> = NAMES.iter().map(|_| Latencies::default()).collect();
+    let progress = bar("alone", calls);
+    for _ in 0..calls {
+        for (rival, own) in rivals.iter().zip(&mut all) {
+            let start = Instant::now();
+            let held = rival
+                .acquire("alone", 5)
+                .await
+                .expect("nobody else is there");
+            own.add(start.elapsed());
+            give_back(rival, held).await;
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    report(&all);
+}
+
+async fn give_back(rival: &Rival, held: Held) {
+    match held {
+        Held::Permit(permit) => assert!(permit.release().await, "it was held"),
+        held => rival.release("alone", held).await,
+    }
+}
+
+fn report(all: &[Latencies]) {
+    let title = "One acquire on an idle connection, µs";
+    let mut table = Table::new(title, &["variant", "p50", "× empty script", "p99", "p99.9"]);
+    let empty = all[0].p50();
+    for (name, own) in NAMES.iter().zip(all) {
+        let [p50, p99, p999] = own.quantiles([0.5, 0.99, 0.999]);
+        let cells = [p50, p50 / empty, p99, p999].map(figure);
+        table.row([(*name).to_owned()].into_iter().chain(cells));
+    }
+    println!("{table}");
+}

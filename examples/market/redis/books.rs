@@ -1,0 +1,146 @@
+//! The market's state in Redis, and the only two scripts that change it.
+
+use super::{keys, message::Message};
+use crate::{
+    account::Account,
+    market::{Holdings, Listing, Refusal, StoreError},
+};
+use redis::{
+    Client, FromRedisValue, Pipeline, RedisResult, Script, ScriptInvocation,
+    aio::{ConnectionManager, ConnectionManagerConfig},
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long Redis may take, reconnecting included.
+const BUDGET: Duration = Duration::from_millis(500);
+
+/// For how long a listing that was sold is told from one that never was: a day, in seconds.
+const KNOWN: u32 = 24 * 60 * 60;
+
+/// Who has what, what is for sale, and what was.
+pub(super) struct Books {
+    connection: ConnectionManager,
+    list: Script,
+    purchase: Script,
+}
+
+/// What a script did, unless it failed.
+type Outcome = Result<Result<(), Refusal>, StoreError>;
+
+macro_rules! script {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("common.lua"), include_str!($file)))
+    };
+}
+
+impl Books {
+    pub(super) async fn open(client: &Client) -> RedisResult<Self> {
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_connection_timeout(Some(BUDGET))
+            .set_response_timeout(Some(BUDGET));
+        Ok(Self {
+            connection: client.get_connection_manager_with_config(config).await?,
+            list: script!("list.lua"),
+            purchase: script!("purchase.lua"),
+        })
+    }
+
+    /// Moves an item from its owner's inventory to the market, for the holder of its lock.
+    pub(super) async fn list(&self, message: &Message, token: u64) -> Outcome {
+        self.change(&self.list, message, token).await
+    }
+
+    /// Moves an item and its price, for the holder of the item's lock.
+    pub(super) async fn purchase(&self, message: &Message, token: u64) -> Outcome {
+        self.change(&self.purchase, message, token).await
+    }
+
+    /// Runs a script, once: if no answer comes, nobody knows whether it was done.
+    async fn change(&self, script: &Script, message: &Message, token: u64) -> Outcome {
+        let call = invocation(script, message, token)?;
+        let mut connection = self.connection.clone();
+        let outcome: String = within(call.invoke_async(&mut connection)).await?;
+        match &*outcome {
+            "done" => Ok(Ok(())),
+            "missing" => Ok(Err(Refusal::NotOwned)),
+            "poor" => Ok(Err(Refusal::TooPoor)),
+            "sold" => Ok(Err(Refusal::Sold)),
+            _ => Err("the item's lock was lost".into()),
+        }
+    }
+
+    /// The listing, or why there is none.
+    pub(super) async fn listing(&self, id: &str) -> Result<Result<Listing, Refusal>, StoreError> {
+        let mut look = redis::pipe();
+        look.atomic()
+            .hget(keys::LISTINGS, id)
+            .exists(keys::sold(id));
+        let (listing, sold): (Option<String>, bool) = self.ask(&look).await?;
+        match listing {
+            Some(message) => Ok(Ok(listing_of(&message)?)),
+            None if sold => Ok(Err(Refusal::Sold)),
+            None => Ok(Err(Refusal::Unknown)),
+        }
+    }
+
+    /// All that is for sale, the cheapest first.
+    pub(super) async fn listings(&self) -> Result<Vec<Listing>, StoreError> {
+        let (ids,): (Vec<String>,) = self.ask(redis::pipe().zrange(keys::PRICES, 0, -1)).await?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let look = &mut redis::pipe();
+        let (found,): (Vec<Option<String>>,) = self.ask(look.hmget(keys::LISTINGS, ids)).await?;
+        // What is missing was sold in between.
+        let listings = found.iter().flatten().map(|message| listing_of(message));
+        Ok(listings.collect::<Result<_, _>>()?)
+    }
+
+    /// What an account has, or will have when it is born.
+    pub(super) async fn account(&self, account: &Account) -> Result<Holdings, StoreError> {
+        let mut look = redis::pipe();
+        look.atomic().hget(keys::FUNDS, account.as_str());
+        look.smembers(keys::items(account));
+        let (funds, mut items): (Option<u64>, Vec<String>) = self.ask(&look).await?;
+        // `ann-2` comes before `ann-10`.
+        items.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        let newborn = || Holdings::of_newborn(account);
+        Ok(funds.map_or_else(newborn, |funds| Holdings { funds, items }))
+    }
+
+    async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
+        let mut connection = self.connection.clone();
+        within(pipeline.query_async(&mut connection)).await
+    }
+}
+
+/// The keys and arguments of both scripts, as `common.lua` lists them.
+fn invocation<'a>(
+    script: &'a Script,
+    message: &Message,
+    token: u64,
+) -> serde_json::Result<ScriptInvocation<'a>> {
+    let (listing, account) = (&message.listing, message.account());
+    let newborn = Holdings::of_newborn(account);
+    let mut call = script.prepare_invoke();
+    call.key(keys::FUNDS).key(keys::items(account));
+    call.key(keys::PRICES).key(keys::LISTINGS).key(keys::FENCE);
+    call.key(keys::sold(&listing.id));
+    call.arg(account.as_str()).arg(&listing.item).arg(token);
+    call.arg(&listing.id).arg(listing.price.coins());
+    call.arg(listing.seller.as_str());
+    call.arg(serde_json::to_string(message)?).arg(keys::EVENTS);
+    call.arg(KNOWN).arg(newborn.funds).arg(newborn.items);
+    Ok(call)
+}
+
+fn listing_of(message: &str) -> serde_json::Result<Listing> {
+    serde_json::from_str::<Message>(message).map(|message| message.listing)
+}
+
+/// Waits for an answer, but not for longer than [`BUDGET`].
+async fn within<T>(answer: impl Future<Output = RedisResult<T>>) -> Result<T, StoreError> {
+    Ok(timeout(BUDGET, answer).await??)
+}

@@ -1,0 +1,35 @@
+-- What listing and buying have in common: both scripts begin with this file.
+--
+-- KEYS  1 funds     hash: account -> coins
+--       2 items     set: what the account has that lists or buys
+--       3 prices    sorted set: id of a listing -> price
+--       4 listings  hash: id of a listing -> the message that told of it
+--       5 fence     hash: item -> token of the last holder of its lock that changed something
+--       6 sold      string: the message that told of the trade, for a while
+-- ARGV  1 account   who lists or buys
+--       2 item      what
+--       3 token     of the item's lock
+--       4 id        of the listing
+--       5 price
+--       6 seller
+--       7 message   what is to be told
+--       8 channel   where
+--       9 known     seconds for which a listing that was sold is told from one that never was
+--       10... newborn  coins and items of a new account
+
+local funds, items, prices, listings, fence, sold = unpack(KEYS)
+local account, item, token, id, price, seller, message, channel, known = unpack(ARGV)
+
+-- Whether a later holder of the item's lock was here already, so that this one is too late.
+local function is_late()
+  local last = redis.call('HGET', fence, item)
+  return last and tonumber(last) > tonumber(token)
+end
+
+-- Gives an account that is new its coins and its items. The first write of each script: when
+-- memory is full it fails, and nothing has changed.
+local function see_account()
+  if redis.call('HSETNX', funds, account, ARGV[10]) == 1 then
+    redis.call('SADD', items, unpack(ARGV, 11))
+  end
+end

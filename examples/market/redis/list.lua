@@ -1,0 +1,19 @@
+-- list: puts an item up for sale. KEYS and ARGV: see common.lua.
+--
+-- Promise: the item leaves its owner's inventory and is for sale, or nothing changes but that the
+-- owner is born. A holder of the item's lock that was overtaken changes nothing.
+--
+-- Returns 'done', 'late', or 'missing' when the account has no such item.
+
+if is_late() then
+  return 'late'
+end
+see_account()
+if redis.call('SREM', items, item) == 0 then
+  return 'missing'
+end
+redis.call('HSET', fence, item, token)
+redis.call('ZADD', prices, price, id)
+redis.call('HSET', listings, id, message)
+redis.call('PUBLISH', channel, message)
+return 'done'

@@ -1,0 +1,30 @@
+//! How listings and trades are written in Redis, and told from process to process.
+
+use crate::{
+    account::Account,
+    market::{Event, Listing, Trade},
+};
+use serde::{Deserialize, Serialize};
+
+/// A listing, or a trade if there is a buyer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Message {
+    pub(super) listing: Listing,
+    pub(super) buyer: Option<Account>,
+}
+
+impl Message {
+    /// Who lists or buys.
+    pub(super) fn account(&self) -> &Account {
+        self.buyer.as_ref().unwrap_or(&self.listing.seller)
+    }
+}
+
+impl From<Message> for Event {
+    fn from(Message { listing, buyer }: Message) -> Self {
+        match buyer {
+            Some(buyer) => Self::Trade(Trade { listing, buyer }),
+            None => Self::Listing(listing),
+        }
+    }
+}

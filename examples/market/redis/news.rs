@@ -1,0 +1,75 @@
+//! What all processes tell each other: one subscription for each process.
+
+use super::{keys, message::Message};
+use crate::market::Event;
+use futures_util::StreamExt;
+use redis::{
+    Client, Msg, RedisResult,
+    aio::{PubSubSink, PubSubStream},
+};
+use std::time::Duration;
+use tokio::{
+    sync::broadcast::Sender,
+    time::{sleep, timeout},
+};
+
+/// After so long a silence, the connection has to show that it lives.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long anything may take that Redis is asked for.
+const BUDGET: Duration = Duration::from_secs(1);
+
+/// How long to wait before another attempt to subscribe.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A subscription. It needs its sink to live.
+pub(super) struct Subscription {
+    sink: PubSubSink,
+    messages: PubSubStream,
+}
+
+/// Subscribes to what happens from now on.
+pub(super) async fn subscribe(client: &Client) -> RedisResult<Subscription> {
+    let (mut sink, messages) = client.get_async_pubsub().await?.split();
+    sink.subscribe(keys::EVENTS).await?;
+    Ok(Subscription { sink, messages })
+}
+
+/// Passes on what is heard, and subscribes again when the connection breaks. What happens until
+/// then is not heard of.
+pub(super) async fn pass_on(client: Client, mut news: Subscription, events: Sender<Event>) {
+    loop {
+        while let Some(message) = news.next().await {
+            if let Ok(message) = serde_json::from_slice::<Message>(message.get_payload_bytes()) {
+                // An error only says that nobody listens.
+                let _ = events.send(message.into());
+            }
+        }
+        news = subscribe_again(&client).await;
+    }
+}
+
+async fn subscribe_again(client: &Client) -> Subscription {
+    loop {
+        if let Ok(Ok(news)) = timeout(BUDGET, subscribe(client)).await {
+            return news;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+impl Subscription {
+    /// The next message, unless the connection is broken.
+    async fn next(&mut self) -> Option<Msg> {
+        loop {
+            match timeout(SILENCE, self.messages.next()).await {
+                Ok(message) => return message,
+                Err(_) => self.probe().await?,
+            }
+        }
+    }
+
+    async fn probe(&mut self) -> Option<()> {
+        timeout(BUDGET, self.sink.ping::<()>()).await.ok()?.ok()
+    }
+}

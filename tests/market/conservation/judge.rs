@@ -1,0 +1,151 @@
+//! What is in Redis, read in plain bytes, and whether it fits what traders were told.
+
+use super::traders::{Told, text};
+use crate::support::{redis::RedisServer, resp::Raw};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// All that the market has written.
+pub(super) struct Books {
+    funds: BTreeMap<String, i64>,
+    /// What accounts have, and what is for sale, in order.
+    items: Vec<String>,
+    /// By id, what is for sale.
+    listings: BTreeMap<String, Value>,
+    /// By id, what was sold.
+    sold: BTreeMap<String, Value>,
+}
+
+impl Books {
+    pub(super) async fn read(server: &RedisServer) -> Self {
+        let mut raw = Raw::connect(server.port()).await;
+        let funds = hash(&mut raw, "funds").await;
+        let funds: BTreeMap<_, i64> = funds
+            .into_iter()
+            .map(|(account, coins)| (account, coins.parse().expect("coins")))
+            .collect();
+        let listings = hash(&mut raw, "listings").await;
+        let listings: BTreeMap<_, _> = listings.into_iter().map(|(id, m)| (id, json(&m))).collect();
+        let on_sale = listings.values().map(|m| text(&m["listing"]["item"]));
+        let mut items: Vec<_> = on_sale.collect();
+        for account in funds.keys() {
+            let set = format!("market:{{market}}:items:{account}");
+            let set = raw.cmd(&["SMEMBERS", &set]).await;
+            items.extend(set.array().iter().map(|item| item.text().to_owned()));
+        }
+        items.sort();
+        let sold = sold(&mut raw).await;
+        prices_are_those_of(&mut raw, &listings).await;
+        Self {
+            funds,
+            items,
+            listings,
+            sold,
+        }
+    }
+
+    /// No coin and no item was lost, made or doubled.
+    pub(super) fn are_conserved(&self) {
+        let born = self.funds.len() as i64;
+        assert_eq!(self.funds.values().sum::<i64>(), 1_000 * born);
+        let accounts = self.funds.keys();
+        let items = accounts.flat_map(|name| (1..=10).map(move |n| format!("{name}-{n}")));
+        let mut items: Vec<_> = items.collect();
+        items.sort();
+        assert!(self.items == items, "items were lost, made or doubled");
+    }
+
+    /// Each account has what its trades left it, and nothing was sold twice.
+    pub(super) fn agree_with_their_trades(&self) {
+        let mut coins: HashMap<String, i64> = HashMap::new();
+        let mut items = BTreeSet::new();
+        for trade in self.sold.values() {
+            let listing = &trade["listing"];
+            let price = listing["price"].as_i64().expect("a price");
+            *coins.entry(text(&listing["seller"])).or_default() += price;
+            *coins.entry(text(&trade["buyer"])).or_default() -= price;
+            // Buyers keep what they buy, so an item changes hands once.
+            assert!(items.insert(text(&listing["item"])), "sold twice: {trade}");
+        }
+        for (account, funds) in &self.funds {
+            let earned = coins.get(account).copied().unwrap_or_default();
+            assert_eq!(*funds, 1_000 + earned, "{account}");
+            assert!(*funds >= 0, "{account} owes");
+        }
+    }
+
+    /// What traders were told is so, and nothing is so that nobody could know of.
+    pub(super) fn agree_with(&self, told: &[Told]) {
+        let mut bought = BTreeMap::new();
+        for trade in told.iter().flat_map(|told| &told.bought) {
+            let (id, buyer) = (text(&trade["id"]), text(&trade["buyer"]));
+            let record = &self.sold[&id];
+            assert_eq!(
+                (&record["buyer"], &record["listing"]["price"]),
+                (&trade["buyer"], &trade["price"])
+            );
+            assert_eq!(bought.insert(id, buyer), None, "sold twice: {trade}");
+        }
+        for (id, trade) in &self.sold {
+            let purchase = (id.clone(), text(&trade["buyer"]));
+            let unknown = told.iter().any(|told| told.unknown.contains(&purchase));
+            assert!(
+                bought.contains_key(id) || unknown,
+                "nobody was told of {trade}"
+            );
+        }
+        for id in told.iter().flat_map(|told| &told.listed) {
+            let known = self.listings.contains_key(id) || self.sold.contains_key(id);
+            assert!(known, "the listing {id} is gone");
+        }
+    }
+
+    pub(super) fn trades(&self) -> usize {
+        self.sold.len()
+    }
+
+    pub(super) fn accounts(&self) -> usize {
+        self.funds.len()
+    }
+}
+
+async fn hash(raw: &mut Raw, name: &str) -> BTreeMap<String, String> {
+    let all = raw
+        .cmd(&["HGETALL", &format!("market:{{market}}:{name}")])
+        .await;
+    let pairs = all.array().chunks(2);
+    pairs
+        .map(|pair| (pair[0].text().to_owned(), pair[1].text().to_owned()))
+        .collect()
+}
+
+async fn sold(raw: &mut Raw) -> BTreeMap<String, Value> {
+    let prefix = "market:{market}:sold:";
+    let mut sold = BTreeMap::new();
+    for key in raw.keys(format!("{prefix}*")).await {
+        let trade = raw.cmd(&[b"GET".to_vec(), key.clone()]).await;
+        let id = String::from_utf8(key)
+            .expect("a name")
+            .split_off(prefix.len());
+        sold.insert(id, json(trade.text()));
+    }
+    sold
+}
+
+/// The two places that say what is for sale say the same.
+async fn prices_are_those_of(raw: &mut Raw, listings: &BTreeMap<String, Value>) {
+    let prices = raw.zmembers("market:{market}:prices").await;
+    assert_eq!(prices.len(), listings.len());
+    for (id, price) in prices {
+        let id = String::from_utf8(id).expect("an id");
+        assert_eq!(
+            listings[&id]["listing"]["price"].as_f64(),
+            Some(price),
+            "{id}"
+        );
+    }
+}
+
+fn json(text: &str) -> Value {
+    text.parse().expect("it is JSON")
+}

@@ -1,0 +1,66 @@
+//! Money and items are conserved, also when a process is killed in the middle of trades.
+
+mod doors;
+mod judge;
+mod traders;
+
+use self::{
+    doors::Doors,
+    judge::Books,
+    traders::{Floor, Told},
+};
+use crate::support::redis::RedisServer;
+use futures_util::future::join_all;
+use std::{env, sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+const SELLERS: usize = 5;
+const BUYERS: usize = 10;
+
+/// How long they trade: `MARKET_SECONDS`, 6 unless set.
+fn duration() -> Duration {
+    let seconds = env::var("MARKET_SECONDS").ok();
+    let seconds = seconds.map_or(6.0, |seconds| seconds.parse().expect("a number of seconds"));
+    Duration::from_secs_f64(seconds)
+}
+
+/// Trades all the time; one process is killed after a third, and is back after another third.
+async fn trade(doors: &Arc<Doors>) -> Vec<Told> {
+    let floor = Floor::new(Arc::clone(doors));
+    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
+    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
+    let traders: Vec<_> = sellers.chain(buyers).collect();
+    sleep(duration() / 3).await;
+    doors.kill(0).await;
+    sleep(duration() / 3).await;
+    doors.restart(0).await;
+    sleep(duration() / 3).await;
+    floor.stop.cancel();
+    let told = join_all(traders).await;
+    told.into_iter()
+        .map(|told| told.expect("a trader fares well"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_and_items_are_conserved() {
+    let server = RedisServer::start();
+    let doors = Arc::new(Doors::open(server.url()).await);
+    let told = trade(&doors).await;
+    // From here on, nothing changes any more.
+    doors.close().await;
+
+    let books = Books::read(&server).await;
+    books.are_conserved();
+    books.agree_with_their_trades();
+    books.agree_with(&told);
+    let late: usize = told.iter().map(|told| told.late).sum();
+    let unknown: usize = told.iter().map(|told| told.unknown.len()).sum();
+    println!(
+        "{} trades by {} accounts in {:?}; {late} purchases came too late, {unknown} were cut off",
+        books.trades(),
+        books.accounts(),
+        duration()
+    );
+    assert!(books.trades() > 100 && late > 0, "too little happened");
+}

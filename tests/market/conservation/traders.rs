@@ -1,0 +1,156 @@
+//! Those who list and those who buy, and what they were told.
+
+use super::doors::Doors;
+use http::Method;
+use serde_json::{Value, json};
+use std::{collections::HashSet, sync::Arc};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// How many items may be for sale before sellers wait for buyers.
+const FOR_SALE: usize = 60;
+
+/// What traders share.
+#[derive(Clone)]
+pub(super) struct Floor {
+    doors: Arc<Doors>,
+    room: Arc<Semaphore>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Floor {
+    pub(super) fn new(doors: Arc<Doors>) -> Self {
+        Self {
+            doors,
+            room: Arc::new(Semaphore::new(FOR_SALE)),
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
+/// What traders were told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Ids of what was listed.
+    pub(super) listed: Vec<String>,
+    /// What was bought.
+    pub(super) bought: Vec<Value>,
+    /// Id and buyer of each purchase of which nobody knows whether it was done.
+    pub(super) unknown: HashSet<(String, String)>,
+    /// Purchases that came too late.
+    pub(super) late: usize,
+}
+
+/// A trader, whose requests go to the two processes in turn.
+struct Trader {
+    floor: Floor,
+    name: String,
+    requests: usize,
+    told: Told,
+}
+
+impl Trader {
+    fn new(floor: Floor, name: String) -> Self {
+        Self {
+            floor,
+            name,
+            requests: 0,
+            told: Told::default(),
+        }
+    }
+
+    /// A 429 comes while the permit of the request before is on its way back, and for a lease
+    /// when a killed process held some.
+    async fn ask(&mut self, account: &str, how: Method, path: &str, body: &str) -> (u16, Value) {
+        loop {
+            self.requests += 1;
+            let doors = &self.floor.doors;
+            match doors
+                .ask(self.requests, account, how.clone(), path, body)
+                .await
+            {
+                Some((429, _)) => {}
+                Some(answer) => return answer,
+                None => return (0, Value::Null),
+            }
+        }
+    }
+}
+
+/// Lists ten items of one account after another.
+pub(super) async fn sell(floor: Floor, n: usize) -> Told {
+    let mut seller = Trader::new(floor, format!("s{n}"));
+    for account in 0.. {
+        for item in 1..=10 {
+            let room = Arc::clone(&seller.floor.room);
+            tokio::select! {
+                () = seller.floor.stop.cancelled() => return seller.told,
+                room = room.acquire() => room.expect("it stays open").forget(),
+            }
+            let account = format!("{}-{account}", seller.name);
+            seller.list(&account, item).await;
+        }
+    }
+    seller.told
+}
+
+impl Trader {
+    async fn list(&mut self, account: &str, item: usize) {
+        let price = 1 + (item * 7 + self.requests) % 50;
+        let offer = json!({"item": format!("{account}-{item}"), "price": price}).to_string();
+        let mut unknown = false;
+        while !self.floor.stop.is_cancelled() {
+            let (status, answer) = self
+                .ask(account, Method::POST, "/market/items", &offer)
+                .await;
+            match status {
+                201 => return self.told.listed.push(text(&answer["id"])),
+                0 | 503 => unknown = true,
+                409 if unknown => return,
+                status => panic!("{status} for {offer}: {answer}"),
+            }
+        }
+    }
+}
+
+/// Buys what is cheap, as all the others do, with one account after another.
+pub(super) async fn buy(floor: Floor, n: usize) -> Told {
+    let mut buyer = Trader::new(floor, format!("b{n}"));
+    for account in 0.. {
+        let account = format!("{}-{account}", buyer.name);
+        while !buyer.is_poor(&account).await {
+            if buyer.floor.stop.is_cancelled() {
+                return buyer.told;
+            }
+        }
+    }
+    buyer.told
+}
+
+impl Trader {
+    /// Buys something; whether the account is too poor for it.
+    async fn is_poor(&mut self, account: &str) -> bool {
+        let (status, market) = self.ask(account, Method::GET, "/market", "").await;
+        assert!(matches!(status, 0 | 200 | 503), "{status}: {market}");
+        let cheap = market.as_array().map_or(0, Vec::len).min(4);
+        let Some(choice) = self.requests.checked_rem(cheap) else {
+            return false;
+        };
+        let id = text(&market[choice]["id"]);
+        let path = format!("/market/items/{id}/purchase");
+        let (status, answer) = self.ask(account, Method::POST, &path, "").await;
+        match status {
+            200 => self.told.bought.push(answer),
+            409 if answer["detail"] == "the account has too few coins" => return true,
+            409 => self.told.late += 1,
+            0 | 503 => drop(self.told.unknown.insert((id, account.to_owned()))),
+            status => panic!("{status} for {path}: {answer}"),
+        }
+        self.floor.room.add_permits(usize::from(status == 200));
+        false
+    }
+}
+
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().expect("it is text").to_owned()
+}

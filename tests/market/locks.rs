@@ -1,0 +1,83 @@
+//! Who lists or buys an item holds that item's lock.
+
+use crate::{
+    one_market::{listed, markets},
+    soon,
+    support::{redis::RedisServer, resp::Raw, wait::eventually},
+};
+use serde_json::json;
+use std::time::Duration;
+use tower_semaphore::{Lock, LockGuard, RedisSemaphore};
+
+const BOUND: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Takes an item's lock, as a process of the market does.
+async fn lock(server: &RedisServer, item: &str) -> LockGuard {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let lock = Lock::new(store, format!("item:{item}"));
+    lock.acquire(BOUND).await.expect("it is free in time")
+}
+
+#[tokio::test]
+async fn an_item_whose_lock_is_held_is_not_sold_and_others_are() {
+    let server = RedisServer::start();
+    let (one, two) = markets(&server).await;
+    let locked = listed(one.client("ann").list("ann-1", 300).await).await;
+    let free = listed(one.client("ann").list("ann-2", 300).await).await;
+    let guard = lock(&server, "ann-1").await;
+    let bob = two.client("bob");
+    let buying = tokio::spawn({
+        let (bob, locked) = (bob.clone(), locked.clone());
+        async move { bob.purchase(&locked).await.status() }
+    });
+    assert_eq!(bob.purchase(&free).await.status(), 200);
+    let for_sale = bob.get("/market").await.json().await;
+    assert_eq!(
+        for_sale[0]["id"],
+        json!(locked),
+        "sold under another's lock"
+    );
+    assert!(!buying.is_finished());
+
+    assert!(guard.release().await);
+    assert_eq!(soon("it is sold", buying).await.expect("it is bought"), 200);
+}
+
+#[tokio::test]
+async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
+    let server = RedisServer::start();
+    let (one, two) = markets(&server).await;
+    let id = listed(one.client("ann").list("ann-1", 300).await).await;
+    // It waits for the lock when it is stopped, gets the lock, and loses it.
+    let guard = lock(&server, "ann-1").await;
+    let stopped = tokio::spawn({
+        let (late, id) = (one.client("late"), id.clone());
+        async move { late.purchase(&id).await.status() }
+    });
+    let bob = two.client("bob");
+    eventually("it waits", BOUND, async || waits(&server).await).await;
+    one.stop();
+    assert!(guard.release().await);
+    eventually("another buys it", BOUND, async || {
+        bob.purchase(&id).await.status() == 200
+    })
+    .await;
+
+    one.cont();
+    let status = soon("an answer", stopped).await.expect("it asks");
+    assert!(status == 409 || status == 503, "{status}");
+    let (ann, late) = (bob.account("ann").await, bob.account("late").await);
+    assert_eq!(
+        (&ann["funds"], &late["funds"]),
+        (&json!(1_300), &json!(1_000))
+    );
+}
+
+/// Whether somebody waits for the lock of `ann-1`.
+async fn waits(server: &RedisServer) -> bool {
+    let mut raw = Raw::connect(server.port()).await;
+    let line = raw.zmembers("semaphore:{lock:item%3Aann-1}:line").await;
+    !line.is_empty()
+}
