@@ -11,12 +11,16 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 pub(crate) async fn compare(url: &str) {
     let title = "A line on one key: from the first grant to the last, one permit";
-    let mut table = Table::new(title, &["waiters", "total ms", "µs per grant"]);
+    let mut table = Table::new(
+        title,
+        &["waiters", "total ms", "µs per grant", "not granted"],
+    );
     let mut points = Vec::new();
     for waiters in pick(&[10, 100, 1_000][..], &[10, 100, 1_000, 10_000]) {
-        let took = drain(url, *waiters).await.as_secs_f64();
+        let (took, failed) = drain(url, *waiters).await;
+        let took = took.as_secs_f64();
         let each = took * 1e6 / *waiters as f64;
-        table.row([*waiters as f64, took * 1e3, each].map(figure));
+        table.row([*waiters as f64, took * 1e3, each, failed as f64].map(figure));
         points.push((*waiters as f64, each));
     }
     println!("{table}");
@@ -29,9 +33,12 @@ pub(crate) async fn compare(url: &str) {
     plot::lines(title, &[("RedisSemaphore".to_owned(), points)]);
 }
 
+/// How many join at once.
+const WAVE: usize = 50;
+
 /// Lets `waiters` stand in the line of a key that is held, frees it, and times them until all
-/// have had it. Each gives it back at once.
-async fn drain(url: &str, waiters: usize) -> Duration {
+/// have had it. Each gives it back at once. Also, how many the store has failed.
+async fn drain(url: &str, waiters: usize) -> (Duration, usize) {
     let builder = RedisSemaphore::builder().max_waiting(waiters + 1);
     let store = builder.connect(url).await.expect("the server is there");
     let claim = Claim::new(format!("crowd-{waiters}"))
@@ -40,14 +47,19 @@ async fn drain(url: &str, waiters: usize) -> Duration {
         .with_max_waiting(waiters);
     let permit = store.acquire(claim.clone()).await.expect("it is free");
     let mut line = JoinSet::new();
-    for _ in 0..waiters {
+    for number in 0..waiters {
         let (store, claim) = (store.clone(), claim.clone());
-        line.spawn(async move { drop(store.acquire(claim).await.expect("its turn comes")) });
+        line.spawn(async move { store.acquire(claim).await.is_ok() });
+        // In waves, since this is about standing in a line, not about how fast one forms.
+        if number % WAVE == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
     }
-    // Until all have joined.
-    sleep(Duration::from_millis(200 + waiters as u64 / 5)).await;
+    // Until the last have joined.
+    sleep(Duration::from_millis(200)).await;
     let start = Instant::now();
     drop(permit);
-    line.join_all().await;
-    start.elapsed()
+    let granted = line.join_all().await;
+    let failed = granted.iter().filter(|granted| !**granted).count();
+    (start.elapsed(), failed)
 }

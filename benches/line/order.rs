@@ -89,7 +89,8 @@ async fn round(server: &RedisServer, number: usize) -> Round {
                 .with_limit(PERMITS)
                 .with_wait(Duration::from_secs(10));
             let permit = store.acquire(claim).await.expect("its turn comes");
-            let granted = start.elapsed();
+            // Tokens grow from grant to grant, whoever hears of it first.
+            let granted = permit.token();
             sleep(HOLD).await;
             drop(permit);
             (at, granted, start.elapsed())
@@ -113,9 +114,9 @@ async fn round(server: &RedisServer, number: usize) -> Round {
 }
 
 /// Pairs of which the earlier contender was granted later.
-fn inversions(mut seen: Vec<(usize, Duration, Duration)>) -> usize {
+fn inversions(mut seen: Vec<(usize, u64, Duration)>) -> usize {
     seen.sort_by_key(|(at, ..)| *at);
-    let later = |(at, (_, granted, _)): (usize, &(usize, Duration, Duration))| {
+    let later = |(at, (_, granted, _)): (usize, &(usize, u64, Duration))| {
         seen[at + 1..]
             .iter()
             .filter(|(_, other, _)| other < granted)

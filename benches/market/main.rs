@@ -59,16 +59,15 @@ const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
 
 fn main() {
     let span = Duration::from_secs(pick(5, 60));
-    let mut all: Vec<(String, Vec<[f64; 4]>)> = Vec::new();
+    let named = |way: Way| (way.name().to_owned(), Vec::new());
+    let mut all: Vec<(String, Vec<[f64; 4]>)> = Way::ALL.map(named).into();
     let progress = bar("market", CROWDS.len() * Way::ALL.len());
-    for way in Way::ALL {
-        let mut figures = Vec::new();
-        for (sellers, buyers) in CROWDS {
-            progress.set_message(format!("{}, {sellers} x {buyers}", way.name()));
+    for (sellers, buyers) in CROWDS {
+        for (way, (name, figures)) in Way::ALL.into_iter().zip(&mut all) {
+            progress.set_message(format!("{name}, {sellers} x {buyers}"));
             figures.push(figures_of(&trade(way, sellers, buyers, span)));
             progress.inc(1);
         }
-        all.push((way.name().to_owned(), figures));
     }
     progress.finish_and_clear();
     report(span, &all);

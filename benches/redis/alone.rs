@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Measures an acquire of each rival in turn. Every release has come back before the next turn.
 pub(crate) async fn compare(url: &str) {
-    let calls = pick(2_000, 20_000);
+    let calls = pick(1_000, 10_000);
     let mut rivals = Vec::new();
     for name in NAMES {
         rivals.push(Rival::connect(name, url, Clock::default()).await);

@@ -67,7 +67,7 @@ pub(crate) async fn compare(url: &str) {
 
 async fn contend(name: &str, url: &str) -> Arc<Witness> {
     let witness = Arc::new(Witness::default());
-    let end = Instant::now() + Duration::from_secs(pick(3, 20));
+    let end = Instant::now() + Duration::from_secs(pick(2, 10));
     let mut clients = JoinSet::new();
     for (number, ahead) in AHEAD.into_iter().enumerate() {
         let rival = Rival::connect(name, url, Clock { ahead }).await;

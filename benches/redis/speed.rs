@@ -68,7 +68,7 @@ impl Series {
 
 /// Measures all rivals, in rounds, so that noise hits all of them.
 pub(crate) async fn compare(url: &str, keys: Keys) {
-    let (rounds, span) = pick((3, 300), (7, 1_000));
+    let (rounds, span) = pick((3, 200), (9, 400));
     let mut rivals = Vec::new();
     for name in NAMES {
         rivals.push(Arc::new(Rival::connect(name, url, Clock::default()).await));

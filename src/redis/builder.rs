@@ -3,7 +3,7 @@
 use super::{
     RedisSemaphore,
     connection::{Connection, Handed, Link, Own},
-    core::Core,
+    core::{Core, Landings},
     error::Error,
     lease::Times,
     script::Scripts,
@@ -161,6 +161,7 @@ impl Builder {
         let core = Core {
             scripts: Scripts::new(connection, process, lease_ms),
             times: Times::new(self.lease),
+            landings: Landings::default(),
         };
         RedisSemaphore::new(self.prefix, core, wakes, self.max_waiting)
     }

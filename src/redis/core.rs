@@ -1,9 +1,37 @@
 //! What the store, its permits and the keeper share.
 
 use super::{lease::Times, script::Scripts};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-/// The way to the server, and the lengths of time.
+/// The way to the server, the lengths of time, and what has been released.
 pub(super) struct Core {
     pub(super) scripts: Scripts,
     pub(super) times: Times,
+    pub(super) landings: Landings,
+}
+
+/// Counts releases that have landed, by a hash of their semaphore: as many counters as make it
+/// rare that one semaphore is taken for another.
+#[derive(Default)]
+pub(super) struct Landings {
+    hasher: RandomState,
+    counts: [AtomicU64; 32],
+}
+
+impl Landings {
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.of(name).load(Ordering::Acquire)
+    }
+
+    pub(super) fn add(&self, name: &str) {
+        self.of(name).fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn of(&self, name: &str) -> &AtomicU64 {
+        let hash = self.hasher.hash_one(name) as usize;
+        &self.counts[hash % self.counts.len()]
+    }
 }

@@ -22,6 +22,8 @@ pub(super) enum Order {
     Hold(Arc<Lease>),
     /// Its holder is done, and perhaps wants to know whether it was still held.
     Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
+    /// Say whether releases of this semaphore were on their way, once they have landed.
+    Settle(Arc<str>, oneshot::Sender<bool>),
     /// Release everything, and say by the deadline what could not be.
     Shutdown(Instant, oneshot::Sender<Vec<Arc<Lease>>>),
 }
@@ -94,6 +96,7 @@ impl Keeper {
         match order {
             Order::Hold(lease) => self.wheel.hold(lease),
             Order::Release(lease, answer) => self.part(lease, answer),
+            Order::Settle(name, landed) => self.outbox.settle(name, landed),
             Order::Shutdown(deadline, done) => {
                 self.shutdown = Some((deadline, done));
                 for lease in self

@@ -66,6 +66,7 @@ impl Lease {
 
     /// An acquire is about to be sent.
     pub(super) fn asked(&self) {
+        self.ended.store(false, Ordering::Release);
         self.unsettled.store(true, Ordering::Release);
     }
 

@@ -60,8 +60,7 @@ pub use builder::Builder;
 pub use error::Error;
 
 use self::{
-    answer::Answer, core::Core, grant::RedisGrant, keeper::Order, lease::Lease, script::Place,
-    wake::Wakes,
+    answer::Answer, core::Core, grant::RedisGrant, keeper::Order, lease::Lease, wake::Wakes,
 };
 use crate::semaphore::{Acquire, AcquireError, Claim, Permit, Semaphore};
 use ::redis::{IntoConnectionInfo, aio::ConnectionLike};
@@ -175,7 +174,7 @@ impl Store {
             store: Arc::clone(&self),
         };
         let answer = match claim.wait() {
-            None => self.ask(&lease, Place::default()).await?,
+            None => self.try_now(&lease).await?,
             // Boxed, so that claims that do not wait carry a small future around.
             Some(wait) => Box::pin(self.wait(&lease, wait)).await?,
         };

@@ -75,11 +75,29 @@ pub(super) struct Outbox {
     later: Vec<(u64, Parting)>,
     flights: HashMap<u64, Vec<Arc<Lease>>>,
     departed: u64,
+    /// Those who want to ask again when what is on its way for a semaphore has landed.
+    hopeful: Vec<(Arc<str>, oneshot::Sender<bool>)>,
 }
 
 impl Outbox {
     pub(super) fn push(&mut self, parting: Parting) {
         self.now.push(parting);
+    }
+
+    /// Says whether releases of a semaphore are on their way, once they have landed. What is to be
+    /// tried again later is not waited for.
+    pub(super) fn settle(&mut self, name: Arc<str>, landed: oneshot::Sender<bool>) {
+        match self.is_on_its_way(&name) {
+            true => self.hopeful.push((name, landed)),
+            // Who does not listen any more does not want to know.
+            false => drop(landed.send(false)),
+        }
+    }
+
+    fn is_on_its_way(&self, name: &str) -> bool {
+        let now = self.now.iter().map(|parting| &parting.lease);
+        let mut leases = now.chain(self.flights.values().flatten());
+        leases.any(|lease| *lease.name() == *name)
     }
 
     /// How many permits are not released yet.
@@ -107,6 +125,12 @@ impl Outbox {
             let pause = 1 << parting.tries.min(10);
             parting.tries += 1;
             self.later.push((turn + pause, parting));
+        }
+        for (name, landed) in mem::take(&mut self.hopeful) {
+            match self.is_on_its_way(&name) {
+                true => self.hopeful.push((name, landed)),
+                false => drop(landed.send(true)),
+            }
         }
     }
 
@@ -139,6 +163,7 @@ pub(super) async fn release(core: Arc<Core>, partings: Vec<Parting>) -> Vec<Part
     for ((group, partings), answer) in groups.iter().zip(partings).zip(answers) {
         match answer {
             Ok(held) => {
+                core.landings.add(&group.name);
                 let settled = partings.into_iter().zip(held.of(&group.leases));
                 again.extend(settled.filter_map(|(parting, held)| parting.settle(held)));
             }

@@ -3,14 +3,18 @@
 use super::{
     Store,
     answer::Answer,
+    keeper::Order,
     lease::Lease,
     script::Place,
     wake::{Seat, Subscription},
 };
 use crate::semaphore::{AcquireError, StoreError, Wait};
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
-    sync::watch,
+    sync::{oneshot, watch},
     time::{Instant as TokioInstant, sleep_until, timeout_at},
 };
 
@@ -34,6 +38,25 @@ impl Store {
         answer.map_err(|error| StoreError::new(error).into())
     }
 
+    /// Asks, and does not wait for others. Where there is no room, but this process was about to
+    /// give some back, it asks once more: what a client has just finished should not be in the
+    /// way of its next request.
+    pub(super) async fn try_now(&self, lease: &Lease) -> Result<Answer, AcquireError> {
+        let name = lease.name();
+        let landings = self.core.landings.count(&name);
+        let full = match self.ask(lease, Place::default()).await? {
+            full @ Answer::Full { .. } => full,
+            answer => return Ok(answer),
+        };
+        let (answer, landed) = oneshot::channel();
+        self.order(Order::Settle(Arc::clone(&name), answer));
+        let landed = landed.await.unwrap_or(false);
+        if landed || self.core.landings.count(&name) != landings {
+            return self.ask(lease, Place::default()).await;
+        }
+        Ok(full)
+    }
+
     /// Asks, and waits in the line until it is granted or the wait is over. Returns how much is
     /// held.
     pub(super) async fn wait(&self, lease: &Lease, wait: Wait) -> Result<Answer, AcquireError> {
@@ -51,11 +74,16 @@ impl Store {
                 ticket: 0,
             },
             last: 0,
+            looked: Instant::now(),
             looks: 0,
         };
-        match timeout_at(end, waiting.granted()).await {
-            Ok(answer) => answer,
-            Err(_) => Err(AcquireError::TimedOut),
+        // The wait is for others, not for the server: that one is asked once in any case.
+        match waiting.look().await? {
+            Ask::Answered(answer) => Ok(answer),
+            Ask::Again(at) => match timeout_at(end, waiting.granted(at)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(AcquireError::TimedOut),
+            },
         }
     }
 }
@@ -75,7 +103,15 @@ struct Waiting<'a> {
     place: Place,
     /// The last token when it looked: a message that names one no higher is out of date.
     last: u64,
+    looked: Instant,
     looks: u32,
+}
+
+/// What comes of asking the server.
+enum Ask {
+    Answered(Answer),
+    /// It waits, and should ask again then.
+    Again(Instant),
 }
 
 /// Why a waiter stops waiting for a while.
@@ -87,24 +123,32 @@ enum Woken {
 }
 
 impl Waiting<'_> {
-    /// Looks and waits in turn, until there is an answer other than to wait.
-    async fn granted(&mut self) -> Result<Answer, AcquireError> {
+    /// Asks the server.
+    async fn look(&mut self) -> Result<Ask, AcquireError> {
+        self.looked = Instant::now();
+        let live = self.subscription.borrow_and_update().live;
+        match self.store.ask(self.lease, self.place).await? {
+            Answer::Waiting { place, look, last } => {
+                self.place.ticket = place;
+                self.last = last;
+                self.looks += 1;
+                Ok(Ask::Again(self.looked + self.pause(look, live)))
+            }
+            answer => Ok(Ask::Answered(answer)),
+        }
+    }
+
+    /// Waits and looks in turn, until there is an answer other than to wait.
+    async fn granted(&mut self, mut at: Instant) -> Result<Answer, AcquireError> {
         loop {
-            let sent = Instant::now();
-            let live = self.subscription.borrow_and_update().live;
-            let look = match self.store.ask(self.lease, self.place).await? {
-                Answer::Waiting { place, look, last } => {
-                    self.place.ticket = place;
-                    self.last = last;
-                    self.pause(look, live)
-                }
-                answer => return Ok(answer),
-            };
-            self.looks += 1;
-            if let Woken::Granted(token) = self.woken(sent + look).await
-                && let Some(answer) = self.believe(token, sent)
+            if let Woken::Granted(token) = self.woken(at).await
+                && let Some(answer) = self.believe(token)
             {
                 return Ok(answer);
+            }
+            match self.look().await? {
+                Ask::Answered(answer) => return Ok(answer),
+                Ask::Again(later) => at = later,
             }
         }
     }
@@ -120,9 +164,9 @@ impl Waiting<'_> {
 
     /// What a message says is true if the grant cannot have ended since. It lasts as long as the
     /// waiter counts as alive, so the last look is what the deadline counts from.
-    fn believe(&self, token: u64, looked: Instant) -> Option<Answer> {
+    fn believe(&self, token: u64) -> Option<Answer> {
         let times = &self.store.core.times;
-        let deadline = times.hasty_deadline(looked);
+        let deadline = times.hasty_deadline(self.looked);
         if times.now() >= deadline {
             return None;
         }

@@ -12,55 +12,92 @@ use std::{
 ///
 /// Bytes of any length. Two keys are the same when their bytes are: `A` and `a` differ, and so do
 /// two Unicode spellings of one letter.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(Bytes);
+#[derive(Clone)]
+pub struct Key(Repr);
+
+/// The longest key that lies in the value itself, so that a claim allocates nothing: a UUID's
+/// text is.
+const SHORT: usize = 38;
+
+#[derive(Clone)]
+enum Repr {
+    Short { length: u8, bytes: [u8; SHORT] },
+    Long(Bytes),
+}
 
 impl Key {
     /// The key's bytes, as they came.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
+            Repr::Long(bytes) => bytes,
+        }
     }
 
     /// Whether there is nothing in it. No store grants a claim for an empty key: it would be
     /// shared by everybody who forgot to name theirs.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_bytes().is_empty()
+    }
+
+    fn new(key: &[u8], long: impl FnOnce() -> Bytes) -> Self {
+        if key.len() > SHORT {
+            return Self(Repr::Long(long()));
+        }
+        let mut bytes = [0; SHORT];
+        bytes[..key.len()].copy_from_slice(key);
+        let length = key.len() as u8;
+        Self(Repr::Short { length, bytes })
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({:?})", self.0)
+        write!(f, "Key(b\"{}\")", self.as_bytes().escape_ascii())
     }
 }
 
 impl From<&'static str> for Key {
     fn from(key: &'static str) -> Self {
-        Self(Bytes::from_static(key.as_bytes()))
+        Bytes::from_static(key.as_bytes()).into()
     }
 }
 
 impl From<String> for Key {
     fn from(key: String) -> Self {
-        Self(key.into())
+        key.into_bytes().into()
     }
 }
 
 impl From<Vec<u8>> for Key {
     fn from(key: Vec<u8>) -> Self {
-        Self(key.into())
+        Bytes::from(key).into()
     }
 }
 
 impl From<&[u8]> for Key {
     fn from(key: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(key))
+        Self::new(key, || Bytes::copy_from_slice(key))
     }
 }
 
 impl From<Bytes> for Key {
     fn from(key: Bytes) -> Self {
-        Self(key)
+        Self::new(&key, || key.clone())
     }
 }
 

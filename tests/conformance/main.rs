@@ -47,6 +47,7 @@ facts! {
     a_release_by_one_clone_counts_for_all
     a_permit_says_what_remained
     a_permit_with_a_bound_ends_then_and_its_holder_is_told
+    what_was_dropped_just_now_is_not_in_the_way
     a_dropped_acquire_leaves_nothing_behind
     a_claim_that_no_store_could_grant_is_told_apart
     a_thousand_keys_of_any_bytes_are_distinct
@@ -219,6 +220,14 @@ async fn a_permit_with_a_bound_ends_then_and_its_holder_is_told(store: Store) {
     assert!(permit.is_lost());
     granted_soon(&store, &claim).await;
     assert!(!permit.release().await);
+}
+
+async fn what_was_dropped_just_now_is_not_in_the_way(store: Store) {
+    let claim = claim("a", 1);
+    for round in 0..2_000 {
+        let permit = store.acquire(claim.clone()).await;
+        assert!(permit.is_ok(), "refused in round {round}: {permit:?}");
+    }
 }
 
 async fn a_dropped_acquire_leaves_nothing_behind(store: Store) {

@@ -77,7 +77,7 @@ mod redis {
     #[test]
     fn leases_are_kept_or_told_of_and_come_back_as_far_as_there_is_room() {
         let (server, runtime) = (RedisServer::start(), runtime());
-        let lease = Duration::from_millis(1_500);
+        let lease = Duration::from_millis(3_000);
         let world =
             runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });
         let world = RefCell::new(world);

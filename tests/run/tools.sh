@@ -1,6 +1,7 @@
 # Finds or installs what the tests need.
 
 no_redis="redis-server is missing: install it with your system's package manager"
+no_faketime="libfaketime is missing: install it with your system's package manager"
 
 # Says what went wrong and ends the run.
 fail() {
@@ -13,24 +14,27 @@ tools() {
     has cargo || fail "cargo is missing: install Rust"
     cargo fmt --version || fail "rustfmt is missing: rustup component add rustfmt"
     cargo clippy --version || fail "clippy is missing: rustup component add clippy"
-    has redis-server || install_redis
+    has redis-server || install redis-server redis || fail "$no_redis"
     redis-server --version || fail "$no_redis"
+    # For processes whose clocks differ, which only Linux lets a test start.
+    [ "$(uname)" != Linux ] || has faketime || install faketime libfaketime || fail "$no_faketime"
 }
 
 has() {
     command -v "$1" >/dev/null
 }
 
-install_redis() {
+# Installs a Debian package, or one of Homebrew's.
+install() {
     if has apt-get; then
-        as_root apt-get update || fail "$no_redis"
-        # Without a runlevel the package starts no server of its own.
+        as_root apt-get update || return
+        # Without a runlevel a package starts no server of its own.
         as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y --no-install-recommends redis-server || fail "$no_redis"
+            apt-get install -y --no-install-recommends "$1"
     elif has brew; then
-        brew install redis || fail "$no_redis"
+        brew install "$2"
     else
-        fail "$no_redis"
+        return 1
     fi
 }
 
@@ -41,6 +45,6 @@ as_root() {
         # Never waits for a password.
         sudo -n "$@"
     else
-        fail "$no_redis"
+        return 1
     fi
 }

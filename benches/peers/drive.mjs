@@ -1,0 +1,56 @@
+// What every driver in JavaScript does with a semaphore. `take(key, limit)` resolves to a function
+// that gives the permit back.
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function pairs(take, key, tasks, seconds) {
+  const start = performance.now();
+  let count = 0;
+  const work = async () => {
+    while (performance.now() - start < seconds * 1e3) {
+      const giveBack = await take(key, 10000);
+      await giveBack();
+      count += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: tasks }, work));
+  return Math.round((count / (performance.now() - start)) * 1e3);
+}
+
+// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
+async function contend(take, key) {
+  const start = performance.now();
+  const granted = [];
+  const contender = async (_, at) => {
+    await sleep(4 * at);
+    const giveBack = await take(key, 5);
+    granted[at] = performance.now();
+    await sleep(100);
+    const end = performance.now();
+    await giveBack();
+    return end - start;
+  };
+  const ends = await Promise.all(Array.from({ length: 50 }, contender));
+  let inversions = 0;
+  granted.forEach((one, at) => {
+    inversions += granted.slice(at + 1).filter((other) => other < one).length;
+  });
+  return `${Math.round(Math.max(...ends))} ${inversions}`;
+}
+
+export async function drive(take) {
+  const [, , , what, key, tasks, seconds] = process.argv;
+  if (what === "pairs") console.log(await pairs(take, key, Number(tasks), Number(seconds)));
+  if (what === "contend") console.log(await contend(take, key));
+  if (what === "hold") {
+    await take(key, 1);
+    console.log(`held ${process.pid}`);
+    await sleep(1e6);
+  }
+  if (what === "wait") {
+    const start = performance.now();
+    await take(key, 1);
+    console.log(((performance.now() - start) / 1e3).toFixed(1));
+  }
+  process.exit(0);
+}

@@ -1,0 +1,98 @@
+#!/bin/sh
+# Other libraries' semaphores beside ours: each through its own client, on one Redis, in one run.
+#
+#     benches/peers/run.sh [--quick]
+#
+# Needs redis-server and redis-cli, and what a peer is written in: node and npm, python3, cargo. A
+# peer that cannot be installed or run is reported with its error. Installs under target/peers.
+#
+# Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+into="$root/target/peers"
+seconds=5
+[ "${1:-}" = "--quick" ] && seconds=2
+mkdir -p "$into"
+cd "$into" || exit 1
+
+say() { printf '%s\n' "$*" >&2; }
+
+# install NAME COMMAND: keeps the output for the report.
+install() {
+    name=$1; shift
+    say "installing $name"
+    "$@" >"$into/$name.log" 2>&1 || say "  failed, see $into/$name.log"
+}
+
+node_peers() {
+    cp "$here"/*.mjs "$into/"
+    npm install --no-audit --no-fund --prefix "$into" redis-semaphore@5.8.0 bottleneck@2.19.5 ioredis@5
+}
+
+python_peers() {
+    python3 -m venv "$into/venv" && "$into/venv/bin/pip" install -q redis-rate-limiters==0.5.0
+}
+
+rust_peers() {
+    cargo build --release --manifest-path "$here/rust/Cargo.toml" --target-dir "$into/rust"
+}
+
+install node node_peers
+install python python_peers
+install rust rust_peers
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+url="redis://127.0.0.1:$port"
+data=$(mktemp -d)
+redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --dir "$data" >"$into/redis.log" 2>&1 &
+server=$!
+trap 'kill "$server"; wait "$server" 2>/dev/null; rm -rf "$data"' EXIT
+until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
+
+drive() {
+    peer=$1; shift
+    case $peer in
+        tower-semaphore) "$into/rust/release/peers" ours "$url" "$@" ;;
+        distributed-lock) "$into/rust/release/peers" distributed-lock "$url" "$@" ;;
+        redis-semaphore) node "$into/redis-semaphore.mjs" "$url" "$@" ;;
+        bottleneck) node "$into/bottleneck.mjs" "$url" "$@" ;;
+        redis-rate-limiters) "$into/venv/bin/python" "$here/redis_rate_limiters.py" "$url" "$@" ;;
+    esac
+}
+
+# The commands that clients send while a driver runs: those of scripts are marked by MONITOR.
+contend() {
+    redis-cli -p "$port" monitor >"$into/monitor" 2>/dev/null &
+    monitor=$!
+    sleep 0.2
+    figures=$(drive "$1" contend "contend-$1" 2>"$into/$1.err")
+    sleep 0.5
+    kill "$monitor"; wait "$monitor" 2>/dev/null
+    sent=$(grep -vc ' lua\]' "$into/monitor")
+    printf '%s %s' "${figures:-- -}" "$sent"
+}
+
+# How long a permit stays taken when its holder is killed, in seconds.
+orphan() {
+    drive "$1" hold "orphan-$1" >"$into/hold" 2>>"$into/$1.err" &
+    tries=0
+    until grep -q held "$into/hold" || [ "$tries" -gt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+    kill -9 "$(cut -d' ' -f2 "$into/hold")" 2>/dev/null
+    drive "$1" wait "orphan-$1" 2>>"$into/$1.err"
+}
+
+printf '| semaphore | pairs/s, 1 task | pairs/s, 16 tasks | total ms (ideal 1,000) | inversions of 1,225 | commands | free after a kill, s |\n'
+printf '|---|---|---|---|---|---|---|\n'
+for peer in tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock; do
+    say "measuring $peer"
+    one=$(drive "$peer" pairs "one-$peer" 1 "$seconds" 2>"$into/$peer.err")
+    if [ -z "$one" ]; then
+        printf '| %s | cannot run: %s |\n' "$peer" "$(tail -n 1 "$into/$peer.err")"
+        continue
+    fi
+    many=$(drive "$peer" pairs "many-$peer" 16 "$seconds" 2>>"$into/$peer.err")
+    contended=$(contend "$peer" | tr ' ' '|' | sed 's/|/ | /g')
+    free=$(orphan "$peer")
+    printf '| %s | %s | %s | %s | %s |\n' "$peer" "$one" "${many:--}" "$contended" "${free:--}"
+done

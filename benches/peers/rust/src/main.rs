@@ -1,0 +1,151 @@
+//! Drives the Rust semaphores: ours, and the crate distributed-lock with an expiry of 10 s.
+
+use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
+use distributed_lock_redis::{RedisLockProvider, RedisSemaphoreHandle};
+use std::{
+    env,
+    error::Error,
+    process,
+    time::{Duration, Instant},
+};
+use tokio::{task::JoinSet, time::sleep};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One of the two.
+#[derive(Clone)]
+enum Store {
+    Ours(RedisSemaphore),
+    Peer(std::sync::Arc<RedisLockProvider>),
+}
+
+enum Held {
+    Ours(Permit),
+    Peer(RedisSemaphoreHandle),
+}
+
+impl Store {
+    async fn connect(name: &str, url: &str) -> Result<Self, BoxError> {
+        if name == "ours" {
+            return Ok(Self::Ours(RedisSemaphore::connect(url).await?));
+        }
+        let builder = RedisLockProvider::builder()
+            .url(url)
+            .expiry(Duration::from_secs(10));
+        Ok(Self::Peer(builder.build().await?.into()))
+    }
+
+    async fn take(&self, key: &str, limit: u32) -> Result<Held, BoxError> {
+        match self {
+            Self::Ours(store) => {
+                let claim = Claim::new(key.to_owned())
+                    .with_limit(limit)
+                    .with_wait(PATIENCE);
+                Ok(Held::Ours(store.acquire(claim).await?))
+            }
+            Self::Peer(provider) => {
+                let semaphore = provider.create_semaphore(key, limit);
+                Ok(Held::Peer(semaphore.acquire(Some(PATIENCE)).await?))
+            }
+        }
+    }
+}
+
+impl Held {
+    /// As its users would: ours by dropping it.
+    async fn give_back(self) -> Result<(), BoxError> {
+        match self {
+            Self::Ours(permit) => drop(permit),
+            Self::Peer(handle) => handle.release().await?,
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let args: Vec<String> = env::args().collect();
+    let store = Store::connect(&args[1], &args[2]).await?;
+    let key = args[4].as_str();
+    match args[3].as_str() {
+        "pairs" => pairs(&store, key, args[5].parse()?, args[6].parse()?).await?,
+        "contend" => contend(&store, key).await?,
+        "hold" => {
+            let _held = store.take(key, 1).await?;
+            println!("held {}", process::id());
+            sleep(Duration::MAX).await;
+        }
+        _ => {
+            let start = Instant::now();
+            let _held = store.take(key, 1).await?;
+            println!("{:.1}", start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}
+
+async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(), BoxError> {
+    let start = Instant::now();
+    let mut work = JoinSet::new();
+    for _ in 0..tasks {
+        let (store, key) = (store.clone(), key.to_owned());
+        work.spawn(async move {
+            let mut count = 0_u64;
+            while start.elapsed().as_secs() < seconds {
+                store.take(&key, 10_000).await?.give_back().await?;
+                count += 1;
+            }
+            Ok::<_, BoxError>(count)
+        });
+    }
+    let mut count = 0;
+    for done in work.join_all().await {
+        count += done?;
+    }
+    if let Store::Ours(store) = store {
+        // Until the last release has reached the server.
+        store.shutdown(Duration::from_secs(5)).await;
+    }
+    println!("{:.0}", count as f64 / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
+async fn contend(store: &Store, key: &str) -> Result<(), BoxError> {
+    let start = Instant::now();
+    let mut work = JoinSet::new();
+    for at in 0..50_u32 {
+        let (store, key) = (store.clone(), key.to_owned());
+        work.spawn(async move {
+            sleep(Duration::from_millis(4) * at).await;
+            let held = store.take(&key, 5).await?;
+            let granted = start.elapsed();
+            sleep(Duration::from_millis(100)).await;
+            let end = start.elapsed();
+            held.give_back().await?;
+            Ok::<_, BoxError>((at, granted, end))
+        });
+    }
+    let seen: Vec<_> = work
+        .join_all()
+        .await
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    let total = seen
+        .iter()
+        .map(|(.., end)| end.as_millis())
+        .max()
+        .unwrap_or(0);
+    let later = |(at, granted, _): &(u32, Duration, Duration)| {
+        seen.iter()
+            .filter(|other| other.0 > *at && other.1 < *granted)
+            .count()
+    };
+    println!("{total} {}", seen.iter().map(later).sum::<usize>());
+    // The last releases are on their way.
+    sleep(Duration::from_millis(200)).await;
+    Ok(())
+}

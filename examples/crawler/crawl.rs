@@ -1,0 +1,44 @@
+//! From a page to all pages that it leads to.
+
+use crate::{BoxError, web::Web};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashSet;
+use tokio::task::JoinSet;
+
+/// Reads every page that can be reached, each once. Returns how many there are.
+///
+/// All links that are known are asked for at once: to wait is the business of each host's service.
+pub(crate) async fn crawl(web: &Web, start: String) -> Result<usize, BoxError> {
+    let bar = progress_bar();
+    let mut seen = HashSet::new();
+    let mut reads = JoinSet::new();
+    let mut found = vec![start];
+    loop {
+        for link in found {
+            if seen.insert(link.clone()) {
+                bar.inc_length(1);
+                let web = web.clone();
+                reads.spawn(async move { Ok::<_, BoxError>(links(&web.page(&link).await?)) });
+            }
+        }
+        let Some(read) = reads.join_next().await else {
+            break;
+        };
+        found = read??;
+        bar.inc(1);
+    }
+    bar.finish();
+    Ok(seen.len())
+}
+
+fn links(page: &str) -> Vec<String> {
+    let references = page.split("href=\"").skip(1);
+    let links = references.filter_map(|rest| rest.split_once('"'));
+    links.map(|(link, _)| link.to_owned()).collect()
+}
+
+/// On a terminal; nothing elsewhere.
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} pages, {per_sec}");
+    ProgressBar::new(0).with_style(style.expect("the template is valid"))
+}

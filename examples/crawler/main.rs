@@ -1,0 +1,75 @@
+//! A crawler that has at most three requests in flight at each host, however many of it run.
+//!
+//! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the
+//! end it asks each host how many requests it has seen at a time, and fails if these were more
+//! than three.
+//!
+//! Two crawlers that share the limit need a site that outlives them, and Redis:
+//!
+//! ```sh
+//! cargo run --example crawler serve     # listening on http://127.0.0.1:PORT
+//! SITE=http://127.0.0.1:PORT/ REDIS_URL=redis://127.0.0.1/ cargo run --example crawler &
+//! SITE=http://127.0.0.1:PORT/ REDIS_URL=redis://127.0.0.1/ cargo run --example crawler
+//! ```
+//!
+//! Without `REDIS_URL` each would count for itself, and the hosts would see six.
+
+mod crawl;
+mod site;
+mod store;
+mod web;
+
+use crawl::crawl;
+use std::{env, error::Error, future::pending, process::ExitCode, time::Instant};
+use store::Store;
+use web::Web;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// What a host takes without complaint.
+const MOST: usize = 3;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, BoxError> {
+    if env::args().nth(1).as_deref() == Some("serve") {
+        serve().await?;
+        return pending().await;
+    }
+    let start = match env::var("SITE") {
+        Ok(site) => site,
+        Err(_) => serve().await?,
+    };
+    let store = Store::from_environment().await?;
+    let web = Web::new(store.clone(), limit()?);
+    let begun = Instant::now();
+    let pages = crawl(&web, start).await?;
+    println!("{pages} pages in {:.1} s", begun.elapsed().as_secs_f64());
+    store.close().await;
+    report(&web).await
+}
+
+/// Starts the site, and says where.
+async fn serve() -> Result<String, BoxError> {
+    let address = site::start().await?;
+    println!("listening on http://{address}");
+    Ok(format!("http://{address}/"))
+}
+
+/// `LIMIT`, for those who want to see a host complain.
+fn limit() -> Result<u32, BoxError> {
+    let limit = env::var("LIMIT").unwrap_or_else(|_| MOST.to_string());
+    Ok(limit.parse()?)
+}
+
+/// Prints what the hosts have seen.
+async fn report(web: &Web) -> Result<ExitCode, BoxError> {
+    let mut code = ExitCode::SUCCESS;
+    for host in web.hosts() {
+        let seen = web.most_seen(&host).await?;
+        println!("{host} has seen {seen} requests at a time");
+        if seen > MOST {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,106 @@
+//! The web as the crawler sees it: a service for each host, with its limit.
+
+use crate::{BoxError, store::Store};
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceExt};
+use tower_semaphore::{AcquireError, GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
+
+type Http = Client<HttpConnector, Empty<Bytes>>;
+type Host = GlobalConcurrencyLimit<Http>;
+type Get = Request<Empty<Bytes>>;
+
+/// How often to ask again while the store fails, and the pause before it.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+pub(crate) struct Web {
+    http: Http,
+    store: Store,
+    limit: u32,
+    hosts: Arc<Mutex<BTreeMap<String, Host>>>,
+}
+
+impl Web {
+    /// With so many requests in flight at each host, their bodies included.
+    pub(crate) fn new(store: Store, limit: u32) -> Self {
+        Self {
+            http: Client::builder(TokioExecutor::new()).build_http(),
+            store,
+            limit,
+            hosts: Arc::default(),
+        }
+    }
+
+    /// Reads a page when it is its turn at the page's host.
+    pub(crate) async fn page(&self, url: &str) -> Result<String, BoxError> {
+        let uri: Uri = url.parse()?;
+        let mut response = self.ask(&uri).await?;
+        for _ in 0..TRIES {
+            // The host was not asked, because nobody could say whether there was room.
+            if response.extensions().get::<AcquireError>().is_none() {
+                break;
+            }
+            sleep(PAUSE).await;
+            response = self.ask(&uri).await?;
+        }
+        text(response).await
+    }
+
+    async fn ask(&self, uri: &Uri) -> Result<<Host as Service<Get>>::Response, BoxError> {
+        let host = uri.authority().ok_or("a link without a host")?;
+        Ok(self.host(host.as_str()).oneshot(get(uri)?).await?)
+    }
+
+    /// How many requests a host has seen at a time. Asked without a limit, and not counted.
+    pub(crate) async fn most_seen(&self, host: &str) -> Result<usize, BoxError> {
+        let uri = format!("http://{host}/most").parse()?;
+        let most = text(self.http.request(get(&uri)?).await?).await?;
+        Ok(most.parse()?)
+    }
+
+    /// All that were asked for a page.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.keys().cloned().collect()
+    }
+
+    fn host(&self, name: &str) -> Host {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = hosts.entry(name.to_owned()).or_insert_with_key(|name| {
+            let (key, store) = (name.clone(), self.store.clone());
+            GlobalConcurrencyLimitLayer::new(self.limit, key, store).layer(self.http.clone())
+        });
+        host.clone()
+    }
+}
+
+fn get(uri: &Uri) -> Result<Get, http::Error> {
+    Request::get(uri).body(Empty::new())
+}
+
+/// The body, if the status is that of a success.
+async fn text<B>(response: Response<B>) -> Result<String, BoxError>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    let (head, body) = response.into_parts();
+    if !head.status.is_success() {
+        return Err(format!("a page with status {}", head.status).into());
+    }
+    let body = body.collect().await.map_err(Into::into)?;
+    Ok(String::from_utf8(body.to_bytes().into())?)
+}

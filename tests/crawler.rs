@@ -1,0 +1,170 @@
+//! The crawler, run as processes of its own against a site of three hosts.
+
+mod support;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    sync::LazyLock,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+
+const BOUND: Duration = Duration::from_secs(60);
+const PAGES: usize = 3 * 121;
+
+/// A crawler, about to start with these settings and no others.
+fn crawler(settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(&*EXAMPLE);
+    for name in ["SITE", "REDIS_URL", "LIMIT"] {
+        command.env_remove(name);
+    }
+    command.envs(settings.iter().copied()).kill_on_drop(true);
+    command
+}
+
+/// Runs a crawler to its end.
+async fn run(settings: &[(&str, &str)]) -> Output {
+    let output = timeout(BOUND, crawler(settings).output()).await;
+    output.expect("it ends in time").expect("it starts")
+}
+
+/// How many pages a crawler has read, and the most requests that a host has seen at a time.
+fn report(output: &Output) -> (usize, usize) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let pages = text.lines().find_map(|line| number(line, 0, "pages"));
+    let pages = pages.unwrap_or_else(|| panic!("it gave up: {output:?}"));
+    let seen = text.lines().filter_map(|line| number(line, 3, "requests"));
+    let seen: Vec<_> = seen.collect();
+    assert_eq!(seen.len(), 3, "a host is missing: {text}");
+    (pages, seen.into_iter().max().unwrap_or_default())
+}
+
+/// The word of a line at `place`, where `unit` follows it.
+fn number(line: &str, place: usize, unit: &str) -> Option<usize> {
+    let mut words = line.split(' ').skip(place);
+    let number = words.next()?.parse().ok()?;
+    (words.next() == Some(unit)).then_some(number)
+}
+
+/// A site that lasts as long as this.
+struct Site {
+    url: String,
+    _process: Child,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let mut command = crawler(&[]);
+        let mut process = command
+            .arg("serve")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stdout = process.stdout.take().expect("stdout is piped");
+        let mut lines = BufReader::new(stdout).lines();
+        let line = timeout(BOUND, lines.next_line()).await.expect("in time");
+        let line = line.expect("stdout is text").expect("there is a line");
+        let url = line.strip_prefix("listening on ").expect("it says where");
+        Self {
+            url: format!("{url}/"),
+            _process: process,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_crawler_reads_every_page_with_three_requests_at_a_time_at_each_host() {
+    let output = run(&[]).await;
+    assert_eq!(report(&output), (PAGES, 3));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_crawler_that_asks_for_more_fails() {
+    let output = run(&[("LIMIT", "5")]).await;
+    let (pages, seen) = report(&output);
+    assert_eq!(pages, PAGES);
+    assert!(seen > 3, "the hosts have not noticed");
+    assert!(!output.status.success());
+}
+
+#[tokio::test]
+async fn two_crawlers_that_share_nothing_ask_for_more_together() {
+    let site = Site::start().await;
+    let settings = [("SITE", site.url.as_str())];
+    let (one, other) = tokio::join!(run(&settings), run(&settings));
+    assert_eq!((report(&one).0, report(&other).0), (PAGES, PAGES));
+    assert!(!(one.status.success() && other.status.success()));
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_together() {
+    let server = support::redis::RedisServer::start();
+    let (site, redis) = (Site::start().await, server.url());
+    let settings = [("SITE", site.url.as_str()), ("REDIS_URL", redis.as_str())];
+    let (one, other) = tokio::join!(run(&settings), run(&settings));
+    for output in [&one, &other] {
+        let (pages, seen) = report(output);
+        assert_eq!(pages, PAGES);
+        assert!(seen <= 3, "{seen}");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let mut raw = support::resp::Raw::connect(server.port()).await;
+    assert!(raw.keys("*:held").await.is_empty(), "a permit was left");
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_crawler_goes_on_when_its_redis_was_silent_for_a_while() {
+    let server = support::redis::RedisServer::start();
+    let mut raw = support::resp::Raw::connect(server.port()).await;
+    let redis = server.url();
+    let settings = [("REDIS_URL", redis.as_str())];
+    let crawler = run(&settings);
+    let silence = async {
+        support::wait::eventually("it crawls", BOUND, async || {
+            raw.keys("*:line").await.len() == 3
+        })
+        .await;
+        server.stop();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.cont();
+    };
+    let (output, ()) = tokio::join!(crawler, silence);
+    assert_eq!(report(&output), (PAGES, 3));
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Where the example is. `cargo test` has built it; `cargo test --test crawler` builds no
+/// examples, so a missing one is built here.
+static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let test = env::current_exe().expect("a test has a path");
+    let profile = test.ancestors().nth(2).expect("it lies in PROFILE/deps");
+    let example = profile.join(format!("examples/crawler{}", env::consts::EXE_SUFFIX));
+    if !example.exists() {
+        build(profile);
+    }
+    example
+});
+
+fn build(profile: &Path) {
+    let name = match profile.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let target = profile.parent().expect("it lies in the target folder");
+    let mut command = std::process::Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--example", "crawler"]);
+    command
+        .args(["--profile", name, "--target-dir"])
+        .arg(target);
+    let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    assert!(built.expect("cargo runs").success(), "the crawler builds");
+}
