@@ -8,11 +8,15 @@ use crate::{
 };
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tower_semaphore::RedisSemaphore;
 
 const LINE: &str = "semaphore:{concurrency:alice}:line";
 const BEAT: &str = "semaphore:{concurrency:alice}:beat";
+
+/// Sooner than somebody counts as dead under the usual lease.
+const SOON: Duration = Duration::from_millis(1_500);
 
 /// A server with a store of its own, in which alice has one place and the others wait.
 async fn server(redis: &RedisServer) -> Server {
@@ -49,7 +53,12 @@ async fn a_request_that_the_client_drops_leaves_the_line_in_redis() {
             _ = gone.send(Method::GET, "/panic", "alice") => panic!("an answer"),
             () = waits(&mut raw, 1) => {}
         }
-        waits(&mut raw, 0).await;
+        eventually(
+            "it leaves, and is not passed over when it is dead",
+            SOON,
+            async || raw.cmd(&["ZCARD", LINE]).await.int() == 0,
+        )
+        .await;
         let next = tokio::spawn(async move { next.get("/full").await });
         waits(&mut raw, 1).await;
         drop(feed);
