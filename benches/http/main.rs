@@ -39,7 +39,7 @@ impl Series {
 async fn main() {
     let server = RedisServer::start();
     let apps = app::all(&server.url()).await;
-    let (rounds, span) = pick((3, 400), (15, 1_000));
+    let (rounds, span) = pick((5, 250), (40, 250));
     let mut all: Vec<Series> = apps.iter().map(|_| Series::default()).collect();
     let progress = bar("requests", (rounds + 1) * apps.len());
     for round in 0..=rounds {

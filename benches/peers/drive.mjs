@@ -8,7 +8,7 @@ async function pairs(take, key, tasks, seconds) {
   let count = 0;
   const work = async () => {
     while (performance.now() - start < seconds * 1e3) {
-      const giveBack = await take(key, 10000);
+      const giveBack = await take(key, 1000);
       await giveBack();
       count += 1;
     }

@@ -21,7 +21,7 @@ async def pairs(connection, key, tasks, seconds):
     async def work():
         nonlocal count
         while time.monotonic() - start < seconds:
-            async with semaphore(connection, key, 10_000):
+            async with semaphore(connection, key, 1_000):
                 pass
             count += 1
 

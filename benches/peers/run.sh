@@ -1,7 +1,7 @@
 #!/bin/sh
 # Other libraries' semaphores beside ours: each through its own client, on one Redis, in one run.
 #
-#     benches/peers/run.sh [--quick]
+#     benches/peers/run.sh [--quick]          PEERS="tower-semaphore bottleneck" for some of them
 #
 # Needs redis-server and redis-cli, and what a peer is written in: node and npm, python3, cargo. A
 # peer that cannot be installed or run is reported with its error. Installs under target/peers.
@@ -53,11 +53,11 @@ until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
 drive() {
     peer=$1; shift
     case $peer in
-        tower-semaphore) "$into/rust/release/peers" ours "$url" "$@" ;;
-        distributed-lock) "$into/rust/release/peers" distributed-lock "$url" "$@" ;;
-        redis-semaphore) node "$into/redis-semaphore.mjs" "$url" "$@" ;;
-        bottleneck) node "$into/bottleneck.mjs" "$url" "$@" ;;
-        redis-rate-limiters) "$into/venv/bin/python" "$here/redis_rate_limiters.py" "$url" "$@" ;;
+        tower-semaphore) timeout 30 "$into/rust/release/peers" ours "$url" "$@" ;;
+        distributed-lock) timeout 30 "$into/rust/release/peers" distributed-lock "$url" "$@" ;;
+        redis-semaphore) timeout 30 node "$into/redis-semaphore.mjs" "$url" "$@" ;;
+        bottleneck) timeout 30 node "$into/bottleneck.mjs" "$url" "$@" ;;
+        redis-rate-limiters) timeout 30 "$into/venv/bin/python" "$here/redis_rate_limiters.py" "$url" "$@" ;;
     esac
 }
 
@@ -84,7 +84,7 @@ orphan() {
 
 printf '| semaphore | pairs/s, 1 task | pairs/s, 16 tasks | total ms (ideal 1,000) | inversions of 1,225 | commands | free after a kill, s |\n'
 printf '|---|---|---|---|---|---|---|\n'
-for peer in tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock; do
+for peer in ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock}; do
     say "measuring $peer"
     one=$(drive "$peer" pairs "one-$peer" 1 "$seconds" 2>"$into/$peer.err")
     if [ -z "$one" ]; then

@@ -95,7 +95,7 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
         work.spawn(async move {
             let mut count = 0_u64;
             while start.elapsed().as_secs() < seconds {
-                store.take(&key, 10_000).await?.give_back().await?;
+                store.take(&key, 1_000).await?.give_back().await?;
                 count += 1;
             }
             Ok::<_, BoxError>(count)
