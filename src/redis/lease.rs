@@ -75,6 +75,11 @@ impl Lease {
         self.ended.store(true, Ordering::Release);
     }
 
+    /// The acquire that was sent got a place in the line.
+    pub(super) fn waits(&self) {
+        self.unsettled.store(false, Ordering::Release);
+    }
+
     /// The acquire was granted.
     pub(super) fn granted(&self, token: u64, deadline: u64) {
         self.token.store(token, Ordering::Release);

@@ -31,7 +31,7 @@ impl Store {
         match &answer {
             Ok(Answer::Granted { token, .. }) => lease.granted(*token, deadline),
             Ok(Answer::Full { .. } | Answer::LineFull) => lease.refused(),
-            Ok(Answer::Waiting { .. }) => {}
+            Ok(Answer::Waiting { .. }) => lease.waits(),
             Err(error) if error.may_have_run() => {}
             Err(_) => lease.refused(),
         }

@@ -17,7 +17,7 @@ use tower_semaphore::Permit;
 pub(crate) type Outcome = Result<(), TestCaseError>;
 
 /// How long the store may take to show what has happened.
-pub(crate) const BOUND: Duration = Duration::from_secs(5);
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// One of the clones of a permit.
 #[derive(Clone)]

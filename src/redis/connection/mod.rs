@@ -11,6 +11,10 @@ use redis::{Cmd, Value};
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// Commands that are sent together. The server answers others between two batches, and is done
+/// with one well within a timeout.
+const BATCH: usize = 256;
+
 /// One way to a server: a connection of our own, or one that was handed in.
 pub(super) trait Link: Send + Sync + 'static {
     /// Sends one command.
@@ -54,19 +58,22 @@ impl Connection {
         }
     }
 
-    /// Sends many commands. As many results, in their order.
+    /// Sends many commands, some at a time, each time within the timeout. As many results, in
+    /// their order. When one batch has no answer, those after it are not sent.
     pub(super) async fn batch(&self, commands: Vec<Cmd>) -> Vec<Result<Value, Error>> {
         let count = commands.len();
-        match timeout(self.timeout, self.link.batch(commands)).await {
-            Ok(answers) => answers
-                .into_iter()
-                .map(|answer| answer.and_then(checked))
-                .collect(),
-            Err(_) => {
+        let mut answers = Vec::with_capacity(count);
+        let mut commands = commands.into_iter().peekable();
+        while commands.peek().is_some() {
+            let batch = commands.by_ref().take(BATCH).collect();
+            let Ok(batch) = timeout(self.timeout, self.link.batch(batch)).await else {
                 self.link.timed_out();
-                vec![Err(Error::Timeout(self.timeout)); count]
-            }
+                answers.resize(count, Err(Error::Timeout(self.timeout)));
+                return answers;
+            };
+            answers.extend(batch.into_iter().map(|answer| answer.and_then(checked)));
         }
+        answers
     }
 }
 

@@ -31,9 +31,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// a gateway that swallows packets nothing else tells.
 const STRIKES: u32 = 4;
 
-/// Commands of one pipeline. The server answers others between two of them.
-const PIPELINE: usize = 256;
-
 /// See the module docs.
 pub(in crate::redis) struct Own(Arc<Shared>);
 
@@ -85,14 +82,10 @@ impl Link for Own {
     fn batch(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let mut answers = Vec::with_capacity(commands.len());
-            for commands in commands.chunks(PIPELINE) {
-                match shared.pipeline(commands).await {
-                    Ok(values) => answers.extend(values.into_iter().map(Ok)),
-                    Err(error) => answers.extend(commands.iter().map(|_| Err(error.clone()))),
-                }
+            match shared.pipeline(&commands).await {
+                Ok(values) => values.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); commands.len()],
             }
-            answers
         })
     }
 
