@@ -3,7 +3,7 @@
 use crate::{BOUND, Store, claim, fill, support::wait::eventually};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tower_semaphore::{AcquireError, Claim, Permit};
+use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
@@ -247,4 +247,23 @@ pub(crate) async fn ten_thousand_cancels_anywhere_leave_nothing_behind(store: St
     })
     .await;
     lines_up(&store, 0).await;
+}
+
+#[tokio::test]
+async fn as_many_may_wait_in_memory_as_the_store_says_for_all_keys_together() {
+    let store = tower_semaphore::MemorySemaphore::with_max_waiting(1);
+    let mut held = Vec::new();
+    for key in ["a", "b"] {
+        held.push(store.acquire(claim(key, 1)).await.expect("there is room"));
+    }
+    let first = store.acquire(claim("a", 1).with_wait(BOUND));
+    let refused = store.acquire(claim("b", 1).with_wait(BOUND)).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Overloaded)),
+        "{refused:?}"
+    );
+    drop(first);
+    let brief = claim("b", 1).with_wait(Duration::from_millis(1));
+    let over = store.acquire(brief).await;
+    assert!(matches!(over, Err(AcquireError::TimedOut)), "{over:?}");
 }
