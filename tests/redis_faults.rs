@@ -239,7 +239,7 @@ async fn errors_of_the_server_are_failures_of_the_store_with_their_own_words() {
 }
 
 /// The commands that the docs of the module list.
-const MAY: &str = "+eval +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire \
+const MAY: &str = "+eval +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl \
                    +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,7 +86,7 @@ async fn permits_dropped_together_travel_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_permits_of_a_hundred_keys_cost_a_hundred_commands_a_beat() {
+async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_beat() {
     let lease = Duration::from_millis(3_000);
     let server = RedisServer::start();
     let (store, mut raw) = warm(&server, lease).await;
@@ -100,7 +100,7 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_a_hundred_commands_a_beat() {
     tokio::time::sleep(lease / 3 * beats).await;
     let sent = sent(&raw.commandstats().await);
     // The measured time may cut one more beat at either end.
-    let (least, most) = (100 * u64::from(beats - 1), 100 * u64::from(beats + 1));
+    let (least, most) = (16 * u64::from(beats - 1), 16 * u64::from(beats + 1));
     assert!(
         (least..=most).contains(&sent),
         "{sent} commands in {beats} beats"

@@ -1,10 +1,10 @@
 //! What the scripts say, read from the server's words.
 
-use super::{error::Error, lease::Lease};
+use super::{error::Error, lease::Lease, script::Reply};
 use redis::Value;
 use std::{sync::Arc, time::Duration};
 
-/// What `acquire` says.
+/// What `acquire` says of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Granted {
@@ -25,34 +25,43 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn read(value: &Value) -> Result<Self, Error> {
-        let Value::Array(items) = value else {
+    /// The answers to as many claims.
+    pub(super) fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
+        let items = match reply {
+            Ok(Reply::Items(items)) if items.len() == 2 * count => items,
+            Ok(_) => return vec![Err(Error::Reply); count],
+            Err(error) => return vec![Err(error); count],
+        };
+        items.chunks(2).map(Self::read).collect()
+    }
+
+    fn read(pair: &[Value]) -> Result<Self, Error> {
+        let [first, Value::Int(held)] = pair else {
             return Err(Error::Reply);
         };
-        match items[..] {
-            [Value::Int(1), Value::Int(token), Value::Int(held)] => Ok(Self::Granted {
-                token: token as u64,
-                held: count(held)?,
+        let held = u32::try_from(*held).map_err(|_| Error::Reply)?;
+        match first {
+            Value::Int(-1) => Ok(Self::LineFull),
+            Value::Int(0) => Ok(Self::Full { held }),
+            Value::Int(token @ 1..) => Ok(Self::Granted {
+                token: *token as u64,
+                held,
             }),
-            [Value::Int(0), Value::Int(held)] => Ok(Self::Full { held: count(held)? }),
-            [
-                Value::Int(2),
-                Value::Int(place),
-                Value::Int(look),
-                Value::Int(last),
-            ] => Ok(Self::Waiting {
-                place: place as u64,
-                look: u64::try_from(look).ok().map(Duration::from_millis),
-                last: last as u64,
-            }),
-            [Value::Int(3), Value::Int(_)] => Ok(Self::LineFull),
+            Value::Array(waiting) => Self::read_waiting(waiting),
             _ => Err(Error::Reply),
         }
     }
-}
 
-fn count(held: i64) -> Result<u32, Error> {
-    u32::try_from(held).map_err(|_| Error::Reply)
+    fn read_waiting(items: &[Value]) -> Result<Self, Error> {
+        let [Value::Int(place), Value::Int(look), Value::Int(last)] = items else {
+            return Err(Error::Reply);
+        };
+        Ok(Self::Waiting {
+            place: *place as u64,
+            look: u64::try_from(*look).ok().map(Duration::from_millis),
+            last: *last as u64,
+        })
+    }
 }
 
 /// What `refresh` and `release` say of the units of a group.
@@ -64,18 +73,15 @@ pub(super) enum Held {
 }
 
 impl Held {
-    pub(super) fn read(value: Value) -> Result<Self, Error> {
-        match value {
-            Value::Int(_) => Ok(Self::All),
-            Value::Array(items) => {
-                let each = items.iter().map(|item| match item {
-                    Value::Int(held) => Ok(*held == 1),
-                    _ => Err(Error::Reply),
-                });
-                each.collect::<Result<_, _>>().map(Self::Each)
-            }
+    pub(super) fn read(reply: Reply) -> Result<Self, Error> {
+        let Reply::Items(items) = reply else {
+            return Ok(Self::All);
+        };
+        let each = items.iter().map(|item| match item {
+            Value::Int(held) => Ok(*held == 1),
             _ => Err(Error::Reply),
-        }
+        });
+        each.collect::<Result<_, _>>().map(Self::Each)
     }
 
     /// The units of the leases of a group, one by one: whether all of a lease's units are held.

@@ -5,6 +5,7 @@ use super::{
     connection::{Connection, Handed, Link, Own},
     core::{Core, Landings},
     error::Error,
+    inbox::Traffic,
     lease::Times,
     script::Scripts,
     wake::Wakes,
@@ -162,6 +163,7 @@ impl Builder {
             scripts: Scripts::new(connection, process, lease_ms),
             times: Times::new(self.lease),
             landings: Landings::default(),
+            traffic: Traffic::default(),
         };
         RedisSemaphore::new(self.prefix, core, wakes, self.max_waiting)
     }

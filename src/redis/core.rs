@@ -1,16 +1,17 @@
 //! What the store, its permits and the keeper share.
 
-use super::{lease::Times, script::Scripts};
+use super::{inbox::Traffic, lease::Times, script::Scripts};
 use std::{
     hash::{BuildHasher, RandomState},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The way to the server, the lengths of time, and what has been released.
+/// The way to the server, the lengths of time, what has been released and what is on its way.
 pub(super) struct Core {
     pub(super) scripts: Scripts,
     pub(super) times: Times,
     pub(super) landings: Landings,
+    pub(super) traffic: Traffic,
 }
 
 /// Counts releases that have landed, by a hash of their semaphore: as many counters as make it

@@ -44,6 +44,17 @@ impl Error {
         matches!(self, Self::Redis(error) if error.code() == Some("NOSCRIPT"))
     }
 
+    /// Whether the cause may lie with one key of several.
+    pub(super) fn is_of_a_key(&self) -> bool {
+        const CODES: [&str; 5] = ["CROSSSLOT", "WRONGTYPE", "NOPERM", "TRYAGAIN", "ERR"];
+        matches!(self, Self::Redis(error) if error.code().is_some_and(|code| CODES.contains(&code)))
+    }
+
+    /// Whether the keys of a call live on several nodes.
+    pub(super) fn is_cross_slot(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.code() == Some("CROSSSLOT"))
+    }
+
     /// Whether this server is a replica by now, so that a new connection may find the primary.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Self::Redis(error) if error.code() == Some("READONLY"))

@@ -6,18 +6,23 @@
 
 use super::{
     core::Core,
+    inbox::{self, Ask, Inbox},
     lease::Lease,
     outbox::{self, Outbox, Parting},
     wheel::{self, Beaten, Wheel},
 };
+use futures_util::FutureExt;
 use std::{mem, sync::Arc, time::Instant};
 use tokio::{
     sync::{mpsc, oneshot},
+    task::unconstrained,
     time::{MissedTickBehavior, interval},
 };
 
 /// What the keeper is told.
 pub(super) enum Order {
+    /// Ask for this claim, together with others.
+    Ask(Ask),
     /// A permit was granted.
     Hold(Arc<Lease>),
     /// Its holder is done, and perhaps wants to know whether it was still held.
@@ -30,16 +35,18 @@ pub(super) enum Order {
 
 /// What a task of the keeper's has to report.
 enum Report {
+    Asked,
     Beaten(Beaten),
     Released(u64, Vec<Parting>),
 }
 
 /// Orders taken at once.
-const INBOX: usize = 1_024;
+const ORDERS: usize = 1_024;
 
 struct Keeper {
     core: Arc<Core>,
     wheel: Wheel,
+    inbox: Inbox,
     outbox: Outbox,
     turn: u64,
     turned: Instant,
@@ -58,6 +65,7 @@ pub(super) fn start(core: Arc<Core>) -> mpsc::UnboundedSender<Order> {
     let keeper = Keeper {
         core,
         wheel: Wheel::new(),
+        inbox: Inbox::default(),
         outbox: Outbox::default(),
         turn: 0,
         turned: Instant::now(),
@@ -76,17 +84,18 @@ impl Keeper {
     ) {
         let mut turns = interval(self.core.times.turn());
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut taken = Vec::with_capacity(INBOX);
+        let mut taken = Vec::with_capacity(ORDERS);
         let mut open = true;
         while open || self.outbox.len() > 0 {
             tokio::select! {
-                count = orders.recv_many(&mut taken, INBOX), if open => {
+                count = orders.recv_many(&mut taken, ORDERS), if open => {
                     open = count > 0;
                     taken.drain(..).for_each(|order| self.take(order));
                 }
                 Some(report) = reports.recv() => self.hear(report),
                 _ = turns.tick() => self.turn(),
             }
+            self.ask();
             self.send();
             self.report_shutdown();
         }
@@ -94,6 +103,7 @@ impl Keeper {
 
     fn take(&mut self, order: Order) {
         match order {
+            Order::Ask(ask) => self.inbox.push(ask),
             Order::Hold(lease) => self.wheel.hold(lease),
             Order::Release(lease, answer) => self.part(lease, answer),
             Order::Settle(name, landed) => self.outbox.settle(name, landed),
@@ -118,6 +128,7 @@ impl Keeper {
 
     fn hear(&mut self, report: Report) {
         match report {
+            Report::Asked => self.inbox.landed(),
             Report::Released(flight, again) => self.outbox.landed(flight, again, self.turn),
             Report::Beaten(Beaten { troubled, ghosts }) => {
                 self.wheel.watch(troubled);
@@ -148,6 +159,22 @@ impl Keeper {
     fn slept(&mut self) -> bool {
         let last = mem::replace(&mut self.turned, Instant::now());
         last.elapsed() > self.core.times.beat()
+    }
+
+    /// Asks for what has come, unless enough is in the air.
+    fn ask(&mut self) {
+        while let Some(asks) = self.inbox.take() {
+            let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+            let mut flight = Box::pin(async move {
+                inbox::ask(&core, asks).await;
+                let _ = reports.send(Report::Asked);
+            });
+            // Its first poll sends it, whatever this task has done before, so that what came first
+            // also arrives first.
+            if unconstrained(flight.as_mut()).now_or_never().is_none() {
+                tokio::spawn(flight);
+            }
+        }
     }
 
     /// Sends what is to be released, unless enough is in the air.

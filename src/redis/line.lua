@@ -1,28 +1,22 @@
 -- What the scripts share where it is not as usual: how units are taken, and how the line moves.
 --
--- It stands in each script behind what is usual, because to build functions takes a script longer
--- than to run them. Before it stands the clock, read once, so that a script sees one instant:
--- `micros` in microseconds and `now` in ms.
-
--- Numbers of this size lose digits when they turn into text by themselves, and take long to.
-local function text(number)
-  return string.format('%.0f', number)
-end
+-- It stands in a function of each script, so that it is built only where it is needed: to build
+-- functions takes a script longer than to run them.
 
 -- The next ticket. A counter that has expired goes on from the clock, which has counted more
 -- microseconds than there were tickets, so it does not matter when it expires.
 --
 -- Only every fourth ticket prolongs the life of `held`. A permit that is not refreshed lasts a
--- lease at most, and a refresh prolongs it too; so three of them, each granted before the last
--- has ended, are over within four leases of the first.
+-- lease at most, so three of them, each granted before the last has ended, are over within four
+-- leases of the ticket or the refresh before them, which left `held` seven at least.
 local function draw(lease)
-  local drawn = redis.call('INCR', ticket)
+  local drawn = call('INCR', ticket)
   if drawn == 1 then
     drawn = micros
-    redis.call('SET', ticket, text(drawn), 'PX', lease * LEASES)
+    call('SET', ticket, text(drawn), 'PX', lease * LEASES)
   elseif drawn % 4 == 0 then
-    redis.call('PEXPIRE', ticket, lease * LEASES)
-    redis.call('PEXPIRE', held, lease * LEASES)
+    call('PEXPIRE', ticket, lease * LEASES)
+    call('PEXPIRE', held, lease * LEASES)
   end
   return drawn
 end
@@ -30,13 +24,12 @@ end
 -- Adds the units of a permit to the `used` ones, until `ends`, and draws its token. Returns the
 -- token, and how many units are held then.
 local function take(id, weight, used, ends, lease)
-  ends = text(ends)
-  local now_used = used + redis.call('ZADD', held, ends, id)
+  local now_used = used + call('ZADD', held, ends, id)
   for unit = 2, weight do
-    now_used = now_used + redis.call('ZADD', held, ends, id .. ':' .. unit)
+    now_used = now_used + call('ZADD', held, ends, id .. ':' .. unit)
   end
   if used == 0 then
-    redis.call('PEXPIRE', held, lease * LEASES)
+    call('PEXPIRE', held, lease * LEASES)
   end
   return draw(lease), now_used
 end
@@ -44,7 +37,7 @@ end
 -- Tells one process that one of its permits was granted.
 local function wake(process, serial, token)
   local prefix = string.match(held, '^[^{]*')
-  redis.call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(token))
+  call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(token))
 end
 
 -- Grants to the head of the line while it fits, each under its own limit, and passes over those
@@ -54,32 +47,37 @@ end
 -- Returns how many units are held then, and the id of the head if one still waits.
 local function advance(used)
   while true do
-    local id = redis.call('ZRANGE', line, 0, 0)[1]
+    local id = call('ZRANGE', line, 0, 0)[1]
     if not id then
       return used
     end
     local process, serial, limit, weight, lease =
-      string.match(id, '^(%x+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
+      string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
     weight, lease = tonumber(weight), tonumber(lease)
-    local ends = process and tonumber(redis.call('ZSCORE', beat, id) or 0) or 0
+    local ends = process and tonumber(call('ZSCORE', beat, id) or 0) or 0
     local alive = ends > now
     if alive and used + weight > tonumber(limit) then
       return used, id
     end
-    redis.call('ZREM', line, id)
-    redis.call('ZREM', beat, id)
+    call('ZREM', line, id)
+    call('ZREM', beat, id)
     if alive then
       local token
-      token, used = take(id, weight, used, ends, lease)
+      token, used = take(id, weight, used, text(ends), lease)
       wake(process, serial, token)
     end
   end
 end
 
--- Passes over some of those who have died, wherever they stand.
-local function sweep()
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', beat, '-inf', now, 'LIMIT', 0, 100)) do
-    redis.call('ZREM', line, id)
-    redis.call('ZREM', beat, id)
+-- Whether as many wait as may. Before it says so, it passes over some of those who have died,
+-- wherever they stand.
+local function is_full(longest)
+  if call('ZCARD', line) < longest then
+    return false
   end
+  for _, id in ipairs(call('ZRANGEBYSCORE', beat, '-inf', text(now), 'LIMIT', 0, 100)) do
+    call('ZREM', line, id)
+    call('ZREM', beat, id)
+  end
+  return call('ZCARD', line) >= longest
 end

@@ -31,22 +31,29 @@
 //! is atomic and takes the time from the server. Each may be repeated: a permit's id is chosen by
 //! this process and counts once. So an acquire whose answer was lost is simply released.
 //!
+//! A script does its work for one semaphore after the other, so that one call serves many.
+//! Refreshes and releases travel so, and so do claims that come while sixteen others are on their
+//! way. On a cluster, whose nodes each have some of the keys, every semaphore has a call of its
+//! own.
+//!
 //! All keys expire after a few leases. Claims that wait are told by `PUBLISH` on a channel of
 //! their process's, and look by themselves now and then, in case a message is lost.
 //!
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
-//! +exists +get +incr +set +pexpire +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore
-//! +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
+//! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
+//! +zremrangebyscore +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
 //! `noeviction`. Redis 6.2 or newer.
 
 mod answer;
+mod ask;
 mod builder;
 mod connection;
 mod core;
 mod error;
 mod grant;
+mod inbox;
 mod keeper;
 mod lease;
 mod name;

@@ -1,23 +1,17 @@
 //! Permits on their way back.
 
-use super::{core::Core, lease::Lease};
+use super::{
+    core::Core,
+    lease::Lease,
+    script::{ARGS, Group},
+};
+use futures_util::future::join;
 use std::{collections::HashMap, mem, sync::Arc};
 use tokio::sync::oneshot;
-
-/// Units of one command: what the server can take apart without a pause that others would feel.
-const UNITS: u32 = 500;
 
 /// Batches in the air at a time. More than one, so that the first release after a quiet moment
 /// does not wait for the answer to another.
 const FLIGHTS: usize = 4;
-
-/// Permits of one semaphore that travel in one command.
-pub(super) struct Group {
-    pub(super) name: Arc<str>,
-    pub(super) leases: Vec<Arc<Lease>>,
-    /// Whether the answer matters for each.
-    pub(super) ask: bool,
-}
 
 /// A permit that is being given back.
 pub(super) struct Parting {
@@ -157,8 +151,16 @@ impl Outbox {
 
 /// Releases a batch. Returns what has to be tried again.
 pub(super) async fn release(core: Arc<Core>, partings: Vec<Parting>) -> Vec<Parting> {
+    let (asking, others) = partings.into_iter().partition(Parting::asks);
+    let asking = release_all(&core, true, asking);
+    let (mut again, more) = join(asking, release_all(&core, false, others)).await;
+    again.extend(more);
+    again
+}
+
+async fn release_all(core: &Core, ask: bool, partings: Vec<Parting>) -> Vec<Parting> {
     let (groups, partings) = group(partings);
-    let answers = core.scripts.release(&groups).await;
+    let answers = core.scripts.release(ask, &groups).await;
     let mut again = Vec::new();
     for ((group, partings), answer) in groups.iter().zip(partings).zip(answers) {
         match answer {
@@ -187,22 +189,19 @@ fn group(partings: Vec<Parting>) -> (Vec<Group>, Vec<Vec<Parting>>) {
             .map(move |chunk| (Arc::clone(&name), chunk))
     });
     let grouped = chunks.map(|(name, partings)| {
-        let leases = partings
-            .iter()
-            .map(|parting| Arc::clone(&parting.lease))
-            .collect();
-        let ask = partings.iter().any(Parting::asks);
-        (Group { name, leases, ask }, partings)
+        let leases = partings.iter().map(|parting| Arc::clone(&parting.lease));
+        let leases = leases.collect();
+        (Group { name, leases }, partings)
     });
     grouped.unzip()
 }
 
-/// Cuts a list into pieces of about [`UNITS`] units.
+/// Cuts a list into pieces of about [`ARGS`] units.
 pub(super) fn chunks<T>(items: Vec<T>, weight: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
     let mut chunks = vec![Vec::new()];
     let mut units = 0;
     for item in items {
-        if units >= UNITS {
+        if units >= ARGS as u32 {
             chunks.push(Vec::new());
             units = 0;
         }

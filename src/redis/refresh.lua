@@ -3,36 +3,52 @@
 -- Promise: a lease that has ended stays ended, even when nobody has taken its place yet. Only
 -- members that are named, and still there, are touched.
 --
--- ARGV  1 lease    ms
---       2... units  every unit of every permit to refresh, a few hundred at most
+-- ARGV  1 lease  ms
+--       and for each semaphore every unit of every permit to refresh
 -- Returns 1 when all are held, else for each unit 1 (held) or 0 (lost).
 
 -- include keys.lua
+-- include clock.lua
 
 local lease = tonumber(ARGV[1])
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = (micros - micros % 1000) / 1000
+local ends, upto = text(now + lease), text(now)
+-- Of a key's life, one lease may pass before it begins anew: to look is cheaper than to prolong.
+local life, short = text(lease * LEASES), lease * (LEASES - 1)
 
-local ended = redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
-local ends, renewed = string.format('%.0f', now + lease), {}
-for i = 2, #ARGV do
-  renewed[2 * i - 3], renewed[2 * i - 2] = ends, ARGV[i]
+-- Some have ended: lets the next in.
+local function let_in(held, line, beat, ticket)
+  -- include line.lua
+
+  advance(call('ZCARD', held))
 end
-local changed = redis.call('ZADD', held, 'XX', 'CH', unpack(renewed))
-redis.call('PEXPIRE', held, lease * LEASES)
-if ended == 0 and changed == #ARGV - 1 then
+
+local all, at = true, 2
+for key = 1, #KEYS, 4 do
+  local held, renewed, units = KEYS[key], {}, tonumber(ARGV[at])
+  local ended = call('ZREMRANGEBYSCORE', held, '-inf', upto)
+  for unit = 1, units do
+    renewed[2 * unit - 1], renewed[2 * unit] = ends, ARGV[at + unit]
+  end
+  local changed = call('ZADD', held, 'XX', 'CH', unpack(renewed))
+  if call('PTTL', held) < short then
+    call('PEXPIRE', held, life)
+  end
+  if ended > 0 then
+    let_in(held, KEYS[key + 1], KEYS[key + 2], KEYS[key + 3])
+  end
+  all, at = all and changed == units, at + units + 1
+end
+if all then
   return 1
 end
 
--- include line.lua
-
-if ended > 0 then
-  advance(redis.call('ZCARD', held))
-end
 -- Some are lost, or were refreshed within this very millisecond.
-local answer = {}
-for i = 2, #ARGV do
-  answer[#answer + 1] = redis.call('ZSCORE', held, ARGV[i]) and 1 or 0
+local answer, at = {}, 2
+for key = 1, #KEYS, 4 do
+  local last = at + ARGV[at]
+  for arg = at + 1, last do
+    answer[#answer + 1] = call('ZSCORE', KEYS[key], ARGV[arg]) and 1 or 0
+  end
+  at = last + 1
 end
 return answer

@@ -4,31 +4,37 @@
 -- stay as they are. What has become free is granted in the same step to those at the head of the
 -- line, and nobody else is woken.
 --
--- ARGV  1 ask      1: say which units were still held; 0: nobody wants to know
---       2... units  every unit of every permit to release, a few hundred at most
--- Returns for each unit 1 (it was held) or 0 (it was not) if asked, else how many there were.
+-- ARGV  1 ask    1: say which units were still held; 0: nobody wants to know
+--       and for each semaphore every unit of every permit to release
+-- Returns for each unit 1 (it was held) or 0 (it was not) if asked, else 1.
 
 -- include keys.lua
 
-local ask, waited_for = ARGV[1] == '1', redis.call('EXISTS', line) == 1
-if not ask and not waited_for then
-  return redis.call('ZREM', held, unpack(ARGV, 2))
+local ask, answer, at = ARGV[1] == '1', {}, 2
+
+-- What is not as usual: somebody waits, or wants an answer.
+local function release(held, line, beat, ticket, first, last)
+  -- include clock.lua
+  -- include line.lua
+
+  call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+  for arg = first, last do
+    answer[#answer + 1] = call('ZREM', held, ARGV[arg])
+  end
+  if call('EXISTS', line) == 1 then
+    call('ZREM', line, unpack(ARGV, first, last))
+    call('ZREM', beat, unpack(ARGV, first, last))
+    advance(call('ZCARD', held))
+  end
 end
 
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = (micros - micros % 1000) / 1000
-
--- include line.lua
-
-redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
-local answer = {}
-for i = 2, #ARGV do
-  answer[#answer + 1] = redis.call('ZREM', held, ARGV[i])
+for key = 1, #KEYS, 4 do
+  local held, line, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
+  if ask or call('EXISTS', line) == 1 then
+    release(held, line, KEYS[key + 2], KEYS[key + 3], at + 1, last)
+  else
+    call('ZREM', held, unpack(ARGV, at + 1, last))
+  end
+  at = last + 1
 end
-if waited_for then
-  redis.call('ZREM', line, unpack(ARGV, 2))
-  redis.call('ZREM', beat, unpack(ARGV, 2))
-  advance(redis.call('ZCARD', held))
-end
-return answer
+return ask and answer or 1

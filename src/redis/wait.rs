@@ -3,18 +3,17 @@
 use super::{
     Store,
     answer::Answer,
-    keeper::Order,
     lease::Lease,
     script::Place,
     wake::{Seat, Subscription},
 };
-use crate::semaphore::{AcquireError, StoreError, Wait};
+use crate::semaphore::{AcquireError, Wait};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{oneshot, watch},
+    sync::watch,
     time::{Instant as TokioInstant, sleep_until, timeout_at},
 };
 
@@ -23,43 +22,13 @@ use tokio::{
 const UNTOLD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 
 impl Store {
-    /// Asks once; there is no line for a claim that does not wait. Returns how much is held.
-    pub(super) async fn ask(&self, lease: &Lease, place: Place) -> Result<Answer, AcquireError> {
-        let deadline = self.core.times.deadline(Instant::now());
-        lease.asked();
-        let answer = self.core.scripts.acquire(lease, place).await;
-        match &answer {
-            Ok(Answer::Granted { token, .. }) => lease.granted(*token, deadline),
-            Ok(Answer::Full { .. } | Answer::LineFull) => lease.refused(),
-            Ok(Answer::Waiting { .. }) => lease.waits(),
-            Err(error) if error.may_have_run() => {}
-            Err(_) => lease.refused(),
-        }
-        answer.map_err(|error| StoreError::new(error).into())
-    }
-
-    /// Asks, and does not wait for others. Where there is no room, but this process was about to
-    /// give some back, it asks once more: what a client has just finished should not be in the
-    /// way of its next request.
-    pub(super) async fn try_now(&self, lease: &Lease) -> Result<Answer, AcquireError> {
-        let name = lease.name();
-        let landings = self.core.landings.count(&name);
-        let full = match self.ask(lease, Place::default()).await? {
-            full @ Answer::Full { .. } => full,
-            answer => return Ok(answer),
-        };
-        let (answer, landed) = oneshot::channel();
-        self.order(Order::Settle(Arc::clone(&name), answer));
-        let landed = landed.await.unwrap_or(false);
-        if landed || self.core.landings.count(&name) != landings {
-            return self.ask(lease, Place::default()).await;
-        }
-        Ok(full)
-    }
-
     /// Asks, and waits in the line until it is granted or the wait is over. Returns how much is
     /// held.
-    pub(super) async fn wait(&self, lease: &Lease, wait: Wait) -> Result<Answer, AcquireError> {
+    pub(super) async fn wait(
+        &self,
+        lease: &Arc<Lease>,
+        wait: Wait,
+    ) -> Result<Answer, AcquireError> {
         let end = far(Instant::now(), wait.time);
         let seat = self.wakes.sit(lease.serial, self.max_waiting);
         let seat = seat.ok_or(AcquireError::Overloaded)?;
@@ -79,8 +48,8 @@ impl Store {
         };
         // The wait is for others, not for the server: that one is asked once in any case.
         match waiting.look().await? {
-            Ask::Answered(answer) => Ok(answer),
-            Ask::Again(at) => match timeout_at(end, waiting.granted(at)).await {
+            Looked::Answered(answer) => Ok(answer),
+            Looked::Again(at) => match timeout_at(end, waiting.granted(at)).await {
                 Ok(answer) => answer,
                 Err(_) => Err(AcquireError::TimedOut),
             },
@@ -97,7 +66,7 @@ fn far(from: Instant, time: Duration) -> TokioInstant {
 /// A claim in the line.
 struct Waiting<'a> {
     store: &'a Store,
-    lease: &'a Lease,
+    lease: &'a Arc<Lease>,
     subscription: watch::Receiver<Subscription>,
     seat: Seat<'a>,
     place: Place,
@@ -107,8 +76,8 @@ struct Waiting<'a> {
     looks: u32,
 }
 
-/// What comes of asking the server.
-enum Ask {
+/// What comes of looking.
+enum Looked {
     Answered(Answer),
     /// It waits, and should ask again then.
     Again(Instant),
@@ -124,17 +93,17 @@ enum Woken {
 
 impl Waiting<'_> {
     /// Asks the server.
-    async fn look(&mut self) -> Result<Ask, AcquireError> {
+    async fn look(&mut self) -> Result<Looked, AcquireError> {
         self.looked = Instant::now();
         let live = self.subscription.borrow_and_update().live;
-        match self.store.ask(self.lease, self.place).await? {
+        match self.store.ask(self.lease, Some(self.place)).await? {
             Answer::Waiting { place, look, last } => {
                 self.place.ticket = place;
                 self.last = last;
                 self.looks += 1;
-                Ok(Ask::Again(self.looked + self.pause(look, live)))
+                Ok(Looked::Again(self.looked + self.pause(look, live)))
             }
-            answer => Ok(Ask::Answered(answer)),
+            answer => Ok(Looked::Answered(answer)),
         }
     }
 
@@ -147,8 +116,8 @@ impl Waiting<'_> {
                 return Ok(answer);
             }
             match self.look().await? {
-                Ask::Answered(answer) => return Ok(answer),
-                Ask::Again(later) => at = later,
+                Looked::Answered(answer) => return Ok(answer),
+                Looked::Again(later) => at = later,
             }
         }
     }

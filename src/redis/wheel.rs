@@ -4,7 +4,8 @@ use super::{
     answer::Answer,
     core::Core,
     lease::{Lease, TURNS},
-    outbox::{Group, chunks},
+    outbox::chunks,
+    script::{Claims, Group},
 };
 use std::{
     collections::HashMap,
@@ -117,7 +118,6 @@ fn groups(name: &Arc<str>, leases: Vec<Arc<Lease>>) -> impl Iterator<Item = Grou
     chunks.into_iter().map(move |leases| Group {
         name: Arc::clone(&name),
         leases,
-        ask: false,
     })
 }
 
@@ -166,7 +166,8 @@ async fn bring_back(core: &Core, mut lost: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
         lease.loss.set();
     }
     let deadline = core.times.deadline(Instant::now());
-    let answers = core.scripts.reacquire(&lost).await;
+    let claims: Vec<_> = lost.iter().map(|lease| Claims::one(lease, None)).collect();
+    let answers = core.scripts.acquire(&claims).await;
     let mut back = lost
         .into_iter()
         .zip(answers)

@@ -131,6 +131,10 @@ fn release() -> String {
             include_str!("../../src/redis/keys.lua"),
         )
         .replace(
+            "-- include clock.lua\n",
+            include_str!("../../src/redis/clock.lua"),
+        )
+        .replace(
             "-- include line.lua\n",
             include_str!("../../src/redis/line.lua"),
         )
@@ -139,7 +143,7 @@ fn release() -> String {
 /// Sends the script of a release for `id`, as a process would that is not the owner.
 async fn forge(raw: &mut Raw, id: &str) {
     let script = release();
-    let forged = ["EVAL", &script, "4", HELD, LINE, BEAT, TICKET, "1", id];
+    let forged = ["EVAL", &script, "4", HELD, LINE, BEAT, TICKET, "1", "1", id];
     assert_eq!(raw.cmd(&forged).await, Reply::Array(vec![Reply::Int(0)]));
 }
 

@@ -12,22 +12,21 @@ impl<C> Link for Handed<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
-    fn call(&self, command: Cmd) -> BoxFuture<Result<Value, Error>> {
-        let connection = self.0.clone();
-        Box::pin(send(connection, command))
-    }
-
     /// One by one, side by side: a cluster sends a pipeline to one node only.
-    fn batch(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>> {
+    fn send(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>> {
         let connection = self.0.clone();
         let calls = commands
             .into_iter()
-            .map(move |command| send(connection.clone(), command));
+            .map(move |command| call(connection.clone(), command));
         Box::pin(join_all(calls))
+    }
+
+    fn is_one_server(&self) -> bool {
+        false
     }
 }
 
-async fn send<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Value, Error> {
+async fn call<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Value, Error> {
     connection
         .req_packed_command(&command)
         .await

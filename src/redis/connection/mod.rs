@@ -11,17 +11,13 @@ use redis::{Cmd, Value};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Commands that are sent together. The server answers others between two batches, and is done
-/// with one well within a timeout.
-const BATCH: usize = 256;
-
 /// One way to a server: a connection of our own, or one that was handed in.
 pub(super) trait Link: Send + Sync + 'static {
-    /// Sends one command.
-    fn call(&self, command: Cmd) -> BoxFuture<Result<Value, Error>>;
+    /// Sends commands. As many results, in their order.
+    fn send(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>>;
 
-    /// Sends many. As many results, in their order.
-    fn batch(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>>;
+    /// Whether all keys live on one server for sure.
+    fn is_one_server(&self) -> bool;
 
     /// A command had no answer in time: perhaps the connection is dead and does not know it.
     fn timed_out(&self) {}
@@ -46,34 +42,27 @@ impl Connection {
         self.timeout
     }
 
-    /// Sends one command, with `bound` instead of the timeout if that is shorter.
-    pub(super) async fn call(&self, command: Cmd, bound: Duration) -> Result<Value, Error> {
-        let bound = bound.min(self.timeout);
-        match timeout(bound, self.link.call(command)).await {
-            Ok(answer) => answer.and_then(checked),
-            Err(_) => {
-                self.link.timed_out();
-                Err(Error::Timeout(bound))
-            }
-        }
+    /// Whether all keys live on one server for sure.
+    pub(super) fn is_one_server(&self) -> bool {
+        self.link.is_one_server()
     }
 
-    /// Sends many commands, some at a time, each time within the timeout. As many results, in
-    /// their order. When one batch has no answer, those after it are not sent.
-    pub(super) async fn batch(&self, commands: Vec<Cmd>) -> Vec<Result<Value, Error>> {
-        let count = commands.len();
-        let mut answers = Vec::with_capacity(count);
-        let mut commands = commands.into_iter().peekable();
-        while commands.peek().is_some() {
-            let batch = commands.by_ref().take(BATCH).collect();
-            let Ok(batch) = timeout(self.timeout, self.link.batch(batch)).await else {
+    /// Sends commands together. As many results, in their order, or none if they did not all come
+    /// in time.
+    pub(super) async fn send(
+        &self,
+        commands: Vec<Cmd>,
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        match timeout(self.timeout, self.link.send(commands)).await {
+            Ok(answers) => {
+                let checked = answers.into_iter().map(|answer| answer.and_then(checked));
+                Ok(checked.collect())
+            }
+            Err(_) => {
                 self.link.timed_out();
-                answers.resize(count, Err(Error::Timeout(self.timeout)));
-                return answers;
-            };
-            answers.extend(batch.into_iter().map(|answer| answer.and_then(checked)));
+                Err(Error::Timeout(self.timeout))
+            }
         }
-        answers
     }
 }
 

@@ -70,23 +70,19 @@ impl Own {
 }
 
 impl Link for Own {
-    fn call(&self, command: Cmd) -> BoxFuture<Result<Value, Error>> {
+    fn send(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let mut live = shared.connection().await?;
-            let answer = live.connection.send_packed_command(&command).await;
-            shared.judge(answer.map_err(Error::Redis), live.number)
+            let count = commands.len();
+            match shared.pipeline(commands).await {
+                Ok(values) => values.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); count],
+            }
         })
     }
 
-    fn batch(&self, commands: Vec<Cmd>) -> BoxFuture<Vec<Result<Value, Error>>> {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            match shared.pipeline(&commands).await {
-                Ok(values) => values.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error); commands.len()],
-            }
-        })
+    fn is_one_server(&self) -> bool {
+        true
     }
 
     fn timed_out(&self) {
@@ -97,15 +93,16 @@ impl Link for Own {
 }
 
 impl Shared {
-    async fn pipeline(&self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+    async fn pipeline(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
         let mut live = self.connection().await?;
-        let mut pipeline = Pipeline::with_capacity(commands.len());
+        let count = commands.len();
+        let mut pipeline = Pipeline::with_capacity(count);
         for command in commands {
-            pipeline.add_command(command.clone());
+            pipeline.add_command(command);
         }
         let answer = live
             .connection
-            .send_packed_commands(&pipeline, 0, commands.len())
+            .send_packed_commands(&pipeline, 0, count)
             .await;
         self.judge(answer.map_err(Error::Redis), live.number)
     }

@@ -1,0 +1,46 @@
+//! How a script is put together and named.
+//!
+//! `EVALSHA` first and, where the server does not know the script, `EVAL`: a `SCRIPT LOAD` to
+//! every node would let one dead shard break all others.
+
+use redis::Cmd;
+
+/// What scripts include, by a line that says so.
+const INCLUDED: [(&str, &str); 3] = [
+    ("-- include keys.lua\n", include_str!("../keys.lua")),
+    ("-- include clock.lua\n", include_str!("../clock.lua")),
+    ("-- include line.lua\n", include_str!("../line.lua")),
+];
+
+/// How a script is named to the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Hash,
+    Source,
+}
+
+/// A script with what it includes.
+pub(super) struct Script {
+    source: String,
+    /// SHA-1 of the source.
+    hash: String,
+}
+
+impl Script {
+    pub(super) fn new(source: &str) -> Self {
+        let include = |source: String, (line, text)| source.replace(line, text);
+        let source = INCLUDED.into_iter().fold(source.to_owned(), include);
+        let hash = redis::Script::new(&source).get_hash().to_owned();
+        Self { source, hash }
+    }
+
+    /// Begins a call, with room for `size` bytes of arguments.
+    pub(super) fn call(&self, form: Form, args: usize, size: usize) -> Cmd {
+        let mut command = Cmd::with_capacity(args, size);
+        match form {
+            Form::Hash => command.arg("EVALSHA").arg(&self.hash),
+            Form::Source => command.arg("EVAL").arg(&self.source),
+        };
+        command
+    }
+}
