@@ -1,5 +1,7 @@
 //! What the tests share. Only `fleet` uses the library; the others are the oracles that judge it.
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod example;
 #[cfg(feature = "redis")]
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod fleet;
