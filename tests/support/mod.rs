@@ -1,4 +1,5 @@
-//! What the tests share. Only `fleet` uses the library; the others are the oracles that judge it.
+//! What the tests share. Only `fleet` and `stores` use the library; the others are the oracles that
+//! judge it.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod example;
@@ -13,5 +14,12 @@ pub(crate) mod proxy;
 pub(crate) mod redis;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod resp;
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "few test files use it"
+)]
+pub(crate) mod stores;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod wait;
