@@ -9,6 +9,8 @@ pub(crate) mod fleet;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod frame;
 #[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod inside;
+#[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod proxy;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod redis;
