@@ -1,6 +1,6 @@
 //! The app: alone, for nginx to limit, or under the layer.
 
-use crate::BoxError;
+use crate::{BoxError, inside::Witness};
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -29,20 +29,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves on a port of its own: without a limit (`none`), in `memory`, or over the Redis at a URL.
 pub(crate) async fn serve(store: &str) -> Result<(), BoxError> {
-    let witness = Witness::default();
-    let routes = routes().with_state(witness.clone());
+    let seen = Seen::default();
+    let routes = routes().with_state(seen.clone());
     let app = match store {
         "none" => routes,
         "memory" => limited(routes, MemorySemaphore::new()),
         url => limited(routes, RedisSemaphore::connect(url).await?),
     };
-    let app = app.route("/most", get(async move || witness.most()));
+    let app = app.route("/most", get(async move || seen.witness.most().to_string()));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening {}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)
 }
 
-fn routes() -> Router<Witness> {
+fn routes() -> Router<Seen> {
     Router::new()
         .route("/", get(async || "hello"))
         .route("/stream", get(stream))
@@ -57,14 +57,14 @@ fn limited(routes: Router, semaphore: impl Semaphore) -> Router {
 }
 
 /// A body of ten parts in 100 ms, and the place in the order in which they began.
-async fn stream(State(witness): State<Witness>) -> impl IntoResponse {
-    let order = witness.order();
-    let first = (Guard::new(&witness), Instant::now(), 1..=10_u32);
-    let parts = stream::unfold(first, async |(guard, start, mut left)| {
+async fn stream(State(seen): State<Seen>) -> impl IntoResponse {
+    let order = seen.next();
+    let first = (seen.witness.enter(), Instant::now(), 1..=10_u32);
+    let parts = stream::unfold(first, async |(inside, start, mut left)| {
         let number = left.next()?;
         sleep_until(start + Duration::from_millis(10) * number).await;
         let part = Bytes::from_static(b"a part\n");
-        Some((Ok::<_, Infallible>(part), (guard, start, left)))
+        Some((Ok::<_, Infallible>(part), (inside, start, left)))
     });
     ([("x-order", order)], Body::from_stream(parts))
 }
@@ -77,38 +77,13 @@ async fn open() -> Response {
 
 /// What the app itself sees of its streams.
 #[derive(Clone, Default)]
-struct Witness(Arc<Counts>);
-
-#[derive(Default)]
-struct Counts {
-    begun: AtomicUsize,
-    running: AtomicUsize,
-    most: AtomicUsize,
+struct Seen {
+    begun: Arc<AtomicUsize>,
+    witness: Witness,
 }
 
-impl Witness {
-    fn order(&self) -> String {
-        self.0.begun.fetch_add(1, SeqCst).to_string()
-    }
-
-    fn most(&self) -> String {
-        self.0.most.load(SeqCst).to_string()
-    }
-}
-
-/// Counts a stream until it has ended.
-struct Guard(Witness);
-
-impl Guard {
-    fn new(witness: &Witness) -> Self {
-        let running = witness.0.running.fetch_add(1, SeqCst) + 1;
-        witness.0.most.fetch_max(running, SeqCst);
-        Self(witness.clone())
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.0.0.running.fetch_sub(1, SeqCst);
+impl Seen {
+    fn next(&self) -> String {
+        self.begun.fetch_add(1, SeqCst).to_string()
     }
 }

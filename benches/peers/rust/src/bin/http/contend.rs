@@ -1,9 +1,9 @@
 //! Fifty requests of one account, 4 ms apart, for bodies of 100 ms.
 
 use crate::connection::{Connection, read};
+use futures_util::future::join_all;
 use http::StatusCode;
-use hyper::Response;
-use hyper::body::Incoming;
+use hyper::{Response, body::Incoming};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
     task::JoinSet,
@@ -40,10 +40,7 @@ struct Contender {
 
 /// All contenders, in the order in which they came.
 async fn crowd(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<Contender> {
-    let mut connections = Vec::new();
-    for _ in 0..50 {
-        connections.push(Connection::open(app).await);
-    }
+    let connections = join_all((0..50).map(|_| Connection::open(app))).await;
     let start = Instant::now();
     let mut work = JoinSet::new();
     for (at, mut connection) in (0..).zip(connections) {

@@ -10,6 +10,8 @@ mod contend;
 #[allow(dead_code, reason = "it belongs to the benchmarks")]
 #[path = "../../../../../support/figures.rs"]
 mod figures;
+#[path = "../../../../../../tests/support/inside.rs"]
+mod inside;
 #[path = "../../../../../http/load.rs"]
 mod load;
 mod rates;
