@@ -83,13 +83,17 @@ fn report(apps: &[app::App], all: &[Series]) {
         ]);
     }
     println!("{table}");
+    draw(&title, apps, all);
+}
+
+fn draw(title: &str, apps: &[app::App], all: &[Series]) {
     let series = apps.iter().zip(all);
     let series: Vec<_> = series
         .map(|(app, own)| (app.name.to_owned(), vec![median(&own.rate)]))
         .collect();
     let title = Title {
         file: "http",
-        text: &title,
+        text: title,
         x: "",
         y: "requests per second",
     };
