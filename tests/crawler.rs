@@ -3,34 +3,18 @@
 mod support;
 
 use std::{
-    env,
-    path::{Path, PathBuf},
     process::{Output, Stdio},
-    sync::LazyLock,
     time::Duration,
 };
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-    time::timeout,
-};
+use support::example;
+use tokio::{process::Child, time::timeout};
 
 const BOUND: Duration = Duration::from_secs(60);
 const PAGES: usize = 3 * 121;
 
-/// A crawler, about to start with these settings and no others.
-fn crawler(settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(&*EXAMPLE);
-    for name in ["SITE", "REDIS_URL", "LIMIT"] {
-        command.env_remove(name);
-    }
-    command.envs(settings.iter().copied()).kill_on_drop(true);
-    command
-}
-
 /// Runs a crawler to its end.
 async fn run(settings: &[(&str, &str)]) -> Output {
-    let output = timeout(BOUND, crawler(settings).output()).await;
+    let output = timeout(BOUND, example::command("crawler", settings).output()).await;
     output.expect("it ends in time").expect("it starts")
 }
 
@@ -60,17 +44,10 @@ struct Site {
 
 impl Site {
     async fn start() -> Self {
-        let mut command = crawler(&[]);
-        let mut process = command
-            .arg("serve")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let stdout = process.stdout.take().expect("stdout is piped");
-        let mut lines = BufReader::new(stdout).lines();
-        let line = timeout(BOUND, lines.next_line()).await.expect("in time");
-        let line = line.expect("stdout is text").expect("there is a line");
-        let url = line.strip_prefix("listening on ").expect("it says where");
+        let mut command = example::command("crawler", &[]);
+        command.arg("serve").stdout(Stdio::piped());
+        let mut process = command.spawn().expect("it starts");
+        let url = example::address(&mut process).await;
         Self {
             url: format!("{url}/"),
             _process: process,
@@ -140,31 +117,4 @@ async fn a_crawler_goes_on_when_its_redis_was_silent_for_a_while() {
     let (output, ()) = tokio::join!(crawler, silence);
     assert_eq!(report(&output), (PAGES, 3));
     assert!(output.status.success(), "{output:?}");
-}
-
-/// Where the example is. `cargo test` has built it; `cargo test --test crawler` builds no
-/// examples, so a missing one is built here.
-static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let test = env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it lies in PROFILE/deps");
-    let example = profile.join(format!("examples/crawler{}", env::consts::EXE_SUFFIX));
-    if !example.exists() {
-        build(profile);
-    }
-    example
-});
-
-fn build(profile: &Path) {
-    let name = match profile.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(name) => name,
-    };
-    let target = profile.parent().expect("it lies in the target folder");
-    let mut command = std::process::Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--example", "crawler"]);
-    command
-        .args(["--profile", name, "--target-dir"])
-        .arg(target);
-    let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-    assert!(built.expect("cargo runs").success(), "the crawler builds");
 }

@@ -4,6 +4,7 @@
 //! and `market:` a sorted set of `ITEM.OWNER` by price.
 
 use super::Client;
+use crate::support::link::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, cmd, pipe};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,24 @@ impl Offer {
         }))
     }
 
+    /// Whether the item is still the seller's.
+    async fn is_owned(&self, connection: &mut MultiplexedConnection) -> Result<bool, RedisError> {
+        let owned = Cmd::sismember(inventory(&self.seller), &self.item);
+        owned.query_async(connection).await
+    }
+
+    /// Whether the price is still the same, and the buyer has it.
+    async fn is_affordable(
+        &self,
+        buyer: &str,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<bool, RedisError> {
+        let mut look = pipe();
+        look.zscore(MARKET, &self.member).hget(user(buyer), "funds");
+        let (price, funds): (Option<i64>, Option<i64>) = look.query_async(connection).await?;
+        Ok(price == Some(self.price) && funds.is_some_and(|funds| funds >= self.price))
+    }
+
     /// Puts the item up for sale: out of the inventory, into the market.
     fn list(&self, transaction: &mut Pipeline) {
         transaction.zadd(MARKET, &self.member, self.price).ignore();
@@ -78,30 +97,9 @@ impl Offer {
 
 /// B8. Lists an item unless it is not the seller's.
 pub(crate) async fn list_item(client: &Client, offer: &Offer) -> Result<Deal, RedisError> {
-    let mut deal = Deal::default();
-    let mut connection = client.alone().await;
-    let inventory = inventory(&offer.seller);
-    let end = Instant::now() + LIST;
-    while Instant::now() < end {
-        cmd("WATCH")
-            .arg(&inventory)
-            .exec_async(&mut *connection)
-            .await?;
-        let owned = Cmd::sismember(&inventory, &offer.item);
-        if !owned.query_async(&mut *connection).await? {
-            cmd("UNWATCH").exec_async(&mut *connection).await?;
-            return Ok(deal);
-        }
-        let mut transaction = transaction();
-        offer.list(&mut transaction);
-        let done: Option<()> = transaction.query_async(&mut *connection).await?;
-        if done.is_some() {
-            deal.done = true;
-            return Ok(deal);
-        }
-        deal.retries += 1;
-    }
-    Ok(deal)
+    let allowed = async |connection: &mut _| offer.is_owned(connection).await;
+    let watched = [inventory(&offer.seller)];
+    optimistic(client, LIST, &watched, allowed, |deal| offer.list(deal)).await
 }
 
 /// B8. Buys an item unless its price has changed, or the buyer is too poor. Any change of the
@@ -111,29 +109,36 @@ pub(crate) async fn purchase_item(
     offer: &Offer,
     buyer: &str,
 ) -> Result<Deal, RedisError> {
+    let allowed = async |connection: &mut _| offer.is_affordable(buyer, connection).await;
+    let watched = [MARKET.to_owned(), user(buyer)];
+    let sell = |deal: &mut _| offer.sell(deal, buyer);
+    optimistic(client, PURCHASE, &watched, allowed, sell).await
+}
+
+/// Makes a change if it is allowed and if nothing that is watched changes meanwhile; else tries
+/// again, for as long as `patience`.
+async fn optimistic(
+    client: &Client,
+    patience: Duration,
+    watched: &[String],
+    allowed: impl AsyncFn(&mut MultiplexedConnection) -> Result<bool, RedisError>,
+    change: impl Fn(&mut Pipeline),
+) -> Result<Deal, RedisError> {
     let mut deal = Deal::default();
     let mut connection = client.alone().await;
-    let end = Instant::now() + PURCHASE;
-    while Instant::now() < end {
+    let end = Instant::now() + patience;
+    while !deal.done && Instant::now() < end {
         let mut watch = cmd("WATCH");
-        watch
-            .arg(MARKET)
-            .arg(user(buyer))
-            .exec_async(&mut *connection)
-            .await?;
-        let (price, funds) = look(offer, buyer).query_async(&mut *connection).await?;
-        if !affordable(offer, price, funds) {
+        watch.arg(watched).exec_async(&mut *connection).await?;
+        if !allowed(&mut connection).await? {
             cmd("UNWATCH").exec_async(&mut *connection).await?;
-            return Ok(deal);
+            break;
         }
         let mut transaction = transaction();
-        offer.sell(&mut transaction, buyer);
+        change(&mut transaction);
         let done: Option<()> = transaction.query_async(&mut *connection).await?;
-        if done.is_some() {
-            deal.done = true;
-            return Ok(deal);
-        }
-        deal.retries += 1;
+        deal.done = done.is_some();
+        deal.retries += u64::from(!deal.done);
     }
     Ok(deal)
 }
@@ -141,8 +146,7 @@ pub(crate) async fn purchase_item(
 /// B9 and B10. As [`list_item`], for who holds the lock.
 pub(crate) async fn list_item_locked(client: &Client, offer: &Offer) -> Result<bool, RedisError> {
     let mut connection = client.shared.clone();
-    let owned = Cmd::sismember(inventory(&offer.seller), &offer.item);
-    if !owned.query_async(&mut connection).await? {
+    if !offer.is_owned(&mut connection).await? {
         return Ok(false);
     }
     let mut transaction = transaction();
@@ -158,26 +162,13 @@ pub(crate) async fn purchase_item_locked(
     buyer: &str,
 ) -> Result<bool, RedisError> {
     let mut connection = client.shared.clone();
-    let (price, funds) = look(offer, buyer).query_async(&mut connection).await?;
-    if !affordable(offer, price, funds) {
+    if !offer.is_affordable(buyer, &mut connection).await? {
         return Ok(false);
     }
     let mut transaction = transaction();
     offer.sell(&mut transaction, buyer);
     transaction.exec_async(&mut connection).await?;
     Ok(true)
-}
-
-/// What decides a purchase: the price now, and the buyer's funds.
-fn look(offer: &Offer, buyer: &str) -> Pipeline {
-    let mut look = pipe();
-    look.zscore(MARKET, &offer.member)
-        .hget(user(buyer), "funds");
-    look
-}
-
-fn affordable(offer: &Offer, price: Option<i64>, funds: Option<i64>) -> bool {
-    price == Some(offer.price) && funds.is_some_and(|funds| funds >= offer.price)
 }
 
 fn transaction() -> Pipeline {

@@ -56,27 +56,30 @@ impl Fair {
         limit: u32,
     ) -> Result<Option<String>, RedisError> {
         let identifier = Uuid::new_v4().to_string();
-        let owners = owners(name);
         let now = self.0.clock.now();
-        let mut connection = self.0.shared.clone();
-
-        let mut count = transaction();
-        purge(&mut count, name, now);
-        let weighted = [(owners.as_str(), 1), (name, 0)];
-        count.zinterstore_weights(&owners, &weighted).ignore();
-        count.incr(format!("{name}:counter"), 1);
-        let (number,): (u64,) = count.query_async(&mut connection).await?;
-
-        let mut rank = transaction();
-        rank.zadd(name, &identifier, now).ignore();
-        rank.zadd(&owners, &identifier, number).ignore();
-        rank.zrank(&owners, &identifier);
-        let (rank,): (u32,) = rank.query_async(&mut connection).await?;
+        let number = self.count(name, now).await?;
+        let mut transaction = transaction();
+        transaction.zadd(name, &identifier, now).ignore();
+        transaction.zadd(owners(name), &identifier, number).ignore();
+        transaction.zrank(owners(name), &identifier);
+        let (rank,): (u32,) = transaction.query_async(&mut self.0.shared.clone()).await?;
         if rank < limit {
             return Ok(Some(identifier));
         }
         self.release(name, &identifier).await?;
         Ok(None)
+    }
+
+    /// Lets go of what has timed out, and counts one more.
+    async fn count(&self, name: &str, now: f64) -> Result<u64, RedisError> {
+        let owners = owners(name);
+        let mut transaction = transaction();
+        purge(&mut transaction, name, now);
+        let weighted = [(owners.as_str(), 1), (name, 0)];
+        transaction.zinterstore_weights(&owners, &weighted).ignore();
+        transaction.incr(format!("{name}:counter"), 1);
+        let (number,) = transaction.query_async(&mut self.0.shared.clone()).await?;
+        Ok(number)
     }
 
     /// B5. Whether the permit was still held.

@@ -3,6 +3,7 @@
 //! `cargo bench --bench http`, about a minute; `-- --quick` in ten seconds.
 
 mod app;
+mod connection;
 mod load;
 #[path = "../../tests/support/mod.rs"]
 mod servers;
@@ -18,6 +19,8 @@ use support::{
     run::{bar, pick},
     table::{Table, figure},
 };
+
+const CONNECTIONS: usize = 64;
 
 /// All rounds of one app.
 #[derive(Default)]
@@ -44,7 +47,7 @@ async fn main() {
     let progress = bar("requests", (rounds + 1) * apps.len());
     for round in 0..=rounds {
         for (app, series) in apps.iter().zip(&mut all) {
-            let outcome = load::run(app.address, Duration::from_millis(span)).await;
+            let outcome = load::run(app.address, CONNECTIONS, Duration::from_millis(span)).await;
             // The first round only warms up.
             if round > 0 {
                 series.add(outcome);
@@ -57,7 +60,7 @@ async fn main() {
 }
 
 fn report(apps: &[app::App], all: &[Series]) {
-    let title = format!("Requests over {} keep-alive connections", load::CONNECTIONS);
+    let title = format!("Requests over {CONNECTIONS} keep-alive connections");
     let head = [
         "app",
         "requests/s",
@@ -80,13 +83,17 @@ fn report(apps: &[app::App], all: &[Series]) {
         ]);
     }
     println!("{table}");
+    draw(&title, apps, all);
+}
+
+fn draw(title: &str, apps: &[app::App], all: &[Series]) {
     let series = apps.iter().zip(all);
     let series: Vec<_> = series
         .map(|(app, own)| (app.name.to_owned(), vec![median(&own.rate)]))
         .collect();
     let title = Title {
         file: "http",
-        text: &title,
+        text: title,
         x: "",
         y: "requests per second",
     };

@@ -41,7 +41,10 @@ pub(crate) async fn compare(server: &RedisServer) {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let ideal = HOLD.as_secs_f64() * 1e3 * CONTENDERS as f64 / f64::from(PERMITS);
+    report(&all);
+}
+
+fn report(all: &[Round]) {
     let title = "50 contenders from 5 stores, 4 ms apart, 5 permits, 100 ms each";
     let head = [
         "",
@@ -52,22 +55,25 @@ pub(crate) async fn compare(server: &RedisServer) {
     ];
     let mut table = Table::new(title, &head);
     let of = |figure: fn(&Round) -> f64| all.iter().map(figure).collect::<Vec<_>>();
-    let worst = |values: Vec<f64>| values.into_iter().fold(0.0, f64::max);
     let columns = [of(|r| r.total), of(|r| r.inversions), of(|r| r.commands)];
-    for (name, [total, inversions, commands]) in [
-        ("median", columns.each_ref().map(|column| median(column))),
-        ("worst", columns.map(worst)),
-    ] {
-        let ratio = format!("{:.3}", total / ideal);
-        table.row([
-            name.to_owned(),
-            figure(total),
-            ratio,
-            figure(inversions),
-            figure(commands),
-        ]);
-    }
+    let worst = |values: &Vec<f64>| values.iter().copied().fold(0.0, f64::max);
+    table.row(row(
+        "median",
+        columns.each_ref().map(|column| median(column)),
+    ));
+    table.row(row("worst", columns.each_ref().map(worst)));
     println!("{table}");
+}
+
+fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 5] {
+    let ideal = HOLD.as_secs_f64() * 1e3 * CONTENDERS as f64 / f64::from(PERMITS);
+    [
+        name.to_owned(),
+        figure(total),
+        format!("{:.3}", total / ideal),
+        figure(inversions),
+        figure(commands),
+    ]
 }
 
 async fn round(server: &RedisServer, number: usize) -> Round {
@@ -83,40 +89,41 @@ async fn round(server: &RedisServer, number: usize) -> Round {
     for at in 0..CONTENDERS {
         let store = stores[at % STORES].clone();
         let key = format!("order-{number}");
-        contenders.spawn(async move {
-            sleep(APART * at as u32).await;
-            let claim = Claim::new(key)
-                .with_limit(PERMITS)
-                .with_wait(Duration::from_secs(10));
-            let permit = store.acquire(claim).await.expect("its turn comes");
-            // Tokens grow from grant to grant, whoever hears of it first.
-            let granted = permit.token();
-            sleep(HOLD).await;
-            drop(permit);
-            (at, granted, start.elapsed())
-        });
+        contenders.spawn(contend(store, key, at, start));
     }
     let seen = contenders.join_all().await;
     // The last releases are on their way.
     sleep(HOLD).await;
     let stats = raw.commandstats().await;
-    let sent = ["evalsha", "eval", "subscribe"]
-        .iter()
-        .filter_map(|name| stats.get(*name));
+    let sent = ["evalsha", "eval", "subscribe"].map(|name| stats.get(name).copied().unwrap_or(0));
+    let ends = seen.iter().map(|(.., end)| end.as_secs_f64() * 1e3);
     Round {
-        total: seen
-            .iter()
-            .map(|(_, _, end)| end.as_secs_f64() * 1e3)
-            .fold(0.0, f64::max),
+        total: ends.fold(0.0, f64::max),
         inversions: inversions(seen) as f64,
-        commands: sent.sum::<u64>() as f64 / CONTENDERS as f64,
+        commands: sent.iter().sum::<u64>() as f64 / CONTENDERS as f64,
     }
 }
 
+/// Who it was, the token of its permit, and when it was done.
+type Seen = (usize, u64, Duration);
+
+async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) -> Seen {
+    sleep(APART * at as u32).await;
+    let claim = Claim::new(key)
+        .with_limit(PERMITS)
+        .with_wait(Duration::from_secs(10));
+    let permit = store.acquire(claim).await.expect("its turn comes");
+    // Tokens grow from grant to grant, whoever hears of it first.
+    let token = permit.token();
+    sleep(HOLD).await;
+    drop(permit);
+    (at, token, start.elapsed())
+}
+
 /// Pairs of which the earlier contender was granted later.
-fn inversions(mut seen: Vec<(usize, u64, Duration)>) -> usize {
+fn inversions(mut seen: Vec<Seen>) -> usize {
     seen.sort_by_key(|(at, ..)| *at);
-    let later = |(at, (_, granted, _)): (usize, &(usize, u64, Duration))| {
+    let later = |(at, (_, granted, _)): (usize, &Seen)| {
         seen[at + 1..]
             .iter()
             .filter(|(_, other, _)| other < granted)

@@ -28,22 +28,22 @@ pub(crate) async fn compare(url: &str) {
         progress.inc(1);
     }
     progress.finish_and_clear();
+    report(&trips, &wakes);
+}
+
+fn report(trips: &Latencies, wakes: &Latencies) {
     let mut table = Table::new(
         "From a release to the grant in another store, µs",
         &["", "p50", "p99", "× round trip"],
     );
     let trip = trips.p50();
     for (name, own) in [
-        ("empty script, there and back", &trips),
-        ("release to grant", &wakes),
+        ("empty script, there and back", trips),
+        ("release to grant", wakes),
     ] {
         let [p50, p99] = own.quantiles([0.5, 0.99]);
-        table.row([
-            name.to_owned(),
-            figure(p50),
-            figure(p99),
-            figure(p50 / trip),
-        ]);
+        let figures = [p50, p99, p50 / trip].map(figure);
+        table.row([name.to_owned()].into_iter().chain(figures));
     }
     println!("{table}");
 }

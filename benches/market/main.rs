@@ -5,6 +5,7 @@
 
 #[path = "../book/mod.rs"]
 mod book;
+mod plots;
 #[path = "../../tests/support/mod.rs"]
 mod servers;
 #[path = "../support/mod.rs"]
@@ -18,49 +19,22 @@ use std::{
     time::{Duration, Instant},
 };
 use support::{
-    plot::{self, Title},
     run::{bar, pick},
     table::{Table, figure},
 };
 use trader::Tally;
 use way::Way;
 
+/// Its name, and for each crowd what was listed, bought, retried, and the mean wait in ms.
+type Variant = (String, Vec<[f64; 4]>);
+
 /// Sellers and buyers.
 const CROWDS: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
-
-/// The chapter's figures for the same crowds: listed, bought, retries, mean wait in ms. Where it
-/// gives a bound, this is the bound.
-const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
-    (
-        "book: WATCH",
-        [
-            [145_000.0, 27_000.0, 80_000.0, 14.0],
-            [331_000.0, 200.0, 50_000.0, 150.0],
-            [206_000.0, 600.0, 161_000.0, 498.0],
-        ],
-    ),
-    (
-        "book: one lock",
-        [
-            [51_000.0, 50_000.0, 0.0, 1.0],
-            [68_000.0, 13_000.0, 10.0, 5.0],
-            [21_000.0, 20_500.0, 0.0, 14.0],
-        ],
-    ),
-    (
-        "book: lock per item",
-        [
-            [113_000.0, 110_000.0, 0.0, 1.0],
-            [192_000.0, 36_000.0, 0.0, 2.0],
-            [116_000.0, 111_000.0, 0.0, 3.0],
-        ],
-    ),
-];
 
 fn main() {
     let span = Duration::from_secs(pick(5, 60));
     let named = |way: Way| (way.name().to_owned(), Vec::new());
-    let mut all: Vec<(String, Vec<[f64; 4]>)> = Way::ALL.map(named).into();
+    let mut all: Vec<Variant> = Way::ALL.map(named).into();
     let progress = bar("market", CROWDS.len() * Way::ALL.len());
     for (sellers, buyers) in CROWDS {
         for (way, (name, figures)) in Way::ALL.into_iter().zip(&mut all) {
@@ -71,7 +45,7 @@ fn main() {
     }
     progress.finish_and_clear();
     report(span, &all);
-    draw(&all);
+    plots::draw(&all);
 }
 
 /// Lets a crowd trade on a server of its own, each trader in a thread of its own.
@@ -104,7 +78,7 @@ fn figures_of(tally: &Tally) -> [f64; 4] {
     ]
 }
 
-fn report(span: Duration, all: &[(String, Vec<[f64; 4]>)]) {
+fn report(span: Duration, all: &[Variant]) {
     let title = format!("A market for {} s", span.as_secs());
     let head = [
         "sellers × buyers",
@@ -126,46 +100,4 @@ fn report(span: Duration, all: &[(String, Vec<[f64; 4]>)]) {
         }
     }
     println!("{table}");
-}
-
-/// The chapter's three plots, beside the chapter's figures as a rate, since its runs took 60 s.
-fn draw(all: &[(String, Vec<[f64; 4]>)]) {
-    let scale = pick(60.0 / 5.0, 1.0);
-    let groups = CROWDS.map(|(sellers, buyers)| format!("{sellers} × {buyers}"));
-    let plots = [
-        ("market-bought", "Items bought in 60 s", "items", 1, scale),
-        (
-            "market-retries",
-            "Purchase retries in 60 s",
-            "retries",
-            2,
-            scale,
-        ),
-        ("market-wait", "Mean wait of a purchase", "ms", 3, 1.0),
-    ];
-    for (file, text, y, column, scale) in plots {
-        let ours = all.iter().map(|(name, rows)| {
-            (
-                name.clone(),
-                rows.iter().map(|row| row[column] * scale).collect(),
-            )
-        });
-        let book = BOOK.iter().map(|(name, rows)| {
-            (
-                (*name).to_owned(),
-                rows.iter().map(|row| row[column]).collect(),
-            )
-        });
-        let series: Vec<_> = ours.chain(book).collect();
-        plot::bars(
-            Title {
-                file,
-                text,
-                x: "sellers × buyers",
-                y,
-            },
-            &groups,
-            &series,
-        );
-    }
 }

@@ -5,6 +5,7 @@ use crate::book::{
     market::{self, Deal, MARKET, Offer},
     release_lock,
 };
+use redis::RedisError;
 use std::time::Duration;
 use tower_semaphore::{Lock, RedisSemaphore, lock::LockGuard};
 
@@ -12,6 +13,8 @@ use tower_semaphore::{Lock, RedisSemaphore, lock::LockGuard};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const ANSWERS: &str = "the server answers";
+
+type Done = Result<bool, RedisError>;
 
 /// What keeps traders apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,37 +65,38 @@ impl Desk {
     }
 
     pub(crate) async fn list(&self, offer: &Offer) -> Deal {
-        if self.way == Way::Watch {
-            return market::list_item(&self.client, offer).await.expect(ANSWERS);
+        let client = &self.client;
+        match self.way {
+            Way::Watch => market::list_item(client, offer).await.expect(ANSWERS),
+            _ => {
+                self.locked(offer, market::list_item_locked(client, offer))
+                    .await
+            }
         }
-        let Some(kept) = self.keep(offer).await else {
-            return Deal {
-                done: false,
-                retries: 1,
-            };
-        };
-        let done = market::list_item_locked(&self.client, offer)
-            .await
-            .expect(ANSWERS);
-        self.let_go(kept).await;
-        Deal { done, retries: 0 }
     }
 
     pub(crate) async fn purchase(&self, offer: &Offer, buyer: &str) -> Deal {
-        if self.way == Way::Watch {
-            return market::purchase_item(&self.client, offer, buyer)
+        let client = &self.client;
+        match self.way {
+            Way::Watch => market::purchase_item(client, offer, buyer)
                 .await
-                .expect(ANSWERS);
+                .expect(ANSWERS),
+            _ => {
+                self.locked(offer, market::purchase_item_locked(client, offer, buyer))
+                    .await
+            }
         }
+    }
+
+    /// Makes a deal while others are kept away.
+    async fn locked(&self, offer: &Offer, deal: impl Future<Output = Done>) -> Deal {
         let Some(kept) = self.keep(offer).await else {
             return Deal {
                 done: false,
                 retries: 1,
             };
         };
-        let done = market::purchase_item_locked(&self.client, offer, buyer)
-            .await
-            .expect(ANSWERS);
+        let done = deal.await.expect(ANSWERS);
         self.let_go(kept).await;
         Deal { done, retries: 0 }
     }

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Other libraries' semaphores beside ours: each through its own client, on one Redis, in one run.
+# And nginx beside our layer, which is over HTTP: http.sh.
 #
 #     benches/peers/run.sh [--quick]          PEERS="tower-semaphore bottleneck" for some of them
 #
-# Needs redis-server and redis-cli, and what a peer is written in: node and npm, python3, cargo. A
-# peer that cannot be installed or run is reported with its error. Installs under target/peers.
+# Needs redis-server and redis-cli, and what a peer is written in: node and npm, python3, cargo;
+# nginx, unless apt-get can download it. A peer that cannot be installed or run is reported with its
+# error. Installs under target/peers.
 #
 # Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY.
 set -u
@@ -38,16 +40,24 @@ rust_peers() {
     cargo build --release --manifest-path "$here/rust/Cargo.toml" --target-dir "$into/rust"
 }
 
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+. "$here/http.sh"
+
 install node node_peers
 install python python_peers
 install rust rust_peers
+install nginx nginx_peer
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 url="redis://127.0.0.1:$port"
 data=$(mktemp -d)
 redis-server --port "$port" --bind 127.0.0.1 --save '' --appendonly no --dir "$data" >"$into/redis.log" 2>&1 &
 server=$!
-trap 'kill "$server"; wait "$server" 2>/dev/null; rm -rf "$data"' EXIT
+trap 'end_all; kill "$server"; wait "$server" 2>/dev/null; rm -rf "$data"' EXIT
+trap 'exit 130' INT TERM
 until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
 
 drive() {
@@ -73,26 +83,43 @@ contend() {
     printf '%s %s' "${figures:-- -}" "$sent"
 }
 
-# How long a permit stays taken when its holder is killed, in seconds.
-orphan() {
-    drive "$1" hold "orphan-$1" >"$into/hold" 2>>"$into/$1.err" &
+# Waits until the driver that holds a permit has said so.
+until_held() {
     tries=0
     until grep -q held "$into/hold" || [ "$tries" -gt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+}
+
+# How long a permit stays taken when its holder is killed, in seconds.
+orphan() {
+    : >"$into/hold"
+    drive "$1" hold "orphan-$1" >"$into/hold" 2>>"$into/$1.err" &
+    until_held
     kill -9 "$(cut -d' ' -f2 "$into/hold")" 2>/dev/null
     drive "$1" wait "orphan-$1" 2>>"$into/$1.err"
 }
 
-printf '| semaphore | pairs/s, 1 task | pairs/s, 16 tasks | total ms (ideal 1,000) | inversions of 1,225 | commands | free after a kill, s |\n'
-printf '|---|---|---|---|---|---|---|\n'
-for peer in ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock}; do
-    say "measuring $peer"
-    one=$(drive "$peer" pairs "one-$peer" 1 "$seconds" 2>"$into/$peer.err")
+# One row of the libraries' table.
+library() {
+    say "measuring $1"
+    one=$(drive "$1" pairs "one-$1" 1 "$seconds" 2>"$into/$1.err")
     if [ -z "$one" ]; then
-        printf '| %s | cannot run: %s |\n' "$peer" "$(tail -n 1 "$into/$peer.err")"
-        continue
+        printf '| %s | cannot run: %s |\n' "$1" "$(tail -n 1 "$into/$1.err")"
+        return
     fi
-    many=$(drive "$peer" pairs "many-$peer" 16 "$seconds" 2>>"$into/$peer.err")
-    contended=$(contend "$peer" | tr ' ' '|' | sed 's/|/ | /g')
-    free=$(orphan "$peer")
-    printf '| %s | %s | %s | %s | %s |\n' "$peer" "$one" "${many:--}" "$contended" "${free:--}"
-done
+    many=$(drive "$1" pairs "many-$1" 16 "$seconds" 2>>"$into/$1.err")
+    contended=$(contend "$1" | tr ' ' '|' | sed 's/|/ | /g')
+    free=$(orphan "$1")
+    printf '| %s | %s | %s | %s | %s |\n' "$1" "$one" "${many:--}" "$contended" "${free:--}"
+}
+
+libraries() {
+    printf '| semaphore | pairs/s, 1 task | pairs/s, 16 tasks | total ms (ideal 1,000) | inversions of 1,225 | commands | free after a kill, s |\n'
+    printf '|---|---|---|---|---|---|---|\n'
+    for peer in "$@"; do library "$peer"; done
+    printf '\n'
+}
+
+all=" ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock nginx} "
+named=$(printf '%s' "$all" | sed 's/ nginx / /')
+[ "$named" = " " ] || libraries $named
+[ "$named" = "$all" ] || over_http

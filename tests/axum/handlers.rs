@@ -1,8 +1,11 @@
 //! What the service does for each path.
 
-use crate::script::{
-    Script,
-    Step::{Data, Fail, Panic, Trailers},
+use crate::{
+    script::{
+        Script,
+        Step::{Data, Fail, Panic, Trailers},
+    },
+    support::inside::{Inside, Witness},
 };
 use axum::{
     Router,
@@ -15,14 +18,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use hyper_util::rt::TokioIo;
-use std::{
-    future::pending,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{future::pending, io};
 use tokio::{io::copy, sync::mpsc, task::yield_now};
 use tokio_stream::wrappers::ReceiverStream;
 use tower_semaphore::Permit;
@@ -78,31 +74,7 @@ async fn endless() -> Body {
     }))
 }
 
-/// Counts how many responses are on their way, from the handler to the body's last frame.
-#[derive(Clone, Default)]
-pub(crate) struct Witness(Arc<(AtomicUsize, AtomicUsize)>);
-
-impl Witness {
-    /// How many there were together at most.
-    pub(crate) fn most(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
-    }
-
-    fn enter(self) -> Inside {
-        let (now, most) = &*self.0;
-        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        Inside(self)
-    }
-}
-
-struct Inside(Witness);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
+/// Seen by the witness from the handler to the body's last frame.
 async fn witnessed(Extension(witness): Extension<Witness>) -> Body {
     let inside = witness.enter();
     yield_now().await;

@@ -2,9 +2,10 @@
 
 pub(crate) use crate::handlers::Feed;
 use crate::{
-    handlers::{Witness, routes},
+    handlers::routes,
     http_requests::limit,
     ledger::{Ledger, Page},
+    support::inside::Witness,
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::{

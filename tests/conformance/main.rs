@@ -4,35 +4,15 @@ mod line;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
-use support::wait::eventually;
-use tower_semaphore::{AcquireError, Claim, Key, MemorySemaphore, Permit, Semaphore};
+use std::{collections::HashSet, time::Duration};
+use support::{
+    stores::{Store, facts},
+    wait::eventually,
+};
+use tower_semaphore::{AcquireError, Claim, Key, Permit, Semaphore};
 
 /// Generous: nothing here is about time.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
-
-pub(crate) type Store = Arc<dyn Semaphore>;
-
-/// Makes each fact a test of each store.
-macro_rules! facts {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                super::$fact(std::sync::Arc::new(crate::MemorySemaphore::new())).await;
-            })*
-        }
-        #[cfg(feature = "redis")]
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                let server = crate::support::redis::RedisServer::start();
-                let store = tower_semaphore::RedisSemaphore::connect(server.url()).await.expect("it connects");
-                super::$fact(std::sync::Arc::new(store)).await;
-            })*
-        }
-    };
-}
 
 facts! {
     a_key_is_granted_up_to_its_limit_and_no_further
@@ -55,7 +35,7 @@ facts! {
 }
 
 mod waiting {
-    use super::line::*;
+    use super::{facts, line::*};
 
     facts! {
         a_claim_that_waits_is_granted_when_there_is_room

@@ -1,5 +1,6 @@
 //! Services to put under the layer.
 
+use crate::support::inside::{Inside, Witness};
 use bytes::Bytes;
 use futures_util::{
     future::join_all,
@@ -12,10 +13,6 @@ use std::{
     convert::Infallible,
     fmt::Debug,
     future::{Ready, ready},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::Duration,
 };
 use tokio::{task::yield_now, time::timeout};
@@ -93,50 +90,24 @@ where
     }
 }
 
-/// Counts the requests that are in flight, their bodies included.
-#[derive(Clone, Default)]
-pub(crate) struct Witness(Arc<(AtomicUsize, AtomicUsize)>);
-
 /// A body of a few frames, seen by a witness.
 pub(crate) type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-impl Witness {
-    /// How many there were together at most.
-    pub(crate) fn most(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
-    }
-
-    /// Answers with a body that takes a while, and sees each request from its call to the end of
-    /// its body.
-    pub(crate) fn service(
-        &self,
-    ) -> impl Service<Request<()>, Response = Response<Frames>, Error = Infallible, Future: Send>
-    + Clone
-    + use<> {
-        let witness = self.clone();
-        service_fn(move |_| {
-            let inside = witness.clone().enter();
-            async move {
-                yield_now().await;
-                Ok(Response::new(StreamBody::new(frames(inside))))
-            }
-        })
-    }
-
-    fn enter(self) -> Inside {
-        let (now, most) = &*self.0;
-        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        Inside(self)
-    }
-}
-
-/// One request in flight.
-struct Inside(Witness);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
+/// Answers with a body that takes a while, and lets the witness see each request from its call to
+/// the end of its body.
+pub(crate) fn watched(
+    witness: &Witness,
+) -> impl Service<Request<()>, Response = Response<Frames>, Error = Infallible, Future: Send>
++ Clone
++ use<> {
+    let witness = witness.clone();
+    service_fn(move |_| {
+        let inside = witness.clone().enter();
+        async move {
+            yield_now().await;
+            Ok(Response::new(StreamBody::new(frames(inside))))
+        }
+    })
 }
 
 fn frames(inside: Inside) -> BoxStream<'static, Result<Frame<Bytes>, Infallible>> {

@@ -1,8 +1,8 @@
 //! One limit for services in several processes.
 
 use crate::{
-    inner::{Answer, BOUND, Ok, Witness, all_served, ok, read},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
+    inner::{Answer, BOUND, Ok, all_served, ok, read, watched},
+    support::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually},
 };
 use http::Request;
 use tokio::{task::JoinHandle, time::timeout};
@@ -52,7 +52,7 @@ async fn two_stores_on_one_redis_share_the_limit() {
     let server = RedisServer::start();
     let witness = Witness::default();
     let services = [layer(3, &server).await, layer(3, &server).await];
-    let services = services.map(|layer| layer.layer(witness.service()));
+    let services = services.map(|layer| layer.layer(watched(&witness)));
     all_served(services.iter().cycle().take(60).cloned().collect()).await;
     assert!(witness.most() <= 3, "{}", witness.most());
 }

@@ -1,6 +1,9 @@
 //! The limit among tower's other layers.
 
-use crate::inner::{Witness, all_served, ok, read};
+use crate::{
+    inner::{all_served, ok, read, watched},
+    support::inside::Witness,
+};
 use futures_util::future::BoxFuture;
 use http::Request;
 use tower::{
@@ -18,7 +21,7 @@ async fn a_buffer_queues_before_it_and_all_are_served() {
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(64))
         .layer(three())
-        .service(witness.service());
+        .service(watched(&witness));
     all_served(vec![service; 100]).await;
     assert_eq!(witness.most(), 3);
 }
@@ -28,7 +31,7 @@ async fn clones_wait_their_turn_and_all_are_served() {
     let witness = Witness::default();
     let service = ServiceBuilder::new()
         .layer(three())
-        .service(witness.service());
+        .service(watched(&witness));
     all_served(vec![service; 100]).await;
     assert_eq!(witness.most(), 3);
 }

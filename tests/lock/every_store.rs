@@ -1,6 +1,12 @@
 //! What a lock is in every store.
 
-use crate::{BOUND, locked, support::wait::eventually};
+use crate::{
+    BOUND, locked,
+    support::{
+        stores::{Store, facts},
+        wait::eventually,
+    },
+};
 use std::{
     sync::{
         Arc,
@@ -12,30 +18,7 @@ use tokio::{
     sync::mpsc,
     task::{JoinSet, yield_now},
 };
-use tower_semaphore::{AcquireError, Claim, Lock, MemorySemaphore, Semaphore};
-
-type Store = Arc<dyn Semaphore>;
-
-/// Makes each fact a test of each store.
-macro_rules! facts {
-    ($($fact:ident)*) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                super::$fact(std::sync::Arc::new(super::MemorySemaphore::new())).await;
-            })*
-        }
-        #[cfg(feature = "redis")]
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $fact() {
-                let server = crate::support::redis::RedisServer::start();
-                let store = tower_semaphore::RedisSemaphore::connect(server.url()).await;
-                super::$fact(std::sync::Arc::new(store.expect("it connects"))).await;
-            })*
-        }
-    };
-}
+use tower_semaphore::{AcquireError, Claim, Lock, Semaphore};
 
 facts! {
     a_lock_that_is_held_is_refused

@@ -21,7 +21,6 @@ mod process;
 mod settings;
 mod shutdown;
 mod streams;
-#[cfg(feature = "redis")]
 #[path = "../support/mod.rs"]
 mod support;
 mod trading;

@@ -1,17 +1,9 @@
 //! A market that runs as a child process and ends with the test.
 
-use crate::{client::Client, soon};
+use crate::{client::Client, soon, support::example};
 use rustix::process::{Pid, Signal, kill_process};
-use std::{
-    env,
-    path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
-    sync::LazyLock,
-};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-};
+use std::process::{ExitStatus, Stdio};
+use tokio::process::{Child, Command};
 
 /// A running market. Killed when it is dropped.
 pub(crate) struct Market {
@@ -25,15 +17,8 @@ impl Market {
         let mut command = command(settings);
         command.env("PORT", "0").stdout(Stdio::piped());
         let mut child = command.spawn().expect("the market starts");
-        let stdout = child.stdout.take().expect("stdout is piped");
-        let mut lines = BufReader::new(stdout).lines();
-        let line = soon("the market's first line", lines.next_line()).await;
-        let line = line.expect("stdout is text").expect("there is a line");
-        let url = line.strip_prefix("listening on ").expect("it says where");
-        Self {
-            child,
-            url: url.to_owned(),
-        }
+        let url = example::address(&mut child).await;
+        Self { child, url }
     }
 
     /// A client that speaks HTTP/1.1 for `account`.
@@ -91,43 +76,7 @@ impl Market {
 
 /// The market, about to start with these settings and no others.
 pub(crate) fn command(settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(&*EXAMPLE);
-    for name in ["PORT", "REDIS_URL", "LIMIT", "LEASE_MS", "WAIT_MS"] {
-        command.env_remove(name);
-    }
+    let mut command = example::command("market", settings);
+    command.stderr(Stdio::null());
     command
-        .envs(settings.iter().copied())
-        .stderr(Stdio::null())
-        .kill_on_drop(true);
-    command
-}
-
-/// Where the example is. `cargo test` has built it; `cargo test --test market` builds no
-/// examples, so a missing one is built here.
-static EXAMPLE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let test = env::current_exe().expect("a test has a path");
-    let profile = test.ancestors().nth(2).expect("it lies in PROFILE/deps");
-    let example = profile.join(format!("examples/market{}", env::consts::EXE_SUFFIX));
-    if !example.exists() {
-        build(profile);
-    }
-    example
-});
-
-fn build(profile: &Path) {
-    let name = match profile.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(name) => name,
-    };
-    let built = std::process::Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--example", "market", "--profile", name])
-        .arg("--target-dir")
-        .arg(
-            profile
-                .parent()
-                .expect("a profile lies in the target folder"),
-        )
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(built.expect("cargo runs").success(), "the market builds");
 }

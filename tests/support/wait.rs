@@ -1,5 +1,6 @@
 //! Waiting for a condition instead of sleeping and hoping.
 
+use super::resp::Raw;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -35,5 +36,26 @@ pub(crate) async fn eventually(
         }
         assert!(!last, "not within {bound:?}: {what}");
         sleep(PAUSE).await;
+    }
+}
+
+/// Asks for a permit until it is granted: at `end`, in milliseconds of the server's clock, and not
+/// before.
+///
+/// # Panics
+///
+/// When it is granted before, or not within a second after.
+pub(crate) async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() -> bool) {
+    loop {
+        let before = raw.server_time_ms().await;
+        let granted = granted().await;
+        let after = raw.server_time_ms().await;
+        let early = end - after;
+        assert!(!granted || early <= 0, "granted {early} ms too early");
+        let late = before - end;
+        assert!(granted || late <= 1_000, "not granted {late} ms after it");
+        if granted {
+            return;
+        }
     }
 }

@@ -113,39 +113,41 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
     Ok(())
 }
 
+/// Who it was, when it was granted, and when it was done.
+type Seen = (u32, Duration, Duration);
+
 /// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
 async fn contend(store: &Store, key: &str) -> Result<(), BoxError> {
     let start = Instant::now();
     let mut work = JoinSet::new();
-    for at in 0..50_u32 {
-        let (store, key) = (store.clone(), key.to_owned());
-        work.spawn(async move {
-            sleep(Duration::from_millis(4) * at).await;
-            let held = store.take(&key, 5).await?;
-            let granted = start.elapsed();
-            sleep(Duration::from_millis(100)).await;
-            let end = start.elapsed();
-            held.give_back().await?;
-            Ok::<_, BoxError>((at, granted, end))
-        });
+    for at in 0..50 {
+        work.spawn(contender(store.clone(), key.to_owned(), at, start));
     }
-    let seen: Vec<_> = work
-        .join_all()
-        .await
-        .into_iter()
-        .collect::<Result<_, _>>()?;
-    let total = seen
-        .iter()
-        .map(|(.., end)| end.as_millis())
-        .max()
-        .unwrap_or(0);
-    let later = |(at, granted, _): &(u32, Duration, Duration)| {
-        seen.iter()
-            .filter(|other| other.0 > *at && other.1 < *granted)
-            .count()
-    };
-    println!("{total} {}", seen.iter().map(later).sum::<usize>());
+    let seen = work.join_all().await.into_iter();
+    let seen = seen.collect::<Result<Vec<_>, _>>()?;
+    let ends = seen.iter().map(|(.., end)| end.as_millis());
+    println!("{} {}", ends.max().unwrap_or(0), inversions(&seen));
     // The last releases are on their way.
     sleep(Duration::from_millis(200)).await;
     Ok(())
+}
+
+async fn contender(store: Store, key: String, at: u32, start: Instant) -> Result<Seen, BoxError> {
+    sleep(Duration::from_millis(4) * at).await;
+    let held = store.take(&key, 5).await?;
+    let granted = start.elapsed();
+    sleep(Duration::from_millis(100)).await;
+    let end = start.elapsed();
+    held.give_back().await?;
+    Ok((at, granted, end))
+}
+
+/// Pairs of which the later contender was granted before the earlier.
+fn inversions(seen: &[Seen]) -> usize {
+    let overtakers = |(at, granted, _): &Seen| {
+        let others = seen.iter();
+        let others = others.filter(|other| other.0 > *at && other.1 < *granted);
+        others.count()
+    };
+    seen.iter().map(overtakers).sum()
 }

@@ -1,0 +1,187 @@
+# HTTP: the limit in nginx and ours, around one app and under one client. run.sh reads this.
+#
+# A front is what a client talks to: the app `alone`, nginx `open` or with `limit_conn` before it, or
+# the app under our layer in `memory` or over `redis`.
+
+http="$into/rust/release/http"
+running=
+
+# Debian's nginx, unpacked and not installed; else the one on the PATH.
+nginx_peer() {
+    for package in nginx nginx-light nginx-core; do
+        "$into/nginx/usr/sbin/nginx" -v && return
+        (cd "$into" && apt-get download "$package" && dpkg-deb -x "$package"_*.deb nginx)
+    done
+    "$into/nginx/usr/sbin/nginx" -v || nginx -v
+}
+
+nginx_path() {
+    "$into/nginx/usr/sbin/nginx" -v 2>/dev/null && nginx="$into/nginx/usr/sbin/nginx" || nginx=nginx
+}
+
+client() { timeout 100 "$http" "$@" 2>>"$into/http.err"; }
+
+# begin LOG COMMAND: a server in the background, whose process id is in $pid.
+begin() {
+    log=$1; shift
+    "$@" >"$log" 2>>"$into/http.err" &
+    pid=$!
+    running="$running $pid"
+}
+
+# end PID SIGNAL
+end() {
+    kill "-$2" "$1" 2>/dev/null; wait "$1" 2>/dev/null
+    running=$(printf '%s \n' "$running" | sed "s/ $1 / /")
+}
+
+end_all() {
+    for one in $running; do end "$one" TERM; done
+}
+
+# says LOG PATTERN: waits until the server has said so, and fails if it ends before.
+says() {
+    until grep -q "$2" "$1" 2>/dev/null; do
+        kill -0 "$pid" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
+
+# The app, with its limit in STORE or with none; as everything below, at $address.
+serve() {
+    : >"$into/app.log"
+    begin "$into/app.log" "$http" serve "$1"
+    says "$into/app.log" listening && address=$(sed -n 's/^listening //p' "$into/app.log")
+}
+
+# nginx before the app, in a folder of its own.
+proxy() {
+    own=$(free_port)
+    prefix="$into/nginx-$own"
+    mkdir "$prefix"
+    left_out='^$'
+    [ "$1" = open ] && left_out='limit_conn accounts'
+    sed "/$left_out/d; s/@APP@/$address/; s/@PORT@/$own/" "$here/nginx.conf" >"$prefix/nginx.conf"
+    begin "$prefix/log" "$nginx" -p "$prefix" -c "$prefix/nginx.conf"
+    says "$prefix/error.log" 'start worker process ' && address="127.0.0.1:$own"
+}
+
+# Begins a front, whose process id is in $server_pid, or prints why it cannot run.
+front() {
+    : >"$into/http.err"
+    case $1 in
+        alone) serve none ;;
+        memory) serve memory ;;
+        redis) serve "$url" ;;
+        *) serve none && proxy "$1" ;;
+    esac && server_pid=$pid && return
+    row "$(title "$1")" "cannot run: $(tail -n 1 "$into/http.err")"
+    return 1
+}
+
+# The front's server is killed: nginx's worker, which its master replaces, or our process, which
+# is begun anew.
+kill_server() {
+    if [ "$1" = limit_conn ]; then
+        kill -9 "$(sed -n 's/.*start worker process //p' "$prefix/error.log" | tail -n 1)"
+    else
+        end "$server_pid" KILL
+        front "$1"
+    fi
+}
+
+title() {
+    case $1 in
+        alone) echo 'app alone' ;;
+        open) echo 'nginx' ;;
+        limit_conn) echo 'nginx, limit_conn' ;;
+        memory) echo 'layer, memory' ;;
+        redis) echo 'layer, Redis' ;;
+    esac
+}
+
+# row CELL...
+row() {
+    printf '|'
+    printf ' %s |' "$@"
+    printf '\n'
+}
+
+rates() {
+    say "measuring requests"
+    row 'HTTP' 'requests/s, 1 connection' '× alone' 'requests/s, 16 connections' '× alone'
+    printf '|---|---|---|---|---|\n'
+    names=
+    addresses=
+    for name in alone open limit_conn memory redis; do
+        front "$name" || continue
+        names="$names $name"
+        addresses="$addresses $address"
+    done
+    client rates "$seconds" $addresses >"$into/rates"
+    for name in $names; do
+        read -r figures && row "$(title "$name")" $figures
+    done <"$into/rates"
+    end_all
+}
+
+# One row of contention: FRONT PATH TITLE.
+contended() {
+    say "measuring contention: $3"
+    front "$1" && row "$3" $(client contend "$address" "$2")
+    end_all
+}
+
+contention() {
+    row '50 requests of one account' 'admitted when each asks once' 'most at once' \
+        'total ms (ideal 1,000)' 'requests' 'inversions of 1,225'
+    printf '|---|---|---|---|---|---|\n'
+    contended limit_conn /stream 'nginx, limit_conn: asking again after 10 ms'
+    contended memory /stream 'layer, memory: asking again after 10 ms'
+    contended redis /stream 'layer, Redis: asking again after 10 ms'
+    contended memory /line/stream 'layer, memory: waiting'
+    contended redis /line/stream 'layer, Redis: waiting'
+}
+
+# Five bodies of ACCOUNT, held by $holder; $sixth is how the sixth request was answered.
+hold_five() {
+    : >"$into/hold"
+    begin "$into/hold" "$http" hold "$address" "$1"
+    holder=$pid
+    until_held
+    read -r _ _ sixth <"$into/hold"
+}
+
+# One row of what counts and of who dies.
+killed() {
+    say "measuring kills: $1"
+    front "$1" || { end_all; return; }
+    hold_five client
+    end "$holder" KILL
+    after_client=$(client wait "$address" client)
+    hold_five server
+    kill_server "$1"
+    after_server=$(client wait "$address" server)
+    end "$holder" KILL
+    first=$address
+    front "$1" && row "$(title "$1")" "$sixth" "$after_client" "$after_server" \
+        "$(client fleet "$first" "$address")"
+    end_all
+}
+
+kills() {
+    row 'five bodies that go on' 'the sixth request' 'free after the client is killed, s' \
+        'free after the server is killed, s' 'admitted by two servers, limit 5'
+    printf '|---|---|---|---|---|\n'
+    for name in limit_conn memory redis; do killed "$name"; done
+}
+
+over_http() {
+    rm -rf "$into"/nginx-[0-9]*
+    nginx_path
+    rates
+    printf '\n'
+    contention
+    printf '\n'
+    kills
+}

@@ -1,0 +1,89 @@
+//! The app: alone, for nginx to limit, or under the layer.
+
+use crate::{BoxError, inside::Witness};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures_util::stream::{self, StreamExt};
+use std::{
+    convert::Infallible,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep_until},
+};
+use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Semaphore, key};
+
+const LIMIT: u32 = 5;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Serves on a port of its own: without a limit (`none`), in `memory`, or over the Redis at a URL.
+pub(crate) async fn serve(store: &str) -> Result<(), BoxError> {
+    let seen = Seen::default();
+    let routes = routes().with_state(seen.clone());
+    let app = match store {
+        "none" => routes,
+        "memory" => limited(routes, MemorySemaphore::new()),
+        url => limited(routes, RedisSemaphore::connect(url).await?),
+    };
+    let app = app.route("/most", get(async move || seen.witness.most().to_string()));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    println!("listening {}", listener.local_addr()?);
+    Ok(axum::serve(listener, app).await?)
+}
+
+fn routes() -> Router<Seen> {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/stream", get(stream))
+        .route("/open", get(open))
+}
+
+/// All routes twice: where the sixth request is refused, and where it waits.
+fn limited(routes: Router, semaphore: impl Semaphore) -> Router {
+    let limit = ConcurrencyLimitLayer::new(LIMIT, key::header("x-account-id"), semaphore);
+    let line = routes.clone().layer(limit.clone().with_wait(PATIENCE));
+    routes.layer(limit).nest("/line", line)
+}
+
+/// A body of ten parts in 100 ms, and the place in the order in which they began.
+async fn stream(State(seen): State<Seen>) -> impl IntoResponse {
+    let order = seen.next();
+    let first = (seen.witness.enter(), Instant::now(), 1..=10_u32);
+    let parts = stream::unfold(first, async |(inside, start, mut left)| {
+        let number = left.next()?;
+        sleep_until(start + Duration::from_millis(10) * number).await;
+        let part = Bytes::from_static(b"a part\n");
+        Some((Ok::<_, Infallible>(part), (inside, start, left)))
+    });
+    ([("x-order", order)], Body::from_stream(parts))
+}
+
+/// A body that begins and never ends.
+async fn open() -> Response {
+    let first = stream::iter([Ok::<_, Infallible>("begun\n")]);
+    Response::new(Body::from_stream(first.chain(stream::pending())))
+}
+
+/// What the app itself sees of its streams.
+#[derive(Clone, Default)]
+struct Seen {
+    begun: Arc<AtomicUsize>,
+    witness: Witness,
+}
+
+impl Seen {
+    fn next(&self) -> String {
+        self.begun.fetch_add(1, SeqCst).to_string()
+    }
+}

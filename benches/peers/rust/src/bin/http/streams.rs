@@ -1,0 +1,47 @@
+//! Bodies that go on: what counts, and what becomes of it when a process is killed.
+
+use crate::connection::Connection;
+use http::StatusCode;
+use std::{net::SocketAddr, process, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Keeps five bodies, and says with which status the sixth request is answered.
+pub(crate) async fn hold(app: SocketAddr, account: &str) {
+    let mut bodies = Vec::new();
+    for _ in 0..5 {
+        let response = Connection::open(app).await.get("/open", account).await;
+        assert_eq!(response.status(), StatusCode::OK, "there are five places");
+        bodies.push(response);
+    }
+    let sixth = Connection::open(app).await.get("/open", account).await;
+    println!("held {} {}", process::id(), sixth.status().as_u16());
+    sleep(Duration::MAX).await;
+}
+
+/// Says after how many seconds a request is admitted, if it is within 20 s.
+pub(crate) async fn wait(app: SocketAddr, account: &str) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(20) {
+        if admits(app, account).await {
+            return println!("{:.2}", start.elapsed().as_secs_f64());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    println!("-");
+}
+
+/// Says how many of ten requests are admitted, spread over the apps, while their bodies go on.
+pub(crate) async fn fleet(apps: &[SocketAddr]) {
+    let (mut bodies, mut admitted) = (Vec::new(), 0);
+    for app in apps.iter().cycle().take(10) {
+        let response = Connection::open(*app).await.get("/open", "fleet").await;
+        admitted += usize::from(response.status() == StatusCode::OK);
+        bodies.push(response);
+    }
+    println!("{admitted}");
+}
+
+async fn admits(app: SocketAddr, account: &str) -> bool {
+    let response = Connection::open(app).await.get("/open", account).await;
+    response.status() == StatusCode::OK
+}
