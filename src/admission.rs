@@ -2,7 +2,6 @@
 
 use crate::{
     body::{Hold, ResponseBody},
-    fields,
     reject::{Reason, Rejection},
     semaphore::{AcquireError, Claim, Permit, Policy},
     settings::Settings,
@@ -89,7 +88,8 @@ impl Granted {
     ) -> Response<ResponseBody<B>> {
         let hold = granted.and_then(|Self { permit, policy }| {
             let headers = response.headers_mut();
-            fields::append(headers, &policy, permit.limit(), Some(permit.remaining()));
+            let (limit, left) = (permit.limit(), permit.remaining());
+            settings.fields.append(headers, &policy, limit, left);
             Hold::new(permit, settings.on_lost, settings.release_at)
         });
         response.map(|body| ResponseBody::new(body, hold))

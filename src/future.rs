@@ -5,7 +5,7 @@ use crate::{
     body::ResponseBody,
     key::KeyError,
     reject::{Reason, Rejection},
-    semaphore::{Acquire, AcquireError, Claim},
+    semaphore::{Acquire, AcquireError, Claim, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -65,9 +65,14 @@ where
         claim: Claim,
         settings: Arc<Settings>,
     ) -> Self {
-        let asker = Some(Asker::new(service, request, &claim, &settings));
-        let acquire = settings.acquire(claim);
-        let state = State::Acquire { acquire, asker };
+        let asker = Asker::new(service, request, &claim, &settings);
+        let state = match settings.acquire(claim).answer() {
+            Ok(answer) => State::answered(asker, answer, &settings),
+            Err(acquire) => State::Acquire {
+                acquire,
+                asker: Some(asker),
+            },
+        };
         Self { state, settings }
     }
 
@@ -142,10 +147,7 @@ where
             StateProj::Acquire { acquire, asker } => {
                 let answer = ready!(Pin::new(acquire).poll(cx));
                 let asker = asker.take().expect(AGAIN);
-                Continue(match answer {
-                    Ok(permit) => State::ready(asker.admit(permit, settings)),
-                    Err(error) => State::rejected(asker.refuse(error)),
-                })
+                Continue(State::answered(asker, answer, settings))
             }
             StateProj::Ready { service, admitted } => match ready!(service.poll_ready(cx)) {
                 Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
@@ -168,6 +170,17 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
+    fn answered(
+        asker: Asker<S, B>,
+        answer: Result<Permit, AcquireError>,
+        settings: &Settings,
+    ) -> Self {
+        match answer {
+            Ok(permit) => Self::ready(asker.admit(permit, settings)),
+            Err(error) => Self::rejected(asker.refuse(error)),
+        }
+    }
+
     fn ready((service, admitted): (S, Admitted<B>)) -> Self {
         Self::Ready {
             service,

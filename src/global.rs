@@ -74,7 +74,7 @@ impl GlobalConcurrencyLimitLayer {
     /// The policy's name; see
     /// [`ConcurrencyLimitLayer::with_name`](crate::ConcurrencyLimitLayer::with_name).
     pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
-        self.settings.policy = name.into();
+        self.settings.name(name.into());
         self
     }
 

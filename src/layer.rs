@@ -57,7 +57,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// The policy's name, `concurrency` unless set. Layers of one name share the permits of a
     /// key, two names do not; clients read it in the RateLimit fields.
     pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
-        self.settings.policy = name.into();
+        self.settings.name(name.into());
         self
     }
 

@@ -1,6 +1,7 @@
 //! Settings of the limit.
 
 use crate::{
+    fields::Fields,
     reject::{Reject, Rejection},
     semaphore::{Acquire, Claim, DEFAULT_LINE, Policy, Semaphore},
 };
@@ -11,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct Settings {
     pub(crate) limit: u32,
     pub(crate) policy: Policy,
+    pub(crate) fields: Arc<Fields>,
     pub(crate) wait: Duration,
     pub(crate) max_waiting: usize,
     pub(crate) semaphore: Arc<dyn Semaphore>,
@@ -25,6 +27,7 @@ impl Settings {
         Self {
             limit,
             policy: Policy::DEFAULT,
+            fields: Arc::new(Fields::new(Policy::DEFAULT, limit)),
             wait: Duration::ZERO,
             max_waiting: DEFAULT_LINE,
             semaphore: Arc::new(semaphore),
@@ -33,6 +36,11 @@ impl Settings {
             release_at: ReleaseAt::default(),
             reject: Arc::new(Rejection::into_response),
         }
+    }
+
+    pub(crate) fn name(&mut self, policy: Policy) {
+        self.fields = Arc::new(Fields::new(policy.clone(), self.limit));
+        self.policy = policy;
     }
 
     /// Asks the store, unless the claim is one that no store could grant.

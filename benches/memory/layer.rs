@@ -1,12 +1,9 @@
 //! A whole request: its future, its response, its body to the end.
 
 use crate::{
+    measure::{Bench, Estimate},
     rival::{Dash, Rival},
-    support::{
-        figures::{median, ratio},
-        run::{bar, pick},
-        table::{Table, figure},
-    },
+    support::table::{Table, figure},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -17,9 +14,9 @@ use std::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer as TowerLayer};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
 
@@ -67,60 +64,70 @@ impl Service<Request<()>> for ByHand {
     }
 }
 
-pub(crate) fn compare() {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime starts");
-    runtime.block_on(rounds());
-}
-
-async fn rounds() {
-    let rounds = pick(5, 15);
+pub(crate) fn compare(bench: &mut Bench) {
+    let runtime = runtime();
     let limit =
         ConcurrencyLimitLayer::new(LIMIT, key::header("x-account-id"), MemorySemaphore::new());
     let ours = limit.layer(Hello);
     let tower = TowerLayer::new(LIMIT as usize).layer(Hello);
     let by_hand = ByHand(Hello, Dash::default());
-    let mut figures: [Vec<f64>; 4] = Default::default();
-    let progress = bar("requests", rounds);
-    for _ in 0..rounds {
-        figures[0].push(request(&Hello).await);
-        figures[1].push(request(&tower).await);
-        figures[2].push(request(&by_hand).await);
-        figures[3].push(request(&ours).await);
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
-    let names = [
-        "no layer",
-        "tower::limit",
-        "DashMap + tokio, by hand",
-        "ConcurrencyLimitLayer",
+
+    let none = |count| runtime.block_on(requests(&Hello, count));
+    let tower = |count| runtime.block_on(requests(&tower, count));
+    let by_hand = |count| runtime.block_on(requests(&by_hand, count));
+    let ours = |count| runtime.block_on(requests(&ours, count));
+    let rows = [
+        ("no layer", bench.compare(id("none"), none, by_hand)),
+        ("tower::limit", bench.compare(id("tower"), tower, by_hand)),
+        (
+            "DashMap + tokio, by hand",
+            bench.compare(id("by hand"), by_hand, by_hand),
+        ),
+        (
+            "ConcurrencyLimitLayer",
+            bench.compare(id("layer"), ours, by_hand),
+        ),
     ];
+    report(&rows);
+}
+
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime starts")
+}
+
+fn id(name: &str) -> [&str; 3] {
+    ["request", name, "one thread"]
+}
+
+/// Every row is compared with what is written by hand, itself too: that shows the noise.
+fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
+    let Some((_, Some((none, _)))) = rows.first() else {
+        return;
+    };
     let title = "A request through the layer, one thread, ns";
     let mut table = Table::new(title, &["service", "ns", "more than none", "× by hand"]);
-    for (name, own) in names.iter().zip(&figures) {
-        let more = median(own) - median(&figures[0]);
-        let cells = [median(own), more, ratio(own, &figures[2])].map(figure);
-        table.row([(*name).to_owned()].into_iter().chain(cells));
+    for (name, figures) in rows {
+        if let Some((own, ratio)) = figures {
+            let cells = [*own, own - none, *ratio].map(figure);
+            table.row([(*name).to_owned()].into_iter().chain(cells));
+        }
     }
     println!("{table}");
 }
 
-/// Nanoseconds from a request to the end of its response.
-async fn request<S, B>(service: &S) -> f64
+/// How long so many requests take, each to the end of its response.
+async fn requests<S, B>(service: &S, count: u64) -> Duration
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body<Data = Bytes>,
     B::Error: std::fmt::Debug,
 {
-    let count = pick(20_000, 200_000);
     let accounts: Vec<String> = (0..1_000)
         .map(|number| format!("account-{number}"))
         .collect();
     let start = Instant::now();
-    for account in accounts.iter().cycle().take(count) {
+    for account in accounts.iter().cycle().take(count as usize) {
         let request = Request::builder()
             .header("x-account-id", account.as_str())
             .body(());
@@ -133,5 +140,5 @@ where
             .expect("the body ends well");
         assert_eq!(body.to_bytes().len(), 5);
     }
-    start.elapsed().as_nanos() as f64 / count as f64
+    start.elapsed()
 }

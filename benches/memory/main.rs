@@ -1,15 +1,17 @@
 //! The store in memory, and the layer over it, beside what one would write by hand: a `DashMap`
-//! of Tokio's semaphores.
+//! of Tokio's semaphores. Measured by criterion.
 //!
-//! `cargo bench --bench memory`, about a minute; `-- --quick` in ten seconds.
+//! `cargo bench --bench memory`, about two minutes; `-- --quick` in twenty seconds.
 
 mod layer;
+mod measure;
 mod pairs;
 mod rival;
 #[path = "../support/mod.rs"]
 mod support;
 
 fn main() {
-    pairs::compare();
-    layer::compare();
+    let mut bench = measure::Bench::new();
+    pairs::compare(&mut bench);
+    layer::compare(&mut bench);
 }

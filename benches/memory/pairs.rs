@@ -1,60 +1,76 @@
 //! Acquire and release, by threads and keys.
 
 use crate::{
+    measure::{Bench, Estimate},
     rival::{Dash, Rival},
     support::{
-        figures::{Dice, median, ratio},
+        figures::Dice,
         plot::{self, Title},
-        run::{bar, pick},
         table::{Table, figure},
     },
 };
-use std::{sync::Barrier, thread, time::Instant};
+use std::{
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
 use tower_semaphore::MemorySemaphore;
 
 const THREADS: [usize; 4] = [1, 2, 4, 8];
 const KEYS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
+const TITLE: &str = "Acquire and release in memory, ns of a thread's time";
+
 /// So high that nobody is refused, however many threads are paused with a permit.
 const LIMIT: u32 = 1_000;
 
-/// Nanoseconds of a thread's time for a pair, by round.
+/// What came out for a number of threads and keys.
 struct Cell {
     threads: usize,
     keys: usize,
-    ours: Vec<f64>,
-    dash: Vec<f64>,
+    ours: Estimate,
+    dash: Estimate,
+    ratio: f64,
 }
 
-pub(crate) fn compare() {
-    let rounds = pick(3, 9);
-    let progress = bar("pairs", THREADS.len() * KEYS.len() * rounds);
+pub(crate) fn compare(bench: &mut Bench) {
     let mut cells = Vec::new();
     for count in KEYS {
         let keys: Vec<String> = (0..count).map(|key| format!("account-{key}")).collect();
-        for threads in THREADS {
-            let (mut ours, mut dash) = (Vec::new(), Vec::new());
-            let (store, map) = (MemorySemaphore::new(), Dash::default());
-            for _ in 0..rounds {
-                ours.push(pair(&store, &keys, threads));
-                dash.push(pair(&map, &keys, threads));
-                progress.inc(1);
-            }
-            cells.push(Cell {
-                threads,
-                keys: count,
-                ours,
-                dash,
-            });
-        }
+        let (store, map) = (MemorySemaphore::new(), Dash::default());
+        // Each key was there before, as in a process that has run for a while.
+        keys.iter().for_each(|key| drop(store.take(key, LIMIT)));
+        keys.iter().for_each(|key| drop(map.take(key, LIMIT)));
+        let cell = |threads| cell(bench, &store, &map, &keys, threads);
+        cells.extend(THREADS.into_iter().filter_map(cell));
     }
-    progress.finish_and_clear();
-    report(&cells);
+    if !cells.is_empty() {
+        report(&cells);
+    }
 }
 
-/// How long one pair takes a thread, in nanoseconds.
-fn pair<R: Rival>(rival: &R, keys: &[String], threads: usize) -> f64 {
-    let count = pick(50_000, 400_000) / threads;
+fn cell(
+    bench: &mut Bench,
+    store: &MemorySemaphore,
+    map: &Dash,
+    keys: &[String],
+    threads: usize,
+) -> Option<Cell> {
+    let point = format!("{} keys {threads} threads", keys.len());
+    let ours = |count| pairs(store, keys, threads, count);
+    let dash = |count| pairs(map, keys, threads, count);
+    let (ours, ratio) = bench.compare(["pairs", "MemorySemaphore", &point], ours, dash)?;
+    Some(Cell {
+        threads,
+        keys: keys.len(),
+        ours,
+        dash: bench.measure(["pairs", "DashMap", &point], dash)?,
+        ratio,
+    })
+}
+
+/// How long a thread takes for so many pairs, on average over the threads.
+fn pairs<R: Rival>(rival: &R, keys: &[String], threads: usize, count: u64) -> Duration {
     let barrier = Barrier::new(threads);
     let work = |seed| {
         let mut dice = Dice::new(seed as u64 + 1);
@@ -64,22 +80,20 @@ fn pair<R: Rival>(rival: &R, keys: &[String], threads: usize) -> f64 {
             let key = &keys[dice.below(keys.len() as u64) as usize];
             drop(rival.take(key, LIMIT).expect("the limit is high"));
         }
-        start.elapsed().as_nanos() as f64 / count as f64
+        start.elapsed()
     };
-    let times: Vec<f64> = thread::scope(|scope| {
+    let total: Duration = thread::scope(|scope| {
         let work = &work;
-        let all: Vec<_> = (0..threads)
-            .map(|seed| scope.spawn(move || work(seed)))
-            .collect();
+        let start = |seed| scope.spawn(move || work(seed));
+        let all: Vec<_> = (0..threads).map(start).collect();
         all.into_iter()
             .map(|one| one.join().expect("no thread panics"))
-            .collect()
+            .sum()
     });
-    times.iter().sum::<f64>() / threads as f64
+    total / threads as u32
 }
 
 fn report(cells: &[Cell]) {
-    let title = "Acquire and release in memory, ns of a thread's time";
     let head = [
         "keys",
         "threads",
@@ -87,43 +101,29 @@ fn report(cells: &[Cell]) {
         "DashMap + tokio",
         "ratio",
     ];
-    let mut table = Table::new(title, &head);
-    for Cell {
-        threads,
-        keys,
-        ours,
-        dash,
-    } in cells
-    {
-        let figures = [median(ours), median(dash), ratio(ours, dash)];
-        let named = [figure(*keys as f64), threads.to_string()];
+    let mut table = Table::new(TITLE, &head);
+    for cell in cells {
+        let named = [figure(cell.keys as f64), cell.threads.to_string()];
+        let figures = [cell.ours, cell.dash, cell.ratio];
         table.row(named.into_iter().chain(figures.map(figure)));
     }
     println!("{table}");
-    let series = |threads: usize, ours: bool| {
-        let name = if ours {
-            "MemorySemaphore"
-        } else {
-            "DashMap + tokio"
-        };
-        let own = cells.iter().filter(|cell| cell.threads == threads);
-        let point = own.map(|cell| {
-            let rounds = if ours { &cell.ours } else { &cell.dash };
-            (cell.keys as f64, median(rounds))
-        });
-        (format!("{name}, {threads}"), point.collect())
-    };
     let title = Title {
         file: "memory",
-        text: title,
+        text: TITLE,
         x: "keys",
         y: "ns",
     };
-    let all = [
-        series(1, true),
-        series(1, false),
-        series(8, true),
-        series(8, false),
-    ];
-    plot::lines(title, &all);
+    plot::lines(title, &[1, 8].map(|threads| lines(cells, threads)).concat());
+}
+
+/// The lines of both, for a number of threads.
+fn lines(cells: &[Cell], threads: usize) -> [(String, Vec<(f64, f64)>); 2] {
+    let own = || cells.iter().filter(|cell| cell.threads == threads);
+    let ours = own().map(|cell| (cell.keys as f64, cell.ours));
+    let dash = own().map(|cell| (cell.keys as f64, cell.dash));
+    [
+        (format!("MemorySemaphore, {threads}"), ours.collect()),
+        (format!("DashMap + tokio, {threads}"), dash.collect()),
+    ]
 }

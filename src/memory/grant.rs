@@ -1,6 +1,6 @@
 //! What a permit of this process holds.
 
-use super::{Name, shard::Shard};
+use super::slot::Slot;
 use crate::semaphore::{BoxFuture, Grant, Loss};
 use std::{
     future::ready,
@@ -12,8 +12,7 @@ use std::{
 
 /// Units of a key, given back once.
 pub(super) struct MemoryGrant {
-    shard: Arc<Shard>,
-    name: Name,
+    slot: Arc<Slot>,
     weight: u32,
     token: u64,
     released: AtomicBool,
@@ -21,24 +20,14 @@ pub(super) struct MemoryGrant {
 }
 
 impl MemoryGrant {
-    pub(super) fn new(shard: Arc<Shard>, name: Name, weight: u32, token: u64) -> Self {
+    pub(super) fn new(slot: Arc<Slot>, weight: u32, token: u64) -> Self {
         Self {
-            shard,
-            name,
+            slot,
             weight,
             token,
             released: AtomicBool::new(false),
             loss: Loss::default(),
         }
-    }
-
-    /// Whether it was this call that gave the units back.
-    fn give_back(&self) -> bool {
-        let first = !self.released.swap(true, Ordering::AcqRel);
-        if first {
-            self.shard.give_back(&self.name, self.weight);
-        }
-        first
     }
 }
 
@@ -52,12 +41,18 @@ impl Grant for MemoryGrant {
     }
 
     fn release(&self) -> BoxFuture<bool> {
-        Box::pin(ready(self.give_back()))
+        let first = !self.released.swap(true, Ordering::AcqRel);
+        if first {
+            self.slot.give_back(self.weight);
+        }
+        Box::pin(ready(first))
     }
 }
 
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
-        self.give_back();
+        if !*self.released.get_mut() {
+            self.slot.give_back(self.weight);
+        }
     }
 }

@@ -1,75 +1,78 @@
-//! A claim that waits in this process.
+//! Who waits for a key.
 
-use super::{
-    Name, Shards, permit,
-    shard::{Place, Shard},
-};
-use crate::semaphore::{AcquireError, Permit, Units};
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-use tokio::time::timeout;
+use crate::semaphore::Units;
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
 
-/// One of those who may wait in a store; free again when dropped.
-pub(super) struct Seat(Arc<Shards>);
-
-impl Seat {
-    pub(super) fn take(shards: &Arc<Shards>) -> Option<Self> {
-        let before = shards.waiting.fetch_add(1, Ordering::Relaxed);
-        let seat = Self(Arc::clone(shards));
-        (before < shards.max_waiting).then_some(seat)
-    }
+/// First come, first served.
+#[derive(Default)]
+pub(super) struct Line {
+    waiters: VecDeque<Waiter>,
+    last: u64,
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A place in a line. Dropped, it leaves the line, or hands on what was granted meanwhile.
-pub(super) struct Turn {
-    shard: Arc<Shard>,
-    name: Name,
+struct Waiter {
+    number: u64,
     units: Units,
-    place: Place,
-    taken: bool,
-    _seat: Seat,
+    told: oneshot::Sender<Taken>,
 }
 
-impl Turn {
-    pub(super) fn new(
-        shard: Arc<Shard>,
-        name: Name,
-        units: Units,
-        place: Place,
-        seat: Seat,
-    ) -> Self {
-        Self {
-            shard,
-            name,
+/// What was taken: the permit's token, and how much of its key is held now.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) token: u64,
+    pub(super) held: u32,
+}
+
+/// A place in a line.
+pub(super) struct Place {
+    pub(super) number: u64,
+    pub(super) told: oneshot::Receiver<Taken>,
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    pub(super) fn join(&mut self, units: Units) -> Place {
+        self.last += 1;
+        let number = self.last;
+        let (told, receiver) = oneshot::channel();
+        self.waiters.push_back(Waiter {
+            number,
             units,
-            place,
-            taken: false,
-            _seat: seat,
+            told,
+        });
+        Place {
+            number,
+            told: receiver,
         }
     }
 
-    pub(super) async fn wait(mut self, time: Duration) -> Result<Permit, AcquireError> {
-        let Ok(Ok(taken)) = timeout(time, &mut self.place.told).await else {
-            return Err(AcquireError::TimedOut);
-        };
-        self.taken = true;
-        Ok(permit(&self.shard, self.name.clone(), self.units, &taken))
+    /// What the next in line asks for.
+    pub(super) fn head(&self) -> Option<Units> {
+        self.waiters.front().map(|waiter| waiter.units)
     }
-}
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if !self.taken {
-            let Units { weight, .. } = self.units;
-            self.shard.leave(&self.name, self.place.number, weight);
+    /// Tells the head what it got.
+    pub(super) fn admit(&mut self, taken: Taken) {
+        if let Some(head) = self.waiters.pop_front() {
+            // Who does not listen any more is about to leave, and gives it back then.
+            let _ = head.told.send(taken);
         }
+    }
+
+    /// Whether the place was still in the line.
+    pub(super) fn leave(&mut self, number: u64) -> bool {
+        let found = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.number == number);
+        found.and_then(|index| self.waiters.remove(index)).is_some()
     }
 }

@@ -3,16 +3,21 @@
 mod grant;
 mod line;
 mod shard;
+mod slot;
+mod turn;
 
 use crate::semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore, Units, Wait};
+use foldhash::{SharedSeed, fast::SeedableRandomState};
 use grant::MemoryGrant;
-use line::{Seat, Turn};
-use shard::{Shard, Taken};
+use line::Taken;
+use shard::Shard;
+use slot::{Refusal, Slot};
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hasher, RandomState},
     sync::{Arc, atomic::AtomicUsize},
 };
+use turn::{Seat, Turn};
 
 /// As many locks as keep a few dozen threads apart.
 const SHARDS: usize = 64;
@@ -21,7 +26,8 @@ const SHARDS: usize = 64;
 ///
 /// Counts what one process admits, with the same answers as the store in Redis. A permit lives in
 /// the process that holds it, so it needs no lease: it ends when it is dropped. A key takes memory
-/// only while somebody holds a permit of it.
+/// while somebody holds a permit of it; of the keys that are idle, a few thousand are kept at most,
+/// because the next claim is likely to be for one of them.
 ///
 /// ```
 /// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
@@ -40,7 +46,7 @@ const SHARDS: usize = 64;
 pub struct MemorySemaphore(Arc<Shards>);
 
 struct Shards {
-    hasher: RandomState,
+    hasher: SeedableRandomState,
     max_waiting: usize,
     waiting: AtomicUsize,
     shards: [Arc<Shard>; SHARDS],
@@ -56,71 +62,116 @@ impl MemorySemaphore {
     /// Beyond it they are refused with [`AcquireError::Overloaded`].
     pub fn with_max_waiting(max_waiting: usize) -> Self {
         Self(Arc::new(Shards {
-            hasher: RandomState::new(),
+            hasher: hasher(),
             max_waiting,
             waiting: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
     }
 
-    /// How many keys have permits, or claims that wait, now.
+    /// How many keys have permits, or claims that wait, now. Looks at each.
     pub fn keys(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.keys()).sum()
     }
 
-    fn try_acquire(&self, claim: &Claim) -> Result<Acquire, AcquireError> {
-        let units = claim.units()?;
-        let name = self.name(claim);
+    fn ask(&self, claim: &Claim, units: Units) -> Acquire {
+        // A store has few policies, so that hashing them too would tell little more apart.
+        let hash = self.0.hash(claim.key());
         // The table inside a shard uses the lowest and the highest bits of the hash.
-        let shard = &self.0.shards[(name.hash >> 32) as usize % SHARDS];
-        match (shard.take(&name, units), claim.wait()) {
-            (Ok(taken), _) => Ok(Acquire::ready(Ok(permit(shard, name, units, &taken)))),
-            (Err(_), Some(wait)) => self.join(shard, name, units, wait),
-            (Err(full), None) => Err(full),
+        let shard = &self.0.shards[(hash >> 32) as usize % SHARDS];
+        loop {
+            let slot = shard.slot(hash, claim);
+            let answer = match slot.take(units) {
+                Ok(taken) => return Acquire::ready(Ok(permit(slot, units, &taken))),
+                Err(Refusal::Retired) => None,
+                Err(Refusal::Full(held)) => self.refuse(slot, claim.wait(), units, held),
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
         }
+    }
+
+    /// Has a claim that waits join the line. `None`: it is to ask once more.
+    #[cold]
+    fn refuse(
+        &self,
+        slot: Arc<Slot>,
+        wait: Option<Wait>,
+        units: Units,
+        held: u32,
+    ) -> Option<Acquire> {
+        let limit = units.limit;
+        let joined = match wait {
+            Some(wait) => self.join(slot, units, wait),
+            None => Err(AcquireError::Full { limit, held }),
+        };
+        joined.unwrap_or_else(|error| Some(Acquire::ready(Err(error))))
     }
 
     fn join(
         &self,
-        shard: &Arc<Shard>,
-        name: Name,
+        slot: Arc<Slot>,
         units: Units,
         wait: Wait,
-    ) -> Result<Acquire, AcquireError> {
+    ) -> Result<Option<Acquire>, AcquireError> {
         let seat = Seat::take(&self.0).ok_or(AcquireError::Overloaded)?;
-        let place = shard.join(&name, units, wait.line)?;
-        let turn = Turn::new(Arc::clone(shard), name, units, place, seat);
-        Ok(Acquire::pending(turn.wait(wait.time)))
-    }
-
-    fn name(&self, claim: &Claim) -> Name {
-        Name {
-            // A store has few policies, so that hashing them too would tell little more apart.
-            hash: self.0.hasher.hash_one(claim.key()),
-            policy: claim.policy().clone(),
-            key: claim.key().clone(),
-        }
+        let place = slot.join(units, wait.line)?;
+        Ok(place.map(|place| {
+            let turn = Turn::new(slot, units, place, seat);
+            Acquire::pending(turn.wait(wait.time))
+        }))
     }
 }
 
-/// A permit for what a shard gave.
-fn permit(shard: &Arc<Shard>, name: Name, units: Units, taken: &Taken) -> Permit {
-    let grant = MemoryGrant::new(Arc::clone(shard), name, units.weight, taken.token);
+impl Shards {
+    fn hash(&self, key: &Key) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key.as_bytes());
+        hasher.finish()
+    }
+}
+
+/// A quick hash, seeded by the system. Who found out the seed could send keys that collide, but
+/// they would slow each other down only as far as they hold permits at the same time.
+fn hasher() -> SeedableRandomState {
+    let seed = RandomState::new().hash_one(0);
+    SeedableRandomState::with_seed(seed, SharedSeed::global_random())
+}
+
+/// A permit for what a slot gave.
+fn permit(slot: Arc<Slot>, units: Units, taken: &Taken) -> Permit {
+    let grant = MemoryGrant::new(slot, units.weight, taken.token);
     Permit::new(grant, units, taken.held)
 }
 
-/// A key under a policy, hashed once for the whole life of a permit.
-#[derive(Clone, PartialEq, Eq)]
+/// A key under a policy.
 struct Name {
     hash: u64,
     policy: Policy,
     key: Key,
 }
 
+impl Name {
+    fn new(hash: u64, claim: &Claim) -> Self {
+        Self {
+            hash,
+            policy: claim.policy().clone(),
+            key: claim.key().clone(),
+        }
+    }
+
+    fn is_of(&self, hash: u64, claim: &Claim) -> bool {
+        self.hash == hash && self.key == *claim.key() && self.policy == *claim.policy()
+    }
+}
+
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        let acquire = self.try_acquire(&claim);
-        acquire.unwrap_or_else(|error| Acquire::ready(Err(error)))
+        match claim.units() {
+            Ok(units) => self.ask(&claim, units),
+            Err(error) => Acquire::ready(Err(error)),
+        }
     }
 }
 
@@ -137,3 +188,6 @@ impl fmt::Debug for MemorySemaphore {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

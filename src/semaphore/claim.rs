@@ -44,6 +44,7 @@ impl Claim {
     }
 
     /// How many units the key's permits may hold together.
+    #[inline]
     pub fn with_limit(mut self, limit: u32) -> Self {
         self.limit = Some(limit);
         self
@@ -97,6 +98,7 @@ impl Claim {
     }
 
     /// The policy under which it counts.
+    #[inline]
     pub fn policy(&self) -> &Policy {
         self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
     }
@@ -112,6 +114,7 @@ impl Claim {
     }
 
     /// How it waits, if it does.
+    #[inline]
     pub fn wait(&self) -> Option<Wait> {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
         let line = self.max_waiting.unwrap_or(DEFAULT_LINE);
@@ -126,6 +129,7 @@ impl Claim {
     /// [`AcquireError::Invalid`] for an empty key, a missing limit or a weight out of range;
     /// [`AcquireError::Full`] for a claim that is heavier than its limit. So a limit of 0 refuses
     /// without asking a store.
+    #[inline]
     pub fn units(&self) -> Result<Units, AcquireError> {
         let limit = self.limit.ok_or(ClaimError::NoLimit)?;
         if self.key.is_empty() {

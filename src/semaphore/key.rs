@@ -5,6 +5,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     ops::Deref,
+    ptr,
     sync::Arc,
 };
 
@@ -27,6 +28,7 @@ enum Repr {
 
 impl Key {
     /// The key's bytes, as they came.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
@@ -40,6 +42,7 @@ impl Key {
         self.as_bytes().is_empty()
     }
 
+    #[inline]
     fn new(key: &[u8], long: impl FnOnce() -> Bytes) -> Self {
         if key.len() > SHORT {
             return Self(Repr::Long(long()));
@@ -53,7 +56,17 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+        match (&self.0, &other.0) {
+            // Arrays of a known size are compared in a few steps and without a call.
+            (
+                Repr::Short { length, bytes },
+                Repr::Short {
+                    length: other_length,
+                    bytes: other_bytes,
+                },
+            ) => length == other_length && bytes == other_bytes,
+            _ => self.as_bytes() == other.as_bytes(),
+        }
     }
 }
 
@@ -90,6 +103,7 @@ impl From<Vec<u8>> for Key {
 }
 
 impl From<&[u8]> for Key {
+    #[inline]
     fn from(key: &[u8]) -> Self {
         Self::new(key, || Bytes::copy_from_slice(key))
     }
@@ -144,7 +158,8 @@ impl Deref for Policy {
 
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        // Nearly always it is the very same text.
+        ptr::eq(&raw const **self, &raw const **other) || **self == **other
     }
 }
 

@@ -82,6 +82,7 @@ enum State {
 
 impl Acquire {
     /// An answer that is known already. Costs no allocation.
+    #[inline]
     pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
         Self(State::Ready(Some(answer)))
     }
@@ -92,11 +93,20 @@ impl Acquire {
     ) -> Self {
         Self(State::Pending(Mutex::new(Box::pin(future))))
     }
+
+    /// The answer, if it is known already.
+    pub(crate) fn answer(self) -> Result<Result<Permit, AcquireError>, Self> {
+        match self.0 {
+            State::Ready(Some(answer)) => Ok(answer),
+            state => Err(Self(state)),
+        }
+    }
 }
 
 impl Future for Acquire {
     type Output = Result<Permit, AcquireError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
