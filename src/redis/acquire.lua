@@ -24,6 +24,7 @@
 
 -- include keys.lua
 -- include clock.lua
+-- include lines.lua
 
 local lease = tonumber(ARGV[1])
 local ends, life = text(now + lease), text(lease * LEASES)
@@ -66,12 +67,15 @@ local function claim(held, line, beat, ticket, used, id, wait)
   return {tonumber(known), look, tonumber(call('GET', ticket) or micros)}, used
 end
 
-local answer, at = {}, 2
+local answer, at, upto = {}, 2, text(now)
 for key = 1, #KEYS, 4 do
   local held, line, beat, ticket = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
+  local used = call('ZCARD', held)
   -- The first write removes, because only then a server whose memory is full accepts the others.
-  call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-  local used, waited_for = call('ZCARD', held), call('EXISTS', line) == 1
+  if used > 0 or key == 1 then
+    used = used - call('ZREMRANGEBYSCORE', held, '-inf', upto)
+  end
+  local waited_for = anybody_waits and call('EXISTS', line) == 1
 
   local last = at + ARGV[at]
   for arg = at + 1, last, 3 do
@@ -93,6 +97,7 @@ for key = 1, #KEYS, 4 do
     else
       token, used = claim(held, line, beat, ticket, used, id, ARGV[arg + 2])
       waited_for = call('EXISTS', line) == 1
+      anybody_waits = true
     end
     answer[#answer + 1], answer[#answer + 2] = token, used
   end

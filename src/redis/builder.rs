@@ -156,7 +156,9 @@ impl Builder {
 
     fn build(self, link: impl Link, client: Option<Client>) -> RedisSemaphore {
         let connection = Connection::new(link, self.timeout);
-        let process: Arc<str> = Uuid::new_v4().simple().to_string().into();
+        // Half as long as a UUID, because it is part of every id that travels and is stored.
+        let (high, low) = Uuid::new_v4().as_u64_pair();
+        let process: Arc<str> = format!("{:016x}", high ^ low).into();
         let wakes = Wakes::new(client, &self.prefix, &process);
         let lease_ms = self.lease.as_millis() as u64;
         let core = Core {

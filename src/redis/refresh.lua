@@ -22,14 +22,16 @@ local function let_in(held, line, beat, ticket)
   advance(call('ZCARD', held))
 end
 
+-- One list for all semaphores, because lists are slow to grow.
+local renewed = {}
 local all, at = true, 2
 for key = 1, #KEYS, 4 do
-  local held, renewed, units = KEYS[key], {}, tonumber(ARGV[at])
+  local held, units = KEYS[key], tonumber(ARGV[at])
   local ended = call('ZREMRANGEBYSCORE', held, '-inf', upto)
   for unit = 1, units do
     renewed[2 * unit - 1], renewed[2 * unit] = ends, ARGV[at + unit]
   end
-  local changed = call('ZADD', held, 'XX', 'CH', unpack(renewed))
+  local changed = call('ZADD', held, 'XX', 'CH', unpack(renewed, 1, 2 * units))
   if call('PTTL', held) < short then
     call('PEXPIRE', held, life)
   end

@@ -9,6 +9,7 @@
 -- Returns for each unit 1 (it was held) or 0 (it was not) if asked, else 1.
 
 -- include keys.lua
+-- include lines.lua
 
 local ask, answer, at = ARGV[1] == '1', {}, 2
 
@@ -30,7 +31,7 @@ end
 
 for key = 1, #KEYS, 4 do
   local held, line, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
-  if ask or call('EXISTS', line) == 1 then
+  if ask or anybody_waits and call('EXISTS', line) == 1 then
     release(held, line, KEYS[key + 2], KEYS[key + 3], at + 1, last)
   else
     call('ZREM', held, unpack(ARGV, at + 1, last))

@@ -125,19 +125,16 @@ async fn a_lock_that_was_lost_and_came_back_has_a_new_token() {
 
 /// The script that the library sends to give something back.
 fn release() -> String {
-    include_str!("../../src/redis/release.lua")
-        .replace(
-            "-- include keys.lua\n",
-            include_str!("../../src/redis/keys.lua"),
-        )
-        .replace(
-            "-- include clock.lua\n",
-            include_str!("../../src/redis/clock.lua"),
-        )
-        .replace(
-            "-- include line.lua\n",
-            include_str!("../../src/redis/line.lua"),
-        )
+    let included = [
+        ("keys", include_str!("../../src/redis/keys.lua")),
+        ("clock", include_str!("../../src/redis/clock.lua")),
+        ("lines", include_str!("../../src/redis/lines.lua")),
+        ("line", include_str!("../../src/redis/line.lua")),
+    ];
+    let source = include_str!("../../src/redis/release.lua").to_owned();
+    included.iter().fold(source, |source, (name, text)| {
+        source.replace(&format!("-- include {name}.lua\n"), text)
+    })
 }
 
 /// Sends the script of a release for `id`, as a process would that is not the owner.

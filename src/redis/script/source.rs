@@ -6,9 +6,10 @@
 use redis::Cmd;
 
 /// What scripts include, by a line that says so.
-const INCLUDED: [(&str, &str); 3] = [
+const INCLUDED: [(&str, &str); 4] = [
     ("-- include keys.lua\n", include_str!("../keys.lua")),
     ("-- include clock.lua\n", include_str!("../clock.lua")),
+    ("-- include lines.lua\n", include_str!("../lines.lua")),
     ("-- include line.lua\n", include_str!("../line.lua")),
 ];
 
