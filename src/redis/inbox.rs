@@ -5,7 +5,7 @@ use super::{
     core::Core,
     error::Error,
     lease::Lease,
-    script::{ARGS, BATCH, Claims, Place},
+    script::{ARGS, Claims, Place},
 };
 use std::{
     collections::HashMap,
@@ -22,6 +22,10 @@ const ALONE: usize = 16;
 
 /// Batches of claims that are on their way at a time. What comes meanwhile travels together.
 const FLIGHTS: usize = 4;
+
+/// Claims of a batch: so few that the server works on one while this process takes the answers to
+/// another apart, and so many that what a call costs hardly matters for each.
+const BATCH: usize = 64;
 
 /// How many claims are on their way.
 #[derive(Default)]
@@ -79,8 +83,7 @@ impl Inbox {
         self.asks.push(ask);
     }
 
-    /// What is to be asked now, unless enough is in the air. No more than is sent at once, so that
-    /// nothing of a later flight can come before it.
+    /// What is to be asked now, unless enough is in the air.
     pub(super) fn take(&mut self) -> Option<Vec<Ask>> {
         if self.flights >= FLIGHTS || self.asks.is_empty() {
             return None;

@@ -17,7 +17,7 @@ pub(in crate::redis) const ARGS: usize = 500;
 
 /// Semaphores that are sent together. The server answers others between two batches, and is done
 /// with one well within a timeout.
-pub(in crate::redis) const BATCH: usize = 256;
+const BATCH: usize = 256;
 
 /// What the names of a semaphore's keys end with, in the order of `keys.lua`.
 const KEYS: [&str; 4] = ["held", "line", "beat", "ticket"];

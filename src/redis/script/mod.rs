@@ -7,7 +7,7 @@ mod call;
 mod part;
 mod source;
 
-pub(super) use call::{ARGS, BATCH, Reply};
+pub(super) use call::{ARGS, Reply};
 pub(super) use part::{Claims, Group, Place};
 
 use super::{
