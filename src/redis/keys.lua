@@ -1,6 +1,6 @@
 -- What the three scripts have in common.
 --
--- A call is for one semaphore or for many, one after the other. KEYS has four keys for each:
+-- A call is for one semaphore or for many, one after the other. KEYS has for each:
 --
 -- held    unit of a permit -> lease end, ms of the server's clock
 -- line    permit that waits -> ticket, its place

@@ -19,9 +19,6 @@ pub(in crate::redis) const ARGS: usize = 500;
 /// with one well within a timeout.
 const BATCH: usize = 256;
 
-/// What the names of a semaphore's keys end with, in the order of `keys.lua`.
-const KEYS: [&str; 4] = ["held", "line", "beat", "ticket"];
-
 /// What a script says of one semaphore.
 #[derive(Clone)]
 pub(in crate::redis) enum Reply {
@@ -155,12 +152,13 @@ impl Scripts {
 fn begin<P: Part>(script: &Script, form: Form, parts: &[P]) -> Cmd {
     /// An id's length, about.
     const ARG: usize = 56;
-    let args: usize = parts.iter().map(|part| part.args() + KEYS.len() + 1).sum();
-    let names = parts.iter().map(|part| part.name().len() * KEYS.len());
+    let keys = script.keys();
+    let args: usize = parts.iter().map(|part| part.args() + keys.len() + 1).sum();
+    let names = parts.iter().map(|part| part.name().len() * keys.len());
     let mut command = script.call(form, args + 4, names.sum::<usize>() + args * ARG);
-    command.arg(KEYS.len() * parts.len());
+    command.arg(keys.len() * parts.len());
     for part in parts {
-        for suffix in KEYS {
+        for suffix in keys {
             command.arg(Text(format_args!("{}:{suffix}", part.name())));
         }
     }

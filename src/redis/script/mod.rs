@@ -41,7 +41,7 @@ impl Scripts {
             ids: Ids { process, lease_ms },
             apart: AtomicBool::new(false),
             acquire: Script::new(include_str!("../acquire.lua")),
-            refresh: Script::new(include_str!("../refresh.lua")),
+            refresh: Script::new(include_str!("../refresh.lua")).on_held(),
             release: Script::new(include_str!("../release.lua")),
         }
     }

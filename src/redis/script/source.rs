@@ -20,19 +20,36 @@ pub(super) enum Form {
     Source,
 }
 
+/// What the names of a semaphore's keys end with, in the order of `keys.lua`.
+const KEYS: [&str; 4] = ["held", "line", "beat", "ticket"];
+
 /// A script with what it includes.
 pub(super) struct Script {
     source: String,
+    /// How many of a semaphore's keys it is given.
+    keys: usize,
     /// SHA-1 of the source.
     hash: String,
 }
 
 impl Script {
+    /// A script that is given all keys of a semaphore.
     pub(super) fn new(source: &str) -> Self {
         let include = |source: String, (line, text)| source.replace(line, text);
         let source = INCLUDED.into_iter().fold(source.to_owned(), include);
         let hash = redis::Script::new(&source).get_hash().to_owned();
-        Self { source, hash }
+        let keys = KEYS.len();
+        Self { source, keys, hash }
+    }
+
+    /// The same, if it is given only the first of a semaphore's keys.
+    pub(super) fn on_held(self) -> Self {
+        Self { keys: 1, ..self }
+    }
+
+    /// What the names of the keys end with that it is given of each semaphore.
+    pub(super) fn keys(&self) -> &'static [&'static str] {
+        &KEYS[..self.keys]
     }
 
     /// Begins a call, with room for `size` bytes of arguments.
