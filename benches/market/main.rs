@@ -1,10 +1,11 @@
 //! The chapter's market again: sellers list, buyers buy, as fast as they can.
 //!
-//! `cargo bench --bench market`, twelve minutes, since the chapter's runs took 60 s each;
+//! `cargo bench --bench market`, thirteen minutes, since the chapter's runs took 60 s each;
 //! `-- --quick` in one.
 
 #[path = "../book/mod.rs"]
 mod book;
+mod far;
 mod plots;
 #[path = "../../tests/support/mod.rs"]
 mod servers;
@@ -28,6 +29,15 @@ use way::Way;
 /// Its name, and for each crowd what was listed, bought, retried, and the mean wait in ms.
 type Variant = (String, Vec<[f64; 4]>);
 
+const HEAD: [&str; 6] = [
+    "sellers × buyers",
+    "variant",
+    "listed",
+    "bought",
+    "retries",
+    "mean wait ms",
+];
+
 /// Sellers and buyers.
 const CROWDS: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
 
@@ -46,15 +56,18 @@ fn main() {
     progress.finish_and_clear();
     report(span, &all);
     plots::draw(&all);
+    far::compare();
 }
 
 /// Lets a crowd trade on a server of its own, each trader in a thread of its own.
 fn trade(way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let server = RedisServer::start();
-    let url = server.url();
+    trade_at(&server.url(), way, sellers, buyers, span)
+}
+
+fn trade_at(url: &str, way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let end = Instant::now() + span;
     thread::scope(|scope| {
-        let url = &url;
         let sellers =
             (0..sellers).map(|number| scope.spawn(move || trader::sell(way, url, number, end)));
         let mut threads: Vec<_> = sellers.collect();
@@ -80,15 +93,7 @@ fn figures_of(tally: &Tally) -> [f64; 4] {
 
 fn report(span: Duration, all: &[Variant]) {
     let title = format!("A market for {} s", span.as_secs());
-    let head = [
-        "sellers × buyers",
-        "variant",
-        "listed",
-        "bought",
-        "retries",
-        "mean wait ms",
-    ];
-    let mut table = Table::new(title, &head);
+    let mut table = Table::new(title, &HEAD);
     for (at, (sellers, buyers)) in CROWDS.iter().enumerate() {
         for (name, figures) in all {
             let crowd = format!("{sellers} × {buyers}");

@@ -1,0 +1,43 @@
+//! The same market on a server that is half a millisecond away.
+//!
+//! On one machine all processors are busy, so that what counts is the work; across a network it
+//! is how often a deal has to wait for an answer.
+
+use crate::{
+    HEAD, figures_of,
+    servers::{proxy::Proxy, redis::RedisServer},
+    support::{
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    trade_at,
+    way::Way,
+};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// From a client to the server, and back.
+const WAY: Duration = Duration::from_micros(500);
+
+pub(crate) fn compare() {
+    let span = Duration::from_secs(pick(5, 20));
+    let title = format!("Each way takes {WAY:?} more, {} s", span.as_secs());
+    let mut table = Table::new(title, &HEAD);
+    let ways = [Way::ItemLock, Way::Library];
+    let progress = bar("far", ways.len());
+    for way in ways {
+        let named = ["5 × 5".to_owned(), way.name().to_owned()];
+        table.row(named.into_iter().chain(trade(way, span).map(figure)));
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    println!("{table}");
+}
+
+fn trade(way: Way, span: Duration) -> [f64; 4] {
+    let runtime = Runtime::new().expect("a runtime starts");
+    let server = RedisServer::start();
+    let proxy = runtime.block_on(Proxy::start(&server));
+    proxy.delay(WAY, WAY);
+    figures_of(&trade_at(&proxy.url(), way, 5, 5, span))
+}
