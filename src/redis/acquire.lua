@@ -27,47 +27,9 @@
 -- include lines.lua
 
 local lease = tonumber(ARGV[1])
-local ends, life = text(now + lease), text(lease * LEASES)
+local upto, ends, life = text(now), text(now + lease), text(lease * LEASES)
 
--- What is not as usual: somebody waits, it is full, or there are more units than one. Returns the
--- first item of the answer, and how many units are held then.
-local function claim(held, line, beat, ticket, used, id, wait)
-  -- include line.lua
-
-  local limit, weight = string.match(id, '^%w+%.%w+%.(%d+)%.(%d+)%.')
-  limit, weight = tonumber(limit), tonumber(weight)
-  local head
-  used, head = advance(used)
-  if used + weight <= limit and not head or call('ZSCORE', held, id) then
-    return take(id, weight, used, ends, lease)
-  end
-
-  local alive, longest, place = string.match(wait, '^(%d+) (%d+) (%d+)$')
-  if not alive then
-    return 0, used
-  end
-
-  local known = call('ZSCORE', line, id)
-  if not known then
-    if is_full(tonumber(longest)) then
-      return -1, used
-    end
-    known = place ~= '0' and place or text(draw(lease))
-    call('ZADD', line, known, id)
-  end
-  call('ZADD', beat, text(now + alive), id)
-  call('PEXPIRE', line, life)
-  call('PEXPIRE', beat, life)
-
-  local look = -1
-  if call('ZRANGE', line, 0, 0)[1] == id then
-    local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
-    look = first[2] and first[2] - now or 0
-  end
-  return {tonumber(known), look, tonumber(call('GET', ticket) or micros)}, used
-end
-
-local answer, at, upto = {}, 2, text(now)
+local answer, at = {}, 2
 for key = 1, #KEYS, 4 do
   local held, line, beat, ticket = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local used = call('ZCARD', held)
@@ -77,7 +39,7 @@ for key = 1, #KEYS, 4 do
   end
   local waited_for = anybody_waits and call('EXISTS', line) == 1
 
-  local last = at + ARGV[at]
+  local last, claim = at + ARGV[at], nil
   for arg = at + 1, last, 3 do
     local id, token = ARGV[arg], nil
     if not waited_for and used < tonumber(ARGV[arg + 1]) then
@@ -95,7 +57,10 @@ for key = 1, #KEYS, 4 do
       end
       used = used + added
     else
-      token, used = claim(held, line, beat, ticket, used, id, ARGV[arg + 2])
+      if not claim then
+        -- include claim.lua
+      end
+      token, used = claim(used, id, ARGV[arg + 2])
       waited_for = call('EXISTS', line) == 1
       anybody_waits = true
     end

@@ -3,7 +3,7 @@
 use super::{
     RedisSemaphore,
     connection::{Connection, Handed, Link, Own},
-    core::{Core, Landings},
+    core::{Core, Granted, Landings},
     error::Error,
     inbox::Traffic,
     lease::Times,
@@ -166,6 +166,7 @@ impl Builder {
             times: Times::new(self.lease),
             landings: Landings::default(),
             traffic: Traffic::default(),
+            granted: Granted::default(),
         };
         RedisSemaphore::new(self.prefix, core, wakes, self.max_waiting)
     }

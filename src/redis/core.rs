@@ -1,9 +1,17 @@
 //! What the store, its permits and the keeper share.
 
-use super::{inbox::Traffic, lease::Times, script::Scripts};
+use super::{
+    inbox::Traffic,
+    lease::{Lease, Times},
+    script::Scripts,
+};
 use std::{
     hash::{BuildHasher, RandomState},
-    sync::atomic::{AtomicU64, Ordering},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The way to the server, the lengths of time, what has been released and what is on its way.
@@ -12,6 +20,26 @@ pub(super) struct Core {
     pub(super) times: Times,
     pub(super) landings: Landings,
     pub(super) traffic: Traffic,
+    pub(super) granted: Granted,
+}
+
+/// What was granted since the keeper last looked. It looks at each of its turns and need not be
+/// woken: most permits of short requests are over by then.
+#[derive(Default)]
+pub(super) struct Granted(Mutex<Vec<Arc<Lease>>>);
+
+impl Granted {
+    pub(super) fn add(&self, lease: Arc<Lease>) {
+        self.lock().push(lease);
+    }
+
+    pub(super) fn take(&self) -> Vec<Arc<Lease>> {
+        mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Lease>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counts releases that have landed, by a hash of their semaphore: as many counters as make it

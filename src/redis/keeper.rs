@@ -23,9 +23,7 @@ use tokio::{
 pub(super) enum Order {
     /// Ask for this claim, together with others.
     Ask(Ask),
-    /// A permit was granted.
-    Hold(Arc<Lease>),
-    /// Its holder is done, and perhaps wants to know whether it was still held.
+    /// A permit's holder is done, and perhaps wants to know whether it was still held.
     Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
     /// Say whether releases of this semaphore were on their way, once they have landed.
     Settle(Arc<str>, oneshot::Sender<bool>),
@@ -104,10 +102,10 @@ impl Keeper {
     fn take(&mut self, order: Order) {
         match order {
             Order::Ask(ask) => self.inbox.push(ask),
-            Order::Hold(lease) => self.wheel.hold(lease),
             Order::Release(lease, answer) => self.part(lease, answer),
             Order::Settle(name, landed) => self.outbox.settle(name, landed),
             Order::Shutdown(deadline, done) => {
+                self.hold();
                 self.shutdown = Some((deadline, done));
                 for lease in self
                     .wheel
@@ -120,6 +118,11 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// Takes over what was granted.
+    fn hold(&mut self) {
+        self.wheel.hold(self.core.granted.take());
     }
 
     fn part(&mut self, lease: Arc<Lease>, answer: Option<oneshot::Sender<bool>>) {
@@ -139,6 +142,7 @@ impl Keeper {
 
     fn turn(&mut self) {
         self.turn += 1;
+        self.hold();
         if self.slept() {
             self.wheel.watch_all();
         }

@@ -1,6 +1,6 @@
 -- What the scripts share where it is not as usual: how units are taken, and how the line moves.
 --
--- It stands in a function of each script, so that it is built only where it is needed: to build
+-- It stands in a branch of each script, so that it is built only where it is needed: to build
 -- functions takes a script longer than to run them.
 
 -- The next ticket. A counter that has expired goes on from the clock, which has counted more

@@ -186,7 +186,7 @@ impl Store {
             Some(wait) => Box::pin(self.wait(&lease, wait)).await?,
         };
         let held = granted(answer, units.limit)?;
-        self.order(Order::Hold(lease));
+        self.core.granted.add(lease);
         self.check_open()?;
         Ok(Permit::new(grant, units, held))
     }

@@ -12,27 +12,22 @@
 -- include lines.lua
 
 local ask, answer, at = ARGV[1] == '1', {}, 2
-
--- What is not as usual: somebody waits, or wants an answer.
-local function release(held, line, beat, ticket, first, last)
-  -- include clock.lua
-  -- include line.lua
-
-  call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-  for arg = first, last do
-    answer[#answer + 1] = call('ZREM', held, ARGV[arg])
-  end
-  if call('EXISTS', line) == 1 then
-    call('ZREM', line, unpack(ARGV, first, last))
-    call('ZREM', beat, unpack(ARGV, first, last))
-    advance(call('ZCARD', held))
-  end
-end
-
 for key = 1, #KEYS, 4 do
   local held, line, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
   if ask or anybody_waits and call('EXISTS', line) == 1 then
-    release(held, line, KEYS[key + 2], KEYS[key + 3], at + 1, last)
+    -- What is not as usual: somebody waits, or wants an answer.
+    local beat, ticket = KEYS[key + 2], KEYS[key + 3]
+    -- include clock.lua
+    -- include line.lua
+    call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+    for arg = at + 1, last do
+      answer[#answer + 1] = call('ZREM', held, ARGV[arg])
+    end
+    if call('EXISTS', line) == 1 then
+      call('ZREM', line, unpack(ARGV, at + 1, last))
+      call('ZREM', beat, unpack(ARGV, at + 1, last))
+      advance(call('ZCARD', held))
+    end
   else
     call('ZREM', held, unpack(ARGV, at + 1, last))
   end

@@ -39,8 +39,8 @@ impl Wheel {
         }
     }
 
-    pub(super) fn hold(&mut self, lease: Arc<Lease>) {
-        self.young.push(lease);
+    pub(super) fn hold(&mut self, leases: Vec<Arc<Lease>>) {
+        self.young.extend(leases);
     }
 
     /// These were not refreshed, and nobody knows whether they are still held.

@@ -5,8 +5,9 @@
 
 use redis::Cmd;
 
-/// What scripts include, by a line that says so.
-const INCLUDED: [(&str, &str); 4] = [
+/// What scripts include, by a line that says so. The first includes another.
+const INCLUDED: [(&str, &str); 5] = [
+    ("-- include claim.lua\n", include_str!("../claim.lua")),
     ("-- include keys.lua\n", include_str!("../keys.lua")),
     ("-- include clock.lua\n", include_str!("../clock.lua")),
     ("-- include lines.lua\n", include_str!("../lines.lua")),
