@@ -5,7 +5,7 @@ use super::{
     core::Core,
     error::Error,
     lease::Lease,
-    script::{ARGS, Claims, Place},
+    script::{Claims, Place},
 };
 use std::{
     collections::HashMap,
@@ -125,11 +125,7 @@ fn group(asks: Vec<Ask>) -> (Vec<Claims>, Listeners) {
             leases.push((ask.lease, ask.place));
             listeners.push(ask.answer);
         }
-        let chunks = leases.chunks(ARGS / Claims::ARGS);
-        claims.extend(chunks.map(|leases| Claims {
-            name: Arc::clone(&name),
-            leases: leases.to_vec(),
-        }));
+        claims.push(Claims { name, leases });
     }
     (claims, listeners)
 }

@@ -48,9 +48,6 @@ pub(in crate::redis) struct Claims {
 }
 
 impl Claims {
-    /// Arguments of a claim.
-    pub(in crate::redis) const ARGS: usize = 3;
-
     /// A claim that is asked alone.
     pub(in crate::redis) fn one(lease: &Arc<Lease>, place: Option<Place>) -> Self {
         Self {
@@ -66,7 +63,7 @@ impl Part for Claims {
     }
 
     fn args(&self) -> usize {
-        Self::ARGS * self.leases.len()
+        3 * self.leases.len()
     }
 
     fn write(&self, ids: &Ids, command: &mut Cmd) {
