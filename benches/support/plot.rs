@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const SIZE: (u32, u32) = (860, 420);
+const SIZE: (u32, u32) = (960, 420);
+
+/// Of the width, for the names of the series.
+const LEGEND: u32 = 180;
 
 /// Colours that also people who see fewer of them can tell apart (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
@@ -85,14 +88,9 @@ fn draw_bars(
                 colour.filled(),
             )
         };
-        let drawn = chart.draw_series(values.iter().enumerate().map(bar))?;
-        drawn.label(name).legend(move |at| swatch(at, colour));
+        chart.draw_series(values.iter().enumerate().map(bar))?;
+        legend(area, number, name)?;
     }
-    let legend = &mut chart.configure_series_labels();
-    legend
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
     Ok(area.present()?)
 }
 
@@ -108,14 +106,9 @@ fn draw_lines(area: &Area<'_>, title: Title<'_>, series: &[(String, Vec<(f64, f6
         let colour = COLOURS[number % COLOURS.len()];
         let points = points.iter().map(|&(x, y)| (log(x), log(y)));
         let line = LineSeries::new(points, colour.stroke_width(2)).point_size(3);
-        let drawn = chart.draw_series(line)?;
-        drawn.label(name).legend(move |at| swatch(at, colour));
+        chart.draw_series(line)?;
+        legend(area, number, name)?;
     }
-    let legend = &mut chart.configure_series_labels();
-    legend
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
     Ok(area.present()?)
 }
 
@@ -124,13 +117,21 @@ fn chart<'a, 'b>(area: &'a Area<'b>, title: Title<'_>) -> ChartBuilder<'a, 'b, S
     chart
         .caption(title.text, ("sans-serif", 18))
         .margin(12)
+        .margin_right(LEGEND)
         .x_label_area_size(42)
         .y_label_area_size(72);
     chart
 }
 
-fn swatch((x, y): (i32, i32), colour: RGBColor) -> Rectangle<(i32, i32)> {
-    Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled())
+/// Names a series beside the chart, where it covers nothing.
+fn legend(area: &Area<'_>, number: usize, name: &str) -> Outcome {
+    let x = (SIZE.0 - LEGEND) as i32 + 16;
+    let y = 60 + 22 * number as i32;
+    let colour = COLOURS[number % COLOURS.len()];
+    let swatch = [(x, y), (x + 10, y + 10)];
+    area.draw(&Rectangle::new(swatch, colour.filled()))?;
+    let style = ("sans-serif", 12).into_font();
+    Ok(area.draw(&Text::new(name.to_owned(), (x + 18, y), style))?)
 }
 
 /// The scale is drawn over logarithms, so that one kind of axis serves all plots.
