@@ -111,7 +111,8 @@ impl Builder {
     /// Calls end within our own [`timeout`](Self::timeout), but reconnecting is up to the
     /// connection. Give a cluster's connection a response timeout too; it has none by default.
     /// No message can reach a store that knows no address, so its waiters look by themselves,
-    /// the head of a line each 50 ms.
+    /// the head of a line each 50 ms. And since its keys may live on several nodes, no call is
+    /// for two of them.
     ///
     /// # Errors
     ///

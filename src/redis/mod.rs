@@ -33,8 +33,8 @@
 //!
 //! A script does its work for one semaphore after the other, so that one call serves many.
 //! Refreshes and releases travel so, and so do claims that come while sixteen others are on their
-//! way. On a cluster, whose nodes each have some of the keys, every semaphore has a call of its
-//! own.
+//! way. On a connection that was handed in, which may be a cluster's, every semaphore has a call
+//! of its own.
 //!
 //! All keys expire after a few leases. Claims that wait are told by `PUBLISH` on a channel of
 //! their process's, and look by themselves now and then, in case a message is lost.
