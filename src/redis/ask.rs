@@ -27,8 +27,15 @@ impl Store {
         answer.map_err(|error| StoreError::new(error).into())
     }
 
-    /// Alone, or together with others if many are on their way.
+    /// Sends it, and is over within the budget.
     async fn send(&self, lease: &Arc<Lease>, place: Option<Place>) -> Result<Answer, Error> {
+        let budget = self.core.scripts.budget();
+        let answer = timeout(budget, self.travel(lease, place)).await;
+        answer.unwrap_or(Err(Error::Timeout(budget)))
+    }
+
+    /// Alone, or together with others if many are on their way.
+    async fn travel(&self, lease: &Arc<Lease>, place: Option<Place>) -> Result<Answer, Error> {
         if let Some(_underway) = self.core.traffic.alone() {
             return self.core.scripts.acquire_one(lease, place).await;
         }
@@ -39,12 +46,9 @@ impl Store {
             place,
             answer,
         }));
-        let budget = self.core.scripts.budget();
-        match timeout(budget, answered).await {
-            Ok(Ok(answer)) => answer,
-            // The keeper ends together with its runtime.
-            Ok(Err(_)) | Err(_) => Err(Error::Timeout(budget)),
-        }
+        // The keeper ends together with its runtime, and nobody knows then what it has sent.
+        let unknown = |_| Err(Error::Timeout(self.core.scripts.budget()));
+        answered.await.unwrap_or_else(unknown)
     }
 
     /// Asks, and does not wait for others. Where there is no room, but this process was about to
