@@ -62,7 +62,7 @@ impl Scripts {
         for (call, answer) in calls.into_iter().zip(answers) {
             match answer {
                 Err(error) if call.len() > 1 && error.is_of_a_key() => {
-                    replies.extend(self.apart(script, first, call, &error).await?);
+                    replies.extend(self.apart(script, first, call, &error).await);
                 }
                 answer => replies.extend(share(call, answer)),
             }
@@ -77,16 +77,18 @@ impl Scripts {
         first: u64,
         parts: &[P],
         error: &Error,
-    ) -> Result<Vec<Result<Reply, Error>>, Error> {
+    ) -> Vec<Result<Reply, Error>> {
         if error.is_cross_slot() {
             self.apart.store(true, Ordering::Relaxed);
         }
         let calls: Vec<_> = parts.chunks(1).collect();
-        let answers = self.known(script, first, &calls).await?;
+        let answers = self.known(script, first, &calls).await;
+        // The other calls of the batch have their answers already, whatever becomes of these.
+        let answers = answers.unwrap_or_else(|error| vec![Err(error); calls.len()]);
         let replies = calls.into_iter().zip(answers);
-        Ok(replies
+        replies
             .flat_map(|(call, answer)| share(call, answer))
-            .collect())
+            .collect()
     }
 
     /// Sends a call for each list of parts, and again with the script where it is not known.
@@ -102,7 +104,8 @@ impl Scripts {
             .collect();
         if !unknown.is_empty() {
             let calls: Vec<_> = unknown.iter().map(|&at| calls[at]).collect();
-            let again = self.send(script, Form::Source, first, &calls).await?;
+            let again = self.send(script, Form::Source, first, &calls).await;
+            let again = again.unwrap_or_else(|error| vec![Err(error); calls.len()]);
             for (at, answer) in unknown.into_iter().zip(again) {
                 answers[at] = answer;
             }
