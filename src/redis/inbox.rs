@@ -5,14 +5,11 @@ use super::{
     core::Core,
     error::Error,
     lease::Lease,
-    script::{Claims, Place},
+    script::{Claims, Place, by_name},
 };
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 use tokio::sync::oneshot;
 
@@ -111,15 +108,11 @@ pub(super) async fn ask(core: &Core, asks: Vec<Ask>) {
 
 type Listeners = Vec<oneshot::Sender<Result<Answer, Error>>>;
 
-/// Brings together what is of one semaphore, in the order in which it came. Who has gone by now
-/// is not asked for.
-fn group(asks: Vec<Ask>) -> (Vec<Claims>, Listeners) {
-    let mut by_name: HashMap<Arc<str>, Vec<Ask>> = HashMap::new();
-    for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
-        by_name.entry(ask.lease.name()).or_default().push(ask);
-    }
+/// Brings together what is of one semaphore. Who has gone by now is not asked for.
+fn group(mut asks: Vec<Ask>) -> (Vec<Claims>, Listeners) {
+    asks.retain(|ask| !ask.answer.is_closed());
     let (mut claims, mut listeners) = (Vec::new(), Vec::new());
-    for (name, asks) in by_name {
+    for (name, asks) in by_name(asks, |ask| ask.lease.name()) {
         let mut leases = Vec::with_capacity(asks.len());
         for ask in asks {
             leases.push((ask.lease, ask.place));

@@ -3,7 +3,7 @@
 use super::{
     core::Core,
     lease::Lease,
-    script::{ARGS, Group},
+    script::{Group, by_name, chunks},
 };
 use futures_util::future::join;
 use std::{collections::HashMap, mem, sync::Arc};
@@ -177,11 +177,7 @@ async fn release_all(core: &Core, ask: bool, partings: Vec<Parting>) -> Vec<Part
 
 /// Brings together what is of one semaphore.
 fn group(partings: Vec<Parting>) -> (Vec<Group>, Vec<Vec<Parting>>) {
-    let mut by_name: HashMap<Arc<str>, Vec<Parting>> = HashMap::new();
-    for parting in partings {
-        let name = parting.lease.name();
-        by_name.entry(name).or_default().push(parting);
-    }
+    let by_name = by_name(partings, |parting| parting.lease.name());
     let chunks = by_name.into_iter().flat_map(|(name, partings)| {
         let chunks = chunks(partings, |parting| parting.lease.units.weight);
         chunks
@@ -194,21 +190,4 @@ fn group(partings: Vec<Parting>) -> (Vec<Group>, Vec<Vec<Parting>>) {
         (Group { name, leases }, partings)
     });
     grouped.unzip()
-}
-
-/// Cuts a list into pieces of about [`ARGS`] units.
-pub(super) fn chunks<T>(items: Vec<T>, weight: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
-    let mut chunks = vec![Vec::new()];
-    let mut units = 0;
-    for item in items {
-        if units >= ARGS as u32 {
-            chunks.push(Vec::new());
-            units = 0;
-        }
-        units += weight(&item);
-        if let Some(chunk) = chunks.last_mut() {
-            chunk.push(item);
-        }
-    }
-    chunks
 }

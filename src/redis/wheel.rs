@@ -4,8 +4,7 @@ use super::{
     answer::Answer,
     core::Core,
     lease::{Lease, TURNS},
-    outbox::chunks,
-    script::{Claims, Group},
+    script::{Claims, Group, chunks},
 };
 use std::{
     collections::HashMap,

@@ -13,7 +13,7 @@ use std::{iter, sync::atomic::Ordering};
 const SHARED: usize = 64;
 
 /// Arguments of semaphores in one call, for the same reason.
-pub(in crate::redis) const ARGS: usize = 500;
+pub(super) const ARGS: usize = 500;
 
 /// Semaphores that are sent together. The server answers others between two batches, and is done
 /// with one well within a timeout.

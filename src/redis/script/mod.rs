@@ -7,8 +7,8 @@ mod call;
 mod part;
 mod source;
 
-pub(super) use call::{ARGS, Reply};
-pub(super) use part::{Claims, Group, Place};
+pub(super) use call::Reply;
+pub(super) use part::{Claims, Group, Place, by_name, chunks};
 
 use super::{
     answer::{Answer, Held},

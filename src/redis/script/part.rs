@@ -1,8 +1,9 @@
-//! What a call says of one semaphore.
+//! What a call says of one semaphore, and how that is brought together.
 
+use super::call::ARGS;
 use crate::redis::lease::Lease;
 use redis::{Cmd, RedisWrite, ToRedisArgs};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// What the ids of this process's permits have in common.
 pub(super) struct Ids {
@@ -111,6 +112,35 @@ impl Part for Group {
     fn items(&self) -> usize {
         self.args()
     }
+}
+
+/// Brings together what is of one semaphore, in the order in which it came.
+pub(in crate::redis) fn by_name<T>(
+    items: Vec<T>,
+    name: impl Fn(&T) -> Arc<str>,
+) -> HashMap<Arc<str>, Vec<T>> {
+    let mut by_name: HashMap<_, Vec<T>> = HashMap::new();
+    for item in items {
+        by_name.entry(name(&item)).or_default().push(item);
+    }
+    by_name
+}
+
+/// Cuts a list into pieces of about [`ARGS`] units.
+pub(in crate::redis) fn chunks<T>(items: Vec<T>, weight: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
+    let mut chunks = vec![Vec::new()];
+    let mut units = 0;
+    for item in items {
+        if units >= ARGS as u32 {
+            chunks.push(Vec::new());
+            units = 0;
+        }
+        units += weight(&item);
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.push(item);
+        }
+    }
+    chunks
 }
 
 /// An argument written by its `Display`, without a string in between.
