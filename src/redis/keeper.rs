@@ -9,7 +9,7 @@ use super::{
     inbox::{self, Ask, Inbox},
     lease::Lease,
     outbox::{self, Outbox, Parting},
-    wheel::{self, Beaten, Wheel},
+    wheel::{self, Beaten, Leases, Wheel},
 };
 use futures_util::FutureExt;
 use std::{mem, sync::Arc, time::Instant};
@@ -120,9 +120,9 @@ impl Keeper {
         }
     }
 
-    /// Takes over what was granted.
-    fn hold(&mut self) {
-        self.wheel.hold(self.core.granted.take());
+    /// Takes over what was granted. Returns what is to be refreshed at once.
+    fn hold(&mut self) -> Leases {
+        self.wheel.hold(self.core.granted.take())
     }
 
     fn part(&mut self, lease: Arc<Lease>, answer: Option<oneshot::Sender<bool>>) {
@@ -142,14 +142,14 @@ impl Keeper {
 
     fn turn(&mut self) {
         self.turn += 1;
-        self.hold();
+        let hasty = self.hold();
         if self.slept() {
             self.wheel.watch_all();
         }
         let now = self.core.times.now();
         self.wheel.tell(now);
         self.outbox.turn(self.turn, now);
-        let groups = self.wheel.turn(self.turn);
+        let groups = self.wheel.turn(self.turn, hasty);
         if !groups.is_empty() {
             let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
             tokio::spawn(async move {

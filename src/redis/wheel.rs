@@ -9,19 +9,16 @@ use super::{
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
-    mem,
     sync::Arc,
     time::Instant,
 };
 
 /// Permits by the name of their semaphore.
-type Leases = HashMap<Arc<str>, Vec<Arc<Lease>>>;
+pub(super) type Leases = HashMap<Arc<str>, Vec<Arc<Lease>>>;
 
 /// Live permits by semaphore. Each turn refreshes the semaphores of one slot, so that the work
 /// is even and one command serves all permits of a semaphore.
 pub(super) struct Wheel {
-    /// Granted since the last turn. Most permits of short requests never get further.
-    young: Vec<Arc<Lease>>,
     slots: Vec<Leases>,
     hasher: RandomState,
     /// Those whose last refresh failed, until it succeeds or their deadline has passed.
@@ -31,15 +28,10 @@ pub(super) struct Wheel {
 impl Wheel {
     pub(super) fn new() -> Self {
         Self {
-            young: Vec::new(),
             slots: (0..TURNS).map(|_| Leases::new()).collect(),
             hasher: RandomState::new(),
             troubled: Vec::new(),
         }
-    }
-
-    pub(super) fn hold(&mut self, leases: Vec<Arc<Lease>>) {
-        self.young.extend(leases);
     }
 
     /// These were not refreshed, and nobody knows whether they are still held.
@@ -47,10 +39,8 @@ impl Wheel {
         self.troubled.extend(troubled);
     }
 
-    /// What is to be refreshed in this turn: the semaphores of one slot, and what was granted
-    /// from a line since the last turn and is held still.
-    pub(super) fn turn(&mut self, turn: u64) -> Vec<Group> {
-        let mut due = self.settle();
+    /// What is to be refreshed in this turn: the semaphores of one slot, and what is `due` anyway.
+    pub(super) fn turn(&mut self, turn: u64, mut due: Leases) -> Vec<Group> {
         let slot = &mut self.slots[(turn % u64::from(TURNS)) as usize];
         slot.retain(|name, leases| {
             leases.retain(|lease| !lease.has_ended());
@@ -64,13 +54,12 @@ impl Wheel {
             .collect()
     }
 
-    /// Gives the young their places. Returns those of them that cannot wait for their slot.
-    fn settle(&mut self) -> Leases {
+    /// Gives a place to what was granted and is held still. Returns those that were granted from a
+    /// line, which cannot wait for their slot.
+    pub(super) fn hold(&mut self, mut leases: Vec<Arc<Lease>>) -> Leases {
         let mut hasty = Leases::new();
-        for lease in mem::take(&mut self.young) {
-            if lease.has_ended() {
-                continue;
-            }
+        leases.retain(|lease| !lease.has_ended());
+        for lease in leases {
             let name = lease.name();
             if lease.is_hasty() {
                 let leases = hasty.entry(Arc::clone(&name)).or_default();
@@ -105,8 +94,7 @@ impl Wheel {
     /// All that is held.
     pub(super) fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
         let placed = self.slots.iter().flat_map(HashMap::values).flatten();
-        let all = self.young.iter().chain(placed);
-        all.filter(|lease| !lease.has_ended()).cloned()
+        placed.filter(|lease| !lease.has_ended()).cloned()
     }
 }
 
