@@ -109,7 +109,8 @@ where
     }
 }
 
-/// What a state says when a future is polled again after it has ended.
+/// What a state says when a future is polled again after it has ended. Nothing else can find it
+/// empty: it gives its content away in the very step that leaves it.
 const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
