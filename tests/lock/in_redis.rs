@@ -32,6 +32,14 @@ async fn lose(raw: &mut Raw, guard: &LockGuard) {
     told.expect("the holder is told");
 }
 
+/// A guard whose lock the server forgot and gave to another, and the other's guard.
+async fn overtaken(server: &RedisServer, raw: &mut Raw) -> (LockGuard, LockGuard) {
+    let (ours, other) = (lock(server).await, lock(server).await);
+    let old = locked(&ours).await;
+    raw.cmd(&["DEL", HELD]).await;
+    (old, locked(&other).await)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_grow_although_every_key_has_expired() {
     let server = RedisServer::start();
@@ -84,11 +92,8 @@ async fn a_wait_that_is_over_leaves_nothing_in_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_says_no_when_the_lock_was_lost() {
     let server = RedisServer::start();
-    let (ours, other) = (lock(&server).await, lock(&server).await);
     let mut raw = Raw::connect(server.port()).await;
-    let old = locked(&ours).await;
-    raw.cmd(&["DEL", HELD]).await;
-    let new = locked(&other).await;
+    let (old, new) = overtaken(&server, &mut raw).await;
     assert!(!old.release().await);
     assert!(new.release().await, "the loser freed it");
 }
@@ -96,11 +101,8 @@ async fn a_release_says_no_when_the_lock_was_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_was_lost_frees_nothing_when_it_is_dropped() {
     let server = RedisServer::start();
-    let (ours, other) = (lock(&server).await, lock(&server).await);
     let mut raw = Raw::connect(server.port()).await;
-    let old = locked(&ours).await;
-    raw.cmd(&["DEL", HELD]).await;
-    let new = locked(&other).await;
+    let (old, new) = overtaken(&server, &mut raw).await;
     raw.reset_stats().await;
     drop(old);
     eventually("the release has come", BOUND, async || {
