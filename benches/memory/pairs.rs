@@ -6,6 +6,7 @@ use crate::{
     support::{
         figures::Dice,
         plot::{self, Title},
+        run::bar,
         table::{Table, figure},
     },
 };
@@ -34,6 +35,7 @@ struct Cell {
 }
 
 pub(crate) fn compare(bench: &mut Bench) {
+    let progress = bar("pairs", KEYS.len() * THREADS.len());
     let mut cells = Vec::new();
     for count in KEYS {
         let keys: Vec<String> = (0..count).map(|key| format!("account-{key}")).collect();
@@ -41,9 +43,13 @@ pub(crate) fn compare(bench: &mut Bench) {
         // Each key was there before, as in a process that has run for a while.
         keys.iter().for_each(|key| drop(store.take(key, LIMIT)));
         keys.iter().for_each(|key| drop(map.take(key, LIMIT)));
-        let cell = |threads| cell(bench, &store, &map, &keys, threads);
+        let cell = |threads| {
+            progress.inc(1);
+            cell(bench, &store, &map, &keys, threads)
+        };
         cells.extend(THREADS.into_iter().filter_map(cell));
     }
+    progress.finish_and_clear();
     if !cells.is_empty() {
         report(&cells);
     }
