@@ -107,7 +107,7 @@ async fn a_crawler_goes_on_when_its_redis_was_silent_for_a_while() {
     let crawler = run(&settings);
     let silence = async {
         support::wait::eventually("it crawls", BOUND, async || {
-            raw.keys("*:line").await.len() == 3
+            raw.keys("*:queue").await.len() == 3
         })
         .await;
         server.stop();

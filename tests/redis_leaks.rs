@@ -31,7 +31,9 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
         .await;
     let store = store.expect("it connects");
     let claim = Claim::new("a").with_limit(2_000);
-    drop(store.acquire(claim.clone()).await);
+    let permit = store.acquire(claim.clone()).await.expect("there is room");
+    // Released, so the keeper is connected too.
+    assert!(permit.release().await);
     let mut raw = Raw::connect(server.port()).await;
     let (descriptors_before, tasks_before) = (descriptors(), tasks());
 

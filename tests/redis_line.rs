@@ -23,8 +23,8 @@ const LEASE: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:{concurrency:a}:held";
-const LINE: &str = "semaphore:{concurrency:a}:line";
-const BEATS: &str = "semaphore:{concurrency:a}:beat";
+const LINE: &str = "semaphore:{concurrency:a}:queue";
+const BEATS: &str = "semaphore:{concurrency:a}:alive";
 
 #[test]
 #[ignore = "other tests start it as a process of its own"]
@@ -94,7 +94,7 @@ async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
     while ids.len() < count {
         let seen = monitor.next().await.expect("the server tells");
         let words: Vec<&str> = seen.text().split('"').collect();
-        // ... "EVALSHA" "hash" "4" "held" "line" "beat" "ticket" "id" ...
+        // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" "id" ...
         let told_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
         let id = words
             .iter()
@@ -249,7 +249,7 @@ async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
         .expect("within no look of its own");
     granted.expect("it did not panic").expect("it is granted");
     assert_eq!(
-        raw.keys("*:line").await.len() + raw.keys("*:beat").await.len(),
+        raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
         0
     );
 }

@@ -1,14 +1,12 @@
 //! Settings of the store in Redis.
 
 use super::{
-    RedisSemaphore,
-    connection::{Connection, Handed, Link, Own},
-    core::{Core, Granted, Landings},
+    clock::{ServerClock, Times, after},
     error::Error,
-    inbox::Traffic,
-    lease::Times,
-    script::Scripts,
-    wake::Wakes,
+    notify::Notifications,
+    protocol::Protocol,
+    store::RedisSemaphore,
+    transport::{Server, Supplied, Transport},
 };
 use redis::{
     Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
@@ -40,6 +38,9 @@ pub struct Builder {
 
 /// The shortest lease: below it, a beat is shorter than a round trip may take.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// How long the first connection may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// The longest lease, so that sums of times stay small.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -102,8 +103,8 @@ impl Builder {
         };
         let info = url.into_connection_info().map_err(setting)?;
         let client = Client::open(self.tuned(info)).map_err(setting)?;
-        let link = Own::connect(client.clone()).await?;
-        Ok(self.build(link, Some(client)))
+        let server = Server::connect(client.clone(), after(ATTEMPT)).await?;
+        Ok(self.build(server, Some(client)))
     }
 
     /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.
@@ -122,7 +123,7 @@ impl Builder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check()?;
-        Ok(self.build(Handed(connection), None))
+        Ok(self.build(Supplied(connection), None))
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -155,20 +156,27 @@ impl Builder {
         info.set_tcp_settings(settings)
     }
 
-    fn build(self, link: impl Link, client: Option<Client>) -> RedisSemaphore {
-        let connection = Connection::new(link, self.timeout);
+    fn build(self, transport: impl Transport, client: Option<Client>) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let wakes = Wakes::new(client, &self.prefix, &process);
-        let lease_ms = self.lease.as_millis() as u64;
-        let core = Core {
-            scripts: Scripts::new(connection, process, lease_ms),
-            times: Times::new(self.lease),
-            landings: Landings::default(),
-            traffic: Traffic::default(),
-            granted: Granted::default(),
-        };
-        RedisSemaphore::new(self.prefix, core, wakes, self.max_waiting)
+        let notifications = Notifications::new(client, &self.prefix, &process);
+        let times = Times::new(self.lease, self.timeout);
+        let clock = Arc::new(ServerClock::new(times));
+        let protocol = Protocol::new(
+            Box::new(transport),
+            Arc::clone(&clock),
+            self.prefix.clone(),
+            process,
+            self.lease.as_millis() as u64,
+        );
+        RedisSemaphore::new(
+            self.prefix,
+            times,
+            clock,
+            protocol,
+            notifications,
+            self.max_waiting,
+        )
     }
 }

@@ -19,8 +19,13 @@ pub enum Error {
     },
     /// There is no connection, and the command was not sent.
     Unavailable(RedisError),
+    /// More claims came than the connection carries, and this one was not sent: it could not have
+    /// been answered within its time.
+    Congested,
     /// No answer within the store's own timeout. The command may have run.
     Timeout(Duration),
+    /// The server got the command after that timeout, and did not run it.
+    Late,
     /// The connection broke, or the server answered with an error: it is loading, read-only, out
     /// of memory, without permission and so on. The source tells.
     Redis(RedisError),
@@ -29,9 +34,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the server may have run the command all the same.
-    pub(super) fn may_have_run(&self) -> bool {
-        !matches!(self, Self::Setting { .. } | Self::Unavailable(_))
+    /// Whether the command never left this process.
+    pub(super) fn was_not_sent(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Congested)
+    }
+
+    /// Whether the same command may do better a moment later.
+    pub(super) fn is_transient(&self) -> bool {
+        self.was_not_sent() || self.is_disconnect() || matches!(self, Self::Timeout(_) | Self::Late)
     }
 
     /// Whether the connection is gone, so that another may do better.
@@ -41,23 +51,30 @@ impl Error {
 
     /// Whether the server does not know the script.
     pub(super) fn is_no_script(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.code() == Some("NOSCRIPT"))
+        self.code() == Some("NOSCRIPT")
     }
 
     /// Whether the cause may lie with one key of several.
     pub(super) fn is_of_a_key(&self) -> bool {
         const CODES: [&str; 5] = ["CROSSSLOT", "WRONGTYPE", "NOPERM", "TRYAGAIN", "ERR"];
-        matches!(self, Self::Redis(error) if error.code().is_some_and(|code| CODES.contains(&code)))
+        self.code().is_some_and(|code| CODES.contains(&code))
     }
 
     /// Whether the keys of a call live on several nodes.
     pub(super) fn is_cross_slot(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.code() == Some("CROSSSLOT"))
+        self.code() == Some("CROSSSLOT")
     }
 
     /// Whether this server is a replica by now, so that a new connection may find the primary.
     pub(super) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Redis(error) if error.code() == Some("READONLY"))
+        self.code() == Some("READONLY")
+    }
+
+    fn code(&self) -> Option<&str> {
+        match self {
+            Self::Redis(error) => error.code(),
+            _ => None,
+        }
     }
 }
 
@@ -66,7 +83,9 @@ impl fmt::Display for Error {
         match self {
             Self::Setting { name, reason } => write!(f, "{name}: {reason}"),
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
+            Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
+            Self::Late => f.write_str("Redis got the command too late"),
             Self::Redis(_) => f.write_str("Redis failed"),
             Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
         }

@@ -1,167 +1,199 @@
-//! The way from a claim to a grant, with a place in the line in between.
+//! The way from a claim to a grant, with a position in the queue in between.
 
 use super::{
-    Store,
-    answer::Answer,
+    clock::after,
+    error::Error,
     lease::Lease,
-    script::Place,
-    wake::{Seat, Subscription},
+    notify::{Notice, Subscription, WaiterSlot},
+    protocol::{Acquired, Position},
+    store::Store,
 };
-use crate::semaphore::{AcquireError, Wait};
+use crate::semaphore::{AcquireError, StoreError, Wait};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant as TokioInstant, sleep_until, timeout_at},
-};
+use tokio::{sync::watch, time::sleep_until};
 
-/// How often the head of the line looks, and how often the others, while no message can reach
+/// How often the head of the queue polls, and how often the others, while no message can reach
 /// them.
-const UNTOLD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
+const WITHOUT_MESSAGES: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_millis(250));
+
+/// Between two polls that fail.
+const RETRY: Duration = Duration::from_millis(20);
 
 impl Store {
-    /// Asks, and waits in the line until it is granted or the wait is over. Returns how much is
-    /// held.
+    /// Asks, and waits in the queue until it is granted or the wait is over.
     pub(super) async fn wait(
         &self,
         lease: &Arc<Lease>,
         wait: Wait,
-    ) -> Result<Answer, AcquireError> {
-        let end = far(Instant::now(), wait.time);
-        let seat = self.wakes.sit(lease.serial, self.max_waiting);
-        let seat = seat.ok_or(AcquireError::Overloaded)?;
-        let mut waiting = Waiting {
+    ) -> Result<Acquired, AcquireError> {
+        let end = after(wait.time);
+        let slot = self
+            .notifications
+            .register(lease.permit.serial, self.max_waiting);
+        let mut waiter = Waiter {
             store: self,
             lease,
-            subscription: self.wakes.listen(),
-            seat,
-            place: Place {
-                alive: self.core.times.alive(),
-                longest: wait.line,
-                ticket: 0,
+            subscription: self.notifications.subscribe(),
+            slot: slot.ok_or(AcquireError::Overloaded)?,
+            end,
+            position: Position {
+                alive: self.times.alive(),
+                max_waiting: wait.line,
+                arrival: 0,
             },
-            last: 0,
-            looked: Instant::now(),
-            looks: 0,
+            last_token: 0,
+            polled: Instant::now(),
+            polls: 0,
+            failing_since: None,
         };
-        // The wait is for others, not for the server: that one is asked once in any case.
-        match waiting.look().await? {
-            Looked::Answered(answer) => Ok(answer),
-            Looked::Again(at) => match timeout_at(end, waiting.granted(at)).await {
-                Ok(answer) => answer,
-                Err(_) => Err(AcquireError::TimedOut),
-            },
+        tokio::select! {
+            answer = waiter.granted() => answer,
+            () = self.closed() => Err(AcquireError::Closed),
         }
     }
 }
 
-/// A moment that far away; one that is too far to be told is as good as one in a year.
-fn far(from: Instant, time: Duration) -> TokioInstant {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-    (from + time.min(YEAR)).into()
-}
-
-/// A claim in the line.
-struct Waiting<'a> {
+/// A claim in the queue.
+struct Waiter<'a> {
     store: &'a Store,
     lease: &'a Arc<Lease>,
     subscription: watch::Receiver<Subscription>,
-    seat: Seat<'a>,
-    place: Place,
-    /// The last token when it looked: a message that names one no higher is out of date.
-    last: u64,
-    looked: Instant,
-    looks: u32,
+    slot: WaiterSlot<'a>,
+    /// When its wait is over.
+    end: Instant,
+    position: Position,
+    /// The last token when it polled: a message that names one no higher is out of date.
+    last_token: u64,
+    /// When the last poll was sent that was answered: its heartbeat.
+    polled: Instant,
+    polls: u32,
+    failing_since: Option<Instant>,
 }
 
-/// What comes of looking.
-enum Looked {
-    Answered(Answer),
-    /// It waits, and should ask again then.
+/// The outcome of a poll.
+enum Polled {
+    Answered(Acquired),
+    /// It waits, and polls again then.
     Again(Instant),
 }
 
-/// Why a waiter stops waiting for a while.
-enum Woken {
-    /// It is granted, says a message.
-    Granted(u64),
-    /// It should look.
-    Look,
+/// Why a waiter wakes.
+enum Wake {
+    /// A message says that it is granted.
+    Notified(Notice),
+    /// It is time to poll.
+    Poll,
 }
 
-impl Waiting<'_> {
-    /// Asks the server.
-    async fn look(&mut self) -> Result<Looked, AcquireError> {
-        self.looked = Instant::now();
-        let live = self.subscription.borrow_and_update().live;
-        match self.store.ask(self.lease, Some(self.place)).await? {
-            Answer::Waiting { place, look, last } => {
-                self.place.ticket = place;
-                self.last = last;
-                self.looks += 1;
-                Ok(Looked::Again(self.looked + self.pause(look, live)))
-            }
-            answer => Ok(Looked::Answered(answer)),
-        }
-    }
-
-    /// Waits and looks in turn, until there is an answer other than to wait.
-    async fn granted(&mut self, mut at: Instant) -> Result<Answer, AcquireError> {
+impl Waiter<'_> {
+    /// Polls and waits in turn, until there is an answer other than to wait.
+    async fn granted(&mut self) -> Result<Acquired, AcquireError> {
         loop {
-            if let Woken::Granted(token) = self.woken(at).await
-                && let Some(answer) = self.believe(token)
+            // The wait is for other holders, not for the server: that is asked once in any case.
+            let next = match self.poll().await? {
+                Polled::Answered(answer) => return Ok(answer),
+                Polled::Again(at) => at,
+            };
+            if let Wake::Notified(notice) = self.wake(next.min(self.end)).await
+                && let Some(answer) = self.accept(&notice)
             {
                 return Ok(answer);
             }
-            match self.look().await? {
-                Looked::Answered(answer) => return Ok(answer),
-                Looked::Again(later) => at = later,
+            if Instant::now() >= self.end {
+                return self.last_poll().await;
             }
         }
     }
 
-    /// Waits for a message, for a new subscription, or for the next look.
-    async fn woken(&mut self, look: Instant) -> Woken {
+    /// Asks the server, which takes it as a heartbeat.
+    async fn poll(&mut self) -> Result<Polled, AcquireError> {
+        let sent = Instant::now();
+        let has_messages = self.subscription.borrow_and_update().live;
+        let budget = self.store.times.budget();
+        let deadline = sent.min(self.end) + budget;
+        match self
+            .store
+            .ask(self.lease, Some(self.position), deadline)
+            .await
+        {
+            Ok(Acquired::Queued {
+                arrival,
+                recheck,
+                last_token,
+            }) => {
+                (self.position.arrival, self.last_token) = (arrival, last_token);
+                (self.polled, self.failing_since) = (sent, None);
+                self.polls += 1;
+                Ok(Polled::Again(sent + self.pause(recheck, has_messages)))
+            }
+            Ok(answer) => Ok(Polled::Answered(answer)),
+            Err(error) => self.failed(sent, error).map(Polled::Again),
+        }
+    }
+
+    /// A poll has failed. One that is in the queue already tries again for as long as a claim may
+    /// take: it should not lose its position to a connection that was cut once.
+    fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
+        let since = *self.failing_since.get_or_insert(sent);
+        let is_queued = self.position.arrival > 0;
+        if is_queued && error.is_transient() && since.elapsed() < self.store.times.budget() {
+            return Ok(Instant::now() + RETRY);
+        }
+        Err(StoreError::new(error).into())
+    }
+
+    /// The wait is over: takes what there is, or leaves the queue. Only an answer tells whether
+    /// the limit was reached all the time.
+    async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
+        let deadline = Instant::now() + self.store.times.budget();
+        match self.store.ask(self.lease, None, deadline).await {
+            Ok(Acquired::Full { .. }) => Err(AcquireError::TimedOut),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(StoreError::new(error).into()),
+        }
+    }
+
+    /// Waits for a message, for a new subscription, or for the next poll.
+    async fn wake(&mut self, next: Instant) -> Wake {
         tokio::select! {
-            token = self.seat.waiter.granted_after(self.last) => Woken::Granted(token),
-            () = renewed(&mut self.subscription) => Woken::Look,
-            () = sleep_until(look.into()) => Woken::Look,
+            notice = self.slot.granted_after(self.last_token) => Wake::Notified(notice),
+            () = renewed(&mut self.subscription) => Wake::Poll,
+            () = sleep_until(next.into()) => Wake::Poll,
         }
     }
 
     /// What a message says is true if the grant cannot have ended since. It lasts as long as the
-    /// waiter counts as alive, so the last look is what the deadline counts from.
-    fn believe(&self, token: u64) -> Option<Answer> {
-        let times = &self.store.core.times;
-        let deadline = times.hasty_deadline(self.looked);
-        if times.now() >= deadline {
-            return None;
-        }
-        self.lease.granted_hastily(token, deadline);
-        let held = self.lease.units.limit;
-        Some(Answer::Granted { token, held })
+    /// waiter counts as alive, so its deadline counts from the last heartbeat.
+    fn accept(&self, notice: &Notice) -> Option<Acquired> {
+        let times = &self.store.times;
+        let deadline = times.provisional_until(self.polled);
+        let Notice { token, held } = *notice;
+        let is_granted = times.now() < deadline && self.lease.notified(token, deadline);
+        is_granted.then_some(Acquired::Granted { token, held })
     }
 
-    /// When to look again: now and then, and when the earliest lease ends for the head. Spread
-    /// out by a quarter, so that those who came together do not look together.
-    fn pause(&self, look: Option<Duration>, live: bool) -> Duration {
-        let regular = self.store.core.times.look();
-        let regular = match (live, look) {
+    /// When to poll again: at each heartbeat, and when the earliest lease ends for the head.
+    /// Spread out by a quarter, so that waiters that came together do not poll together.
+    fn pause(&self, recheck: Option<Duration>, has_messages: bool) -> Duration {
+        let regular = self.store.times.heartbeat_interval();
+        let regular = match (has_messages, recheck) {
             (true, _) => regular,
-            (false, Some(_)) => regular.min(UNTOLD.0),
-            (false, None) => regular.min(UNTOLD.1),
+            (false, Some(_)) => regular.min(WITHOUT_MESSAGES.0),
+            (false, None) => regular.min(WITHOUT_MESSAGES.1),
         };
-        let spread = self.lease.serial.wrapping_add(u64::from(self.looks)) % 16;
+        let spread = self.lease.permit.serial.wrapping_add(u64::from(self.polls)) % 16;
         let regular = regular - regular / 64 * spread as u32;
         // A millisecond later, because a lease counts as live in the millisecond of its end.
-        let earliest = look.map(|look| look + Duration::from_millis(1));
+        let earliest = recheck.map(|recheck| recheck + Duration::from_millis(1));
         earliest.map_or(regular, |earliest| earliest.min(regular))
     }
 }
 
-/// A subscription that is new may have missed what was said before it.
+/// A subscription that is new may have missed earlier messages.
 async fn renewed(subscription: &mut watch::Receiver<Subscription>) {
     while subscription.changed().await.is_ok() {
         if subscription.borrow_and_update().live {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tower_semaphore::RedisSemaphore;
 
-const LINE: &str = "semaphore:{concurrency:alice}:line";
-const BEAT: &str = "semaphore:{concurrency:alice}:beat";
+const LINE: &str = "semaphore:{concurrency:alice}:queue";
+const BEAT: &str = "semaphore:{concurrency:alice}:alive";
 
 /// Sooner than somebody counts as dead under the usual lease.
 const SOON: Duration = Duration::from_millis(1_500);

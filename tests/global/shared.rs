@@ -9,7 +9,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
 
-const LINE: &str = "semaphore:{concurrency:host}:line";
+const LINE: &str = "semaphore:{concurrency:host}:queue";
 
 /// A layer over a store of its own, as another process has it.
 async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {

@@ -17,7 +17,7 @@ use tower_semaphore::{Lock, RedisSemaphore};
 
 const LEASE: Duration = Duration::from_millis(1_200);
 const HELD: &str = "semaphore:{lock:a}:held";
-const LINE: &str = "semaphore:{lock:a}:line";
+const LINE: &str = "semaphore:{lock:a}:queue";
 
 async fn lock(server: &RedisServer) -> Lock {
     let builder = RedisSemaphore::builder().lease(LEASE);

@@ -14,9 +14,9 @@ use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
 
 const LEASE: Duration = Duration::from_millis(600);
 const HELD: &str = "semaphore:{lock:a}:held";
-const LINE: &str = "semaphore:{lock:a}:line";
-const BEAT: &str = "semaphore:{lock:a}:beat";
-const TICKET: &str = "semaphore:{lock:a}:ticket";
+const QUEUE: &str = "semaphore:{lock:a}:queue";
+const ALIVE: &str = "semaphore:{lock:a}:alive";
+const TOKEN: &str = "semaphore:{lock:a}:token";
 
 /// A lock of the same key, from a store of its own.
 async fn lock(server: &RedisServer) -> Lock {
@@ -81,7 +81,7 @@ async fn a_wait_that_is_over_leaves_nothing_in_redis() {
         .await
         .expect_err("it was held all the time");
     eventually("nobody waits", LEASE * 2, async || {
-        raw.zmembers(LINE).await.is_empty() && raw.zmembers(BEAT).await.is_empty()
+        raw.zmembers(QUEUE).await.is_empty() && raw.zmembers(ALIVE).await.is_empty()
     })
     .await;
     let held = raw.zmembers(HELD).await;
@@ -125,25 +125,21 @@ async fn a_lock_that_was_lost_and_came_back_has_a_new_token() {
     assert!(guard.token() > token);
 }
 
-/// The script that the library sends to give something back.
-fn release() -> String {
-    let included = [
-        ("keys", include_str!("../../src/redis/keys.lua")),
-        ("clock", include_str!("../../src/redis/clock.lua")),
-        ("lines", include_str!("../../src/redis/lines.lua")),
-        ("line", include_str!("../../src/redis/line.lua")),
-    ];
-    let source = include_str!("../../src/redis/release.lua").to_owned();
-    included.iter().fold(source, |source, (name, text)| {
-        source.replace(&format!("-- include {name}.lua\n"), text)
-    })
-}
+/// The script that the library sends to release something.
+const RELEASE: &str = concat!(
+    include_str!("../../src/redis/protocol/common.lua"),
+    include_str!("../../src/redis/protocol/queue.lua"),
+    include_str!("../../src/redis/protocol/release.lua")
+);
 
 /// Sends the script of a release for `id`, as a process would that is not the owner.
 async fn forge(raw: &mut Raw, id: &str) {
-    let script = release();
-    let forged = ["EVAL", &script, "4", HELD, LINE, BEAT, TICKET, "1", "1", id];
-    assert_eq!(raw.cmd(&forged).await, Reply::Array(vec![Reply::Int(0)]));
+    let keys = ["4", HELD, QUEUE, ALIVE, TOKEN];
+    let forged = [&["EVAL", RELEASE][..], &keys, &["1", "0", "1", id]].concat();
+    let Reply::Array(answer) = raw.cmd(&forged).await else {
+        panic!("not a list");
+    };
+    assert_eq!(answer[1..], [Reply::Int(0)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,7 +165,7 @@ async fn a_forged_release_touches_nothing() {
 
 /// When the one who waits counts as dead without a further word.
 async fn beat(raw: &mut Raw) -> f64 {
-    raw.zmembers(BEAT).await[0].1
+    raw.zmembers(ALIVE).await[0].1
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,15 +176,15 @@ async fn a_message_of_a_grant_that_is_over_is_not_believed() {
     let guard = locked(&ours).await;
     let waiter = tokio::spawn(async move { locked(&other).await });
     eventually("it waits", BOUND, async || {
-        raw.zmembers(BEAT).await.len() == 1
+        raw.zmembers(ALIVE).await.len() == 1
     })
     .await;
-    let (id, ticket) = raw.zmembers(LINE).await.remove(0);
+    let (id, _) = raw.zmembers(QUEUE).await.remove(0);
     let id = String::from_utf8(id).expect("an id is plain");
     let words: Vec<&str> = id.split('.').collect();
     let (channel, late) = (
         format!("semaphore:wake:{}", words[0]),
-        format!("{} {ticket:.0}", words[1]),
+        format!("{} {} 1", words[1], guard.token()),
     );
     eventually("it hears the message", BOUND, async || {
         raw.cmd(&["PUBLISH", &channel, &late]).await.int() == 1

@@ -78,6 +78,6 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
 /// Whether somebody waits for the lock of `ann-1`.
 async fn waits(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
-    let line = raw.zmembers("semaphore:{lock:item%3Aann-1}:line").await;
+    let line = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
     !line.is_empty()
 }

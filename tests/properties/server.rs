@@ -106,7 +106,7 @@ impl World for Redis {
     }
 
     async fn look(&mut self, key: usize) -> (u32, Vec<Name>) {
-        let line = self.set(key, "line");
+        let line = self.set(key, "queue");
         let line = self.raw.zmembers(line).await;
         let line = line.into_iter().map(|(name, _)| name).collect();
         (self.held(key).await, line)
@@ -142,7 +142,7 @@ impl World for Redis {
     }
 
     async fn forget(&mut self, key: usize) {
-        let ticket = self.set(key, "ticket");
+        let ticket = self.set(key, "token");
         self.raw.cmd(&["DEL", &ticket]).await;
     }
 }

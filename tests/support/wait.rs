@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// ```ignore
 /// eventually("the line is empty", Duration::from_secs(1), async || {
-///     raw.zmembers("p{k}:line").await.is_empty()
+///     raw.zmembers("p{k}:queue").await.is_empty()
 /// })
 /// .await;
 /// ```

@@ -1,0 +1,220 @@
+//! The lengths of time that follow from the settings, and what is known of the server's clock.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Lengths of time that follow from the lease and the timeout, and this process's own clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    birth: Instant,
+    pub(super) lease: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// Slots of the refresh schedule: each is refreshed once per refresh interval.
+pub(super) const SLOTS: u32 = 16;
+
+/// The longest time between two ticks of the keeper, whatever the lease.
+const LONGEST_TICK: Duration = Duration::from_secs(1);
+
+/// An instant further away than this is as good as never, and additions to it cannot overflow.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Times {
+    pub(super) fn new(lease: Duration, timeout: Duration) -> Self {
+        Self {
+            birth: Instant::now(),
+            lease,
+            timeout,
+        }
+    }
+
+    /// How long the server may be asked on behalf of one claim: a call and one retry.
+    pub(super) fn budget(&self) -> Duration {
+        self.timeout * 2
+    }
+
+    /// How often a lease is refreshed: three times in its length, so that it survives the loss of
+    /// one refresh.
+    pub(super) fn refresh_interval(&self) -> Duration {
+        self.lease / 3
+    }
+
+    /// How long after one slot of the refresh schedule the next is due.
+    pub(super) fn slot_interval(&self) -> Duration {
+        self.refresh_interval() / SLOTS
+    }
+
+    /// How often the keeper ticks.
+    pub(super) fn tick(&self) -> Duration {
+        self.slot_interval().min(LONGEST_TICK)
+    }
+
+    /// How often a waiter polls, which is its heartbeat too.
+    pub(super) fn heartbeat_interval(&self) -> Duration {
+        self.lease / 12
+    }
+
+    /// How long a waiter counts as alive after a heartbeat: three intervals, and in any case long
+    /// enough that a heartbeat that times out can be sent once more.
+    pub(super) fn alive(&self) -> Duration {
+        let retried = self.heartbeat_interval() + self.timeout * 2;
+        retried.max(self.heartbeat_interval() * 3)
+    }
+
+    /// How long before the server's end of a lease its holder is told that it is lost. More than
+    /// two ticks, so that the keeper is never late.
+    fn margin(&self) -> Duration {
+        self.lease / 20
+    }
+
+    /// Microseconds from the store's creation until now.
+    pub(super) fn now(&self) -> u64 {
+        self.micros(Instant::now())
+    }
+
+    /// Until when a lease counts as held whose acquire or refresh was sent at `sent`.
+    pub(super) fn held_until(&self, sent: Instant) -> u64 {
+        self.micros(sent + self.lease - self.margin())
+    }
+
+    /// Until when a grant from the queue counts as held whose waiter's last heartbeat was sent at
+    /// `sent`.
+    pub(super) fn provisional_until(&self, sent: Instant) -> u64 {
+        self.micros(sent + self.alive() - self.margin())
+    }
+
+    pub(super) fn micros(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.birth).as_micros() as u64
+    }
+
+    /// The instant of a number of microseconds since the store's creation.
+    pub(super) fn instant(&self, micros: u64) -> Instant {
+        self.birth + Duration::from_micros(micros).min(YEAR)
+    }
+}
+
+/// The instant `time` from now, capped at one year to avoid overflow.
+pub(super) fn after(time: Duration) -> Instant {
+    Instant::now() + time.min(YEAR)
+}
+
+/// What is known of the server's clock: a lower bound of its time now, and the highest time that
+/// it has ever shown.
+///
+/// Every answer of a script carries the server's time. The script read it before the answer came,
+/// so the server's clock stands at that time plus what has passed since, at least.
+#[derive(Debug)]
+pub(super) struct ServerClock {
+    times: Times,
+    /// Microseconds of the server's clock less those of this process's.
+    offset: AtomicI64,
+    /// The highest server time seen, in microseconds, as of this process's clock at zero.
+    highest: AtomicI64,
+}
+
+/// A sample that is lower than the estimate by more than this comes from a clock that was set
+/// back, not from an answer that was slow: no answer is waited for that long.
+const STEP: i64 = 2_000_000;
+
+/// The share of a lower sample in the estimate: follows drift, and hardly notices slow answers.
+const WEIGHT: i64 = 256;
+
+impl ServerClock {
+    pub(super) fn new(times: Times) -> Self {
+        Self {
+            times,
+            offset: AtomicI64::new(UNKNOWN),
+            highest: AtomicI64::new(0),
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.offset.load(Ordering::Relaxed) != UNKNOWN
+    }
+
+    /// An answer that has just come says that it was this time, in ms.
+    pub(super) fn observe(&self, server_ms: u64) {
+        let sample = server_ms as i64 * 1_000 - self.times.now() as i64;
+        self.highest.fetch_max(sample, Ordering::Relaxed);
+        let old = self.offset.load(Ordering::Relaxed);
+        // Two observations that race may lose one: the next corrects it.
+        self.offset.store(estimate(old, sample), Ordering::Relaxed);
+    }
+
+    /// A mark of the highest time that any process has seen, in microseconds.
+    pub(super) fn raise(&self, highest: u64) {
+        let sample = highest as i64 - self.times.now() as i64;
+        self.highest.fetch_max(sample, Ordering::Relaxed);
+    }
+
+    /// The server's time at `at`, at the earliest, in ms.
+    pub(super) fn at(&self, at: Instant) -> u64 {
+        let offset = self.offset.load(Ordering::Relaxed);
+        let micros = offset.saturating_add(self.times.micros(at) as i64);
+        micros.max(0) as u64 / 1_000
+    }
+
+    /// The highest time that the server would show now had it never been set back, in
+    /// microseconds: where tokens begin that have no predecessor.
+    pub(super) fn floor(&self) -> u64 {
+        let highest = self.highest.load(Ordering::Relaxed) + self.times.now() as i64;
+        highest.max(0) as u64
+    }
+
+    /// When the server's clock will have passed `server_ms`, if not before.
+    pub(super) fn passed(&self, server_ms: u64) -> Instant {
+        let offset = self.offset.load(Ordering::Relaxed);
+        let micros = (server_ms as i64 + 1) * 1_000 - offset;
+        self.times.instant(micros.max(0) as u64)
+    }
+}
+
+const UNKNOWN: i64 = i64::MIN;
+
+/// The next estimate of the offset. The highest of late is the best, because answers can only be
+/// late, unless the clock was set back.
+fn estimate(old: i64, sample: i64) -> i64 {
+    if old == UNKNOWN || sample >= old || old - sample > STEP {
+        return sample;
+    }
+    old - (old - sample) / WEIGHT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_hardly_moves_the_estimate() {
+        assert_eq!(estimate(1_000_000, 744_000), 999_000);
+    }
+
+    #[test]
+    fn a_quick_answer_and_a_clock_that_was_set_back_replace_it() {
+        assert_eq!(estimate(1_000_000, 1_000_001), 1_000_001);
+        assert_eq!(estimate(3_600_000_000, 0), 0);
+        assert_eq!(estimate(UNKNOWN, -5), -5);
+    }
+
+    #[test]
+    fn tokens_begin_above_all_times_that_a_clock_has_shown_before_it_was_set_back() {
+        let clock = ServerClock::new(Times::new(
+            Duration::from_secs(10),
+            Duration::from_millis(250),
+        ));
+        clock.observe(5_000_000);
+        clock.observe(1_400_000);
+        assert!(clock.floor() >= 5_000_000_000);
+        assert!(clock.at(Instant::now()) < 1_500_000);
+    }
+
+    #[test]
+    fn a_waiter_survives_a_heartbeat_that_timed_out() {
+        let times = Times::new(Duration::from_millis(300), Duration::from_millis(100));
+        assert!(times.alive() >= times.heartbeat_interval() + times.timeout * 2);
+        assert!(times.alive() <= times.lease);
+    }
+}

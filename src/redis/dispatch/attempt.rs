@@ -1,0 +1,97 @@
+//! Sending claims, and moving their leases on by the answers.
+
+use super::Dispatch;
+use crate::redis::{
+    error::Error,
+    group::by_semaphore,
+    lease::Lease,
+    protocol::{AcquireOf, Acquired, Position, Wanted},
+};
+use std::{sync::Arc, time::Instant};
+
+/// What is asked for at one time.
+pub(in crate::redis) struct Claim {
+    pub(in crate::redis) lease: Arc<Lease>,
+    /// How it waits; `None` if it does not.
+    pub(in crate::redis) position: Option<Position>,
+    /// Until when an answer is of use.
+    pub(in crate::redis) deadline: Instant,
+}
+
+type Answer = Result<Acquired, Error>;
+
+impl Dispatch {
+    /// Asks for all, and once more where the connection has broken or the server's clock was not
+    /// as assumed. As many answers, in their order.
+    pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
+        let mut answers = self.attempt(claims).await;
+        let again: Vec<usize> = (0..claims.len())
+            .filter(|&at| self.is_worth_another(claims[at], &answers[at]))
+            .collect();
+        if !again.is_empty() {
+            let claims: Vec<_> = again.iter().map(|&at| claims[at]).collect();
+            for (at, answer) in again.into_iter().zip(self.attempt(&claims).await) {
+                answers[at] = answer;
+            }
+        }
+        answers
+    }
+
+    fn is_worth_another(&self, claim: &Claim, answer: &Answer) -> bool {
+        let may_do_better = |error: &Error| error.is_disconnect() || matches!(error, Error::Late);
+        answer.as_ref().is_err_and(may_do_better)
+            && !claim.lease.is_released()
+            && Instant::now() + self.usual_round_trip() < claim.deadline
+    }
+
+    /// Asks for all in as few calls as possible.
+    pub(in crate::redis) async fn attempt(&self, claims: &[&Claim]) -> Vec<Answer> {
+        let sent = Instant::now();
+        let deadlines = claims.iter().map(|claim| claim.deadline);
+        let deadline = deadlines.fold(sent + self.times.timeout, Instant::min);
+        let runs_until = self.clock.at(deadline);
+
+        let mut answers: Vec<Answer> = claims.iter().map(|_| Err(Error::Congested)).collect();
+        // A lease that was released meanwhile is not asked for.
+        let wanted = (0..claims.len()).filter(|&at| claims[at].lease.sent(runs_until));
+        let groups = by_semaphore(wanted, |&at| claims[at].lease.name());
+        let parts: Vec<_> = groups
+            .iter()
+            .map(|(name, places)| AcquireOf {
+                name: Arc::clone(name),
+                wanted: places.iter().map(|&at| claims[at].wanted()).collect(),
+            })
+            .collect();
+        let replies = self.protocol.acquire(&parts, runs_until, deadline).await;
+        if replies.iter().any(Result::is_ok) {
+            self.round_trip.observe(sent.elapsed());
+        }
+
+        let held_until = self.times.held_until(sent);
+        let places = groups.into_iter().flat_map(|(_, places)| places);
+        for (at, reply) in places.zip(replies) {
+            claims[at].lease.answered(&reply, held_until);
+            answers[at] = reply;
+        }
+        answers
+    }
+}
+
+impl Claim {
+    fn wanted(&self) -> Wanted {
+        (self.lease.permit, self.position)
+    }
+}
+
+impl Lease {
+    /// Moves on by the answer to an acquire. Without one, nobody knows whether it has run.
+    fn answered(&self, answer: &Answer, held_until: u64) {
+        match answer {
+            Ok(Acquired::Granted { token, .. }) => self.granted(*token, held_until),
+            Ok(Acquired::Queued { .. }) => self.queued(),
+            Ok(Acquired::Full { .. } | Acquired::QueueFull) => self.refused(),
+            Err(error) if error.was_not_sent() || matches!(error, Error::Late) => self.not_sent(),
+            Err(_) => {}
+        }
+    }
+}

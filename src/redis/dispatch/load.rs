@@ -1,0 +1,155 @@
+//! How much is in flight, and how long it takes of late.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Units that are claimed alone at a time, each claim in a call of its own. With 16 tasks a call
+/// each is as quick as batches are; with more, batches win (`cargo bench --bench redis`).
+const MAX_ALONE: usize = 16;
+
+/// How much is in flight.
+#[derive(Default)]
+pub(super) struct Load {
+    alone: AtomicUsize,
+    together: AtomicUsize,
+}
+
+/// Something in flight; not any more when dropped.
+pub(super) struct InFlight<'a> {
+    count: &'a AtomicUsize,
+    units: usize,
+}
+
+impl Load {
+    /// Lets a claim go alone, unless there are many, or some that came before it wait for a batch.
+    pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
+        let units = weight as usize;
+        if self.together.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let in_flight = InFlight::new(&self.alone, units);
+        let sum = self.alone.load(Ordering::Relaxed);
+        // One that is heavier than all may be goes alone too, if nothing else is in flight.
+        (sum <= MAX_ALONE || sum == units).then_some(in_flight)
+    }
+
+    /// Lets a claim go together with others.
+    pub(super) fn together(&self) -> InFlight<'_> {
+        InFlight::new(&self.together, 1)
+    }
+}
+
+impl<'a> InFlight<'a> {
+    fn new(count: &'a AtomicUsize, units: usize) -> Self {
+        count.fetch_add(units, Ordering::Relaxed);
+        Self { count, units }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.units, Ordering::Relaxed);
+    }
+}
+
+/// How long a round trip takes.
+#[derive(Default)]
+pub(super) struct RoundTrip(Mutex<Estimate>);
+
+/// As TCP estimates it (RFC 6298), and the shortest of late: what the network takes, whatever
+/// waits for the server.
+#[derive(Default)]
+struct Estimate {
+    smoothed: Duration,
+    variation: Duration,
+    shortest: [Option<Duration>; 2],
+    since: Option<Instant>,
+}
+
+/// How long a shortest round trip counts, at least; at most twice that.
+const MEMORY: Duration = Duration::from_secs(10);
+
+impl RoundTrip {
+    pub(super) fn observe(&self, sample: Duration) {
+        self.lock().observe(sample, Instant::now());
+    }
+
+    /// What nearly every round trip takes no longer than.
+    pub(super) fn usual(&self) -> Duration {
+        let estimate = self.lock();
+        estimate.smoothed + estimate.variation * 4
+    }
+
+    /// The shortest of late.
+    pub(super) fn shortest(&self) -> Duration {
+        let shortest = self.lock().shortest;
+        shortest.into_iter().flatten().min().unwrap_or_default()
+    }
+
+    /// No code that holds the lock can panic, so a poisoned lock guards a sound estimate.
+    fn lock(&self) -> MutexGuard<'_, Estimate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Estimate {
+    fn observe(&mut self, sample: Duration, now: Instant) {
+        let Some(since) = self.since else {
+            *self = Self {
+                smoothed: sample,
+                variation: sample / 2,
+                shortest: [Some(sample), None],
+                since: Some(now),
+            };
+            return;
+        };
+        self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;
+        self.smoothed = (self.smoothed * 7 + sample) / 8;
+        if now.saturating_duration_since(since) > MEMORY {
+            self.shortest = [None, self.shortest[0]];
+            self.since = Some(now);
+        }
+        let shortest = self.shortest[0].map_or(sample, |shortest| shortest.min(sample));
+        self.shortest[0] = Some(shortest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_shortest_round_trip_is_forgotten_after_a_while() {
+        let (mut estimate, start) = (Estimate::default(), Instant::now());
+        estimate.observe(MS, start);
+        for second in 1..=30 {
+            estimate.observe(100 * MS, start + Duration::from_secs(second));
+        }
+        assert_eq!(
+            estimate.shortest.into_iter().flatten().min(),
+            Some(100 * MS)
+        );
+        assert!(estimate.smoothed > 95 * MS && estimate.smoothed < 101 * MS);
+    }
+
+    #[test]
+    fn a_claim_goes_alone_until_many_units_are_in_flight() {
+        let load = Load::default();
+        let heavy = load.alone(1_000).expect("nothing is in flight");
+        assert!(load.alone(1).is_none());
+        drop(heavy);
+        let many: Vec<_> = (0..MAX_ALONE).map(|_| load.alone(1)).collect();
+        assert!(many.iter().all(Option::is_some));
+        assert!(load.alone(1).is_none());
+        drop(many);
+        let _together = load.together();
+        assert!(load.alone(1).is_none());
+    }
+}

@@ -1,0 +1,39 @@
+//! Bringing together what is of one semaphore.
+
+use std::{collections::HashMap, sync::Arc};
+
+/// The items of each semaphore, in the order in which they came. Semaphores come in the order of
+/// their first items.
+pub(super) fn by_semaphore<T>(
+    items: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> Arc<str>,
+) -> Vec<(Arc<str>, Vec<T>)> {
+    let mut groups: Vec<(Arc<str>, Vec<T>)> = Vec::new();
+    let mut places = HashMap::new();
+    for item in items {
+        let name = name(&item);
+        let place = *places.entry(Arc::clone(&name)).or_insert_with(|| {
+            groups.push((name, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(item);
+    }
+    groups
+}
+
+/// Cuts a list into pieces of about `most` units.
+pub(super) fn pieces<T>(items: Vec<T>, most: usize, weight: impl Fn(&T) -> u32) -> Vec<Vec<T>> {
+    let mut pieces = vec![Vec::new()];
+    let mut units = 0;
+    for item in items {
+        if units >= most {
+            pieces.push(Vec::new());
+            units = 0;
+        }
+        units += weight(&item) as usize;
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(item);
+        }
+    }
+    pieces
+}

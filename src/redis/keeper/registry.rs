@@ -1,0 +1,82 @@
+//! What the store's callers and the keeper both know.
+
+use crate::redis::lease::Lease;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// As many locks as keep the threads of a busy process apart.
+const SHARDS: usize = 16;
+
+type Leases = HashMap<u64, Arc<Lease>>;
+
+/// Leases that the keeper has not adopted yet: those of claims that are being answered, and what
+/// was granted since its last tick. Most permits of short requests are released before it, so they
+/// come and go here without a message.
+#[derive(Default)]
+pub(super) struct Registry([Mutex<Leases>; SHARDS]);
+
+impl Registry {
+    pub(super) fn insert(&self, lease: Arc<Lease>) {
+        self.shard(lease.permit.serial)
+            .insert(lease.permit.serial, lease);
+    }
+
+    pub(super) fn remove(&self, serial: u64) {
+        self.shard(serial).remove(&serial);
+    }
+
+    /// Takes out what was granted.
+    pub(super) fn adopt(&self) -> Vec<Arc<Lease>> {
+        let shards = self.0.iter().map(lock);
+        let granted = shards.flat_map(|mut shard| {
+            let granted = shard.extract_if(|_, lease| lease.is_granted());
+            granted.map(|(_, lease)| lease).collect::<Vec<_>>()
+        });
+        granted.collect()
+    }
+
+    /// Takes out all.
+    pub(super) fn drain(&self) -> Vec<Arc<Lease>> {
+        let shards = self.0.iter().map(lock);
+        let all = shards.flat_map(|mut shard| std::mem::take(&mut *shard).into_values());
+        all.collect()
+    }
+
+    fn shard(&self, serial: u64) -> MutexGuard<'_, Leases> {
+        lock(&self.0[serial as usize % SHARDS])
+    }
+}
+
+/// No code that holds the lock can panic, so a poisoned lock guards a sound map.
+fn lock(shard: &Mutex<Leases>) -> MutexGuard<'_, Leases> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts releases that were answered, by a hash of their semaphore: as many counters as make it
+/// rare that one semaphore is taken for another.
+#[derive(Default)]
+pub(super) struct ReleaseCounts {
+    hasher: RandomState,
+    counts: [AtomicU64; 32],
+}
+
+impl ReleaseCounts {
+    pub(super) fn get(&self, name: &str) -> u64 {
+        self.of(name).load(Ordering::Acquire)
+    }
+
+    pub(super) fn add(&self, name: &str) {
+        self.of(name).fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn of(&self, name: &str) -> &AtomicU64 {
+        let hash = self.hasher.hash_one(name) as usize;
+        &self.counts[hash % self.counts.len()]
+    }
+}

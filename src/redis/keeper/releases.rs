@@ -1,0 +1,220 @@
+//! Permits on their way back: each is released until a release was answered.
+
+use super::{
+    Core,
+    refresh::{MAX_TOGETHER, groups},
+};
+use crate::redis::lease::Lease;
+use futures_util::future::join;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// Batches in flight at a time. More than one, so that the first release after a quiet moment
+/// does not wait for the answer to another.
+const MAX_IN_FLIGHT: usize = 4;
+
+/// Releases of a batch: a claim that waits for one to be completed waits for no more.
+const MAX_BATCH: usize = 1_024;
+
+/// Between two tries of a release that failed: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// A permit that is to be released.
+pub(super) struct Pending {
+    pub(super) lease: Arc<Lease>,
+    /// Who wants to know whether it was still held.
+    answer: Option<oneshot::Sender<bool>>,
+    /// By then its lease has ended anyway.
+    gives_up: Instant,
+    tries: u32,
+    /// When it is sent again.
+    due: Instant,
+}
+
+impl Pending {
+    pub(super) fn new(
+        lease: Arc<Lease>,
+        answer: Option<oneshot::Sender<bool>>,
+        core: &Core,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            lease,
+            answer,
+            // An acquire that may still run does so within its budget, and is held for a lease.
+            gives_up: now + core.times.budget() + core.times.lease,
+            tries: 0,
+            due: now,
+        }
+    }
+
+    fn asks(&self) -> bool {
+        self.answer.is_some() || self.lease.runs_until().is_some()
+    }
+
+    fn tell(&mut self, was_held: bool) {
+        if let Some(answer) = self.answer.take() {
+            // A dropped receiver is ignored.
+            let _ = answer.send(was_held);
+        }
+    }
+
+    /// The release was not answered.
+    fn retry(mut self) -> Self {
+        let pause = (PAUSE.0 * (1 << self.tries.min(10))).min(PAUSE.1);
+        self.tries += 1;
+        self.due = Instant::now() + pause;
+        self
+    }
+}
+
+/// What is to be released: now, later, or on its way.
+#[derive(Default)]
+pub(super) struct Releases {
+    now: Vec<Pending>,
+    later: BTreeMap<(Instant, u64), Pending>,
+    in_flight: BTreeMap<u64, Vec<Arc<Lease>>>,
+    /// The number of the batch that is sent next.
+    next: u64,
+    /// The newest batch of each semaphore that is not completed.
+    newest: HashMap<Arc<str>, u64>,
+    /// Claims that want to try again when the batches up to a number are completed.
+    settling: Vec<(u64, oneshot::Sender<bool>)>,
+}
+
+impl Releases {
+    pub(super) fn push(&mut self, pending: Pending) {
+        // What comes now goes with the next batch, or with a later one if that is full.
+        let batch = self.next + (self.now.len() / MAX_BATCH) as u64;
+        self.newest.insert(pending.lease.name(), batch);
+        self.now.push(pending);
+    }
+
+    /// Tells whether releases of a semaphore are on their way, once those are completed. What has
+    /// to be tried again later is not waited for.
+    pub(super) fn settle(&mut self, name: &str, settled: oneshot::Sender<bool>) {
+        match self.newest.get(name) {
+            Some(batch) => self.settling.push((*batch, settled)),
+            None => drop(settled.send(false).ok()),
+        }
+    }
+
+    /// How many permits are not released yet.
+    pub(super) fn len(&self) -> usize {
+        self.now.len() + self.later.len() + self.in_flight.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// What is to be sent next, and the number of its batch. Nothing while enough are in flight,
+    /// so that under load what comes meanwhile travels together.
+    pub(super) fn take(&mut self) -> Option<(u64, Vec<Pending>)> {
+        if self.in_flight.len() >= MAX_IN_FLIGHT || self.now.is_empty() {
+            return None;
+        }
+        let count = self.now.len().min(MAX_BATCH);
+        let pending: Vec<_> = self.now.drain(..count).collect();
+        let leases = pending.iter().map(|pending| Arc::clone(&pending.lease));
+        let batch = self.next;
+        self.next += 1;
+        self.in_flight.insert(batch, leases.collect());
+        Some((batch, pending))
+    }
+
+    /// A batch is completed; these have to be tried again.
+    pub(super) fn completed(&mut self, batch: u64, again: Vec<Pending>) {
+        for lease in self.in_flight.remove(&batch).into_iter().flatten() {
+            let name = lease.name();
+            if self.newest.get(&name) == Some(&batch) {
+                self.newest.remove(&name);
+            }
+        }
+        for pending in again {
+            let key = (pending.due, pending.lease.permit.serial);
+            self.later.insert(key, pending);
+        }
+        let oldest = self.in_flight.keys().next().copied();
+        let open = oldest.unwrap_or(self.next);
+        for (_, settled) in self.settling.extract_if(.., |(batch, _)| *batch < open) {
+            // A dropped receiver is ignored.
+            let _ = settled.send(true);
+        }
+    }
+
+    /// Sends again what is due. What has expired by now needs no release any more.
+    pub(super) fn retry(&mut self, now: Instant) {
+        while let Some(first) = self.later.first_entry()
+            && first.key().0 <= now
+        {
+            let mut pending = first.remove();
+            match now < pending.gives_up {
+                true => self.push(pending),
+                false => pending.tell(false),
+            }
+        }
+    }
+
+    /// When something is due again.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.later.keys().next().map(|(due, _)| *due)
+    }
+
+    /// What is left, when there is no time for more.
+    pub(super) fn rest(&self) -> Vec<Arc<Lease>> {
+        let waiting = self.now.iter().chain(self.later.values());
+        let waiting = waiting.map(|pending| &pending.lease);
+        let in_flight = self.in_flight.values().flatten();
+        waiting.chain(in_flight).cloned().collect()
+    }
+}
+
+/// Releases a batch. Returns what has to be tried again.
+pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
+    let (asking, others) = pending.into_iter().partition(Pending::asks);
+    let asking = release_all(&core, true, asking);
+    let (mut again, more) = join(asking, release_all(&core, false, others)).await;
+    again.extend(more);
+    again
+}
+
+async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pending> {
+    let mut again = Vec::new();
+    let (groups, pending) = groups(pending, |pending| &pending.lease);
+    let mut pending = pending.into_iter();
+    for groups in groups.chunks(MAX_TOGETHER) {
+        let sent = Instant::now();
+        let protocol = &core.dispatch.protocol;
+        let answers = protocol
+            .release(ask, groups, sent + core.times.timeout)
+            .await;
+        for ((group, answer), pending) in groups.iter().zip(answers).zip(&mut pending) {
+            let Ok(held) = answer else {
+                again.extend(pending.into_iter().map(Pending::retry));
+                continue;
+            };
+            core.released.add(&group.name);
+            let answered = pending.into_iter().zip(held.of(&group.permits));
+            again.extend(answered.filter_map(|(pending, held)| settle(core, sent, pending, held)));
+        }
+    }
+    again
+}
+
+/// A release that was sent at `sent` was answered. It has to be tried again if an acquire may run
+/// after it.
+fn settle(core: &Core, sent: Instant, mut pending: Pending, was_held: bool) -> Option<Pending> {
+    let runs_until = pending.lease.runs_until();
+    // The server ran it at `sent` at the earliest.
+    let is_final = runs_until.is_none_or(|end| core.clock.at(sent) > end);
+    if was_held || is_final {
+        pending.tell(was_held);
+    }
+    if is_final {
+        return None;
+    }
+    let end = runs_until.map_or(sent, |end| core.clock.passed(end));
+    pending.due = end.max(sent + Duration::from_millis(1));
+    Some(pending)
+}

@@ -1,0 +1,212 @@
+//! The keeper's loop.
+
+use super::{
+    Core,
+    pulse::Pulse,
+    refresh::refresh,
+    releases::{Pending, Releases, release},
+    schedule::Schedule,
+};
+use crate::redis::lease::Lease;
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep_until,
+};
+
+/// What the keeper is told.
+pub(super) enum Command {
+    /// Release this, and tell whether it was still held.
+    Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
+    /// Tell whether releases of this semaphore were on their way, once they are completed.
+    Settle(Arc<str>, oneshot::Sender<bool>),
+    /// Release everything, and tell by the deadline what could not be.
+    Shutdown(Instant, oneshot::Sender<Vec<Arc<Lease>>>),
+}
+
+/// What a task of the keeper's has to report.
+enum Report {
+    /// Refreshed; these were not answered.
+    Refreshed(Vec<Arc<Lease>>),
+    /// A batch of releases is completed; these have to be tried again.
+    Released(u64, Vec<Pending>),
+}
+
+/// Commands taken at once.
+const COMMANDS: usize = 1_024;
+
+struct Task {
+    core: Arc<Core>,
+    schedule: Schedule,
+    releases: Releases,
+    shutdowns: Vec<(Instant, oneshot::Sender<Vec<Arc<Lease>>>)>,
+    next_tick: Instant,
+    next_clock: Instant,
+    /// Whether something was held or released since the server's clock was read.
+    is_active: bool,
+    pulse: Pulse,
+    reports: mpsc::UnboundedSender<Report>,
+}
+
+/// Runs until the last sender of commands is dropped and what it had to release is released.
+pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    let (reports, mut reported) = mpsc::unbounded_channel();
+    let mut task = Task::new(core, reports);
+    let mut taken = Vec::with_capacity(COMMANDS);
+    let mut alarm = pin!(sleep_until(task.next().into()));
+    let mut is_open = true;
+    while is_open || task.releases.len() > 0 {
+        tokio::select! {
+            count = commands.recv_many(&mut taken, COMMANDS), if is_open => {
+                is_open = count > 0;
+                taken.drain(..).for_each(|command| task.take(command));
+            }
+            Some(report) = reported.recv() => task.hear(report),
+            () = &mut alarm => task.wake(),
+        }
+        task.release();
+        task.report_shutdown();
+        let next = task.next().into();
+        if alarm.deadline() != next {
+            alarm.as_mut().reset(next);
+        }
+    }
+}
+
+impl Task {
+    fn new(core: Arc<Core>, reports: mpsc::UnboundedSender<Report>) -> Self {
+        let now = Instant::now();
+        Self {
+            schedule: Schedule::new(core.times),
+            releases: Releases::default(),
+            shutdowns: Vec::new(),
+            next_tick: now + core.times.tick(),
+            next_clock: now + core.times.refresh_interval(),
+            is_active: false,
+            pulse: Pulse::new(now),
+            core,
+            reports,
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Release(lease, answer) => self.pend(lease, answer),
+            Command::Settle(name, settled) => self.releases.settle(&name, settled),
+            Command::Shutdown(deadline, done) => {
+                self.shutdowns.push((deadline, done));
+                self.release_everything();
+            }
+        }
+    }
+
+    fn pend(&mut self, lease: Arc<Lease>, answer: Option<oneshot::Sender<bool>>) {
+        self.is_active = true;
+        let pending = Pending::new(lease, answer, &self.core);
+        self.releases.push(pending);
+    }
+
+    /// Ends what is held, and what is being claimed.
+    fn release_everything(&mut self) {
+        let mut leases = self.schedule.all();
+        leases.extend(self.core.registry.drain());
+        for lease in leases {
+            let was_granted = lease.is_granted();
+            if lease.release() {
+                self.pend(Arc::clone(&lease), None);
+            }
+            if was_granted {
+                lease.loss.set();
+            }
+        }
+    }
+
+    fn hear(&mut self, report: Report) {
+        match report {
+            Report::Refreshed(failed) => self.schedule.refreshed(failed),
+            Report::Released(batch, again) => self.releases.completed(batch, again),
+        }
+    }
+
+    /// When there is something to do without being told.
+    fn next(&self) -> Instant {
+        let deadlines = self.shutdowns.iter().map(|(deadline, _)| *deadline);
+        let dues = deadlines.chain(self.releases.next());
+        dues.fold(self.next_tick.min(self.schedule.next()), Instant::min)
+    }
+
+    fn wake(&mut self) {
+        let now = Instant::now();
+        self.releases.retry(now);
+        if now >= self.next_tick.min(self.schedule.next()) {
+            self.next_tick = now + self.core.times.tick();
+            self.tick(now);
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let mut due = self.schedule.adopt(self.core.registry.adopt());
+        self.schedule.expire(now);
+        due.extend(self.schedule.due(now));
+        let missed = self.pulse.missed(now, SystemTime::now());
+        if self
+            .pulse
+            .has_slept(now, self.core.times.refresh_interval())
+            || !missed.is_zero()
+        {
+            due = self.schedule.all();
+        }
+        self.pulse = Pulse::new(now);
+        if !due.is_empty() {
+            self.is_active = true;
+            self.refresh(due, missed);
+        }
+        if now >= self.next_clock && self.is_active {
+            self.next_clock = now + self.core.times.refresh_interval();
+            self.is_active = false;
+            self.read_clock();
+        }
+    }
+
+    fn refresh(&mut self, due: Vec<Arc<Lease>>, missed: Duration) {
+        self.schedule.watch(&due, missed.as_micros() as u64);
+        let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+        tokio::spawn(async move {
+            let failed = refresh(core, due).await;
+            let _ = reports.send(Report::Refreshed(failed));
+        });
+    }
+
+    /// Learns the server's time, and tells it the highest that was seen.
+    fn read_clock(&self) {
+        let core = Arc::clone(&self.core);
+        tokio::spawn(async move {
+            let deadline = Instant::now() + core.times.timeout;
+            // The next one does better.
+            let _ = core.dispatch.protocol.clock(deadline).await;
+        });
+    }
+
+    /// Sends what is to be released, unless enough is in flight.
+    fn release(&mut self) {
+        while let Some((batch, pending)) = self.releases.take() {
+            let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+            tokio::spawn(async move {
+                let again = release(core, pending).await;
+                let _ = reports.send(Report::Released(batch, again));
+            });
+        }
+    }
+
+    fn report_shutdown(&mut self) {
+        let (now, is_done) = (Instant::now(), self.releases.len() == 0);
+        let due = |(deadline, _): &mut (Instant, _)| is_done || now >= *deadline;
+        for (_, done) in self.shutdowns.extract_if(.., due) {
+            let _ = done.send(self.releases.rest());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! One permit as this process knows it: a state machine that only answers move on.
+//!
+//! Beside its [`State`], a lease counts the acquires that were never answered. Each carries its own
+//! end by the server's clock, after which the server refuses to run it; until then it may grant.
+//! So a release is final only when it ran after the last of those ends.
+
+mod state;
+
+use super::protocol::PermitId;
+use crate::semaphore::Loss;
+use state::{Event, State};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A permit that was asked for, is held, or is being released. Shared by its holder and the
+/// keeper.
+pub(super) struct Lease {
+    pub(super) permit: PermitId,
+    pub(super) loss: Loss,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// What its semaphore's keys begin with. Shared with other permits of the semaphore once the
+    /// keeper has adopted them, because a process may hold very many.
+    name: Arc<str>,
+    state: State,
+    token: u64,
+    /// Microseconds since the store's creation until the lease counts as ended.
+    deadline: u64,
+    unanswered: u32,
+    /// Until when an unanswered acquire may run, ms of the server's clock.
+    runs_until: u64,
+}
+
+impl Lease {
+    pub(super) fn new(name: Arc<str>, permit: PermitId) -> Self {
+        Self {
+            permit,
+            loss: Loss::default(),
+            inner: Mutex::new(Inner {
+                name,
+                state: State::Unsent,
+                token: 0,
+                deadline: 0,
+                unanswered: 0,
+                runs_until: 0,
+            }),
+        }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.lock().name)
+    }
+
+    /// Takes another copy of its own name.
+    pub(super) fn share_name(&self, name: &Arc<str>) {
+        self.lock().name = Arc::clone(name);
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.lock().token
+    }
+
+    /// An acquire is about to be sent, which the server refuses to run after `runs_until`. `false`:
+    /// the owner is done with it, so do not send it.
+    pub(super) fn sent(&self, runs_until: u64) -> bool {
+        let mut inner = self.lock();
+        if inner.state == State::Released {
+            return false;
+        }
+        inner.step(Event::Sent);
+        inner.unanswered += 1;
+        inner.runs_until = inner.runs_until.max(runs_until);
+        true
+    }
+
+    /// The acquire that was about to be sent never left this process, or came after its end and was
+    /// not run.
+    pub(super) fn not_sent(&self) {
+        let mut inner = self.lock();
+        inner.answered();
+        if inner.unanswered == 0 {
+            inner.step(Event::NotSent);
+        }
+    }
+
+    /// The acquire was granted.
+    pub(super) fn granted(&self, token: u64, deadline: u64) {
+        let mut inner = self.lock();
+        inner.answered();
+        if inner.step(Event::Granted) {
+            (inner.token, inner.deadline) = (token, deadline);
+            self.loss.clear();
+        }
+    }
+
+    /// The acquire joined the queue, or kept its position there.
+    pub(super) fn queued(&self) {
+        let mut inner = self.lock();
+        inner.answered();
+        inner.step(Event::Queued);
+    }
+
+    /// The acquire was refused.
+    pub(super) fn refused(&self) {
+        let mut inner = self.lock();
+        inner.answered();
+        inner.step(Event::Refused);
+    }
+
+    /// A message says that it was granted from the queue, until `deadline`. Whether that is news.
+    pub(super) fn notified(&self, token: u64, deadline: u64) -> bool {
+        let mut inner = self.lock();
+        let is_news = inner.step(Event::Notified);
+        if is_news {
+            (inner.token, inner.deadline) = (token, deadline);
+        }
+        is_news
+    }
+
+    /// A refresh found it held, so the server keeps it until the new deadline at least.
+    pub(super) fn refreshed(&self, deadline: u64) {
+        let mut inner = self.lock();
+        inner.step(Event::Refreshed);
+        if inner.state == State::Held {
+            inner.deadline = inner.deadline.max(deadline);
+        }
+    }
+
+    pub(super) fn refresh_failed(&self) {
+        self.lock().step(Event::RefreshFailed);
+    }
+
+    /// A refresh did not find it: tells the holder.
+    pub(super) fn displaced(&self) {
+        if self.lock().step(Event::Ended) {
+            self.loss.set();
+        }
+    }
+
+    /// Tells the holder if the deadline has passed.
+    pub(super) fn expire(&self, now: u64) {
+        let mut inner = self.lock();
+        if now >= inner.deadline && inner.step(Event::Ended) {
+            self.loss.set();
+        }
+    }
+
+    /// The owner is done with it. Whether the server has to be told; `false` if that was so before.
+    pub(super) fn release(&self) -> bool {
+        let mut inner = self.lock();
+        let state = inner.state;
+        inner.step(Event::Released) && (state.is_known_to_the_server() || inner.unanswered > 0)
+    }
+
+    /// Until when an acquire of it may still run, ms of the server's clock; `None` if all were
+    /// answered.
+    pub(super) fn runs_until(&self) -> Option<u64> {
+        let inner = self.lock();
+        (inner.unanswered > 0).then_some(inner.runs_until)
+    }
+
+    pub(super) fn deadline(&self) -> u64 {
+        self.lock().deadline
+    }
+
+    /// Whether its owner has it, or had it until it was lost.
+    pub(super) fn is_granted(&self) -> bool {
+        use State::{AtRisk, Held, Lost, Provisional};
+        matches!(self.lock().state, Provisional | Held | AtRisk | Lost)
+    }
+
+    pub(super) fn is_provisional(&self) -> bool {
+        self.lock().state == State::Provisional
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().state == State::Lost
+    }
+
+    /// Whether its deadline has passed, although nobody may have noticed yet.
+    pub(super) fn is_past(&self, now: u64) -> bool {
+        let inner = self.lock();
+        inner.state != State::Released && now >= inner.deadline
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        self.lock().state == State::Released
+    }
+
+    /// No code that holds the lock can panic, so a poisoned lock guards a sound state.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Moves on, and tells whether that was a step.
+    fn step(&mut self, event: Event) -> bool {
+        let next = self.state.next(event);
+        self.state = next.unwrap_or(self.state);
+        next.is_some()
+    }
+
+    /// An acquire was answered. Too late for a released lease: what that answer granted is for a
+    /// release to find that runs after it.
+    fn answered(&mut self) {
+        if self.state != State::Released {
+            self.unanswered = self.unanswered.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+
+fn lease() -> Lease {
+    let permit = PermitId {
+        serial: 1,
+        limit: 5,
+        weight: 1,
+    };
+    Lease::new("p{c:a}".into(), permit)
+}
+
+#[test]
+fn what_was_never_sent_needs_no_release() {
+    assert!(!lease().release());
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.not_sent();
+    assert!(!lease.release());
+}
+
+#[test]
+fn what_may_have_run_needs_a_release_until_its_own_end_has_passed() {
+    let lease = lease();
+    assert!(lease.sent(10) && lease.sent(20));
+    lease.refused();
+    assert_eq!(lease.runs_until(), Some(20));
+    assert!(lease.release());
+    assert_eq!(lease.runs_until(), Some(20));
+}
+
+#[test]
+fn a_refusal_needs_no_release() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.refused();
+    assert!(!lease.release());
+}
+
+#[test]
+fn a_waiter_that_fails_needs_a_release() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.queued();
+    assert!(lease.sent(20));
+    lease.not_sent();
+    assert!(lease.release());
+}
+
+#[test]
+fn nothing_brings_a_released_lease_back() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.granted(7, 100);
+    lease.loss.set();
+    assert!(lease.release() && !lease.release());
+    lease.refreshed(1_000);
+    lease.granted(8, 1_000);
+    assert!(lease.is_released() && lease.loss.is_set());
+    assert_eq!((lease.token(), lease.deadline()), (7, 100));
+    assert!(!lease.sent(30));
+}
+
+#[test]
+fn an_answer_that_comes_after_the_release_leaves_the_doubt() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    assert!(lease.release());
+    lease.granted(7, 100);
+    assert_eq!(lease.runs_until(), Some(10));
+}
+
+#[test]
+fn only_an_acquire_brings_a_lost_lease_back() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.granted(7, 100);
+    lease.expire(100);
+    assert!(lease.is_lost() && lease.loss.is_set());
+    lease.refreshed(1_000);
+    assert!(lease.is_lost());
+    assert!(lease.sent(20));
+    lease.granted(9, 1_000);
+    assert!(!lease.is_lost() && !lease.loss.is_set());
+    assert_eq!(lease.token(), 9);
+}
+
+#[test]
+fn a_grant_from_the_queue_is_provisional_until_it_is_refreshed() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.queued();
+    assert!(lease.notified(7, 100) && lease.is_provisional());
+    assert!(!lease.notified(8, 200));
+    lease.refresh_failed();
+    assert!(lease.is_provisional());
+    lease.refreshed(1_000);
+    assert!(!lease.is_provisional());
+    assert_eq!((lease.token(), lease.deadline()), (7, 1_000));
+}

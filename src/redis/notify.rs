@@ -1,0 +1,208 @@
+//! How a waiter learns that it was granted.
+//!
+//! Each process listens on one channel of its own. A message names one permit and its token, so
+//! only its waiter wakes, and needs to ask nothing more. Messages may be lost; so each waiter also
+//! polls now and then, and whenever the subscription is new.
+
+use futures_util::StreamExt;
+use redis::{
+    Client, RedisError,
+    aio::{PubSubSink, PubSubStream},
+};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{interval, sleep, timeout},
+};
+
+/// How long an attempt to subscribe may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a quiet subscription has to show that it lives.
+const PING: Duration = Duration::from_secs(2);
+
+/// The waiters of this process, and where messages for them come in.
+pub(super) struct Notifications {
+    waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
+    subscription: watch::Sender<Subscription>,
+    source: Option<Source>,
+    /// Something waits, so that it is time to subscribe.
+    wanted: Notify,
+}
+
+/// The state of the subscription.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Subscription {
+    pub(super) live: bool,
+}
+
+/// Where to subscribe to what.
+struct Source {
+    client: Client,
+    channel: String,
+}
+
+/// What a message says: a token, and how many units were held then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) token: u64,
+    pub(super) held: u32,
+}
+
+#[derive(Default)]
+struct Waiter {
+    notice: Mutex<Option<Notice>>,
+    notified: Notify,
+}
+
+/// A slot among the waiters of this process; free again when dropped.
+pub(super) struct WaiterSlot<'a> {
+    notifications: &'a Notifications,
+    serial: u64,
+    waiter: Arc<Waiter>,
+}
+
+impl WaiterSlot<'_> {
+    /// Waits to be told of a grant under a token higher than `last`. A process that was stopped
+    /// may hear of an earlier one only after it has ended.
+    pub(super) async fn granted_after(&self, last: u64) -> Notice {
+        loop {
+            self.waiter.notified.notified().await;
+            let notice = self.waiter.lock().take();
+            if let Some(notice) = notice.filter(|notice| notice.token > last) {
+                return notice;
+            }
+        }
+    }
+}
+
+impl Waiter {
+    /// No code that holds the lock can panic, so a poisoned lock guards a sound notice.
+    fn lock(&self) -> MutexGuard<'_, Option<Notice>> {
+        self.notice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for WaiterSlot<'_> {
+    fn drop(&mut self) {
+        self.notifications.lock().remove(&self.serial);
+    }
+}
+
+impl Notifications {
+    /// Without a client no message can come, and waiters have to poll.
+    pub(super) fn new(client: Option<Client>, prefix: &str, process: &str) -> Self {
+        let channel = format!("{prefix}wake:{process}");
+        Self {
+            waiters: Mutex::default(),
+            subscription: watch::Sender::default(),
+            source: client.map(|client| Source { client, channel }),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// Takes a slot, unless `most` are taken.
+    pub(super) fn register(&self, serial: u64, most: usize) -> Option<WaiterSlot<'_>> {
+        let waiter = Arc::<Waiter>::default();
+        let mut waiters = self.lock();
+        if waiters.len() >= most {
+            return None;
+        }
+        waiters.insert(serial, Arc::clone(&waiter));
+        drop(waiters);
+        Some(WaiterSlot {
+            notifications: self,
+            serial,
+            waiter,
+        })
+    }
+
+    /// What tells of new subscriptions. The first call has the keeper's thread subscribe.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Subscription> {
+        self.wanted.notify_one();
+        self.subscription.subscribe()
+    }
+
+    /// Subscribes once something waits, and again whenever the subscription ends. Runs on the
+    /// keeper's thread, and ends with it.
+    pub(super) async fn listen(self: Arc<Self>) -> Infallible {
+        let Some(source) = &self.source else {
+            return pending().await;
+        };
+        self.wanted.notified().await;
+        loop {
+            if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
+                self.announce(true);
+                self.hear(sink, stream).await;
+                self.announce(false);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn announce(&self, live: bool) {
+        self.subscription.send_replace(Subscription { live });
+    }
+
+    /// Passes messages on until the connection ends, or does not answer any more.
+    async fn hear(&self, mut sink: PubSubSink, mut messages: PubSubStream) {
+        let mut pings = interval(PING);
+        loop {
+            tokio::select! {
+                message = messages.next() => match message {
+                    Some(message) => {
+                        self.notify(&message.get_payload::<String>().unwrap_or_default());
+                    }
+                    None => return,
+                },
+                _ = pings.tick() => {
+                    if !matches!(timeout(ATTEMPT, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wakes the waiter that a message names.
+    fn notify(&self, message: &str) {
+        let Some((serial, notice)) = read(message) else {
+            return;
+        };
+        if let Some(waiter) = self.lock().get(&serial) {
+            *waiter.lock() = Some(notice);
+            waiter.notified.notify_one();
+        }
+    }
+
+    /// No code that holds the lock can panic, so a poisoned lock guards a sound map.
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiter>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads `SERIAL TOKEN HELD`.
+fn read(message: &str) -> Option<(u64, Notice)> {
+    let mut words = message.split(' ');
+    let serial = u64::from_str_radix(words.next()?, 16).ok()?;
+    let token = words.next()?.parse().ok()?;
+    let held = words.next()?.parse().ok()?;
+    Some((serial, Notice { token, held }))
+}
+
+impl Source {
+    async fn subscribe(&self) -> Result<(PubSubSink, PubSubStream), RedisError> {
+        let mut subscription = self.client.get_async_pubsub().await?;
+        subscription.subscribe(&self.channel).await?;
+        Ok(subscription.split())
+    }
+}

@@ -1,0 +1,76 @@
+-- acquire: takes the units of a permit if they fit under its limit and nothing waits before it;
+-- else joins the queue, if it may. So for each claim of each semaphore, one after the other.
+--
+-- Promises: at any instant of the server's clock, at most `limit` units are held. The same id
+-- counts once, however often it is sent, and keeps its position in the queue. Every permit gets a
+-- token greater than those before it. A call that comes after its deadline changes nothing.
+--
+-- KEYS  for each semaphore held, queue, alive, token; see queue.lua
+-- ARGV  1 lease     ms
+--       2 deadline  ms of the server's clock after which the caller does not want it any more
+--       3 floor     microseconds, where tokens begin at least if they have no predecessor
+--       and for each semaphore, three for each of its claims:
+--         id     the permit's id
+--         limit  of units that may be held together; 0 if the permit has several units itself, so
+--                that it never takes the fast path
+--         wait   nothing if it does not wait; else `ALIVE MAX_WAITING ARRIVAL`, the ms for which
+--                it counts as alive, how many may wait, and the arrival that it was given before
+--                or 0
+-- Returns the server's time in ms, alone if the call came too late, and for each claim two items:
+--         token, units held now     it is granted
+--         0, units held now         it is full
+--         -1, units held now        the queue is full
+--         {arrival, recheck_ms, last_token}, units held now
+--                                   it waits; it is the head if recheck_ms is not -1, and should
+--                                   poll again then, when the earliest lease ends. It holds
+--                                   nothing, so no token up to the last is its any more
+
+local now, micros = clock()
+if now > tonumber(ARGV[2]) then
+  return {now}
+end
+local lease, floor = tonumber(ARGV[1]), tonumber(ARGV[3])
+local expired_before, expires_at, ttl = text(now), text(now + lease), text(lease * LEASES)
+local anything_waits = any_queue(KEYS)
+
+local answer, at = {now}, 4
+for key = 1, #KEYS, 4 do
+  local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
+  local used = call('ZCARD', held)
+  -- The first write removes, because only then a server whose memory is full accepts the others.
+  if used > 0 or key == 1 then
+    used = used - call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
+  end
+  local is_contended = anything_waits and call('EXISTS', queue) == 1
+
+  local last, semaphore = at + ARGV[at], nil
+  for arg = at + 1, last, 3 do
+    local id, first = ARGV[arg], nil
+    if not is_contended and used < tonumber(ARGV[arg + 1]) then
+      -- The fast path: one unit of a semaphore for which nothing waits. The same as `take`.
+      local added = call('ZADD', held, expires_at, id)
+      first = call('INCR', token)
+      if first == 1 then
+        first = math.max(micros, floor)
+        call('SET', token, text(first), 'PX', ttl)
+      elseif first % 4 == 0 then
+        call('PEXPIRE', token, ttl)
+      end
+      if used == 0 or first % 4 == 0 then
+        call('PEXPIRE', held, ttl)
+      end
+      used = used + added
+    else
+      if not semaphore then
+        semaphore = contended_semaphore(held, queue, alive, token, now, micros, floor)
+        semaphore.revive(arg, last)
+      end
+      first, used = semaphore.acquire(used, id, ARGV[arg + 2], lease)
+      is_contended = call('EXISTS', queue) == 1
+      anything_waits = true
+    end
+    answer[#answer + 1], answer[#answer + 2] = first, used
+  end
+  at = last + 1
+end
+return answer

@@ -1,0 +1,155 @@
+//! acquire: takes permits, or positions in a queue. See `acquire.lua`.
+
+use super::{
+    PermitId, Protocol,
+    call::{Call, Part, Reply, Text},
+    id::Owner,
+};
+use crate::redis::error::Error;
+use redis::{Cmd, Value};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// What is wanted of one semaphore in one call.
+pub(in crate::redis) struct AcquireOf {
+    pub(in crate::redis) name: Arc<str>,
+    pub(in crate::redis) wanted: Vec<Wanted>,
+}
+
+/// A permit that is wanted, and how it waits if there is no room.
+pub(in crate::redis) type Wanted = (PermitId, Option<Position>);
+
+/// A position in the queue, told with each acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) struct Position {
+    /// How long the waiter counts as alive from then on.
+    pub(in crate::redis) alive: Duration,
+    /// How many may wait.
+    pub(in crate::redis) max_waiting: u32,
+    /// Its arrival as the server gave it before; 0 for none.
+    pub(in crate::redis) arrival: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let alive = self.alive.as_millis();
+        write!(f, "{alive} {} {}", self.max_waiting, self.arrival)
+    }
+}
+
+impl Part for AcquireOf {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn args(&self) -> usize {
+        3 * self.wanted.len()
+    }
+
+    fn write(&self, owner: &Owner, command: &mut Cmd) {
+        for (permit, position) in &self.wanted {
+            let is_single = permit.weight == 1;
+            command
+                .arg(Text(owner.id(*permit)))
+                .arg(if is_single { permit.limit } else { 0 });
+            match position {
+                Some(position) => command.arg(Text(position)),
+                None => command.arg(""),
+            };
+        }
+    }
+
+    fn items(&self) -> usize {
+        2 * self.wanted.len()
+    }
+}
+
+/// What the server says of a permit that was wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Acquired {
+    Granted {
+        token: u64,
+        held: u32,
+    },
+    Full {
+        held: u32,
+    },
+    /// It is in the queue. The head polls again after `recheck`, when the earliest lease ends.
+    /// Whatever was granted to it before, under a token up to `last_token`, is over.
+    Queued {
+        arrival: u64,
+        recheck: Option<Duration>,
+        last_token: u64,
+    },
+    QueueFull,
+}
+
+impl Protocol {
+    /// Takes permits, or positions in a queue. As many answers as are wanted, in their order.
+    ///
+    /// The server refuses to run what it gets after `runs_until`, ms of its own clock.
+    pub(in crate::redis) async fn acquire(
+        &self,
+        all: &[AcquireOf],
+        runs_until: u64,
+        deadline: Instant,
+    ) -> Vec<Result<Acquired, Error>> {
+        let call = Call {
+            script: &self.acquire,
+            head: &[self.owner.lease_ms, runs_until, self.clock.floor()],
+            deadline,
+        };
+        let replies = self.run(&call, all).await;
+        let counts = all.iter().map(|part| part.wanted.len());
+        let read = counts.zip(replies);
+        read.flat_map(|(count, reply)| Acquired::read_all(reply, count))
+            .collect()
+    }
+}
+
+impl Acquired {
+    /// The answers for as many permits.
+    fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
+        match reply {
+            Ok(Reply::Items(items)) => items.chunks(2).map(Self::read).collect(),
+            Ok(Reply::Done) => vec![Err(Error::Reply); count],
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    fn read(pair: &[Value]) -> Result<Self, Error> {
+        let [first, Value::Int(held)] = pair else {
+            return Err(Error::Reply);
+        };
+        let held = u32::try_from(*held).map_err(|_| Error::Reply)?;
+        match first {
+            Value::Int(-1) => Ok(Self::QueueFull),
+            Value::Int(0) => Ok(Self::Full { held }),
+            Value::Int(token @ 1..) => Ok(Self::Granted {
+                token: *token as u64,
+                held,
+            }),
+            Value::Array(queued) => Self::read_queued(queued),
+            _ => Err(Error::Reply),
+        }
+    }
+
+    fn read_queued(items: &[Value]) -> Result<Self, Error> {
+        let [
+            Value::Int(arrival),
+            Value::Int(recheck),
+            Value::Int(last_token),
+        ] = items
+        else {
+            return Err(Error::Reply);
+        };
+        Ok(Self::Queued {
+            arrival: *arrival as u64,
+            recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
+            last_token: *last_token as u64,
+        })
+    }
+}

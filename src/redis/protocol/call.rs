@@ -1,0 +1,202 @@
+//! From semaphores to calls, and from the answers back to each semaphore.
+
+use super::{
+    Protocol,
+    id::Owner,
+    script::{Form, Script},
+};
+use crate::redis::error::Error;
+use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use std::{fmt, sync::atomic::Ordering, time::Instant};
+
+/// Semaphores of one call, to bound how long one script blocks the server: 64 single claims take
+/// it 0.4 ms (`cargo bench --bench redis`), and with more a claim is hardly cheaper.
+const MAX_SEMAPHORES: usize = 64;
+
+/// Arguments of one call, for the same reason: a refresh of 500 units takes 0.3 ms.
+pub(in crate::redis) const MAX_ARGS: usize = 500;
+
+/// What a script says of one semaphore.
+#[derive(Clone)]
+pub(super) enum Reply {
+    /// All is as it should be.
+    Done,
+    /// As many items as its part expects.
+    Items(Vec<Value>),
+}
+
+/// One semaphore's share of a call, and of its answer.
+pub(super) trait Part {
+    fn name(&self) -> &str;
+
+    /// How many arguments it has.
+    fn args(&self) -> usize;
+
+    fn write(&self, owner: &Owner, command: &mut Cmd);
+
+    /// How many items of a detailed answer are its own.
+    fn items(&self) -> usize;
+}
+
+/// A script, what is told it once for all semaphores, and until when its answer is waited for.
+pub(super) struct Call<'a> {
+    pub(super) script: &'a Script,
+    pub(super) head: &'a [u64],
+    pub(super) deadline: Instant,
+}
+
+type Replies = Vec<Result<Reply, Error>>;
+
+impl Protocol {
+    /// Runs a script for each of the parts, many in a call where the server lets them. As many
+    /// replies, in their order.
+    pub(super) async fn run<P: Part>(&self, call: &Call<'_>, parts: &[P]) -> Replies {
+        let shares = self.shares(parts);
+        let answers = match self.known(call, &shares).await {
+            Ok(answers) => answers,
+            Err(error) => return vec![Err(error); parts.len()],
+        };
+        let mut replies = Vec::with_capacity(parts.len());
+        for (share, answer) in shares.into_iter().zip(answers) {
+            match answer {
+                Err(error) if share.len() > 1 && error.is_of_a_key() => {
+                    replies.extend(self.run_one_each(call, share, &error).await);
+                }
+                answer => replies.extend(self.split(share, answer)),
+            }
+        }
+        replies
+    }
+
+    /// Calls for each semaphore alone, so that what is wrong with one does not touch the others.
+    async fn run_one_each<P: Part>(&self, call: &Call<'_>, parts: &[P], error: &Error) -> Replies {
+        if error.is_cross_slot() {
+            self.one_each.store(true, Ordering::Relaxed);
+        }
+        let shares: Vec<_> = parts.chunks(1).collect();
+        let answers = self.known(call, &shares).await;
+        // The other calls of the group have their answers, whatever becomes of these. And what was
+        // aborted halfway may have left something, so it keeps the error that says so.
+        let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); shares.len()]);
+        let replies = shares.into_iter().zip(answers);
+        replies
+            .flat_map(|(share, answer)| self.split(share, answer))
+            .collect()
+    }
+
+    /// Sends a call for each share, and again with the script where it is not known.
+    async fn known<P: Part>(
+        &self,
+        call: &Call<'_>,
+        shares: &[&[P]],
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        let mut answers = self.send(call, Form::Hash, shares).await?;
+        let unknown: Vec<usize> = (0..shares.len())
+            .filter(|&at| answers[at].as_ref().is_err_and(Error::is_no_script))
+            .collect();
+        if !unknown.is_empty() {
+            let shares: Vec<_> = unknown.iter().map(|&at| shares[at]).collect();
+            let again = self.send(call, Form::Source, &shares).await;
+            let again = again.unwrap_or_else(|error| vec![Err(error); shares.len()]);
+            for (at, answer) in unknown.into_iter().zip(again) {
+                answers[at] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn send<P: Part>(
+        &self,
+        call: &Call<'_>,
+        form: Form,
+        shares: &[&[P]],
+    ) -> Result<Vec<Result<Value, Error>>, Error> {
+        let commands = shares.iter().map(|parts| {
+            let mut command = begin(call.script, form, parts);
+            call.head.iter().for_each(|number| {
+                command.arg(number);
+            });
+            for part in *parts {
+                command.arg(part.args());
+                part.write(&self.owner, &mut command);
+            }
+            command
+        });
+        self.transport.send(commands.collect(), call.deadline).await
+    }
+
+    /// Which parts share a call: none on a cluster, where their keys live on several nodes.
+    fn shares<'a, P: Part>(&self, parts: &'a [P]) -> Vec<&'a [P]> {
+        if !self.transport.is_one_server() || self.one_each.load(Ordering::Relaxed) {
+            return parts.chunks(1).collect();
+        }
+        let (mut count, mut args) = (1, parts.first().map_or(0, P::args));
+        let fits = |_: &P, next: &P| {
+            (count, args) = (count + 1, args + next.args());
+            let fits = count <= MAX_SEMAPHORES && args <= MAX_ARGS;
+            if !fits {
+                (count, args) = (1, next.args());
+            }
+            fits
+        };
+        parts.chunk_by(fits).collect()
+    }
+
+    /// Gives each part of a call its share of the answer, which begins with the server's time.
+    fn split<P: Part>(&self, share: &[P], answer: Result<Value, Error>) -> Replies {
+        let expected = share.iter().map(P::items).sum();
+        let mut items = match answer.and_then(|value| self.read(value, expected)) {
+            Ok(Some(items)) => items.into_iter(),
+            Ok(None) => return vec![Ok(Reply::Done); share.len()],
+            Err(error) => return vec![Err(error); share.len()],
+        };
+        let own = |part: &P| Ok(Reply::Items(items.by_ref().take(part.items()).collect()));
+        share.iter().map(own).collect()
+    }
+
+    /// The items of an answer after the server's time, or `None` if it has no more to say.
+    fn read(&self, answer: Value, expected: usize) -> Result<Option<Vec<Value>>, Error> {
+        let (now, items) = match answer {
+            Value::Int(now) => (now, None),
+            Value::Array(mut items) if !items.is_empty() => match items.remove(0) {
+                Value::Int(now) => (now, Some(items)),
+                _ => return Err(Error::Reply),
+            },
+            _ => return Err(Error::Reply),
+        };
+        if now > 0 {
+            self.clock.observe(now as u64);
+        }
+        match items {
+            Some(items) if items.is_empty() && expected > 0 => Err(Error::Late),
+            Some(items) if items.len() != expected => Err(Error::Reply),
+            items => Ok(items),
+        }
+    }
+}
+
+/// A call with its keys, and with room for the rest of its arguments.
+fn begin<P: Part>(script: &Script, form: Form, parts: &[P]) -> Cmd {
+    /// An id's length, about.
+    const ARG: usize = 56;
+    let keys = script.keys();
+    let args: usize = parts.iter().map(|part| part.args() + keys.len() + 1).sum();
+    let names = parts.iter().map(|part| part.name().len() * keys.len());
+    let mut command = script.call(form, args + 6, names.sum::<usize>() + args * ARG);
+    command.arg(keys.len() * parts.len());
+    for part in parts {
+        for suffix in keys {
+            command.arg(Text(format_args!("{}{suffix}", part.name())));
+        }
+    }
+    command
+}
+
+/// An argument written by its `Display`, without a string in between.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: fmt::Display> ToRedisArgs for Text<T> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(&self.0);
+    }
+}

@@ -1,0 +1,52 @@
+//! clock: what time it is on the server, and the highest that any process has seen there. See
+//! `clock.lua`.
+
+use super::{
+    Protocol,
+    call::{Call, Part, Reply},
+    id::Owner,
+};
+use crate::redis::error::Error;
+use redis::{Cmd, Value};
+use std::time::Instant;
+
+/// The prefix of all keys, in the place of a semaphore's name.
+struct Mark<'a>(&'a str);
+
+impl Part for Mark<'_> {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn args(&self) -> usize {
+        0
+    }
+
+    fn write(&self, _: &Owner, _: &mut Cmd) {}
+
+    fn items(&self) -> usize {
+        1
+    }
+}
+
+impl Protocol {
+    /// Learns the server's time, and tells it the highest that this process has seen.
+    pub(in crate::redis) async fn clock(&self, deadline: Instant) -> Result<(), Error> {
+        let call = Call {
+            script: &self.clock_script,
+            head: &[self.owner.lease_ms, self.clock.floor()],
+            deadline,
+        };
+        let replies = self.run(&call, &[Mark(&self.prefix)]).await;
+        let Some(Reply::Items(items)) = replies.into_iter().next().transpose()? else {
+            return Err(Error::Reply);
+        };
+        match items[..] {
+            [Value::Int(highest @ 0..)] => {
+                self.clock.raise(highest as u64);
+                Ok(())
+            }
+            _ => Err(Error::Reply),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The ids under which a server knows permits.
+
+use std::{fmt, sync::Arc};
+
+/// What tells a permit of this process from its others, and all that is needed to grant it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) struct PermitId {
+    /// Its number within the process.
+    pub(in crate::redis) serial: u64,
+    /// How many units of its semaphore may be held together.
+    pub(in crate::redis) limit: u32,
+    /// How many of them it takes.
+    pub(in crate::redis) weight: u32,
+}
+
+/// What the ids of all permits of a process have in common.
+pub(super) struct Owner {
+    pub(super) process: Arc<str>,
+    pub(super) lease_ms: u64,
+}
+
+impl Owner {
+    /// The id of a permit, which is that of its first unit.
+    pub(super) fn id(&self, permit: PermitId) -> UnitId<'_> {
+        let owner = self;
+        UnitId {
+            owner,
+            permit,
+            unit: 1,
+        }
+    }
+
+    /// The ids of a permit's units.
+    pub(super) fn units(&self, permit: PermitId) -> impl Iterator<Item = UnitId<'_>> {
+        (1..=permit.weight).map(move |unit| UnitId {
+            unit,
+            ..self.id(permit)
+        })
+    }
+}
+
+/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and `:UNIT` after the first. It tells
+/// all that another process's script needs to grant it.
+pub(super) struct UnitId<'a> {
+    owner: &'a Owner,
+    permit: PermitId,
+    unit: u32,
+}
+
+impl fmt::Display for UnitId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Owner { process, lease_ms } = self.owner;
+        let PermitId {
+            serial,
+            limit,
+            weight,
+        } = self.permit;
+        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
+        match self.unit {
+            1 => Ok(()),
+            unit => write!(f, ":{unit}"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! From a policy and a key to the names of their keys in Redis.
+//!
+//! Injective for any bytes: a component is written as it is where it is plain, percent-encoded
+//! where it is not, and as its SHA-256 where that would be long. `:` separates the components and
+//! `#` marks a hash; neither is plain, so no two names read the same.
+
+use crate::semaphore::{Key, Policy};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use sha2::{Digest, Sha256};
+use std::{fmt::Write, sync::Arc};
+
+/// What is not written as it is.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'@')
+    .remove(b'+');
+
+/// A component longer than this is hashed, so that a client cannot choose how long our keys are.
+const LONGEST: usize = 64;
+
+/// `PREFIX{POLICY:KEY}`, what all keys of a semaphore begin with. The braces are a hash tag: on a
+/// cluster they keep its keys together.
+pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<str> {
+    let mut name = String::with_capacity(prefix.len() + policy.len() + 32);
+    name.push_str(prefix);
+    name.push('{');
+    push(&mut name, policy.as_bytes());
+    name.push(':');
+    push(&mut name, key.as_bytes());
+    name.push('}');
+    name.into()
+}
+
+fn push(name: &mut String, component: &[u8]) {
+    let start = name.len();
+    // What is longer than this before it is encoded is longer after it.
+    if component.len() <= LONGEST {
+        name.extend(percent_encode(component, ENCODED));
+        if name.len() - start <= LONGEST {
+            return;
+        }
+        name.truncate(start);
+    }
+    name.push('#');
+    for byte in Sha256::digest(component) {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(key: &[u8]) -> String {
+        name("p:", &Policy::DEFAULT, &key.into()).to_string()
+    }
+
+    #[test]
+    fn short_and_plain_accounts_stay_readable() {
+        assert_eq!(of(b"account-42"), "p:{concurrency:account-42}");
+    }
+
+    #[test]
+    fn braces_and_separators_cannot_break_out() {
+        assert_eq!(of(b"}a:held{#"), "p:{concurrency:%7Da%3Aheld%7B%23}");
+    }
+
+    #[test]
+    fn a_long_key_has_a_short_name() {
+        assert_eq!(of(&[b'a'; 65_536]).len(), "p:{concurrency:}".len() + 65);
+        assert_ne!(of(&[b'a'; 65_536]), of(&[b'a'; 65_537]));
+    }
+
+    #[test]
+    fn a_key_that_spells_the_hash_of_another_is_distinct() {
+        let long = [b'a'; 100];
+        let name_of_long = of(&long);
+        let spelled = name_of_long.split([':', '}']).nth(2).map(str::as_bytes);
+        assert_ne!(of(spelled.unwrap()), name_of_long);
+    }
+}

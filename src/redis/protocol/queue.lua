@@ -1,0 +1,215 @@
+-- What acquire and release share where a semaphore is contended: how units are taken, and how its
+-- queue advances.
+--
+-- A call is for one semaphore or for many, one after the other. KEYS has for each:
+--
+-- held   unit of a permit -> lease end, ms of the server's clock
+-- queue  waiter's permit -> its arrival, microseconds of the server's clock
+-- alive  waiter's permit -> until when it counts as alive, ms
+-- token  the last token
+--
+-- ARGV has, behind what is for all semaphores, how many arguments follow for the first semaphore, and
+-- those; then the same for the next.
+--
+-- A permit's id tells all that is needed to grant it: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. Its
+-- units are the id itself and, for those after the first, id:2, id:3 and so on.
+
+-- Whether anything waits for any of the semaphores: mostly nothing does, and one call tells.
+local function any_queue(keys)
+  local queues = {keys[2]}
+  for key = 6, #keys, 4 do
+    queues[#queues + 1] = keys[key]
+  end
+  return call('EXISTS', unpack(queues)) > 0
+end
+
+-- The operations of one contended semaphore at one instant. Built only where one is contended,
+-- because it takes a script longer to build functions than to run them.
+local function contended_semaphore(held, queue, alive, token, now, micros, floor)
+  local self = {}
+
+  -- A counter that has expired starts at the clock, or at the highest time that it has ever shown:
+  -- both count more microseconds than there were tokens, so it does not matter when it expires.
+  --
+  -- Only every fourth token prolongs the life of `held`. A permit that is not refreshed lasts a
+  -- lease at most, so three of them, each granted before the last has ended, are over within four
+  -- leases of the token or the refresh before them, which left `held` seven at least.
+  local function next_token(ttl)
+    local drawn = call('INCR', token)
+    if drawn == 1 then
+      drawn = math.max(micros, floor)
+      call('SET', token, text(drawn), 'PX', ttl)
+    elseif drawn % 4 == 0 then
+      call('PEXPIRE', token, ttl)
+      call('PEXPIRE', held, ttl)
+    end
+    return drawn
+  end
+
+  -- Adds the units of a permit to the `used` ones. Returns its token, and how many are held then.
+  function self.take(id, weight, used, expires_at, lease)
+    local now_used = used + call('ZADD', held, expires_at, id)
+    for unit = 2, weight do
+      now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
+    end
+    local ttl = text(lease * LEASES)
+    if used == 0 then
+      call('PEXPIRE', held, ttl)
+    end
+    return next_token(ttl), now_used
+  end
+
+  -- An end that lies further ahead than the permit's own lease was set before the clock was set
+  -- back. From now on it lasts a lease, so that nothing dead lasts for longer.
+  local function clamp(ends)
+    local function is_impossible(member, score)
+      local lease = string.match(member, '^%w+%.%x+%.%d+%.%d+%.(%d+)')
+      return lease and tonumber(score) > now + lease, lease
+    end
+    local top = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
+    if not top[1] or not is_impossible(top[1], top[2]) then
+      return
+    end
+    local members = call('ZRANGEBYSCORE', ends, text(now), '+inf', 'WITHSCORES')
+    for at = 1, #members, 2 do
+      local impossible, lease = is_impossible(members[at], members[at + 1])
+      if impossible then
+        call('ZADD', ends, text(now + lease), members[at])
+      end
+    end
+  end
+
+  -- Tells one process that one of its permits was granted.
+  local function notify(process, serial, drawn, used)
+    local prefix = string.match(held, '^[^{]*')
+    call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(drawn) .. ' ' .. used)
+  end
+
+  -- Grants to the head of the queue while it fits, each under its own limit, and passes over
+  -- waiters that have died. Nothing behind the head is considered, so no lighter claim starves a
+  -- heavy one. Such a grant ends when the waiter ceases to count as alive, unless its process
+  -- refreshes it: if that has just died, it holds the queue up no longer than as a waiter.
+  -- Returns how many units are held then, and the id of the head if one still waits.
+  function self.advance(used)
+    while true do
+      local id = call('ZRANGE', queue, 0, 0)[1]
+      if not id then
+        return used
+      end
+      local process, serial, limit, weight, lease =
+        string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
+      weight, lease = tonumber(weight), tonumber(lease)
+      local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
+      if process and alive_until > now + lease then
+        clamp(alive)
+        alive_until = now + lease
+      end
+      local is_alive = alive_until > now
+      if is_alive and used + weight > tonumber(limit) then
+        clamp(held)
+        return used, id
+      end
+      call('ZREM', queue, id)
+      call('ZREM', alive, id)
+      if is_alive then
+        local drawn
+        drawn, used = self.take(id, weight, used, text(alive_until), lease)
+        notify(process, serial, drawn, used)
+      end
+    end
+  end
+
+  -- Whether as many wait as may. Before it says so, it removes some of those that have died,
+  -- wherever they stand.
+  local function is_full(max_waiting)
+    if call('ZCARD', queue) < max_waiting then
+      return false
+    end
+    clamp(alive)
+    for _, id in ipairs(call('ZRANGEBYSCORE', alive, '-inf', text(now), 'LIMIT', 0, 100)) do
+      call('ZREM', queue, id)
+      call('ZREM', alive, id)
+    end
+    return call('ZCARD', queue) >= max_waiting
+  end
+
+  -- Waiters that are named in this very call are alive, however late their heartbeat comes. So
+  -- this goes before the queue advances.
+  function self.revive(first, last)
+    for arg = first, last, 3 do
+      local alive_ms = string.match(ARGV[arg + 2], '^%d+')
+      if alive_ms then
+        call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])
+      end
+    end
+  end
+
+  -- Joins the queue, or keeps the position there. Arrivals strictly grow, whatever the clock does.
+  -- Returns the arrival, nothing if the queue is full.
+  local function join(id, alive_ms, max_waiting, arrival)
+    local known = call('ZSCORE', queue, id)
+    if known then
+      return tonumber(known)
+    end
+    if is_full(tonumber(max_waiting)) then
+      return
+    end
+    arrival = tonumber(arrival)
+    if arrival == 0 then
+      local last = call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2]
+      arrival = math.max(micros, (tonumber(last) or 0) + 1)
+    end
+    call('ZADD', queue, text(arrival), id)
+    call('ZADD', alive, text(now + alive_ms), id)
+    return arrival
+  end
+
+  -- It does not wait, or no longer: leaves the queue, and lets the next in.
+  local function leave(id, used, head)
+    if head and call('ZREM', queue, id) == 1 then
+      call('ZREM', alive, id)
+      used = self.advance(used)
+    end
+    return 0, used
+  end
+
+  -- When the head of the queue polls again: when the earliest lease ends.
+  local function recheck_ms()
+    local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
+    return first[2] and math.max(first[2] - now, 0) or 0
+  end
+
+  -- Takes the units of a permit, or a position in the queue. Returns the first item of the answer,
+  -- and how many units are held then.
+  function self.acquire(used, id, wait, lease)
+    local limit, weight = string.match(id, '^%w+%.%w+%.(%d+)%.(%d+)%.')
+    limit, weight = tonumber(limit), tonumber(weight)
+    local head
+    used, head = self.advance(used)
+    if used + weight <= limit and not head or call('ZSCORE', held, id) then
+      return self.take(id, weight, used, text(now + lease), lease)
+    end
+    if not head then
+      clamp(held)
+    end
+
+    local alive_ms, max_waiting, arrival = string.match(wait, '^(%d+) (%d+) (%d+)$')
+    if not alive_ms then
+      return leave(id, used, head)
+    end
+    arrival = join(id, alive_ms, max_waiting, arrival)
+    if not arrival then
+      return -1, used
+    end
+    -- To look is cheaper than to prolong, and both live as long.
+    if call('PTTL', alive) < lease * (LEASES - 1) then
+      call('PEXPIRE', queue, text(lease * LEASES))
+      call('PEXPIRE', alive, text(lease * LEASES))
+    end
+    local recheck = (head or id) == id and recheck_ms() or -1
+    return {arrival, recheck, tonumber(call('GET', token) or micros)}, used
+  end
+
+  return self
+end
+

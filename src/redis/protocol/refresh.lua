@@ -1,0 +1,51 @@
+-- refresh: moves the end of live leases forward.
+--
+-- Promise: a lease that has ended stays ended, even when nothing has taken its place yet. Only
+-- members that are named, and still there, are touched. The counter of tokens outlives every
+-- permit that is refreshed.
+--
+-- It grants nothing, so it is not given the queue: its head polls when a lease ends.
+--
+-- KEYS  for each semaphore held, token; see queue.lua
+-- ARGV  1 lease  ms
+--       and for each semaphore every unit of every permit to refresh
+-- Returns the server's time in ms if all are held; else a list of that, and for each unit 1 (held)
+-- or 0 (lost).
+
+local now = clock()
+local lease = tonumber(ARGV[1])
+local expires_at, expired_before = text(now + lease), text(now)
+-- Of a key's life, one lease may pass before it begins anew: to look is cheaper than to prolong.
+local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
+
+-- One list for all semaphores, because lists are slow to grow.
+local renewed = {}
+local all, at = true, 2
+for key = 1, #KEYS, 2 do
+  local held, token = KEYS[key], KEYS[key + 1]
+  local units = tonumber(ARGV[at])
+  call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
+  for unit = 1, units do
+    renewed[2 * unit - 1], renewed[2 * unit] = expires_at, ARGV[at + unit]
+  end
+  local changed = call('ZADD', held, 'XX', 'CH', unpack(renewed, 1, 2 * units))
+  if call('PTTL', held) < short then
+    call('PEXPIRE', held, ttl)
+    call('PEXPIRE', token, ttl)
+  end
+  all, at = all and changed == units, at + units + 1
+end
+if all then
+  return now
+end
+
+-- Some are lost, or were refreshed within this very millisecond.
+local answer, at = {now}, 2
+for key = 1, #KEYS, 2 do
+  local last = at + ARGV[at]
+  for arg = at + 1, last do
+    answer[#answer + 1] = call('ZSCORE', KEYS[key], ARGV[arg]) and 1 or 0
+  end
+  at = last + 1
+end
+return answer

@@ -1,0 +1,96 @@
+//! release: gives units back, or leaves the queue. See `release.lua`.
+
+use super::{
+    PermitId, Protocol,
+    call::{Call, Part, Reply, Text},
+    id::Owner,
+};
+use crate::redis::error::Error;
+use redis::{Cmd, Value};
+use std::{sync::Arc, time::Instant};
+
+/// Permits of one semaphore that are refreshed or released in one call.
+pub(in crate::redis) struct Group {
+    pub(in crate::redis) name: Arc<str>,
+    pub(in crate::redis) permits: Vec<PermitId>,
+}
+
+impl Part for Group {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn args(&self) -> usize {
+        let weights = self.permits.iter().map(|permit| permit.weight as usize);
+        weights.sum()
+    }
+
+    fn write(&self, owner: &Owner, command: &mut Cmd) {
+        for permit in &self.permits {
+            for unit in owner.units(*permit) {
+                command.arg(Text(unit));
+            }
+        }
+    }
+
+    fn items(&self) -> usize {
+        self.args()
+    }
+}
+
+/// What a server says of the units of a group.
+pub(in crate::redis) enum Answers {
+    /// They are all held, or the answer was not asked for.
+    All,
+    /// For each unit, whether it is held.
+    Each(Vec<bool>),
+}
+
+impl Answers {
+    pub(super) fn read(reply: Reply) -> Result<Self, Error> {
+        let Reply::Items(items) = reply else {
+            return Ok(Self::All);
+        };
+        let each = items.iter().map(|item| match item {
+            Value::Int(held) => Ok(*held == 1),
+            _ => Err(Error::Reply),
+        });
+        each.collect::<Result<_, _>>().map(Self::Each)
+    }
+
+    /// For each permit of a group, whether all of its units are held.
+    pub(in crate::redis) fn of<'a>(
+        &'a self,
+        permits: &'a [PermitId],
+    ) -> impl Iterator<Item = bool> + 'a {
+        let mut start = 0;
+        permits.iter().map(move |permit| {
+            let end = start + permit.weight as usize;
+            let units = start..end;
+            start = end;
+            match self {
+                Self::All => true,
+                Self::Each(held) => held.get(units).is_some_and(|held| held.iter().all(|&h| h)),
+            }
+        })
+    }
+}
+
+impl Protocol {
+    /// Gives units back. For each group, which of its units were held if `ask`.
+    pub(in crate::redis) async fn release(
+        &self,
+        ask: bool,
+        groups: &[Group],
+        deadline: Instant,
+    ) -> Vec<Result<Answers, Error>> {
+        let call = Call {
+            script: &self.release,
+            head: &[u64::from(ask), self.clock.floor()],
+            deadline,
+        };
+        let replies = self.run(&call, groups).await;
+        let answers = replies.into_iter();
+        answers.map(|reply| reply.and_then(Answers::read)).collect()
+    }
+}

@@ -1,0 +1,91 @@
+//! How a script is put together and named to the server.
+//!
+//! `EVALSHA` first and, where the server does not know the script, `EVAL`: a `SCRIPT LOAD` to
+//! every node would let one dead shard break all others.
+
+use redis::Cmd;
+
+/// How a script is named to the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Hash,
+    Source,
+}
+
+/// A script, and what it is given of each semaphore.
+pub(super) struct Script {
+    source: &'static str,
+    /// SHA-1 of the source.
+    hash: String,
+    /// What the names of its keys end with, in the order in which it is given them.
+    keys: &'static [&'static str],
+}
+
+impl Script {
+    pub(super) fn acquire() -> Self {
+        let source = concat!(
+            include_str!("common.lua"),
+            include_str!("queue.lua"),
+            include_str!("acquire.lua")
+        );
+        Self::new(source, &[":held", ":queue", ":alive", ":token"])
+    }
+
+    pub(super) fn refresh() -> Self {
+        let source = concat!(include_str!("common.lua"), include_str!("refresh.lua"));
+        Self::new(source, &[":held", ":token"])
+    }
+
+    pub(super) fn release() -> Self {
+        let source = concat!(
+            include_str!("common.lua"),
+            include_str!("queue.lua"),
+            include_str!("release.lua")
+        );
+        Self::new(source, &[":held", ":queue", ":alive", ":token"])
+    }
+
+    pub(super) fn clock() -> Self {
+        let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
+        Self::new(source, &["clock"])
+    }
+
+    fn new(source: &'static str, keys: &'static [&'static str]) -> Self {
+        let hash = redis::Script::new(source).get_hash().to_owned();
+        Self { source, hash, keys }
+    }
+
+    /// What the names of the keys of each semaphore end with.
+    pub(super) fn keys(&self) -> &'static [&'static str] {
+        self.keys
+    }
+
+    /// Begins a call, with room for `size` bytes of arguments.
+    pub(super) fn call(&self, form: Form, args: usize, size: usize) -> Cmd {
+        let mut command = Cmd::with_capacity(args, size);
+        match form {
+            Form::Hash => command.arg("EVALSHA").arg(&self.hash),
+            Form::Source => command.arg("EVAL").arg(self.source),
+        };
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_whole() {
+        for script in [
+            Script::acquire(),
+            Script::refresh(),
+            Script::release(),
+            Script::clock(),
+        ] {
+            assert!(!script.source.contains("include"), "{}", script.source);
+            assert!(!script.source.contains("#!"), "6.2 compiles no shebang");
+            assert_eq!(script.hash.len(), 40);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A connection that comes back by itself.
+//!
+//! redis-rs has one that reconnects too. It waits for that outside of its timeout, keeps a stale
+//! error after its last try, and does not reconnect after timeouts or when a primary has become a
+//! replica. This one is driven by its callers: one attempt at a time, in a task that outlives the
+//! caller that started it; while it runs, callers wait for it, and for a moment after it has
+//! failed they are refused at once. No caller holds anything that others wait for.
+
+use super::{Replies, checked};
+use crate::redis::error::Error;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{sync::Notify, time::timeout_at};
+
+/// How long an attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// How long callers are refused after an attempt has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// As many timeouts in a row make a connection dead: behind a gateway that swallows packets
+/// nothing else tells.
+const MAX_TIMEOUTS: u32 = 4;
+
+/// See the module docs.
+pub(super) struct Link {
+    client: Client,
+    state: Mutex<State>,
+    /// How many connections there were, so that a late failure does not end a successor.
+    connected: AtomicU32,
+    /// Tells of the end of an attempt.
+    attempted: Notify,
+    consecutive_timeouts: AtomicU32,
+}
+
+enum State {
+    Idle,
+    Connecting,
+    Connected(Connection),
+    Failed(Instant, RedisError),
+}
+
+#[derive(Clone)]
+pub(super) struct Connection {
+    connection: MultiplexedConnection,
+    number: u32,
+}
+
+impl Link {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            state: Mutex::new(State::Idle),
+            connected: AtomicU32::new(0),
+            attempted: Notify::new(),
+            consecutive_timeouts: AtomicU32::new(0),
+        }
+    }
+
+    /// Sends commands. As many replies, in their order.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        commands: Vec<Cmd>,
+        deadline: Instant,
+    ) -> Result<Replies, Error> {
+        let Connection {
+            mut connection,
+            number,
+        } = self.connected(deadline).await?;
+        let sent = Instant::now();
+        let Ok(replies) = timeout_at(deadline.into(), call(&mut connection, commands)).await else {
+            self.timed_out(number);
+            return Err(Error::Timeout(sent.elapsed()));
+        };
+        self.consecutive_timeouts.store(0, Ordering::Relaxed);
+        // What one of them says of the connection holds for all.
+        let is_useless = |error: &Error| error.is_disconnect() || error.is_read_only();
+        if replies
+            .iter()
+            .any(|reply| reply.as_ref().is_err_and(is_useless))
+        {
+            self.disconnect(number);
+        }
+        Ok(replies)
+    }
+
+    /// The connection there is, or the outcome of the attempt to make one.
+    pub(super) async fn connected(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Connection, Error> {
+        loop {
+            // Registered before the state is read, so that no end of an attempt is missed.
+            let attempted = self.attempted.notified();
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if timeout_at(deadline.into(), attempted).await.is_err() {
+                return Err(Error::Unavailable(timed_out()));
+            }
+        }
+    }
+
+    /// The connection, or why there is none; `None` while an attempt runs.
+    fn outcome(self: &Arc<Self>) -> Option<Result<Connection, Error>> {
+        let mut state = self.lock();
+        match &*state {
+            State::Connected(connection) => return Some(Ok(connection.clone())),
+            State::Failed(at, error) if at.elapsed() < PAUSE => {
+                return Some(Err(Error::Unavailable(error.clone())));
+            }
+            State::Connecting => return None,
+            State::Idle | State::Failed(..) => {}
+        }
+        *state = State::Connecting;
+        tokio::spawn(Arc::clone(self).attempt());
+        None
+    }
+
+    async fn attempt(self: Arc<Self>) {
+        let outcome = connect(&self.client).await;
+        let number = self.connected.fetch_add(1, Ordering::Relaxed) + 1;
+        self.consecutive_timeouts.store(0, Ordering::Relaxed);
+        *self.lock() = match outcome {
+            Ok(connection) => State::Connected(Connection { connection, number }),
+            Err(error) => State::Failed(Instant::now(), error),
+        };
+        self.attempted.notify_waiters();
+    }
+
+    /// A call had no answer in time: perhaps the connection is dead and does not know it.
+    fn timed_out(&self, number: u32) {
+        if self.connected.load(Ordering::Relaxed) == number
+            && self.consecutive_timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS
+        {
+            self.disconnect(number);
+        }
+    }
+
+    fn disconnect(&self, number: u32) {
+        let mut state = self.lock();
+        if matches!(&*state, State::Connected(connection) if connection.number == number) {
+            *state = State::Idle;
+        }
+    }
+
+    /// No code that holds the lock can panic, so a poisoned lock guards a sound state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn call(connection: &mut MultiplexedConnection, commands: Vec<Cmd>) -> Replies {
+    let count = commands.len();
+    if let [command] = &commands[..] {
+        let reply = connection.send_packed_command(command).await;
+        return vec![reply.map_err(Error::Redis).and_then(checked)];
+    }
+    let mut pipeline = Pipeline::with_capacity(count);
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    match connection.send_packed_commands(&pipeline, 0, count).await {
+        Ok(values) => values.into_iter().map(checked).collect(),
+        Err(error) => vec![Err(Error::Redis(error)); count],
+    }
+}
+
+async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ATTEMPT))
+        .set_response_timeout(None);
+    let attempt = client.get_multiplexed_async_connection_with_config(&config);
+    let late = |_| Err(timed_out());
+    tokio::time::timeout(ATTEMPT, attempt)
+        .await
+        .unwrap_or_else(late)
+}
+
+fn timed_out() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}

@@ -1,0 +1,94 @@
+//! One server, with a connection for each runtime that uses the store.
+//!
+//! A connection is driven by the runtime that made it: if that ends, or its workers are blocked,
+//! nothing is sent. So a claim travels over its own runtime's connection, which is driven as long
+//! as the claim itself is, and refreshes and releases over that of the keeper's thread. No
+//! runtime's fate touches the others.
+
+use super::{Replies, Transport, link::Link};
+use crate::{redis::error::Error, semaphore::BoxFuture};
+use redis::{Client, Cmd};
+use std::{
+    future::pending,
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
+use tokio::{
+    runtime::{Handle, Id},
+    task::AbortHandle,
+};
+
+/// See the module docs.
+pub(in crate::redis) struct Server {
+    client: Client,
+    links: RwLock<Vec<LinkOfRuntime>>,
+}
+
+struct LinkOfRuntime {
+    runtime: Id,
+    link: Arc<Link>,
+    /// A task that ends with the runtime only.
+    witness: AbortHandle,
+}
+
+impl Drop for LinkOfRuntime {
+    fn drop(&mut self) {
+        self.witness.abort();
+    }
+}
+
+impl Server {
+    /// Connects once, so that a wrong address is found at the start.
+    pub(in crate::redis) async fn connect(
+        client: Client,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        let server = Self {
+            client,
+            links: RwLock::default(),
+        };
+        server.link().connected(deadline).await?;
+        Ok(server)
+    }
+
+    /// The link of this runtime.
+    fn link(&self) -> Arc<Link> {
+        let runtime = Handle::current().id();
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let own = links.iter().find(|link| link.runtime == runtime);
+        if let Some(own) = own {
+            return Arc::clone(&own.link);
+        }
+        drop(links);
+        self.add_link(runtime)
+    }
+
+    /// Makes a link for a runtime, and forgets those of runtimes that have ended.
+    #[cold]
+    fn add_link(&self, runtime: Id) -> Arc<Link> {
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|link| !link.witness.is_finished());
+        let own = links.iter().find(|link| link.runtime == runtime);
+        if let Some(own) = own {
+            return Arc::clone(&own.link);
+        }
+        let link = Arc::new(Link::new(self.client.clone()));
+        links.push(LinkOfRuntime {
+            runtime,
+            link: Arc::clone(&link),
+            witness: tokio::spawn(pending::<()>()).abort_handle(),
+        });
+        link
+    }
+}
+
+impl Transport for Server {
+    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
+        let link = self.link();
+        Box::pin(async move { link.send(commands, deadline).await })
+    }
+
+    fn is_one_server(&self) -> bool {
+        true
+    }
+}
