@@ -1,6 +1,6 @@
 //! What these tests share: one key, and what Redis itself says of it.
 
-use crate::support::{proxy::Proxy, resp::Raw};
+use crate::support::{proxy::Proxy, resp::Raw, wait::eventually};
 use std::{future::Future, time::Duration};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
@@ -76,4 +76,17 @@ pub(crate) fn calls_for(proxy: &Proxy, key: &str) -> usize {
     };
     let log = proxy.log();
     log.iter().filter(|seen| is_call(&seen.args)).count()
+}
+
+/// Returns when the waiters behind a proxy can be reached by messages, and what followed from that
+/// is over.
+pub(crate) async fn settled(proxy: &Proxy) {
+    eventually("somebody listens to messages", BOUND, async || {
+        let log = proxy.log();
+        let mut names = log.iter().map(|seen| seen.args[0].to_ascii_uppercase());
+        names.any(|name| name.ends_with(b"SUBSCRIBE"))
+    })
+    .await;
+    // A poll may follow at once. Without this pause the test would meet it, and prove less.
+    tokio::time::sleep(Duration::from_millis(200)).await;
 }

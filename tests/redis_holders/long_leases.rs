@@ -44,8 +44,8 @@ async fn a_release_whose_connection_was_cut_is_sent_again_within_seconds() {
         calls_for(&proxy, HELD) > 0
     })
     .await;
-    proxy.kill(End::Reset);
     proxy.forward();
+    proxy.kill(End::Reset);
     assert_eq!(live(&mut raw).await, 1, "the cut came too late");
     eventually("it is free", BOUND, async || live(&mut raw).await == 0).await;
 }

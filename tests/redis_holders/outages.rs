@@ -1,7 +1,7 @@
 //! Waiters whose store fails: they say so, and leave nothing behind.
 
 use crate::{
-    common::{BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, store},
+    common::{BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, settled, store},
     support::{
         proxy::{End, Proxy},
         redis::RedisServer,
@@ -96,9 +96,11 @@ async fn the_next_waiter_is_granted_soon_after_a_release_when_the_one_before_it_
 /// What a wait says that ends while the server is stopped.
 async fn outcome_of(lease: Duration, wait: Duration) -> Outcome {
     let mut fixture = fixture().await;
-    let waiting = store(fixture.server.url(), lease).await;
+    let proxy = Proxy::start(&fixture.server).await;
+    let waiting = store(proxy.url(), lease).await;
     let start = Instant::now();
     let waiter = fixture.waiter(&waiting, wait, 1).await;
+    settled(&proxy).await;
     fixture.server.stop();
     assert!(start.elapsed() < wait, "the machine is too slow for this");
     let outcome = ended("the wait", waiter).await.expect("it did not panic");
@@ -118,10 +120,11 @@ async fn a_wait_that_ends_while_the_server_is_stopped_is_a_failure_of_the_store(
     let lease = LEASE / 2;
     let waits = [2_000, 2_300, 5_200].map(Duration::from_millis);
     let outcomes = waits.map(|wait| outcome_of(lease, wait));
-    for outcome in futures_util::future::join_all(outcomes).await {
+    let outcomes = futures_util::future::join_all(outcomes).await;
+    for (wait, outcome) in waits.into_iter().zip(outcomes) {
         assert!(
             matches!(outcome, Err(AcquireError::Store(_))),
-            "{outcome:?}"
+            "{wait:?}: {outcome:?}"
         );
     }
 }

@@ -2,7 +2,7 @@
 //! and tokens grow.
 
 use crate::{
-    common::{BOUND, SOON, claim, permit, queued, store},
+    common::{BOUND, claim, permit, queued, store},
     support::{clock::SteppedClock, fleet, redis::RedisServer, resp::Raw, wait::eventually},
 };
 use std::time::Duration;
@@ -68,15 +68,19 @@ async fn token_of_an_expired_key(server: &RedisServer, store: &RedisSemaphore) -
     let mut raw = Raw::connect(server.port()).await;
     let last = permit(store, 1).await;
     let token = last.token();
+    let keys = raw.keys("*{concurrency:a}*").await;
     assert!(last.release().await);
+    // To be asked for, an expired key is deleted. Else the step would bring it back to life.
+    let exists: Vec<_> = [b"EXISTS".to_vec()].into_iter().chain(keys).collect();
     eventually("its keys have expired", BOUND, async || {
-        raw.keys("*{concurrency:a}*").await.is_empty()
+        raw.cmd(&exists).await.int() == 0
     })
     .await;
     token
 }
 
-const SHORT: Duration = Duration::from_millis(300);
+/// Keys live for a few of them.
+const SHORT: Duration = Duration::from_millis(800);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_of_an_expired_key_grow_after_the_clock_was_set_back() {
@@ -89,8 +93,7 @@ async fn tokens_of_an_expired_key_grow_after_the_clock_was_set_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_an_expired_key_grow_for_a_process_that_never_knew_the_clock_before_it_was_set_back()
- {
+async fn tokens_of_an_expired_key_grow_for_a_process_that_connects_after_the_clock_was_set_back() {
     let (server, clock) = server();
     let old = store(server.url(), SHORT).await;
     let last = token_of_an_expired_key(&server, &old).await;
@@ -98,12 +101,4 @@ async fn tokens_of_an_expired_key_grow_for_a_process_that_never_knew_the_clock_b
     let new = store(server.url(), SHORT).await;
     let token = permit(&new, 1).await.token();
     assert!(token > last, "{token} after {last}");
-    drop(old);
-    eventually("the old one agrees", SOON, async || {
-        let old = store(server.url(), SHORT).await;
-        old.acquire(claim(1))
-            .await
-            .is_ok_and(|next| next.token() > token)
-    })
-    .await;
 }

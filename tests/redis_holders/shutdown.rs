@@ -93,6 +93,7 @@ async fn an_acquire_whose_answer_does_not_come_is_listed_by_a_shutdown_or_given_
     proxy.forward();
     let outcome = ended("the acquire", acquire).await;
     assert!(outcome.expect("it did not panic").is_err());
+    eventually("it is free", BOUND, async || live(&mut raw).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
