@@ -20,8 +20,10 @@ const HEARTBEATS: [&str; 2] = [
 
 pub(crate) type Outcome = Result<Permit, AcquireError>;
 
+/// Settings under which a busy machine is no failure of the store.
 pub(crate) fn builder(lease: Duration) -> Builder {
-    RedisSemaphore::builder().lease(lease)
+    let timeout = (lease / 3).min(Duration::from_secs(1));
+    RedisSemaphore::builder().lease(lease).timeout(timeout)
 }
 
 pub(crate) async fn store(url: String, lease: Duration) -> RedisSemaphore {

@@ -75,7 +75,7 @@ impl Round {
     }
 
     /// Whether its holder was told of a loss within the lease, or the server has no entry.
-    async fn is_lost(self, near: &RedisSemaphore, port: u16, cut: Cut) -> bool {
+    async fn ends_early(self, near: &RedisSemaphore, port: u16, cut: Cut) -> bool {
         let mut raw = Raw::connect(port).await;
         let permit = self.granted(near, &mut raw).await;
         self.cut(cut).await;
@@ -93,7 +93,7 @@ async fn lost(cut: Cut) -> usize {
     }
     let rounds = rounds
         .into_iter()
-        .map(|round| round.is_lost(&near, server.port(), cut));
+        .map(|round| round.ends_early(&near, server.port(), cut));
     let lost = futures_util::future::join_all(rounds).await;
     lost.into_iter().filter(|lost| *lost).count()
 }

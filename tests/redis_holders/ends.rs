@@ -1,7 +1,7 @@
 //! A permit that has ended is lost for good, whatever an answer on its way says.
 
 use crate::{
-    common::{BOUND, HELD, SOON, calls_for, ended, permit},
+    common::{BOUND, HELD, SOON, calls_for, ended, permit, store},
     support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
 };
 use std::time::{Duration, Instant};
@@ -22,8 +22,7 @@ struct Fixture {
 async fn in_refresh() -> Fixture {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
-    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let store = store(proxy.url(), LEASE).await;
     let permit = permit(&store, 1).await;
     let mut raw = Raw::connect(server.port()).await;
     let other = store.acquire(Claim::new("b").with_limit(1)).await;

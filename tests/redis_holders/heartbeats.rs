@@ -1,12 +1,12 @@
 //! Waiters whose round trip is long beside their lease.
 
 use crate::{
-    common::{BOUND, SOON, builder, claim, ended, permit, queued},
+    common::{BOUND, SOON, builder, claim, ended, queued},
     support::{proxy::Proxy, redis::RedisServer, resp::Raw, stall::StallWatch, wait::eventually},
 };
 use std::time::Duration;
 use tokio::time::sleep;
-use tower_semaphore::{Acquire, RedisSemaphore, Semaphore};
+use tower_semaphore::{Acquire, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_millis(300);
 /// The longest that the lease allows.
@@ -30,13 +30,24 @@ async fn token(acquire: Acquire) -> Option<u64> {
     Some(token)
 }
 
+/// The only permit, once what a round before left behind is gone.
+async fn holder(near: &RedisSemaphore) -> Permit {
+    let mut holder = None;
+    eventually("it is free", BOUND, async || {
+        holder = near.acquire(claim(1)).await.ok();
+        holder.is_some()
+    })
+    .await;
+    holder.expect("it was granted")
+}
+
 /// The tokens of two waiters, in the order of their arrival, that waited for more than a lease.
 async fn tokens(
     near: &RedisSemaphore,
     waiters: [&RedisSemaphore; 2],
     raw: &mut Raw,
 ) -> [Option<u64>; 2] {
-    let holder = permit(near, 1).await;
+    let holder = holder(near).await;
     let wait = |at: &RedisSemaphore| tokio::spawn(token(at.acquire(claim(1).with_wait(SOON))));
     let head = wait(waiters[0]);
     eventually("the head waits", BOUND, async || queued(raw).await == 1).await;

@@ -11,6 +11,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tower_semaphore::Permit;
 
 const LEASE: Duration = Duration::from_millis(1_500);
 
@@ -32,6 +33,17 @@ fn lose_answers_to_acquires(proxy: &Proxy, acquire: Vec<u8>) -> Arc<AtomicUsize>
         hit
     });
     lost
+}
+
+/// Whenever it is not lost, its token is new.
+async fn is_held_under_more_than(newest: u64, permit: &Permit) {
+    let start = Instant::now();
+    while start.elapsed() < LEASE * 2 {
+        let (token, lost) = (permit.token(), permit.is_lost());
+        assert!(lost || token > newest, "held as {token} after {newest}");
+        tokio::time::sleep(LEASE / 100).await;
+    }
+    assert!(!permit.is_lost());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,11 +69,5 @@ async fn a_permit_that_came_back_unheard_has_a_token_greater_than_every_earlier_
     })
     .await;
     eventually("its holder knows", BOUND, async || !ours.is_lost()).await;
-    let start = Instant::now();
-    while start.elapsed() < LEASE * 2 {
-        let (token, lost) = (ours.token(), ours.is_lost());
-        assert!(lost || token > newest, "held as {token} after {newest}");
-        tokio::time::sleep(LEASE / 100).await;
-    }
-    assert!(!ours.is_lost());
+    is_held_under_more_than(newest, &ours).await;
 }
