@@ -163,3 +163,29 @@ async fn eventually_returns_once_the_condition_holds() {
 async fn eventually_panics_with_what_it_waited_for() {
     eventually("pigs fly", SHORT, async || false).await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_stepped_clock_moves_a_servers_time_and_not_its_life() {
+    let clock = support::clock::SteppedClock::new();
+    let server = RedisServer::with_environment(&[], &clock.environment());
+    let mut raw = Raw::connect(server.port()).await;
+    let before = raw.server_time_ms().await;
+    raw.cmd(&["SET", "a", "1", "PX", "3600000"]).await;
+    clock.set(-3_600);
+    let back = before - raw.server_time_ms().await;
+    assert!((3_540_000..=3_600_000).contains(&back), "{back} ms");
+    assert!(raw.cmd(&["PTTL", "a"]).await.int() > 3_700_000);
+    clock.set(0);
+    assert!(raw.server_time_ms().await >= before);
+    assert_eq!(raw.cmd(&["GET", "a"]).await.int(), 1);
+}
+
+#[tokio::test]
+async fn a_stall_of_the_runtime_is_measured() {
+    let watch = support::stall::StallWatch::start();
+    tokio::time::sleep(SHORT).await;
+    std::thread::sleep(SHORT * 3);
+    tokio::time::sleep(SHORT).await;
+    assert!(watch.longest() >= SHORT * 2, "{:?}", watch.longest());
+}

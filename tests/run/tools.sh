@@ -2,6 +2,7 @@
 
 no_redis="redis-server is missing: install it with your system's package manager"
 no_faketime="libfaketime is missing: install it with your system's package manager"
+no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
 fail() {
@@ -18,10 +19,17 @@ tools() {
     redis-server --version || fail "$no_redis"
     # For processes whose clocks differ, which only Linux lets a test start.
     [ "$(uname)" != Linux ] || has faketime || install faketime libfaketime || fail "$no_faketime"
+    # For a server whose clock is stepped: the tests compile a small preload.
+    [ "$(uname)" != Linux ] || has cc || install_cc || fail "$no_cc"
 }
 
 has() {
     command -v "$1" >/dev/null
+}
+
+# Debian's gcc recommends the headers of its C library, and this installs no recommendations.
+install_cc() {
+    install gcc gcc && install libc6-dev gcc
 }
 
 # Installs a Debian package, or one of Homebrew's.

@@ -1,6 +1,9 @@
 //! What the tests share. Only `fleet` and `stores` use the library; the others are the oracles that
 //! judge it.
 
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod clock;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod example;
 #[cfg(feature = "redis")]
@@ -16,6 +19,8 @@ pub(crate) mod proxy;
 pub(crate) mod redis;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 pub(crate) mod resp;
+#[allow(dead_code, reason = "each test file uses a part of it")]
+pub(crate) mod stall;
 #[allow(
     dead_code,
     unused_imports,

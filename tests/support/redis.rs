@@ -23,6 +23,7 @@ const TRIES: usize = 10;
 pub(crate) struct RedisServer {
     port: u16,
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: TempDir,
     running: Option<Running>,
 }
@@ -43,9 +44,20 @@ impl RedisServer {
     ///
     /// As [`start`](Self::start), or when the server refuses the arguments.
     pub(crate) fn with(args: &[&str]) -> Self {
+        Self::with_environment(args, &[])
+    }
+
+    /// Starts a server with more arguments, and with more variables in its environment.
+    ///
+    /// # Panics
+    ///
+    /// As [`with`](Self::with).
+    pub(crate) fn with_environment(args: &[&str], environment: &[(&str, String)]) -> Self {
+        let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
         let mut server = Self {
             port: 0,
             args: args.iter().map(ToString::to_string).collect(),
+            environment: environment.iter().map(own).collect(),
             folder: TempDir::new().expect("a temporary folder can be made"),
             running: None,
         };
@@ -125,6 +137,7 @@ impl RedisServer {
             .args(["--save", "", "--appendonly", "no"])
             .args(["--dir", &self.folder.path().to_string_lossy()])
             .args(&self.args)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log);

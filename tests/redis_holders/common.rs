@@ -1,0 +1,94 @@
+//! What these tests share: one key, and what Redis itself says of it.
+
+use crate::support::{proxy::Proxy, resp::Raw, wait::eventually};
+use std::{future::Future, time::Duration};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
+
+/// What must happen, but not at a certain time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+/// What must happen soon, on a busy machine too.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
+const QUEUES: [&str; 2] = [
+    "semaphore:{concurrency:a}:queue",
+    "semaphore:{concurrency:a}:line",
+];
+const HEARTBEATS: [&str; 2] = [
+    "semaphore:{concurrency:a}:alive",
+    "semaphore:{concurrency:a}:beat",
+];
+
+pub(crate) type Outcome = Result<Permit, AcquireError>;
+
+/// Settings under which a busy machine is no failure of the store.
+pub(crate) fn builder(lease: Duration) -> Builder {
+    let timeout = (lease / 3).min(Duration::from_secs(1));
+    RedisSemaphore::builder().lease(lease).timeout(timeout)
+}
+
+pub(crate) async fn store(url: String, lease: Duration) -> RedisSemaphore {
+    let store = builder(lease).connect(url).await;
+    store.expect("it connects")
+}
+
+pub(crate) fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+pub(crate) async fn permit(store: &RedisSemaphore, limit: u32) -> Permit {
+    store.acquire(claim(limit)).await.expect("there is room")
+}
+
+/// Runs to its end here, or fails the test after [`BOUND`].
+pub(crate) async fn ended<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(BOUND, future).await;
+    ended.unwrap_or_else(|_| panic!("not within {BOUND:?}: {what}"))
+}
+
+/// How many units of the key are held at this instant of the server's clock.
+pub(crate) async fn live(raw: &mut Raw) -> i64 {
+    let now = raw.server_time_ms().await;
+    let count = raw.cmd(&["ZCOUNT", HELD, &format!("({now}"), "+inf"]).await;
+    count.int()
+}
+
+/// How many claims stand in the queue.
+pub(crate) async fn queued(raw: &mut Raw) -> i64 {
+    members(raw, QUEUES).await
+}
+
+/// How many waiters have a heartbeat, dead or alive.
+pub(crate) async fn heartbeats(raw: &mut Raw) -> i64 {
+    members(raw, HEARTBEATS).await
+}
+
+async fn members(raw: &mut Raw, keys: [&str; 2]) -> i64 {
+    let mut count = 0;
+    for key in keys {
+        count += raw.cmd(&["ZCARD", key]).await.int();
+    }
+    count
+}
+
+/// How many calls of scripts clients have sent for a key since the log was cleared.
+pub(crate) fn calls_for(proxy: &Proxy, key: &str) -> usize {
+    let is_call = |args: &[Vec<u8>]| {
+        args[0].to_ascii_uppercase().starts_with(b"EVAL")
+            && args.iter().any(|arg| arg == key.as_bytes())
+    };
+    let log = proxy.log();
+    log.iter().filter(|seen| is_call(&seen.args)).count()
+}
+
+/// Returns when the waiters behind a proxy can be reached by messages, and what followed from that
+/// is over.
+pub(crate) async fn settled(proxy: &Proxy) {
+    eventually("somebody listens to messages", BOUND, async || {
+        let log = proxy.log();
+        let mut names = log.iter().map(|seen| seen.args[0].to_ascii_uppercase());
+        names.any(|name| name.ends_with(b"SUBSCRIBE"))
+    })
+    .await;
+    // A poll may follow at once. Without this pause the test would meet it, and prove less.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}

@@ -1,0 +1,25 @@
+//! Permits and waiters over Redis, from the view of the process that has them: whatever ends around
+//! them, they are refreshed, released, listed or told.
+
+#![cfg(feature = "redis")]
+
+mod blocked;
+mod common;
+mod cuts;
+mod ends;
+mod heartbeats;
+mod long_leases;
+mod outages;
+mod runtimes;
+#[cfg(target_os = "linux")]
+mod server_clock;
+mod shutdown;
+#[path = "../support/mod.rs"]
+mod support;
+mod tokens;
+
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    support::fleet::serve();
+}
