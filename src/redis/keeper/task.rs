@@ -56,6 +56,8 @@ struct Task {
 pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (reports, mut reported) = mpsc::unbounded_channel();
     let mut task = Task::new(core, reports);
+    // Connects, so that the first release need not.
+    task.read_clock();
     let mut taken = Vec::with_capacity(COMMANDS);
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;
