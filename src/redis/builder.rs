@@ -36,7 +36,7 @@ pub struct Builder {
     max_waiting: usize,
 }
 
-/// The shortest lease: below it, a beat is shorter than a round trip may take.
+/// The shortest lease: below it, a refresh interval is shorter than a round trip may take.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// How long the first connection may take.
@@ -110,10 +110,11 @@ impl Builder {
     /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.
     ///
     /// Calls end within our own [`timeout`](Self::timeout), but reconnecting is up to the
-    /// connection. Give a cluster's connection a response timeout too; it has none by default.
-    /// No message can reach a store that knows no address, so its waiters look by themselves,
-    /// the head of a line each 50 ms. And since its keys may live on several nodes, no call is
-    /// for two of them.
+    /// connection, and it is driven by the runtime that made it: keep that running. Give a
+    /// cluster's connection a response timeout too; it has none by default. Pub/Sub is not
+    /// available on a supplied connection, so waiters poll: the head of a queue every 50 ms, the
+    /// others every 250 ms. And since its keys may live on several nodes, no call is for two of
+    /// them.
     ///
     /// # Errors
     ///

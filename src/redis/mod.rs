@@ -21,30 +21,45 @@
 //!
 //! | key | type | holds |
 //! |---|---|---|
-//! | `PREFIX{POLICY:KEY}:held` | sorted set | unit of a permit → end of its lease |
-//! | `PREFIX{POLICY:KEY}:line` | sorted set | permit that waits → its ticket |
-//! | `PREFIX{POLICY:KEY}:beat` | sorted set | permit that waits → until when it counts as alive |
-//! | `PREFIX{POLICY:KEY}:ticket` | string | the last ticket |
+//! | `PREFIX{POLICY:KEY}:held` | sorted set | unit of a permit → end of its lease, ms |
+//! | `PREFIX{POLICY:KEY}:queue` | sorted set | waiter's permit → its arrival, µs |
+//! | `PREFIX{POLICY:KEY}:alive` | sorted set | waiter's permit → until when it counts as alive, ms |
+//! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
-//! Three scripts work on them: *acquire* is the one round trip of a request, *refresh* and
-//! *release* are sent by the keeper, a task of each store, for many permits at once. Each script
+//! and `PREFIXclock` holds the highest time that any process has seen on the server, so that
+//! tokens grow although its clock may be set back.
+//!
+//! Three scripts work on a semaphore: *acquire* is the one round trip of a request; *refresh* and
+//! *release* are sent by the keeper, a thread of each store, for many permits at once. Each script
 //! is atomic and takes the time from the server. Each may be repeated: a permit's id is chosen by
-//! this process and counts once. So an acquire whose answer was lost is simply released.
+//! this process and counts once.
 //!
 //! A script does its work for one semaphore after the other, so that one call serves many.
-//! Refreshes and releases travel so, and so do claims that come while sixteen others are on their
-//! way. On a connection that was handed in, which may be a cluster's, every semaphore has a call
+//! Refreshes and releases travel so, and so do claims that come while sixteen others are in
+//! flight. On a connection that was supplied, which may be a cluster's, every semaphore has a call
 //! of its own.
 //!
-//! All keys expire after a few leases. Claims that wait are told by `PUBLISH` on a channel of
-//! their process's, and look by themselves now and then, in case a message is lost.
+//! An acquire carries its own end by the server's clock, which every answer tells: run later, the
+//! script refuses it, so a command that lay in a socket grants nothing. An acquire without an
+//! answer may have run, so it is released, again and again, until a release was answered that ran
+//! after that end.
+//!
+//! All keys expire after a few leases. Waiters are told by `PUBLISH` on a channel of their
+//! process, and poll now and then, in case a message is lost.
+//!
+//! # Threads and runtimes
+//!
+//! The keeper runs on a thread of its own, with a runtime and a connection of its own. So handlers
+//! that block every worker of a runtime lose no permit, and several runtimes may share a store and
+//! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
+//! over the keeper's.
 //!
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
 //! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
-//! +zremrangebyscore +zscore`. An eviction policy that may evict keys with a time to live may evict permits; use
-//! `noeviction`. Redis 6.2 or newer.
+//! +zremrangebyscore +zscore`. An eviction policy that may evict keys with a time to live may
+//! evict permits; use `noeviction`. Redis 6.2 or newer.
 
 mod acquire;
 mod builder;
