@@ -1,0 +1,49 @@
+//! More claims than a slow link carries.
+
+use crate::{
+    load::{Tally, alone, answer, offer},
+    rig::{BOUND, Rig},
+};
+use std::time::Duration;
+use tower_semaphore::{Claim, RedisSemaphore};
+
+/// Each way.
+const DELAY: Duration = Duration::from_millis(50);
+const TIME: Duration = Duration::from_secs(3);
+
+/// What became of claims at a rate, each on one of many keys with room for all.
+async fn offered(rate: u64) -> Tally {
+    let mut rig = Rig::new(RedisSemaphore::builder()).await;
+    rig.proxy.delay(DELAY, DELAY);
+    let one = |number: u64| {
+        let claim = Claim::new(number % 100).with_limit(10_000);
+        let answer = answer(rig.store.clone(), claim);
+        async { answer.await.0 }
+    };
+    let tally: Tally = offer(rate, TIME, one).await.into_iter().collect();
+    rig.nothing_is_left(BOUND).await;
+    tally
+}
+
+/// The goodput at a higher rate keeps up with that at a lower one.
+async fn keeps_up(rate: u64) {
+    let _alone = alone().await;
+    let few = offered(2_000).await;
+    let many = offered(rate).await;
+    assert_eq!(few.unanswered + many.unanswered, 0, "{few:?} {many:?}");
+    assert!(few.granted > 1_000, "{few:?}");
+    assert!(
+        many.granted * 10 >= few.granted * 8,
+        "at 2,000/s {few:?}, at {rate}/s {many:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn goodput_over_a_slow_link_stays_when_twice_as_much_is_offered() {
+    keeps_up(4_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn goodput_over_a_slow_link_stays_when_four_times_as_much_is_offered() {
+    keeps_up(8_000).await;
+}
