@@ -1,7 +1,7 @@
 //! One budget for each claim, also where it is refused and asks again.
 
 use crate::{
-    load::{Answer, Outcome, Tally, alone, answer, offer},
+    load::{Answer, Outcome, Tally, alone, answer, hot_request, offer},
     rig::{BOUND, Rig},
 };
 use futures_util::future::join_all;
@@ -12,22 +12,13 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 const IN_TIME: Duration = Duration::from_millis(900);
 const ROUNDS: usize = 3;
 
-async fn request(store: RedisSemaphore, number: u64) -> Answer {
-    let claim = Claim::new("hot").with_limit(80);
-    let (answer, permit) = answer(store, claim).await;
-    if permit.is_some() {
-        tokio::time::sleep(Duration::from_millis(15 + number % 31)).await;
-    }
-    answer
-}
-
 /// The answers to claims on a full key whose server stops amid them.
 async fn stopped_amid_claims() -> Tally {
     let rig = Rig::new(RedisSemaphore::builder()).await;
     let delay = Duration::from_millis(2);
     rig.proxy.delay(delay, delay);
     let load = offer(4_000, Duration::from_secs(1), |number| {
-        request(rig.store.clone(), number)
+        hot_request(rig.store.clone(), number)
     });
     let stop = async {
         tokio::time::sleep(Duration::from_millis(500)).await;

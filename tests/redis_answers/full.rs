@@ -1,35 +1,24 @@
 //! A key that is full while its releases never cease.
 
 use crate::{
-    load::{Answer, Tally, alone, answer, offer},
+    load::{Tally, alone, hot_request, offer},
     rig::{BOUND, Rig},
 };
 use std::time::Duration;
-use tower_semaphore::{Claim, RedisSemaphore};
+use tower_semaphore::RedisSemaphore;
 
 /// The budget of a claim is 500 ms; the rest is for a busy machine.
 const IN_TIME: Duration = Duration::from_millis(2_500);
-
-/// Holds what it is granted for 15 to 45 ms.
-async fn request(store: RedisSemaphore, number: u64) -> Answer {
-    let claim = Claim::new("hot").with_limit(80);
-    let (answer, permit) = answer(store, claim).await;
-    if permit.is_some() {
-        tokio::time::sleep(Duration::from_millis(15 + number % 31)).await;
-    }
-    answer
-}
 
 async fn answers_on_a_hot_key(delay: Duration) -> Tally {
     let _alone = alone().await;
     let mut rig = Rig::new(RedisSemaphore::builder()).await;
     rig.proxy.delay(delay, delay);
-    let one = |number| request(rig.store.clone(), number);
+    let one = |number| hot_request(rig.store.clone(), number);
     let tally: Tally = offer(4_000, Duration::from_secs(6), one)
         .await
         .into_iter()
         .collect();
-    eprintln!("DBG {tally:?}");
     rig.nothing_is_left(BOUND).await;
     tally
 }

@@ -10,6 +10,7 @@ use tower_semaphore::{Claim, RedisSemaphore};
 /// Each way.
 const DELAY: Duration = Duration::from_millis(50);
 const TIME: Duration = Duration::from_secs(3);
+const TRIES: usize = 3;
 
 /// What became of claims at a rate, each on one of many keys with room for all.
 async fn offered(rate: u64) -> Tally {
@@ -25,17 +26,27 @@ async fn offered(rate: u64) -> Tally {
     tally
 }
 
-/// The goodput at a higher rate keeps up with that at a lower one.
-async fn keeps_up(rate: u64) {
-    let _alone = alone().await;
+/// Whether the goodput at a higher rate keeps up with that at a lower one, and both.
+async fn kept_up(rate: u64) -> (bool, [Tally; 2]) {
     let few = offered(2_000).await;
     let many = offered(rate).await;
-    assert_eq!(few.unanswered + many.unanswered, 0, "{few:?} {many:?}");
-    assert!(few.granted > 1_000, "{few:?}");
-    assert!(
-        many.granted * 10 >= few.granted * 8,
-        "at 2,000/s {few:?}, at {rate}/s {many:?}"
-    );
+    let all_answered = few.unanswered + many.unanswered == 0;
+    let kept_up = few.granted > 1_000 && many.granted * 10 >= few.granted * 8;
+    (all_answered && kept_up, [few, many])
+}
+
+/// Collapses every time or not at all; a busy machine only now and then.
+async fn keeps_up(rate: u64) {
+    let _alone = alone().await;
+    let mut tries = Vec::new();
+    for _ in 0..TRIES {
+        let (kept_up, tallies) = kept_up(rate).await;
+        if kept_up {
+            return;
+        }
+        tries.push(tallies);
+    }
+    panic!("at 2,000/s and at {rate}/s: {tries:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,6 +49,16 @@ pub(crate) async fn answer(store: RedisSemaphore, claim: Claim) -> (Answer, Opti
     (Answer { outcome, took }, permit)
 }
 
+/// A request on one hot key: holds what it is granted for 15 to 45 ms.
+pub(crate) async fn hot_request(store: RedisSemaphore, number: u64) -> Answer {
+    let claim = Claim::new("hot").with_limit(80);
+    let (answer, permit) = answer(store, claim).await;
+    if permit.is_some() {
+        tokio::time::sleep(Duration::from_millis(15 + number % 31)).await;
+    }
+    answer
+}
+
 /// Starts one task after the other at a rate per second. Returns what came of all of them.
 pub(crate) async fn offer<F>(
     rate: u64,
