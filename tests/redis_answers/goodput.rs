@@ -26,21 +26,22 @@ async fn offered(rate: u64) -> Tally {
     tally
 }
 
-/// Whether the goodput at a higher rate keeps up with that at a lower one, and both.
-async fn kept_up(rate: u64) -> (bool, [Tally; 2]) {
+/// Whether the goodput at a higher rate is so much of that at a lower one, and both.
+async fn kept_up(rate: u64, percent: usize) -> (bool, [Tally; 2]) {
     let few = offered(2_000).await;
     let many = offered(rate).await;
     let all_answered = few.unanswered + many.unanswered == 0;
-    let kept_up = few.granted > 1_000 && many.granted * 10 >= few.granted * 8;
+    let kept_up = few.granted > 1_000 && many.granted * 100 >= few.granted * percent;
     (all_answered && kept_up, [few, many])
 }
 
-/// Collapses every time or not at all; a busy machine only now and then.
-async fn keeps_up(rate: u64) {
+/// A collapse leaves a third at twice as much, a sixth at four times as much, and in each of the
+/// tries. A busy machine costs less than that, because it has no time left for so many tasks.
+async fn keeps_up(rate: u64, percent: usize) {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
-        let (kept_up, tallies) = kept_up(rate).await;
+        let (kept_up, tallies) = kept_up(rate, percent).await;
         if kept_up {
             return;
         }
@@ -51,10 +52,10 @@ async fn keeps_up(rate: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn goodput_over_a_slow_link_stays_when_twice_as_much_is_offered() {
-    keeps_up(4_000).await;
+    keeps_up(4_000, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn goodput_over_a_slow_link_stays_when_four_times_as_much_is_offered() {
-    keeps_up(8_000).await;
+    keeps_up(8_000, 40).await;
 }

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// A claim without an answer for so long has none.
-const NEVER: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(20);
 
 static MACHINE: Mutex<()> = Mutex::const_new(());
 
