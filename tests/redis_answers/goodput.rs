@@ -10,7 +10,9 @@ use tower_semaphore::{Claim, RedisSemaphore};
 /// Each way.
 const DELAY: Duration = Duration::from_millis(50);
 const TIME: Duration = Duration::from_secs(3);
-const TRIES: usize = 3;
+const TRIES: usize = 4;
+/// What the lower rate counts for at least, so that a slow moment does not hide a collapse.
+const LEAST: usize = 4_500;
 
 /// What became of claims at a rate, each on one of many keys with room for all.
 async fn offered(rate: u64) -> Tally {
@@ -31,7 +33,7 @@ async fn kept_up(rate: u64, percent: usize) -> (bool, [Tally; 2]) {
     let few = offered(2_000).await;
     let many = offered(rate).await;
     let all_answered = few.unanswered + many.unanswered == 0;
-    let kept_up = few.granted > 1_000 && many.granted * 100 >= few.granted * percent;
+    let kept_up = many.granted * 100 >= few.granted.max(LEAST) * percent;
     (all_answered && kept_up, [few, many])
 }
 
@@ -57,5 +59,5 @@ async fn goodput_over_a_slow_link_stays_when_twice_as_much_is_offered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn goodput_over_a_slow_link_stays_when_four_times_as_much_is_offered() {
-    keeps_up(8_000, 40).await;
+    keeps_up(8_000, 50).await;
 }
