@@ -258,6 +258,28 @@ async fn a_refusing_proxy_keeps_its_connections_and_accepts_again() {
 }
 
 #[tokio::test]
+async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_lets_nobody_back() {
+    let mut stage = stage().await;
+    stage.through.cmd(&["PING"]).await;
+    let address = ("127.0.0.1", stage.proxy.port());
+    stage.proxy.refuse().await;
+    stage.proxy.mute();
+    stage.silence(&["SET", "k", "1"]).await;
+    assert!(stage.is_set("k").await);
+    stage.proxy.kill(End::Reset);
+    assert_eq!(
+        ended(stage.through.next().await),
+        ErrorKind::ConnectionReset
+    );
+    let refused = TcpStream::connect(address).expect_err("refused");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    stage.proxy.forward();
+    stage.proxy.accept().await;
+    let mut again = Raw::connect(stage.proxy.port()).await;
+    assert_eq!(again.cmd(&["GET", "k"]).await.text(), "1");
+}
+
+#[tokio::test]
 async fn a_dead_server_ends_the_clients_connection_and_a_new_one_serves() {
     let mut stage = stage().await;
     stage.through.cmd(&["PING"]).await;

@@ -1,0 +1,36 @@
+//! Claims that are refused before anything is sent.
+
+use crate::rig::Rig;
+use std::time::Duration;
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_for_overload_sends_nothing_to_the_server() {
+    let builder = RedisSemaphore::builder().max_waiting(0);
+    let rig = Rig::new(builder).await;
+    rig.proxy.clear_log();
+    for _ in 0..1_000 {
+        let claim = Claim::new("crowded").with_limit(1);
+        let answer = rig
+            .store
+            .acquire(claim.with_wait(Duration::from_secs(1)))
+            .await;
+        assert!(
+            matches!(answer, Err(AcquireError::Overloaded)),
+            "{answer:?}"
+        );
+    }
+    // Whatever was to be sent for the refused goes with the release of another, or before it.
+    let other = rig.store.acquire(Claim::new("other").with_limit(1)).await;
+    assert!(other.expect("there is room").release().await);
+    let about = |key: &str| {
+        let key = key.as_bytes();
+        let names = |arg: &Vec<u8>| arg.windows(key.len()).any(|part| part == key);
+        let log = rig.proxy.log();
+        log.iter()
+            .filter(|seen| seen.args.iter().any(names))
+            .count()
+    };
+    assert!(about("other") >= 2, "the log is of another server");
+    assert_eq!(about("crowded"), 0, "commands for claims that were refused");
+}

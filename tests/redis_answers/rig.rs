@@ -1,0 +1,97 @@
+//! A server, a proxy in front of it, a store through the proxy and a reader past it.
+
+use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
+use std::time::Duration;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
+
+/// Nothing that waits for this is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+/// What is held and who waits. Only one name of each kind exists.
+const LEFT: [&str; 5] = ["*:held", "*:queue", "*:alive", "*:line", "*:beat"];
+
+/// See the module docs.
+pub(crate) struct Rig {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: Proxy,
+    pub(crate) store: RedisSemaphore,
+    pub(crate) raw: Raw,
+}
+
+impl Rig {
+    /// A rig whose server knows the scripts.
+    pub(crate) async fn new(builder: Builder) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::start(&server).await;
+        let store = builder.connect(proxy.url()).await.expect("it connects");
+        warm(&store).await;
+        let raw = Raw::connect(server.port()).await;
+        Self {
+            server,
+            proxy,
+            store,
+            raw,
+        }
+    }
+
+    /// Waits until nothing is held and nobody waits.
+    ///
+    /// # Panics
+    ///
+    /// When something is left after the bound, with what it is.
+    pub(crate) async fn nothing_is_left(&mut self, within: Duration) {
+        let raw = &mut self.raw;
+        let mut left = Vec::new();
+        let empty = async {
+            loop {
+                left = all_left(raw).await;
+                if left.is_empty() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(within, empty).await.is_ok();
+        assert!(in_time, "left after {within:?}: {left:?}");
+    }
+}
+
+/// How many units are held, of all keys together.
+async fn held(raw: &mut Raw) -> usize {
+    let mut held = 0;
+    for key in raw.keys("*:held").await {
+        held += count(raw, &key).await;
+    }
+    held
+}
+
+/// How many members a sorted set has. To read them all would stall the server.
+async fn count(raw: &mut Raw, key: &[u8]) -> usize {
+    raw.cmd(&[b"ZCARD", key]).await.int() as usize
+}
+
+/// Each set that is left, and how many members it has.
+async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
+    let mut left = Vec::new();
+    for pattern in LEFT {
+        for key in raw.keys(pattern).await {
+            let members = count(raw, &key).await;
+            left.push((String::from_utf8_lossy(&key).into_owned(), members));
+        }
+    }
+    left.retain(|(_, members)| *members > 0);
+    left
+}
+
+/// Makes the server know the scripts of a store.
+pub(crate) async fn warm(store: &RedisSemaphore) {
+    for _ in 0..2 {
+        let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
+        assert!(permit.expect("there is room").release().await);
+    }
+}
+
+/// Waits until as many units are held.
+pub(crate) async fn until_held(raw: &mut Raw, count: usize) {
+    eventually("as many are held", BOUND, async || held(raw).await == count).await;
+}

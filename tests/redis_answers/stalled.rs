@@ -1,0 +1,71 @@
+//! A server that was stopped for longer than a lease, and goes on.
+
+use crate::{
+    load::alone,
+    rig::{BOUND, Rig},
+    support::wait::eventually,
+};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_secs(3);
+const STOP: Duration = Duration::from_secs(8);
+/// Within this after the stop, nothing stale is in the way any more.
+const BACK: Duration = Duration::from_millis(1_500);
+const KEYS: u64 = 40;
+
+fn claim(key: u64) -> Claim {
+    Claim::new(key).with_limit(1)
+}
+
+/// A client for each key comes, and again for as long, and goes when it is granted.
+async fn clients_come(store: &RedisSemaphore, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        for key in 0..KEYS {
+            let acquire = store.acquire(claim(key));
+            tokio::spawn(async move { drop(acquire.await) });
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// The keys of which a lone client is told that their limit is reached.
+async fn full(store: &RedisSemaphore, time: Duration) -> BTreeSet<u64> {
+    let (end, mut full) = (Instant::now() + time, BTreeSet::new());
+    while Instant::now() < end {
+        for key in 0..KEYS {
+            match store.acquire(claim(key)).await {
+                Ok(permit) => drop(permit.release().await),
+                Err(AcquireError::Full { .. }) => drop(full.insert(key)),
+                Err(error) => panic!("the server goes on: {error:?}"),
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    full
+}
+
+async fn answers(store: &RedisSemaphore) -> bool {
+    let answer = store.acquire(Claim::new("another").with_limit(1)).await;
+    !matches!(answer, Err(AcquireError::Store(_)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acquires_that_lay_in_a_stopped_servers_sockets_are_in_nobodys_way() {
+    let _alone = alone().await;
+    let rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
+    rig.server.stop();
+    clients_come(&rig.store, STOP).await;
+    rig.server.cont();
+    tokio::time::sleep(BACK).await;
+    eventually("it answers", BOUND, async || answers(&rig.store).await).await;
+    let full = full(&rig.store, LEASE).await;
+    assert!(
+        full.is_empty(),
+        "limits reached with nobody holding: {full:?}"
+    );
+}

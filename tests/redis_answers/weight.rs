@@ -1,0 +1,90 @@
+//! Heavy claims, beside somebody else who uses the server.
+
+use crate::{
+    load::alone,
+    rig::{BOUND, Rig},
+    support::resp::Raw,
+};
+use futures_util::future::join_all;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use tokio::runtime;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+const ROUNDS: usize = 4;
+/// What another user of the server may feel.
+const STALL: Duration = Duration::from_millis(60);
+
+/// Somebody else who uses the server, on a thread of its own.
+struct Other {
+    end: Arc<AtomicBool>,
+    pings: JoinHandle<Duration>,
+}
+
+impl Other {
+    fn start(port: u16) -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&end);
+        let pings = thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime can be made");
+            runtime.block_on(ping(port, &ended))
+        });
+        Self { end, pings }
+    }
+
+    /// The slowest answer.
+    fn slowest(self) -> Duration {
+        self.end.store(true, Ordering::Relaxed);
+        self.pings.join().expect("it did not panic")
+    }
+}
+
+async fn ping(port: u16, end: &AtomicBool) -> Duration {
+    let mut raw = Raw::connect(port).await;
+    let mut slowest = Duration::ZERO;
+    while !end.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        raw.cmd(&["PING"]).await;
+        slowest = slowest.max(start.elapsed());
+        thread::sleep(Duration::from_millis(1));
+    }
+    slowest
+}
+
+/// The slowest pings while 300,000 units are acquired at once, and while they are released.
+async fn heavy_round(rig: &mut Rig) -> [Duration; 2] {
+    let claim = || Claim::new("a").with_limit(1_000_000).with_weight(1_000);
+    let other = Other::start(rig.server.port());
+    let permits = join_all((0..300).map(|_| rig.store.acquire(claim()))).await;
+    let acquired = other.slowest();
+    assert!(permits.iter().all(Result::is_ok), "{permits:?}");
+
+    let other = Other::start(rig.server.port());
+    drop(permits);
+    rig.nothing_is_left(BOUND).await;
+    [acquired, other.slowest()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_claims_do_not_stall_others_who_use_the_server() {
+    let _alone = alone().await;
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
+    // Long enough for the server to do all of it.
+    let mut rig = Rig::new(builder.timeout(Duration::from_secs(15))).await;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(heavy_round(&mut rig).await);
+    }
+    // A busy machine stalls some rounds, but not the best of several.
+    for part in 0..2 {
+        let best = rounds.iter().map(|round| round[part]).min();
+        assert!(best < Some(STALL), "the slowest pings: {rounds:?}");
+    }
+}
