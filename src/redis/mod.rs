@@ -35,7 +35,7 @@
 //! this process and counts once.
 //!
 //! A script does its work for one semaphore after the other, so that one call serves many.
-//! Refreshes and releases travel so, and so do claims that come while sixteen others are in
+//! Refreshes and releases travel so, and so do claims that come while eight others are in
 //! flight. On a connection that was supplied, which may be a cluster's, every semaphore has a call
 //! of its own.
 //!

@@ -8,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Units that are claimed alone at a time, each claim in a call of its own. With 16 tasks a call
-/// each is as quick as batches are; with more, batches win (`cargo bench --bench redis`).
-const MAX_ALONE: usize = 16;
+/// Units that are claimed alone at a time, each claim in a call of its own. With 16 tasks, batches
+/// beyond 8 yield half as many pairs/s again as calls of their own (`cargo bench --bench redis`);
+/// with fewer tasks the switch to the keeper's thread costs more than it saves.
+const MAX_ALONE: usize = 8;
 
 /// How much is in flight.
 #[derive(Default)]

@@ -16,6 +16,9 @@
 
 -- Whether anything waits for any of the semaphores: mostly nothing does, and one call tells.
 local function any_queue(keys)
+  if #keys == 4 then
+    return call('EXISTS', keys[2]) == 1
+  end
   local queues = {keys[2]}
   for key = 6, #keys, 4 do
     queues[#queues + 1] = keys[key]
