@@ -1,18 +1,110 @@
-//! The way of a claim: one try, or the queue. Its [budget](super::clock::Times::budget) is one,
-//! from its first byte to its answer.
+//! The way of a claim: one try, or the queue. Its [budget](Times::budget) is one, from its first
+//! byte to its answer.
 
 use super::{
-    dispatch,
+    clock::{ServerClock, Times},
+    dispatch::{self, Dispatch},
     error::Error,
+    keeper::Keeper,
     lease::Lease,
-    protocol::{Acquired, Position},
-    store::Store,
+    notify::Notifications,
+    protocol::{Acquired, PermitId, Protocol, name},
+    wait,
 };
-use crate::semaphore::{AcquireError, BoxFuture, Claim, Grant, Loss, Permit, StoreError};
-use std::{future::ready, sync::Arc, time::Instant};
-use tokio::{sync::oneshot, time::timeout_at};
+use crate::semaphore::{
+    AcquireError, BoxFuture, Claim, Grant, Loss, Permit, StoreError, Units, Wait,
+};
+use futures_util::future::join;
+use std::{
+    fmt,
+    future::ready,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout_at,
+};
+
+/// What all handles and permits share. When the last of them is gone, so is the keeper.
+pub(super) struct Store {
+    prefix: String,
+    times: Times,
+    dispatch: Dispatch,
+    keeper: Keeper,
+    notifications: Arc<Notifications>,
+    max_waiting: usize,
+    serial: AtomicU64,
+    closed: watch::Sender<bool>,
+}
 
 impl Store {
+    pub(super) fn new(
+        prefix: String,
+        times: Times,
+        clock: Arc<ServerClock>,
+        protocol: Protocol,
+        notifications: Notifications,
+        max_waiting: usize,
+    ) -> Self {
+        let (dispatch, batches) = Dispatch::new(protocol, times, Arc::clone(&clock));
+        let notifications = Arc::new(notifications);
+        let listener = Arc::clone(&notifications).listen();
+        let others = async move {
+            join(batches, listener).await;
+        };
+        Self {
+            prefix,
+            times,
+            keeper: Keeper::new(Arc::clone(dispatch.attempts()), times, clock, others),
+            dispatch,
+            notifications,
+            max_waiting,
+            serial: AtomicU64::new(1),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    /// Refuses claims after a shutdown, and starts the keeper before the first.
+    fn open(&self) -> Result<(), AcquireError> {
+        self.check_open()?;
+        let no_thread = |error: io::Error| StoreError::new(Error::Unavailable(error.into()));
+        Ok(self.keeper.start().map_err(no_thread)?)
+    }
+
+    fn check_open(&self) -> Result<(), AcquireError> {
+        match *self.closed.borrow() {
+            true => Err(AcquireError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Admits no claim any more, and releases everything. Returns what it could not by the
+    /// deadline.
+    pub(super) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
+        self.closed.send_replace(true);
+        self.keeper.shutdown(deadline).await
+    }
+
+    /// A lease for a claim, which the keeper knows before anything is sent, and which is released
+    /// when what holds it is dropped.
+    fn lease(self: &Arc<Self>, claim: &Claim, units: Units) -> RedisGrant {
+        let name = name(&self.prefix, claim.policy(), claim.key());
+        let permit = PermitId {
+            serial: self.serial.fetch_add(1, Ordering::Relaxed),
+            limit: units.limit,
+            weight: units.weight,
+        };
+        let lease = Arc::new(Lease::new(name, permit));
+        self.keeper.register(&lease);
+        let store = Arc::clone(self);
+        RedisGrant { lease, store }
+    }
+
     pub(super) async fn acquire(self: Arc<Self>, claim: Claim) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
         self.open()?;
@@ -43,7 +135,12 @@ impl Store {
     async fn try_once(&self, lease: &Arc<Lease>) -> Result<Acquired, AcquireError> {
         let deadline = Instant::now() + self.times.budget();
         let released = self.keeper.released(&lease.name());
-        let first = self.ask(lease, None, deadline).await;
+        let claim = || dispatch::Claim {
+            lease: Arc::clone(lease),
+            position: None,
+            deadline,
+        };
+        let first = self.dispatch.acquire(claim()).await;
         let first = first.map_err(StoreError::new)?;
         let Acquired::Full { .. } = first else {
             return Ok(first);
@@ -52,35 +149,41 @@ impl Store {
             let name = lease.name();
             let settled = self.keeper.settled(Arc::clone(&name)).await;
             match settled || self.keeper.released(&name) != released {
-                true => self.ask(lease, None, deadline).await.ok(),
+                true => self.dispatch.acquire(claim()).await.ok(),
                 false => None,
             }
         });
         Ok(second.await.ok().flatten().unwrap_or(first))
     }
 
-    /// Asks the server. Over by the deadline, whatever happens.
-    pub(super) async fn ask(
-        &self,
-        lease: &Arc<Lease>,
-        position: Option<Position>,
-        deadline: Instant,
-    ) -> Result<Acquired, Error> {
-        let claim = dispatch::Claim {
-            lease: Arc::clone(lease),
-            position,
-            deadline,
-        };
-        let answer = timeout_at(deadline.into(), self.dispatch.acquire(claim)).await;
-        answer.unwrap_or(Err(Error::Timeout(self.times.budget())))
+    /// Waits in the queue, until it is granted, the wait is over or the store shuts down.
+    async fn wait(&self, lease: &Arc<Lease>, wait: Wait) -> Result<Acquired, AcquireError> {
+        let slot = self
+            .notifications
+            .register(lease.permit.serial, self.max_waiting);
+        let slot = slot.ok_or(AcquireError::Overloaded)?;
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            answer = wait::granted(&self.dispatch, self.times, lease, slot, wait) => answer,
+            _ = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed),
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSemaphore")
+            .field("prefix", &self.prefix)
+            .field("lease", &self.times.lease)
+            .finish_non_exhaustive()
     }
 }
 
 /// What a permit from Redis holds: a lease that is released when this is dropped, or taken back
 /// if its acquire was only asked for.
-pub(super) struct RedisGrant {
-    pub(super) lease: Arc<Lease>,
-    pub(super) store: Arc<Store>,
+struct RedisGrant {
+    lease: Arc<Lease>,
+    store: Arc<Store>,
 }
 
 impl Grant for RedisGrant {

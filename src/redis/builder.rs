@@ -1,6 +1,7 @@
 //! Settings of the store in Redis.
 
 use super::{
+    acquire::Store,
     clock::{ServerClock, Times, after},
     error::Error,
     notify::Notifications,
@@ -13,6 +14,35 @@ use redis::{
 };
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
+
+impl RedisSemaphore {
+    /// Connects to one server with the default settings. `url` is what redis-rs takes, such as
+    /// `redis://127.0.0.1/`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::connect`].
+    pub async fn connect(url: impl IntoConnectionInfo) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Uses a connection that is there already, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::with_connection`].
+    pub fn with_connection<C>(connection: C) -> Result<Self, Error>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::builder().with_connection(connection)
+    }
+
+    /// Settings to change before connecting.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
 
 /// Settings of a [`RedisSemaphore`].
 ///
@@ -171,13 +201,13 @@ impl Builder {
             process,
             self.lease.as_millis() as u64,
         );
-        RedisSemaphore::new(
+        RedisSemaphore::new(Store::new(
             self.prefix,
             times,
             clock,
             protocol,
             notifications,
             self.max_waiting,
-        )
+        ))
     }
 }

@@ -72,6 +72,12 @@ pub(super) struct WaiterSlot<'a> {
 }
 
 impl WaiterSlot<'_> {
+    /// What tells of new subscriptions. The first call has the keeper's thread subscribe.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Subscription> {
+        self.notifications.wanted.notify_one();
+        self.notifications.subscription.subscribe()
+    }
+
     /// Waits to be told of a grant under a token higher than `last`. A process that was stopped
     /// may hear of an earlier one only after it has ended.
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
@@ -124,12 +130,6 @@ impl Notifications {
             serial,
             waiter,
         })
-    }
-
-    /// What tells of new subscriptions. The first call has the keeper's thread subscribe.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Subscription> {
-        self.wanted.notify_one();
-        self.subscription.subscribe()
     }
 
     /// Subscribes once something waits, and again whenever the subscription ends. Runs on the

@@ -1,12 +1,12 @@
 //! The way from a claim to a grant, with a position in the queue in between.
 
 use super::{
-    clock::after,
+    clock::{Times, after},
+    dispatch::{Claim, Dispatch},
     error::Error,
     lease::Lease,
     notify::{Notice, Subscription, WaiterSlot},
     protocol::{Acquired, Position},
-    store::Store,
 };
 use crate::semaphore::{AcquireError, StoreError, Wait};
 use std::{
@@ -23,43 +23,38 @@ const WITHOUT_MESSAGES: (Duration, Duration) =
 /// Between two polls that fail.
 const RETRY: Duration = Duration::from_millis(20);
 
-impl Store {
-    /// Asks, and waits in the queue until it is granted or the wait is over.
-    pub(super) async fn wait(
-        &self,
-        lease: &Arc<Lease>,
-        wait: Wait,
-    ) -> Result<Acquired, AcquireError> {
-        let end = after(wait.time);
-        let slot = self
-            .notifications
-            .register(lease.permit.serial, self.max_waiting);
-        let mut waiter = Waiter {
-            store: self,
-            lease,
-            subscription: self.notifications.subscribe(),
-            slot: slot.ok_or(AcquireError::Overloaded)?,
-            end,
-            position: Position {
-                alive: self.times.alive(),
-                max_waiting: wait.line,
-                arrival: 0,
-            },
-            last_token: 0,
-            polled: Instant::now(),
-            polls: 0,
-            failing_since: None,
-        };
-        tokio::select! {
-            answer = waiter.granted() => answer,
-            () = self.closed() => Err(AcquireError::Closed),
-        }
-    }
+/// Asks, and waits in the queue until it is granted or the wait is over.
+pub(super) async fn granted(
+    dispatch: &Dispatch,
+    times: Times,
+    lease: &Arc<Lease>,
+    slot: WaiterSlot<'_>,
+    wait: Wait,
+) -> Result<Acquired, AcquireError> {
+    let mut waiter = Waiter {
+        dispatch,
+        times,
+        lease,
+        subscription: slot.subscribe(),
+        slot,
+        end: after(wait.time),
+        position: Position {
+            alive: times.alive(),
+            max_waiting: wait.line,
+            arrival: 0,
+        },
+        last_token: 0,
+        polled: Instant::now(),
+        polls: 0,
+        failing_since: None,
+    };
+    waiter.granted().await
 }
 
 /// A claim in the queue.
 struct Waiter<'a> {
-    store: &'a Store,
+    dispatch: &'a Dispatch,
+    times: Times,
     lease: &'a Arc<Lease>,
     subscription: watch::Receiver<Subscription>,
     slot: WaiterSlot<'a>,
@@ -113,13 +108,9 @@ impl Waiter<'_> {
     async fn poll(&mut self) -> Result<Polled, AcquireError> {
         let sent = Instant::now();
         let has_messages = self.subscription.borrow_and_update().live;
-        let budget = self.store.times.budget();
+        let budget = self.times.budget();
         let deadline = sent.min(self.end) + budget;
-        match self
-            .store
-            .ask(self.lease, Some(self.position), deadline)
-            .await
-        {
+        match self.ask(Some(self.position), deadline).await {
             Ok(Acquired::Queued {
                 arrival,
                 recheck,
@@ -135,12 +126,21 @@ impl Waiter<'_> {
         }
     }
 
+    async fn ask(&self, position: Option<Position>, deadline: Instant) -> Result<Acquired, Error> {
+        let claim = Claim {
+            lease: Arc::clone(self.lease),
+            position,
+            deadline,
+        };
+        self.dispatch.acquire(claim).await
+    }
+
     /// A poll has failed. One that is in the queue already tries again for as long as a claim may
     /// take: it should not lose its position to a connection that was cut once.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
         let is_queued = self.position.arrival > 0;
-        if is_queued && error.is_transient() && since.elapsed() < self.store.times.budget() {
+        if is_queued && error.is_transient() && since.elapsed() < self.times.budget() {
             return Ok(Instant::now() + RETRY);
         }
         Err(StoreError::new(error).into())
@@ -149,8 +149,8 @@ impl Waiter<'_> {
     /// The wait is over: takes what there is, or leaves the queue. Only an answer tells whether
     /// the limit was reached all the time.
     async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
-        let deadline = Instant::now() + self.store.times.budget();
-        match self.store.ask(self.lease, None, deadline).await {
+        let deadline = Instant::now() + self.times.budget();
+        match self.ask(None, deadline).await {
             Ok(Acquired::Full { .. }) => Err(AcquireError::TimedOut),
             Ok(answer) => Ok(answer),
             Err(error) => Err(StoreError::new(error).into()),
@@ -169,7 +169,7 @@ impl Waiter<'_> {
     /// What a message says is true if the grant cannot have ended since. It lasts as long as the
     /// waiter counts as alive, so its deadline counts from the last heartbeat.
     fn accept(&self, notice: &Notice) -> Option<Acquired> {
-        let times = &self.store.times;
+        let times = self.times;
         let deadline = times.provisional_until(self.polled);
         let Notice { token, held } = *notice;
         let is_granted = times.now() < deadline && self.lease.notified(token, deadline);
@@ -179,7 +179,7 @@ impl Waiter<'_> {
     /// When to poll again: at each heartbeat, and when the earliest lease ends for the head.
     /// Spread out by a quarter, so that waiters that came together do not poll together.
     fn pause(&self, recheck: Option<Duration>, has_messages: bool) -> Duration {
-        let regular = self.store.times.heartbeat_interval();
+        let regular = self.times.heartbeat_interval();
         let regular = match (has_messages, recheck) {
             (true, _) => regular,
             (false, Some(_)) => regular.min(WITHOUT_MESSAGES.0),

@@ -1,13 +1,17 @@
 //! Sending claims, and moving their leases on by the answers.
 
-use super::Dispatch;
+use super::load::RoundTrip;
 use crate::redis::{
+    clock::{ServerClock, Times},
     error::Error,
     group::by_semaphore,
     lease::Lease,
-    protocol::{AcquireOf, Acquired, Position, Wanted},
+    protocol::{AcquireOf, Acquired, Position, Protocol, Wanted},
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// What is asked for at one time.
 pub(in crate::redis) struct Claim {
@@ -20,7 +24,35 @@ pub(in crate::redis) struct Claim {
 
 type Answer = Result<Acquired, Error>;
 
-impl Dispatch {
+/// What sends claims.
+pub(in crate::redis) struct Attempts {
+    pub(in crate::redis) protocol: Protocol,
+    pub(super) times: Times,
+    clock: Arc<ServerClock>,
+    pub(super) round_trip: RoundTrip,
+}
+
+impl Attempts {
+    pub(super) fn new(protocol: Protocol, times: Times, clock: Arc<ServerClock>) -> Self {
+        Self {
+            protocol,
+            times,
+            clock,
+            round_trip: RoundTrip::default(),
+        }
+    }
+
+    /// An acquire carries its own end by the server's clock, so that clock has to be known.
+    pub(super) async fn learn_clock(&self, deadline: Instant) -> Result<(), Error> {
+        match self.clock.is_known() {
+            true => Ok(()),
+            false => {
+                let deadline = deadline.min(Instant::now() + self.times.timeout);
+                self.protocol.clock(deadline).await
+            }
+        }
+    }
+
     /// Asks for all, and once more where the connection has broken or the server's clock was not
     /// as assumed. As many answers, in their order.
     pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
@@ -42,6 +74,12 @@ impl Dispatch {
         answer.as_ref().is_err_and(may_do_better)
             && !claim.lease.is_released()
             && Instant::now() + self.usual_round_trip() < claim.deadline
+    }
+
+    /// What a round trip takes of late; at most half of what a call may, so that two of them leave
+    /// some of a claim's budget.
+    pub(super) fn usual_round_trip(&self) -> Duration {
+        self.round_trip.usual().min(self.times.timeout / 2)
     }
 
     /// Asks for all in as few calls as possible.

@@ -4,7 +4,7 @@
 //! probably not be answered in time, and only take the place of another. So goodput stays at
 //! capacity, whatever is offered.
 
-use super::{Dispatch, attempt::Claim};
+use super::attempt::{Attempts, Claim};
 use crate::redis::{error::Error, protocol::Acquired};
 use futures_util::FutureExt;
 use std::{
@@ -91,12 +91,12 @@ impl Batches {
     }
 }
 
-impl Dispatch {
+/// Claims on their way to a batch.
+pub(in crate::redis) type Queue = mpsc::UnboundedReceiver<Queued>;
+
+impl Attempts {
     /// Sends batches. Runs on the keeper's thread, and ends with it.
-    pub(in crate::redis) async fn run(
-        self: Arc<Self>,
-        mut queue: mpsc::UnboundedReceiver<Queued>,
-    ) -> Infallible {
+    pub(super) async fn send_batches(self: Arc<Self>, mut queue: Queue) -> Infallible {
         let (report, mut completed) = mpsc::unbounded_channel();
         let mut batches = Batches::default();
         let mut arrived = Vec::new();
@@ -119,9 +119,9 @@ impl Dispatch {
                 return;
             }
             let units = batch.iter().map(Queued::weight).sum();
-            let (dispatch, report) = (Arc::clone(self), report.clone());
+            let (attempts, report) = (Arc::clone(self), report.clone());
             let mut flight = Box::pin(async move {
-                dispatch.answer(batch).await;
+                attempts.answer(batch).await;
                 let _ = report.send(units);
             });
             // Its first poll sends it, whatever this task has done before, so that what came first
@@ -158,11 +158,5 @@ impl Dispatch {
     fn most_in_flight(&self) -> usize {
         let batches = self.round_trip.shortest().as_millis() / BATCH_TIME.as_millis();
         (batches as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
-    }
-
-    /// What a round trip takes of late; at most half of what a call may, so that two of them leave
-    /// some of a claim's budget.
-    pub(super) fn usual_round_trip(&self) -> Duration {
-        self.round_trip.usual().min(self.times.timeout / 2)
     }
 }

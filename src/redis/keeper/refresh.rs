@@ -1,6 +1,6 @@
 //! Refreshing, and bringing lost permits back.
 
-use super::Core;
+use super::core::Core;
 use crate::redis::{
     dispatch::Claim,
     group::{by_semaphore, pieces},
@@ -61,7 +61,7 @@ async fn refresh_some(
 ) {
     let sent = Instant::now();
     let held_until = core.times.held_until(sent);
-    let protocol = &core.dispatch.protocol;
+    let protocol = &core.attempts.protocol;
     let answers = protocol.refresh(groups, sent + core.times.timeout).await;
     for ((group, leases), answer) in groups.iter().zip(leases).zip(answers) {
         let Ok(held) = answer else {
@@ -92,7 +92,7 @@ async fn bring_back(core: &Core, lost: Vec<Arc<Lease>>) {
                 deadline,
             })
             .collect();
-        core.dispatch
+        core.attempts
             .attempt(&claims.iter().collect::<Vec<_>>())
             .await;
     }

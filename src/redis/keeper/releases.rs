@@ -1,7 +1,7 @@
 //! Permits on their way back: each is released until a release was answered.
 
 use super::{
-    Core,
+    core::Core,
     refresh::{MAX_TOGETHER, groups},
 };
 use crate::redis::lease::Lease;
@@ -185,7 +185,7 @@ async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pendi
     let mut pending = pending.into_iter();
     for groups in groups.chunks(MAX_TOGETHER) {
         let sent = Instant::now();
-        let protocol = &core.dispatch.protocol;
+        let protocol = &core.attempts.protocol;
         let answers = protocol
             .release(ask, groups, sent + core.times.timeout)
             .await;

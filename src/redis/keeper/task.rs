@@ -1,7 +1,7 @@
 //! The keeper's loop.
 
 use super::{
-    Core,
+    core::Core,
     pulse::Pulse,
     refresh::refresh,
     releases::{Pending, Releases, release},
@@ -189,7 +189,7 @@ impl Task {
         tokio::spawn(async move {
             let deadline = Instant::now() + core.times.timeout;
             // The next one does better.
-            let _ = core.dispatch.protocol.clock(deadline).await;
+            let _ = core.attempts.protocol.clock(deadline).await;
         });
     }
 

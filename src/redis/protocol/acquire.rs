@@ -1,17 +1,27 @@
 //! acquire: takes permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    PermitId, Protocol,
-    call::{Call, Part, Reply, Text},
-    id::Owner,
+    call::{Call, Part, Protocol, Reply, Text},
+    id::{Owner, PermitId},
+    script::Script,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
 use std::{
     fmt,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
+
+/// Its parts are put together at compile time.
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(
+        include_str!("common.lua"),
+        include_str!("queue.lua"),
+        include_str!("acquire.lua")
+    );
+    Script::new(source, &[":held", ":queue", ":alive", ":token"])
+});
 
 /// What is wanted of one semaphore in one call.
 pub(in crate::redis) struct AcquireOf {
@@ -98,7 +108,7 @@ impl Protocol {
         deadline: Instant,
     ) -> Vec<Result<Acquired, Error>> {
         let call = Call {
-            script: &self.acquire,
+            script: &SCRIPT,
             head: &[self.owner.lease_ms, runs_until, self.clock.floor()],
             deadline,
         };

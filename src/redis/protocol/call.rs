@@ -1,13 +1,19 @@
 //! From semaphores to calls, and from the answers back to each semaphore.
 
 use super::{
-    Protocol,
     id::Owner,
     script::{Form, Script},
 };
-use crate::redis::error::Error;
+use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
 use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
-use std::{fmt, sync::atomic::Ordering, time::Instant};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 /// Semaphores of one call, to bound how long one script blocks the server: 64 single claims take
 /// it 0.4 ms (`cargo bench --bench redis`), and with more a claim is hardly cheaper.
@@ -43,6 +49,36 @@ pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) head: &'a [u64],
     pub(super) deadline: Instant,
+}
+
+/// The way to where scripts run.
+pub(in crate::redis) struct Protocol {
+    transport: Box<dyn Transport>,
+    pub(super) clock: Arc<ServerClock>,
+    pub(super) owner: Owner,
+    /// The server has refused a call for several semaphores.
+    one_each: AtomicBool,
+    /// What the names of all keys begin with.
+    pub(super) prefix: String,
+}
+
+impl Protocol {
+    /// Calls in the name of `process`, whose leases last `lease_ms`.
+    pub(in crate::redis) fn new(
+        transport: Box<dyn Transport>,
+        clock: Arc<ServerClock>,
+        prefix: String,
+        process: Arc<str>,
+        lease_ms: u64,
+    ) -> Self {
+        Self {
+            transport,
+            clock,
+            owner: Owner { process, lease_ms },
+            one_each: AtomicBool::new(false),
+            prefix,
+        }
+    }
 }
 
 type Replies = Vec<Result<Reply, Error>>;

@@ -2,13 +2,19 @@
 //! `clock.lua`.
 
 use super::{
-    Protocol,
-    call::{Call, Part, Reply},
+    call::{Call, Part, Protocol, Reply},
     id::Owner,
+    script::Script,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::time::Instant;
+use std::{sync::LazyLock, time::Instant};
+
+/// Its parts are put together at compile time.
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
+    Script::new(source, &["clock"])
+});
 
 /// The prefix of all keys, in the place of a semaphore's name.
 struct Mark<'a>(&'a str);
@@ -33,7 +39,7 @@ impl Protocol {
     /// Learns the server's time, and tells it the highest that this process has seen.
     pub(in crate::redis) async fn clock(&self, deadline: Instant) -> Result<(), Error> {
         let call = Call {
-            script: &self.clock_script,
+            script: &SCRIPT,
             head: &[self.owner.lease_ms, self.clock.floor()],
             deadline,
         };

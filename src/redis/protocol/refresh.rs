@@ -1,8 +1,18 @@
 //! refresh: moves the ends of leases forward. See `refresh.lua`.
 
-use super::{Answers, Group, Protocol, call::Call};
+use super::{
+    call::{Call, Protocol},
+    release::{Answers, Group},
+    script::Script,
+};
 use crate::redis::error::Error;
-use std::time::Instant;
+use std::{sync::LazyLock, time::Instant};
+
+/// Its parts are put together at compile time.
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(include_str!("common.lua"), include_str!("refresh.lua"));
+    Script::new(source, &[":held", ":token"])
+});
 
 impl Protocol {
     /// Moves the ends of leases forward. For each group, which of its units are held.
@@ -12,7 +22,7 @@ impl Protocol {
         deadline: Instant,
     ) -> Vec<Result<Answers, Error>> {
         let call = Call {
-            script: &self.refresh,
+            script: &SCRIPT,
             head: &[self.owner.lease_ms],
             deadline,
         };

@@ -1,13 +1,26 @@
 //! release: gives units back, or leaves the queue. See `release.lua`.
 
 use super::{
-    PermitId, Protocol,
-    call::{Call, Part, Reply, Text},
-    id::Owner,
+    call::{Call, Part, Protocol, Reply, Text},
+    id::{Owner, PermitId},
+    script::Script,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
+
+/// Its parts are put together at compile time.
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(
+        include_str!("common.lua"),
+        include_str!("queue.lua"),
+        include_str!("release.lua")
+    );
+    Script::new(source, &[":held", ":queue", ":alive", ":token"])
+});
 
 /// Permits of one semaphore that are refreshed or released in one call.
 pub(in crate::redis) struct Group {
@@ -85,7 +98,7 @@ impl Protocol {
         deadline: Instant,
     ) -> Vec<Result<Answers, Error>> {
         let call = Call {
-            script: &self.release,
+            script: &SCRIPT,
             head: &[u64::from(ask), self.clock.floor()],
             deadline,
         };

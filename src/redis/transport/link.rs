@@ -6,7 +6,7 @@
 //! caller that started it; while it runs, callers wait for it, and for a moment after it has
 //! failed they are refused at once. No caller holds anything that others wait for.
 
-use super::{Replies, checked};
+use super::contract::{Replies, checked};
 use crate::redis::error::Error;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
 use std::{

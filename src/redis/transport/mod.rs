@@ -1,34 +1,10 @@
 //! How commands get to Redis and back in bounded time.
 
+mod contract;
 mod link;
 mod server;
 mod supplied;
 
+pub(super) use contract::Transport;
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;
-
-use super::error::Error;
-use crate::semaphore::BoxFuture;
-use redis::{Cmd, Value};
-use std::time::Instant;
-
-/// What the server says of each command, in their order.
-pub(super) type Replies = Vec<Result<Value, Error>>;
-
-/// A way to a server: connections of our own, or one that was supplied.
-pub(super) trait Transport: Send + Sync + 'static {
-    /// Sends commands together. As many replies, in their order, or an error if they did not all
-    /// come by the deadline.
-    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>>;
-
-    /// Whether all keys live on one server for sure.
-    fn is_one_server(&self) -> bool;
-}
-
-/// An error that the server sent is an error, not a value.
-fn checked(value: Value) -> Result<Value, Error> {
-    match value {
-        Value::ServerError(error) => Err(Error::Redis(error.into())),
-        value => Ok(value),
-    }
-}

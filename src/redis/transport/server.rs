@@ -5,7 +5,10 @@
 //! as the claim itself is, and refreshes and releases over that of the keeper's thread. No
 //! runtime's fate touches the others.
 
-use super::{Replies, Transport, link::Link};
+use super::{
+    contract::{Replies, Transport},
+    link::Link,
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::{Client, Cmd};
 use std::{

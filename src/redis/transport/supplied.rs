@@ -1,6 +1,6 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
-use super::{Replies, Transport, checked};
+use super::contract::{Replies, Transport, checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};

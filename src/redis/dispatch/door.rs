@@ -1,0 +1,72 @@
+//! The door: alone, or in a batch.
+
+use super::{
+    attempt::{Attempts, Claim},
+    batch::{Queue, Queued},
+    load::Load,
+};
+use crate::redis::{
+    clock::{ServerClock, Times},
+    error::Error,
+    protocol::{Acquired, Protocol},
+};
+use std::{convert::Infallible, io, sync::Arc};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout_at,
+};
+
+/// See the [module docs](super).
+pub(in crate::redis) struct Dispatch {
+    attempts: Arc<Attempts>,
+    load: Load,
+    queue: mpsc::UnboundedSender<Queued>,
+}
+
+impl Dispatch {
+    /// The door, and what has to run behind it: it sends batches.
+    pub(in crate::redis) fn new(
+        protocol: Protocol,
+        times: Times,
+        clock: Arc<ServerClock>,
+    ) -> (Self, impl Future<Output = Infallible> + Send + 'static) {
+        let (sender, queue): (_, Queue) = mpsc::unbounded_channel();
+        let attempts = Arc::new(Attempts::new(protocol, times, clock));
+        let batches = Arc::clone(&attempts).send_batches(queue);
+        let dispatch = Self {
+            attempts,
+            load: Load::default(),
+            queue: sender,
+        };
+        (dispatch, batches)
+    }
+
+    /// What sends claims, for whom they need not share.
+    pub(in crate::redis) fn attempts(&self) -> &Arc<Attempts> {
+        &self.attempts
+    }
+
+    /// Asks the server for a claim, and moves its lease on by the answer. Over by the claim's
+    /// deadline, whatever happens.
+    pub(in crate::redis) async fn acquire(&self, claim: Claim) -> Result<Acquired, Error> {
+        let deadline = claim.deadline;
+        let answer = timeout_at(deadline.into(), self.ask(claim)).await;
+        answer.unwrap_or(Err(Error::Timeout(self.attempts.times.budget())))
+    }
+
+    async fn ask(&self, claim: Claim) -> Result<Acquired, Error> {
+        self.attempts.learn_clock(claim.deadline).await?;
+        if let Some(_in_flight) = self.load.alone(claim.lease.permit.weight) {
+            let answer = self.attempts.attempt_twice(&[&claim]).await.pop();
+            return answer.unwrap_or(Err(Error::Reply));
+        }
+        let _in_flight = self.load.together();
+        let (answer, answered) = oneshot::channel();
+        // The keeper's thread has died. Nothing is sent any more.
+        let ended = || Error::Unavailable(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        self.queue
+            .send(Queued::new(claim, answer))
+            .map_err(|_| ended())?;
+        answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+}

@@ -1,0 +1,100 @@
+//! The keeper, as its store sees it.
+
+use super::{
+    core::Core,
+    task::{self, Command},
+    thread::Thread,
+};
+use crate::redis::{
+    clock::{ServerClock, Times},
+    dispatch::Attempts,
+    lease::Lease,
+};
+use std::{io, sync::Arc, time::Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// See the [module docs](super).
+pub(in crate::redis) struct Keeper {
+    core: Arc<Core>,
+    commands: mpsc::UnboundedSender<Command>,
+    thread: Thread,
+}
+
+impl Keeper {
+    /// A keeper that runs once it is [started](Self::start), together with `others`. It ends when
+    /// this is dropped and what it had to release is released.
+    pub(in crate::redis) fn new(
+        attempts: Arc<Attempts>,
+        times: Times,
+        clock: Arc<ServerClock>,
+        others: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let core = Arc::new(Core::new(attempts, times, clock));
+        let (commands, received) = mpsc::unbounded_channel();
+        let keeper = task::run(Arc::clone(&core), received);
+        let thread = Thread::new(async move {
+            tokio::spawn(others);
+            keeper.await;
+        });
+        Self {
+            core,
+            commands,
+            thread,
+        }
+    }
+
+    /// Starts the keeper's thread unless it runs.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no thread.
+    pub(in crate::redis) fn start(&self) -> io::Result<()> {
+        self.thread.start()
+    }
+
+    /// Makes a lease known, before anything is sent for it.
+    pub(in crate::redis) fn register(&self, lease: &Arc<Lease>) {
+        self.core.registry.insert(Arc::clone(lease));
+    }
+
+    /// The owner of a lease is done with it: releases it if the server may have something of it.
+    /// `answer` is told whether it was still held.
+    pub(in crate::redis) fn release(
+        &self,
+        lease: &Arc<Lease>,
+        answer: Option<oneshot::Sender<bool>>,
+    ) {
+        self.core.registry.remove(lease.permit.serial);
+        if lease.release() {
+            self.send(Command::Release(Arc::clone(lease), answer));
+        }
+    }
+
+    /// How many releases of a semaphore were answered, roughly: what matters is whether it changes.
+    pub(in crate::redis) fn released(&self, name: &str) -> u64 {
+        self.core.released.get(name)
+    }
+
+    /// Waits until the releases of a semaphore that are in flight now are completed. Whether there
+    /// were any.
+    pub(in crate::redis) async fn settled(&self, name: Arc<str>) -> bool {
+        let (answer, settled) = oneshot::channel();
+        self.send(Command::Settle(name, answer));
+        settled.await.unwrap_or(false)
+    }
+
+    /// Releases everything, and returns what it could not by the deadline.
+    pub(in crate::redis) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
+        if !self.thread.has_started() {
+            return Vec::new();
+        }
+        let (answer, rest) = oneshot::channel();
+        self.send(Command::Shutdown(deadline, answer));
+        rest.await.unwrap_or_default()
+    }
+
+    /// A keeper is gone only when its thread has died, and then leases end by themselves.
+    fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+}
