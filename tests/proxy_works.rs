@@ -244,6 +244,21 @@ async fn a_half_closed_connection_takes_what_it_ignores() {
 }
 
 #[tokio::test]
+async fn a_silenced_connection_takes_commands_and_tells_nothing_while_others_are_served() {
+    let mut stage = stage().await;
+    stage.through.cmd(&["PING"]).await;
+    stage.proxy.kill(End::Silence);
+    stage.silence(&["SET", "k", "1"]).await;
+    assert!(!stage.is_set("k").await);
+    let mut again = Raw::connect(stage.proxy.port()).await;
+    assert_eq!(again.cmd(&["PING"]).await.text(), "PONG");
+    assert_eq!(stage.proxy.connections(), 2);
+    drop(stage.through);
+    let proxy = stage.proxy;
+    eventually("it ends", LONG, async || proxy.connections() == 1).await;
+}
+
+#[tokio::test]
 async fn a_refusing_proxy_keeps_its_connections_and_accepts_again() {
     let mut stage = stage().await;
     stage.through.cmd(&["PING"]).await;

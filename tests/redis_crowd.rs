@@ -20,6 +20,12 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     warm(store.expect("it connects")).await
 }
 
+/// One for which a crowd's answers may take as long as a busy machine needs.
+async fn patient(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    warm(builder.connect(server.url()).await.expect("it connects")).await
+}
+
 async fn warm(store: RedisSemaphore) -> RedisSemaphore {
     let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
     assert!(permit.expect("there is room").release().await);
@@ -57,7 +63,7 @@ async fn nothing_is_held(raw: &mut Raw) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_on_one_key_needs_few_calls_and_exactly_as_many_get_in_as_may() {
     let server = RedisServer::start();
-    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
     let limit = CROWD as u32 - 100;
     let answers = claim_all(&store, (0..CROWD).map(|_| 0), limit).await;
     let calls = calls(&mut raw).await;
@@ -79,7 +85,7 @@ async fn a_crowd_on_one_key_needs_few_calls_and_exactly_as_many_get_in_as_may() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_on_many_keys_needs_few_calls_and_each_gets_its_own() {
     let server = RedisServer::start();
-    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
     let permits = claim_all(&store, 0..CROWD, 1).await;
     let of_acquire = calls(&mut raw).await;
     assert!(of_acquire <= CROWD / 5, "{of_acquire} calls");
@@ -95,7 +101,7 @@ async fn a_crowd_on_many_keys_needs_few_calls_and_each_gets_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_joins_the_line_in_a_crowd_is_not_passed_by_those_behind_it() {
     let server = RedisServer::start();
-    let store = store(&server).await;
+    let store = patient(&server).await;
     let claim = || Claim::new("a").with_limit(3);
     let one = store.acquire(claim()).await.expect("there is room");
     // Those before the heavy one make it travel together with those behind it.
@@ -116,7 +122,7 @@ async fn a_claim_that_joins_the_line_in_a_crowd_is_not_passed_by_those_behind_it
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_used_fails_alone() {
     let server = RedisServer::start();
-    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
     let bad = "semaphore:{concurrency:500}:held";
     raw.cmd(&["SET", bad, "not a set"]).await;
     let answers = claim_all(&store, 0..CROWD, 1).await;
@@ -143,7 +149,7 @@ async fn a_node_of_a_cluster_is_never_asked_for_two_keys_for_long() {
             .contains("state:ok")
     })
     .await;
-    let store = store(&server).await;
+    let store = patient(&server).await;
     for _ in 0..2 {
         let answers = claim_all(&store, 0..CROWD, 1).await;
         assert!(
@@ -176,7 +182,10 @@ async fn a_connection_that_was_handed_in_gets_a_call_for_each_key() {
         .get_multiplexed_async_connection()
         .await
         .expect("it connects");
-    let store = RedisSemaphore::with_connection(connection).expect("the settings are valid");
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    let store = builder
+        .with_connection(connection)
+        .expect("the settings are valid");
     let store = warm(store).await;
     let permits = claim_all(&store, 0..CROWD, 1).await;
     assert!(permits.iter().all(Result::is_ok));

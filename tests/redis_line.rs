@@ -284,7 +284,7 @@ async fn a_holder_that_is_killed_frees_its_place_for_the_head_when_its_lease_end
     let permit = next(&mut waiters).await;
     let late = raw.server_time_ms().await - end;
     assert!(
-        (0..1_000).contains(&late),
+        (0..2_500).contains(&late),
         "granted {late} ms after the lease's end"
     );
     drop(permit);

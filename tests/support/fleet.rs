@@ -22,6 +22,8 @@ pub(crate) const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
+/// How often a child claims again at most, when the store fails.
+const AGAIN: usize = 5;
 /// Precedes every answer, among what the test harness prints.
 const MARK: &str = "fleet: ";
 

@@ -10,9 +10,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use self::wire::{Hole, Wire};
 use super::redis::RedisServer;
@@ -26,6 +26,8 @@ pub(crate) enum End {
     HalfClose,
     /// RST: the client's next read or write fails.
     Reset,
+    /// Half-open: the client is told nothing. What it still sends is taken, and never answered.
+    Silence,
 }
 
 /// A command that a client sent, whether or not it reached the server.
@@ -135,7 +137,15 @@ impl Proxy {
         if let Some(door) = door {
             door.abort();
             let _ = door.await;
+            // A process that another thread is about to start has the socket until it runs.
+            while TcpStream::connect(self.address()).await.is_ok() {
+                sleep(Duration::from_millis(1)).await;
+            }
         }
+    }
+
+    fn address(&self) -> (Ipv4Addr, u16) {
+        (Ipv4Addr::LOCALHOST, self.port)
     }
 
     /// Accepts connections again after [`refuse`](Self::refuse).

@@ -1,14 +1,16 @@
 //! A child's side: commands from standard input, answers to standard output.
 
-use super::{LEASE, MARK, URL, locks::Locks};
+use super::{AGAIN, LEASE, MARK, URL, locks::Locks};
 use std::{
     collections::HashMap,
     env,
+    future::{Future, ready},
     io::Write,
+    task::Poll,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::task::JoinSet;
-use tower_semaphore::{Acquire, AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Connects, answers commands, and ends with its standard input.
 pub(super) fn live() {
@@ -44,12 +46,29 @@ fn say(answer: &str) {
     std::io::stdout().flush().expect("the parent reads");
 }
 
-async fn contend(name: String, acquire: Acquire, hold: Duration) -> (String, u64) {
-    let permit = acquire.await.expect("it is granted in time");
+type Answer = Result<Permit, AcquireError>;
+
+async fn contend(
+    name: String,
+    answer: impl Future<Output = Answer>,
+    hold: Duration,
+) -> (String, u64) {
+    let permit = answer.await.expect("it is granted in time");
     tokio::time::sleep(hold).await;
     let token = permit.token();
     permit.release().await;
     (name, token)
+}
+
+/// Claims again when the store fails, since a busy machine may be slower than a call may be.
+async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
+    for _ in 0..AGAIN {
+        match store.acquire(claim.clone()).await {
+            Err(AcquireError::Store(_)) => {}
+            answer => return answer,
+        }
+    }
+    store.acquire(claim.clone()).await
 }
 
 async fn obey(
@@ -60,9 +79,8 @@ async fn obey(
 ) -> String {
     match *words {
         ["acquire", name, key, limit] => {
-            let limit = limit.parse().expect("a number");
-            let claim = Claim::new(key.to_owned()).with_limit(limit);
-            match store.acquire(claim).await {
+            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            match acquire(store, &claim).await {
                 Ok(permit) => {
                     let token = permit.token().to_string();
                     permits.insert(name.to_owned(), permit);
@@ -76,10 +94,12 @@ async fn obey(
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
             let hold = Duration::from_millis(hold.parse().expect("a number"));
-            // It asks here, not when its task comes to run, so that claims keep their order.
-            let asked = futures_util::poll!(&mut acquire);
-            assert!(asked.is_pending(), "nobody answers at once");
-            contenders.spawn(contend(name.to_owned(), acquire, hold));
+            // It claims here, not when its task comes to run, so that claims keep their order.
+            let name = name.to_owned();
+            match futures_util::poll!(&mut acquire) {
+                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), hold)),
+                Poll::Pending => contenders.spawn(contend(name, acquire, hold)),
+            };
             "started".to_owned()
         }
         ["contended"] => {

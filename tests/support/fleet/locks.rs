@@ -1,6 +1,6 @@
 //! What a child does with locks.
 
-use super::{fenced::FencedFile, witness::Witness};
+use super::{AGAIN, fenced::FencedFile, witness::Witness};
 use std::{collections::HashMap, process, time::Duration};
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
@@ -47,7 +47,7 @@ impl Locks {
 
     async fn lock(&mut self, name: &str, key: &str, timeout: &str) -> String {
         let timeout = Duration::from_millis(timeout.parse().expect("a number"));
-        match self.of(key).acquire(timeout).await {
+        match acquire(&self.of(key), timeout).await {
             Ok(guard) => {
                 let token = guard.token().to_string();
                 self.guards.insert(name.to_owned(), guard);
@@ -57,6 +57,17 @@ impl Locks {
             Err(error) => format!("{error:?}"),
         }
     }
+}
+
+/// Asks again when the store fails, since a busy machine may be slower than a call may be.
+async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireError> {
+    for _ in 0..AGAIN {
+        match lock.acquire(timeout).await {
+            Err(AcquireError::Store(_)) => {}
+            answer => return answer,
+        }
+    }
+    lock.acquire(timeout).await
 }
 
 /// Takes the lock again and again, and has each hold witnessed.

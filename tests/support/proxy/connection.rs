@@ -46,6 +46,7 @@ async fn finish(mut client: TcpStream, end: End) {
         End::Close => client.shutdown().await,
         End::HalfClose => half_close(&mut client).await,
         End::Reset => client.set_zero_linger(),
+        End::Silence => copy(&mut client, &mut sink()).await.map(drop),
     };
 }
 

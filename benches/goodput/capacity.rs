@@ -1,0 +1,42 @@
+//! The lowest offered rate at which goodput is at its peak.
+
+use crate::{load::Rate, support::run::pick, variant::Variant};
+
+/// The first rate, and a rate that no variant reaches on one machine.
+const RATES: (f64, f64) = (64.0, 300_000.0);
+
+/// Below this part of the best so far, goodput is past its peak.
+const PAST: f64 = 0.7;
+
+/// As good as the best, but for noise.
+const PEAK: f64 = 0.97;
+
+/// The rate, and the goodput at its peak. Nothing of a variant that is too slow for its budget.
+pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
+    let step = pick(2.0, 2_f64.sqrt());
+    let (mut rate, end) = RATES;
+    let mut seen: Vec<(f64, f64)> = Vec::new();
+    let mut worse = 0;
+    while rate < end && worse < 2 {
+        let offered = variant.measure(Rate::of(rate)).await;
+        let best = best(&seen);
+        if offered.good == 0.0 && best == 0.0 {
+            return None;
+        }
+        // Past its peak twice, or far past it once.
+        worse += match offered.good {
+            good if good < best * PAST => 2,
+            good if good < best => 1,
+            _ => 0,
+        };
+        seen.push((offered.rate, offered.good));
+        rate *= step;
+    }
+    let peak = best(&seen);
+    let first = seen.iter().find(|(_, good)| *good >= peak * PEAK);
+    first.map(|(rate, _)| (*rate, peak))
+}
+
+fn best(seen: &[(f64, f64)]) -> f64 {
+    seen.iter().map(|(_, good)| *good).fold(0.0, f64::max)
+}

@@ -1,0 +1,137 @@
+//! A link of a length, in bytes: a thread of its own that forwards chunks when they are due.
+//!
+//! The proxy of the tests reads frames and keeps a log, which would be the bottleneck here.
+
+use bytes::{Bytes, BytesMut};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::mpsc as sync,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpSocket, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::Builder,
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+
+/// At most this is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// As many connections may come at once as a system allows.
+const BACKLOG: u32 = 4_096;
+
+/// A link to a port of this machine. It ends when it is dropped.
+pub(crate) struct Far {
+    port: u16,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Far {
+    /// Begins to forward to `server`, with so long a way in each direction.
+    pub(crate) fn to(server: u16, way: Duration) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = sync::channel();
+        let thread = thread::spawn(move || run(server, way, &tell, stopped));
+        Self {
+            port: told.recv().expect("the thread tells its port"),
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// `redis://127.0.0.1:PORT/`.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the link does not panic");
+        }
+    }
+}
+
+fn run(server: u16, way: Duration, tell: &sync::Sender<u16>, stopped: oneshot::Receiver<()>) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime starts").block_on(async {
+        let listener = listen().expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        tell.send(address.port()).expect("somebody asked for it");
+        tokio::select! {
+            () = accept(listener, server, way) => {}
+            _ = stopped => {}
+        }
+    });
+}
+
+fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: TcpListener, server: u16, way: Duration) {
+    while let Ok((client, _)) = listener.accept().await {
+        // One that breaks ends for both sides, and that is all.
+        tokio::spawn(async move { relay(client, server, way).await.ok() });
+    }
+}
+
+async fn relay(client: TcpStream, server: u16, way: Duration) -> io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::try_join!(
+        carry(from_client, to_server, way),
+        carry(from_server, to_client, way)
+    )?;
+    Ok(())
+}
+
+async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, way: Duration) -> io::Result<()> {
+    let (send, due) = mpsc::unbounded_channel();
+    tokio::try_join!(read(from, send, way), write(due, to))?;
+    Ok(())
+}
+
+async fn read(
+    mut from: OwnedReadHalf,
+    send: mpsc::UnboundedSender<(Instant, Bytes)>,
+    way: Duration,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(CHUNK);
+        if from.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+        // A writer that has failed ends this reader as well.
+        let _ = send.send((Instant::now() + way, buffer.split().freeze()));
+    }
+}
+
+async fn write(
+    mut due: mpsc::UnboundedReceiver<(Instant, Bytes)>,
+    mut to: OwnedWriteHalf,
+) -> io::Result<()> {
+    while let Some((when, bytes)) = due.recv().await {
+        if when > Instant::now() {
+            sleep_until(when).await;
+        }
+        to.write_all(&bytes).await?;
+    }
+    to.shutdown().await
+}

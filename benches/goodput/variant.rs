@@ -1,0 +1,124 @@
+//! Who is compared, each on a server and a link of its own at each rate.
+
+use crate::{
+    book::{Client, Clock, Fair, Locked, Pause},
+    far::Far,
+    load::{self, Offered, Rate},
+    peer,
+    servers::redis::RedisServer,
+    support::run::pick,
+};
+use std::{sync::Arc, time::Duration};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+/// From a client to the server, and back.
+const WAY: Duration = Duration::from_millis(50);
+
+/// So many, that no variant is held up by a lock on one of them.
+const KEYS: u64 = 1_000;
+
+/// Above what is held, so that nobody is refused for want of room.
+pub(crate) const LIMIT: u32 = 1_000_000;
+
+/// A semaphore.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Variant {
+    Ours,
+    Fair,
+    Locked,
+    Peer,
+}
+
+impl Rate {
+    /// So many a second, for as long as the benchmark takes.
+    pub(crate) fn of(per_second: f64) -> Self {
+        let (warm, span) = pick((500, 1_000), (1_000, 4_000));
+        Self {
+            per_second,
+            warm: Duration::from_millis(warm),
+            span: Duration::from_millis(span),
+        }
+    }
+}
+
+impl Variant {
+    /// All that can run here.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![Self::Ours, Self::Fair, Self::Locked];
+        match peer::is_there() {
+            true => all.push(Self::Peer),
+            false => eprintln!("no distributed-lock: benches/peers/run.sh has not built it"),
+        }
+        all
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "RedisSemaphore",
+            Self::Fair => "B4 fair",
+            Self::Locked => "B7 fair, locked",
+            Self::Peer => "distributed-lock",
+        }
+    }
+
+    /// Offers claims at this rate.
+    pub(crate) async fn measure(self, rate: Rate) -> Offered {
+        let server = RedisServer::start();
+        let far = Far::to(server.port(), WAY);
+        match self {
+            Self::Ours => ours(&far.url(), rate).await,
+            Self::Fair => fair(&far.url(), rate).await,
+            Self::Locked => locked(&far.url(), rate).await,
+            Self::Peer => peer::offer(&far.url(), rate).await,
+        }
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("account-{}", number % KEYS)
+}
+
+async fn ours(url: &str, rate: Rate) -> Offered {
+    let store = RedisSemaphore::connect(url).await;
+    let store = store.expect("the server is there");
+    let claim = |number| {
+        let acquire = store.acquire(Claim::new(key(number)).with_limit(LIMIT));
+        async move { acquire.await.is_ok() }
+    };
+    load::offer(rate, claim).await
+}
+
+async fn book(url: &str) -> Client {
+    Client::connect(url, Clock::default(), Pause::Task).await
+}
+
+async fn fair(url: &str, rate: Rate) -> Offered {
+    let book = Arc::new(Fair(book(url).await));
+    let claim = |number| {
+        let (book, key) = (Arc::clone(&book), key(number));
+        async move {
+            let Ok(Some(id)) = book.acquire(&key, LIMIT).await else {
+                return false;
+            };
+            // As ours does: nobody waits for it.
+            tokio::spawn(async move { book.release(&key, &id).await });
+            true
+        }
+    };
+    load::offer(rate, claim).await
+}
+
+async fn locked(url: &str, rate: Rate) -> Offered {
+    let book = Arc::new(Locked(Fair(book(url).await)));
+    let claim = |number| {
+        let (book, key) = (Arc::clone(&book), key(number));
+        async move {
+            let Ok(Some(id)) = book.acquire(&key, LIMIT).await else {
+                return false;
+            };
+            tokio::spawn(async move { book.release(&key, &id).await });
+            true
+        }
+    };
+    load::offer(rate, claim).await
+}

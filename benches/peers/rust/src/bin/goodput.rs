@@ -1,0 +1,43 @@
+//! Offers claims to the crate distributed-lock at a rate: `goodput URL RATE WARM_MS SPAN_MS`.
+//!
+//! Prints claims made and claims granted in time, per second, and their mean in ms.
+
+#[path = "../../../../goodput/load.rs"]
+mod load;
+
+use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
+use distributed_lock_redis::RedisLockProvider;
+use load::Rate;
+use std::{env, error::Error, sync::Arc, time::Duration};
+
+/// As many as the other variants have, under the same limit.
+const KEYS: u64 = 1_000;
+const LIMIT: u32 = 1_000_000;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = env::args().collect();
+    let millis = |arg: &str| arg.parse().map(Duration::from_millis);
+    let rate = Rate {
+        per_second: args[2].parse()?,
+        warm: millis(&args[3])?,
+        span: millis(&args[4])?,
+    };
+    let builder = RedisLockProvider::builder().url(&args[1]);
+    let provider = Arc::new(builder.expiry(Duration::from_secs(10)).build().await?);
+    let offered = load::offer(rate, |number| claim(Arc::clone(&provider), number)).await;
+    let mean_ms = offered.mean_ms.unwrap_or_default();
+    println!("{} {} {mean_ms}", offered.rate, offered.good);
+    Ok(())
+}
+
+async fn claim(provider: Arc<RedisLockProvider>, number: u64) -> bool {
+    let key = format!("account-{}", number % KEYS);
+    let semaphore = provider.create_semaphore(&key, LIMIT);
+    let Ok(Some(handle)) = semaphore.try_acquire().await else {
+        return false;
+    };
+    // Nobody waits for it.
+    tokio::spawn(handle.release());
+    true
+}

@@ -1,0 +1,20 @@
+//! What is left in Redis, seen without the library.
+
+use crate::support::resp::Raw;
+
+/// The sets of a semaphore by what their keys end with: who holds, who waits, who is alive. Some
+/// have had other names.
+const SETS: [&str; 5] = [":held", ":queue", ":line", ":alive", ":beat"];
+
+/// Each set that has members, with how many.
+pub(crate) async fn residue(raw: &mut Raw) -> Vec<String> {
+    let mut found = Vec::new();
+    for set in SETS {
+        for key in raw.keys(format!("*{set}")).await {
+            let members = raw.zmembers(&key).await.len();
+            let name = String::from_utf8_lossy(&key).into_owned();
+            found.extend((members > 0).then(|| format!("{members} in {name}")));
+        }
+    }
+    found
+}

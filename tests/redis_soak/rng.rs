@@ -1,0 +1,41 @@
+//! Random numbers that a seed repeats.
+
+use std::{ops::Range, time::Duration};
+
+/// A source of random numbers (splitmix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Another generator, for a part of the work that runs beside this one.
+    pub(crate) fn another(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    /// Whether something happens that happens once in so many times.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.next().is_multiple_of(times)
+    }
+
+    /// A time within a range of milliseconds.
+    pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
+        let micros = (range.end - range.start) * 1_000;
+        Duration::from_micros(range.start * 1_000 + self.next() % micros)
+    }
+
+    /// One of several.
+    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.next() as usize % all.len()]
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
