@@ -94,16 +94,13 @@ async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
     while ids.len() < count {
         let seen = monitor.next().await.expect("the server tells");
         let words: Vec<&str> = seen.text().split('"').collect();
-        // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" "id" ...
+        // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., several if batched
         let told_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
-        let id = words
-            .iter()
-            .skip(2)
-            .find(|word| word.matches('.').count() == 4);
-        if let (true, Some(id)) = (told_by_a_client, id)
-            && !ids.iter().any(|known| known == id)
-        {
-            ids.push((*id).to_owned());
+        let is_id = |word: &&&str| word.matches('.').count() == 4;
+        for id in words.iter().skip(2).filter(is_id) {
+            if told_by_a_client && !ids.iter().any(|known| known == id) {
+                ids.push((*id).to_owned());
+            }
         }
     }
     ids

@@ -69,11 +69,24 @@ impl Store {
         }
     }
 
-    /// Refuses claims after a shutdown, and starts the keeper before the first.
+    /// Starts the keeper and learns the server's time.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        self.start()?;
+        let deadline = Instant::now() + self.times.budget();
+        // The first claim tries again, and tells what is wrong.
+        let _ = self.dispatch.attempts().learn_clock(deadline).await;
+        Ok(())
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        let no_thread = |error: io::Error| Error::Unavailable(error.into());
+        self.keeper.start().map_err(no_thread)
+    }
+
+    /// Refuses claims after a shutdown, and starts the keeper unless it runs.
     fn open(&self) -> Result<(), AcquireError> {
         self.check_open()?;
-        let no_thread = |error: io::Error| StoreError::new(Error::Unavailable(error.into()));
-        Ok(self.keeper.start().map_err(no_thread)?)
+        self.start().map_err(|error| StoreError::new(error).into())
     }
 
     fn check_open(&self) -> Result<(), AcquireError> {

@@ -134,7 +134,9 @@ impl Builder {
         let info = url.into_connection_info().map_err(setting)?;
         let client = Client::open(self.tuned(info)).map_err(setting)?;
         let server = Server::connect(client.clone(), after(ATTEMPT)).await?;
-        Ok(self.build(server, Some(client)))
+        let semaphore = self.build(server, Some(client));
+        semaphore.warm_up().await?;
+        Ok(semaphore)
     }
 
     /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.

@@ -1,6 +1,6 @@
 //! The handle.
 
-use super::{acquire::Store, clock::after, lease::Lease};
+use super::{acquire::Store, clock::after, error::Error, lease::Lease};
 use crate::semaphore::{Acquire, Claim, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,6 +11,12 @@ pub struct RedisSemaphore(Arc<Store>);
 impl RedisSemaphore {
     pub(super) fn new(store: Store) -> Self {
         Self(Arc::new(store))
+    }
+
+    /// Starts the keeper, which connects too, and learns the server's time, so that the first
+    /// claims wait for neither.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        self.0.warm_up().await
     }
 
     /// Admits no claim any more, ends those that wait, and releases everything that this process

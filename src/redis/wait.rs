@@ -149,7 +149,7 @@ impl Waiter<'_> {
     /// The wait is over: takes what there is, or leaves the queue. Only an answer tells whether
     /// the limit was reached all the time.
     async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
-        let deadline = Instant::now() + self.times.budget();
+        let deadline = self.end + self.times.budget();
         match self.ask(None, deadline).await {
             Ok(Acquired::Full { .. }) => Err(AcquireError::TimedOut),
             Ok(answer) => Ok(answer),

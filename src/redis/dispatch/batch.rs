@@ -16,6 +16,7 @@ use std::{
 use tokio::{
     sync::{mpsc, oneshot},
     task::unconstrained,
+    time::sleep_until,
 };
 
 /// Batches in flight on a short link: more than one, so that the server has work while this
@@ -27,8 +28,10 @@ const MIN_IN_FLIGHT: usize = 4;
 /// (`cargo bench --bench goodput`).
 const MAX_IN_FLIGHT: usize = 16;
 
-/// One more batch in flight for each of these in the round trip.
-const BATCH_TIME: Duration = Duration::from_millis(6);
+/// Between two batches, once the fewest are in flight, so that they are not many and small: then
+/// claims that come later would wait for a round trip. One more may be in flight for each of these
+/// in the round trip.
+const PACE: Duration = Duration::from_millis(6);
 
 /// Claims of a batch: with more, a claim hardly costs less (`cargo bench --bench redis`).
 const MAX_CLAIMS: usize = 64;
@@ -53,19 +56,39 @@ impl Queued {
 }
 
 /// What waits for a batch, and what is in flight.
-#[derive(Default)]
 struct Batches {
     queued: VecDeque<Queued>,
     in_flight: usize,
     units: usize,
+    /// When the last one was sent.
+    sent: Instant,
 }
 
 impl Batches {
-    /// Takes out what is to be sent next, unless `most` batches are in flight.
+    fn new() -> Self {
+        Self {
+            queued: VecDeque::new(),
+            in_flight: 0,
+            units: 0,
+            sent: Instant::now(),
+        }
+    }
+
+    /// When what waits may be sent, if `most` batches may be in flight; `None`: when another is
+    /// completed.
+    fn due(&self, most: usize) -> Option<Instant> {
+        let may_be_sent = !self.queued.is_empty() && self.in_flight < most;
+        let is_at_once = self.in_flight < MIN_IN_FLIGHT || self.queued.len() >= MAX_CLAIMS;
+        let pace = if is_at_once { Duration::ZERO } else { PACE };
+        may_be_sent.then(|| self.sent + pace)
+    }
+
+    /// Takes out what is to be sent now, if anything.
     fn take(&mut self, most: usize) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
-        if self.in_flight >= most {
+        let now = Instant::now();
+        if self.due(most).is_none_or(|due| now < due) {
             return batch;
         }
         let room = (MAX_CLAIMS * most)
@@ -81,6 +104,7 @@ impl Batches {
         if !batch.is_empty() {
             self.in_flight += 1;
             self.units += units;
+            self.sent = now;
         }
         batch
     }
@@ -98,14 +122,16 @@ impl Attempts {
     /// Sends batches. Runs on the keeper's thread, and ends with it.
     pub(super) async fn send_batches(self: Arc<Self>, mut queue: Queue) -> Infallible {
         let (report, mut completed) = mpsc::unbounded_channel();
-        let mut batches = Batches::default();
+        let mut batches = Batches::new();
         let mut arrived = Vec::new();
         loop {
+            let due = batches.due(self.most_in_flight());
             tokio::select! {
                 _ = queue.recv_many(&mut arrived, 1_024) => {
                     batches.queued.extend(arrived.drain(..));
                 }
                 Some(units) = completed.recv() => batches.completed(units),
+                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             }
             self.refuse_late(&mut batches.queued);
             self.send(&mut batches, &report);
@@ -156,7 +182,7 @@ impl Attempts {
     }
 
     fn most_in_flight(&self) -> usize {
-        let batches = self.round_trip.shortest().as_millis() / BATCH_TIME.as_millis();
+        let batches = self.round_trip.shortest().as_millis() / PACE.as_millis();
         (batches as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
     }
 }
