@@ -66,7 +66,8 @@ impl<B> Admitted<B> {
 }
 
 impl Granted {
-    /// Hands the permit on: a clone for the handler, in the request's extensions.
+    /// Puts a clone for the handler into the request's extensions. An outer limit's permit that is
+    /// there already stays held by that clone.
     pub(crate) fn new<B>(
         permit: Permit,
         policy: Policy,
@@ -76,7 +77,10 @@ impl Granted {
         if let Some(max_hold) = settings.max_hold {
             permit.end_after(max_hold);
         }
-        request.extensions_mut().insert(permit.clone());
+        let extensions = request.extensions_mut();
+        if let Some(outer) = extensions.insert(permit.clone()) {
+            extensions.insert(permit.clone().over(outer));
+        }
         Self { permit, policy }
     }
 

@@ -8,6 +8,7 @@ mod http_requests;
 mod inner;
 mod keys;
 mod limit;
+mod nested;
 mod refusal;
 mod rig;
 mod stores;
