@@ -1,7 +1,7 @@
 //! Holds the permit to the last frame.
 
 use crate::{
-    semaphore::{BoxFuture, Permit},
+    semaphore::{Permit, SyncFuture},
     settings::{OnLost, ReleaseAt},
 };
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use pin_project_lite::pin_project;
 use std::{
     error::Error,
     fmt,
+    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -40,7 +41,7 @@ pin_project! {
 
 /// A permit, and what waits for its loss.
 pub(crate) struct Hold {
-    lost: Option<BoxFuture<()>>,
+    lost: Option<SyncFuture<()>>,
     _permit: Permit,
 }
 
@@ -48,8 +49,7 @@ impl Hold {
     pub(crate) fn new(permit: Permit, on_lost: OnLost, release_at: ReleaseAt) -> Option<Self> {
         let lost = (on_lost == OnLost::Abort).then(|| {
             let permit = permit.clone();
-            let lost: BoxFuture<()> = Box::pin(async move { permit.lost().await });
-            lost
+            SyncFuture::new(async move { permit.lost().await })
         });
         (release_at == ReleaseAt::BodyEnd).then_some(Self {
             lost,
@@ -59,7 +59,7 @@ impl Hold {
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
-            Some(lost) => lost.as_mut().poll(cx),
+            Some(lost) => Pin::new(lost).poll(cx),
             None => Poll::Pending,
         }
     }
@@ -150,6 +150,17 @@ where
                 Poll::Ready((bytes.take().map(|bytes| Ok(Frame::data(bytes))), true))
             }
             InnerProj::Aborted => Poll::Ready((None, true)),
+        }
+    }
+}
+
+/// The inner body's default, without a permit: for layers outside of the limit that answer by
+/// themselves, as tower-http's `TimeoutLayer` and `CorsLayer` do.
+impl<B: Default> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self {
+            inner: Inner::Body { body: B::default() },
+            hold: None,
         }
     }
 }

@@ -119,7 +119,10 @@ impl LockGuard {
         self.0.lost().await;
     }
 
-    /// Frees the lock, and tells whether it was still held.
+    /// Frees the lock, and reports whether it was still held.
+    ///
+    /// While the store cannot be reached, the answer may take as long as the lease; by then the
+    /// lock has been freed by itself.
     ///
     /// # Cancel safety
     ///

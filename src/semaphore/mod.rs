@@ -19,28 +19,22 @@
 //! # }
 //! ```
 
+mod acquire;
 mod claim;
 mod error;
 mod key;
 mod loss;
 mod permit;
 
+pub(crate) use acquire::SyncFuture;
+pub use acquire::{Acquire, BoxFuture};
 pub use claim::{Claim, DEFAULT_LINE, MAX_WEIGHT, Units, Wait};
 pub use error::{AcquireError, ClaimError, StoreError};
 pub use key::{Key, Policy};
 pub use loss::Loss;
 pub use permit::{Grant, Permit};
 
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-};
-
-/// A future that a store boxes, so that the seam needs no type parameter for it.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+use std::sync::Arc;
 
 /// A counting semaphore for each key.
 ///
@@ -63,63 +57,5 @@ pub trait Semaphore: Send + Sync + 'static {
 impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
     fn acquire(&self, claim: Claim) -> Acquire {
         (**self).acquire(claim)
-    }
-}
-
-/// A permit on its way: the future that [`Semaphore::acquire`] returns.
-///
-/// # Cancel safety
-///
-/// Dropping it leaves nothing behind.
-#[must_use = "futures do nothing unless polled"]
-pub struct Acquire(State);
-
-enum State {
-    Ready(Option<Result<Permit, AcquireError>>),
-    /// Never locked: it makes the future `Sync`, so that a service may keep it while it waits.
-    Pending(Mutex<BoxFuture<Result<Permit, AcquireError>>>),
-}
-
-impl Acquire {
-    /// An answer that is known already. Costs no allocation.
-    #[inline]
-    pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
-        Self(State::Ready(Some(answer)))
-    }
-
-    /// An answer that `future` will give.
-    pub fn pending(
-        future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
-    ) -> Self {
-        Self(State::Pending(Mutex::new(Box::pin(future))))
-    }
-
-    /// The answer, if it is known already.
-    pub(crate) fn answer(self) -> Result<Result<Permit, AcquireError>, Self> {
-        match self.0 {
-            State::Ready(Some(answer)) => Ok(answer),
-            state => Err(Self(state)),
-        }
-    }
-}
-
-impl Future for Acquire {
-    type Output = Result<Permit, AcquireError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            State::Pending(future) => {
-                let future = future.get_mut().unwrap_or_else(PoisonError::into_inner);
-                future.as_mut().poll(cx)
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Acquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire").finish_non_exhaustive()
     }
 }

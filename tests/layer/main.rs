@@ -11,5 +11,6 @@ mod limit;
 mod nested;
 mod refusal;
 mod rig;
+mod stack;
 mod stores;
 mod waiting;
