@@ -1,7 +1,7 @@
 //! Holds the permit to the last frame.
 
 use crate::{
-    semaphore::{Permit, SyncFuture},
+    semaphore::{Permit, PermitLost, SyncFuture},
     settings::{OnLost, ReleaseAt},
 };
 use bytes::Bytes;
@@ -103,7 +103,7 @@ where
         {
             *this.hold = None;
             this.inner.set(Inner::Aborted);
-            return Poll::Ready(Some(Err(PermitLost(()).into())));
+            return Poll::Ready(Some(Err(PermitLost.into())));
         }
         let (frame, ended) = ready!(this.inner.poll_inner(cx));
         if ended {
@@ -172,15 +172,3 @@ impl<B> fmt::Debug for ResponseBody<B> {
             .finish_non_exhaustive()
     }
 }
-
-/// The error in which a body ends when its permit was lost, under [`OnLost::Abort`].
-#[derive(Debug)]
-pub struct PermitLost(());
-
-impl fmt::Display for PermitLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the permit of this response was lost")
-    }
-}
-
-impl Error for PermitLost {}

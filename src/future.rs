@@ -90,18 +90,10 @@ where
     }
 
     pub(crate) fn rejected(request: &Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
-        Self::no(request, Reason::Key(error), settings)
+        Self::refused(request, Reason::Key(error), settings)
     }
 
-    pub(crate) fn refused(
-        request: &Request<B>,
-        error: AcquireError,
-        settings: Arc<Settings>,
-    ) -> Self {
-        Self::no(request, Reason::Acquire(error), settings)
-    }
-
-    fn no(request: &Request<B>, reason: Reason, settings: Arc<Settings>) -> Self {
+    pub(crate) fn refused(request: &Request<B>, reason: Reason, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
         let rejection = Rejection::new(reason, policy, settings.limit, request);
         let state = State::rejected(rejection);

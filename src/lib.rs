@@ -83,7 +83,7 @@ pub mod semaphore;
 mod service;
 mod settings;
 
-pub use body::{PermitLost, ResponseBody};
+pub use body::ResponseBody;
 pub use future::ResponseFuture;
 pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
 pub use key::{KeyError, KeyExtractor};
@@ -93,7 +93,7 @@ pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
 pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
-pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
+pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Policy, Semaphore};
 pub use service::ConcurrencyLimit;
 pub use settings::{OnLost, ReleaseAt};
 

@@ -3,7 +3,7 @@
 use crate::{
     fields,
     key::KeyError,
-    semaphore::{AcquireError, Policy},
+    semaphore::{AcquireError, PermitLost, Policy},
 };
 use bytes::Bytes;
 use http::{
@@ -44,6 +44,9 @@ pub struct Rejection {
 pub enum Reason {
     /// The semaphore gave no permit.
     Acquire(AcquireError),
+    /// The permit of a [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) was lost between
+    /// readiness and call.
+    Lost(PermitLost),
     /// The request names no key, or a wrong one.
     Key(KeyError),
 }
@@ -83,6 +86,7 @@ impl Rejection {
         self.add_fields(response.headers_mut(), &verdict);
         match self.reason {
             Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
+            Reason::Lost(error) => response.extensions_mut().insert(error).map(drop),
             Reason::Key(error) => response.extensions_mut().insert(error).map(drop),
         };
         response
@@ -117,7 +121,7 @@ impl Verdict {
         match reason {
             Reason::Acquire(AcquireError::Invalid(error)) => Self::bad_request(error.to_string()),
             Reason::Acquire(error) if error.is_refusal() => Self::quota_exceeded(),
-            Reason::Acquire(_) => Self::reduced_capacity(),
+            Reason::Acquire(_) | Reason::Lost(_) => Self::reduced_capacity(),
             Reason::Key(error) => Self::bad_request(error.to_string()),
         }
     }

@@ -1,8 +1,12 @@
 //! How a store tells a holder that its lease has ended.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, Ordering, fence},
+use std::{
+    error::Error,
+    fmt,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering, fence},
+    },
 };
 use tokio::sync::Notify;
 
@@ -52,3 +56,18 @@ impl Loss {
         }
     }
 }
+
+/// The error of work that ends, or does not begin, because its permit was lost.
+///
+/// A body ends in it under [`OnLost::Abort`](crate::OnLost::Abort).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermitLost;
+
+impl fmt::Display for PermitLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the permit was lost")
+    }
+}
+
+impl Error for PermitLost {}

@@ -31,7 +31,7 @@ pub use acquire::{Acquire, BoxFuture};
 pub use claim::{Claim, DEFAULT_LINE, MAX_WEIGHT, Units, Wait};
 pub use error::{AcquireError, ClaimError, StoreError};
 pub use key::{Key, Policy};
-pub use loss::Loss;
+pub use loss::{Loss, PermitLost};
 pub use permit::{Grant, Permit};
 
 use std::sync::Arc;

@@ -3,14 +3,14 @@
 use crate::{
     http_requests::{limit, request},
     rig::{Answer, is_refused, ok, problem, send, values},
-    stores::{Broken, Closed},
+    stores::{Broken, Closed, Failing, Overloaded},
 };
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 use serde_json::json;
-use std::error::Error;
+use std::{error::Error, time::Duration};
 use tower::Layer;
 use tower_semaphore::{
     AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,
@@ -62,6 +62,20 @@ async fn a_failed_store_is_reduced_capacity() {
         "status": 503,
     });
     assert_eq!(problem(answer).await, reduced);
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_in_a_failure_of_the_store_is_reduced_capacity() {
+    let layer = limit(1, Failing).with_wait(Duration::from_secs(5));
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(answer.status(), 503);
+}
+
+#[tokio::test]
+async fn too_many_waiting_claims_in_a_process_are_reduced_capacity() {
+    let layer = limit(1, Overloaded).with_wait(Duration::from_secs(5));
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(answer.status(), 503);
 }
 
 #[tokio::test]
