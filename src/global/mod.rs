@@ -1,7 +1,7 @@
 //! One limit for a whole service: readiness is the permit.
 //!
-//! Where the key is the same for all requests, no request is needed to take a permit. So this
-//! layer takes it in `poll_ready`, and a whole fleet of clients gets backpressure from one
+//! Where the key is the same for all requests, no request is needed to acquire a permit. So this
+//! layer acquires in `poll_ready`, and a whole fleet of clients gets backpressure from one
 //! semaphore, as tower's own limit gives it within a process: `buffer` queues before it,
 //! `load_shed` sheds what is not ready, a balancer goes elsewhere.
 //!
@@ -53,49 +53,60 @@ mod watch;
 pub use service::GlobalConcurrencyLimit;
 
 use crate::{
-    semaphore::{Claim, Key, Policy, Semaphore},
-    settings::Settings,
+    semaphore::{Key, Semaphore},
+    settings::{Settings, settings_methods},
 };
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
+use watch::Watch;
 
 /// Limits how many requests of a service are in flight. See the [module docs](self).
 #[derive(Clone)]
+#[must_use = "a layer does nothing until it is applied to a service"]
 pub struct GlobalConcurrencyLimitLayer {
     key: Key,
-    settings: Settings,
+    settings: Arc<Settings>,
+    watch: Arc<Watch>,
 }
 
 impl GlobalConcurrencyLimitLayer {
     /// At most `limit` requests in flight among all services of this key, counted by `semaphore`.
+    ///
+    /// A limit of 0 makes a service that is always ready, and that refuses each call with status
+    /// 429. Tower's own limit would never be ready; but a caller that waits for ever learns
+    /// nothing, and a limit of 0 is how an operator closes a service.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+    ///
+    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
+    /// ```
     pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        let mut settings = Settings::new(limit, semaphore);
-        settings.wait = Duration::MAX;
         Self {
             key: key.into(),
-            settings,
+            settings: Arc::new(settings(limit, semaphore)),
+            watch: Arc::default(),
         }
     }
 
-    /// The policy's name; see
-    /// [`ConcurrencyLimitLayer::with_name`](crate::ConcurrencyLimitLayer::with_name).
-    pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
-        self.settings.name(name.into());
-        self
-    }
+    settings_methods!(
+        "GlobalConcurrencyLimitLayer::new(3, \"example.org\", MemorySemaphore::new())",
+        "For ever unless set: the service is not ready meanwhile. After this time it is ready to \
+         refuse, and the next call is answered with status 429."
+    );
 
-    /// How long the service may stay unready for want of a permit: for ever unless set. After
-    /// that it is ready to refuse: the next call is answered with status 429.
-    pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
-        self
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
+}
 
-    /// How many services may wait; see
-    /// [`ConcurrencyLimitLayer::with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting).
-    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
-        self.settings.max_waiting = max_waiting;
-        self
+/// Backpressure waits.
+fn settings(limit: u32, semaphore: impl Semaphore) -> Settings {
+    Settings {
+        wait: Duration::MAX,
+        ..Settings::new(limit, semaphore)
     }
 }
 
@@ -103,8 +114,8 @@ impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
     type Service = GlobalConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let claim = self.settings.complete(Claim::new(self.key.clone()));
-        GlobalConcurrencyLimit::with(inner, claim, self.settings.clone())
+        let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
+        GlobalConcurrencyLimit::with(inner, self.key.clone(), settings, watch)
     }
 }
 

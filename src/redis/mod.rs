@@ -185,7 +185,7 @@ impl Store {
             // Boxed, so that claims that do not wait carry a small future around.
             Some(wait) => Box::pin(self.wait(&lease, wait)).await?,
         };
-        let held = granted(answer, units.limit)?;
+        let held = granted(answer, &claim)?;
         self.core.granted.add(lease);
         self.check_open()?;
         Ok(Permit::new(grant, units, held))
@@ -222,11 +222,11 @@ impl Store {
 }
 
 /// How much is held with a permit that was granted.
-fn granted(answer: Answer, limit: u32) -> Result<u32, AcquireError> {
+fn granted(answer: Answer, claim: &Claim) -> Result<u32, AcquireError> {
     match answer {
         Answer::Granted { held, .. } => Ok(held),
-        Answer::Full { held } => Err(AcquireError::Full { limit, held }),
-        Answer::LineFull => Err(AcquireError::LineFull),
+        Answer::Full { held } => Err(AcquireError::full(claim, held)),
+        Answer::LineFull => Err(AcquireError::QueueFull),
         Answer::Waiting { .. } => Err(AcquireError::TimedOut),
     }
 }

@@ -39,7 +39,7 @@ impl Store {
             seat,
             place: Place {
                 alive: self.core.times.alive(),
-                longest: wait.line,
+                longest: wait.max_waiting,
                 ticket: 0,
             },
             last: 0,

@@ -1,4 +1,4 @@
-//! A permit on its way.
+//! The future of a permit.
 
 use super::{AcquireError, Permit};
 use std::{
@@ -32,13 +32,72 @@ impl<T> Future for SyncFuture<T> {
     }
 }
 
-/// A permit on its way: the future that [`Semaphore::acquire`] returns.
+/// The future of a permit, which [`Semaphore::acquire`](super::Semaphore::acquire) returns.
+///
+/// # Panics
+///
+/// When it is polled after it was ready.
 ///
 /// # Cancel safety
 ///
 /// Dropping it leaves nothing behind.
+///
+/// # Examples
+///
+/// A store of your own answers at once, or with a future:
+///
+/// ```
+/// use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+///
+/// /// Grants a permit of both stores or of none.
+/// struct Both(MemorySemaphore, MemorySemaphore);
+///
+/// impl Semaphore for Both {
+///     fn acquire(&self, claim: Claim) -> Acquire {
+///         let units = match claim.units() {
+///             Ok(units) => units,
+///             Err(error) => return Acquire::ready(Err(error)),
+///         };
+///         let (first, second) = (self.0.acquire(claim.clone()), self.1.acquire(claim));
+///         Acquire::pending(async move {
+///             let permits = [first.await?, second.await?];
+///             let held = units.limit() - permits[1].remaining();
+///             Ok(Permit::new(Pair { permits, loss: Loss::default() }, units, held))
+///         })
+///     }
+/// }
+///
+/// use tower_semaphore::{Permit, semaphore::{BoxFuture, Grant, Loss}};
+///
+/// struct Pair {
+///     permits: [Permit; 2],
+///     loss: Loss,
+/// }
+///
+/// impl Grant for Pair {
+///     fn token(&self) -> u64 {
+///         self.permits[0].token()
+///     }
+///
+///     fn loss(&self) -> &Loss {
+///         &self.loss
+///     }
+///
+///     // The pair is lost when one of the two is.
+///     fn parts(&self) -> &[Permit] {
+///         &self.permits
+///     }
+///
+///     fn release(&self) -> BoxFuture<bool> {
+///         let [first, second] = self.permits.each_ref().map(Permit::release);
+///         Box::pin(async move { first.await & second.await })
+///     }
+/// }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire(State);
+
+const AGAIN: &str = "`Acquire` polled after it was ready";
 
 enum State {
     Ready(Option<Result<Permit, AcquireError>>),
@@ -46,7 +105,7 @@ enum State {
 }
 
 impl Acquire {
-    /// An answer that is known already. Costs no allocation.
+    /// An answer that is known already. Needs no allocation.
     #[inline]
     pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
         Self(State::Ready(Some(answer)))
@@ -74,7 +133,7 @@ impl Future for Acquire {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
+            State::Ready(answer) => Poll::Ready(answer.take().expect(AGAIN)),
             State::Pending(future) => Pin::new(future).poll(cx),
         }
     }

@@ -1,8 +1,8 @@
-//! The seam: what the HTTP half asks for and what a store grants.
+//! The seam: claims of the HTTP half, permits of a store.
 //!
 //! Above it, a service turns a request into a [`Claim`] and keeps the [`Permit`] that it gets.
 //! Below it, a store decides how to be atomic. Neither side knows the other, so a store of your
-//! own fits in with one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
+//! own needs one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
 //!
 //! ```
 //! use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
@@ -25,14 +25,16 @@ mod error;
 mod key;
 mod loss;
 mod permit;
+mod policy;
 
 pub(crate) use acquire::SyncFuture;
 pub use acquire::{Acquire, BoxFuture};
-pub use claim::{Claim, DEFAULT_LINE, MAX_WEIGHT, Units, Wait};
+pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_WEIGHT, Units, Wait};
 pub use error::{AcquireError, ClaimError, StoreError};
-pub use key::{Key, Policy};
+pub use key::Key;
 pub use loss::{Loss, PermitLost};
 pub use permit::{Grant, Permit};
+pub use policy::Policy;
 
 use std::sync::Arc;
 
@@ -40,18 +42,29 @@ use std::sync::Arc;
 ///
 /// A handle: cheap to clone, and all clones count together. See the [module docs](self).
 pub trait Semaphore: Send + Sync + 'static {
-    /// Takes a permit for `claim`, or says why there is none.
+    /// Acquires a permit for `claim`.
     ///
     /// # Errors
     ///
     /// Resolves to an [`AcquireError`]: a refusal ([`AcquireError::is_refusal`]), a claim that no
     /// store can grant, or a failure of the store itself. The three are never confused.
     ///
+    /// # Panics
+    ///
+    /// The stores of this crate need a Tokio runtime with time enabled for a claim that waits, and
+    /// the store in Redis for any claim. Outside of one the future panics when it is polled.
+    ///
     /// # Cancel safety
     ///
-    /// Dropping the future at any point leaves nothing behind: a permit that was already on its
-    /// way is given back.
+    /// Dropping the future at any point leaves nothing behind: the claim leaves the queue, and a
+    /// permit that was already granted is released.
     fn acquire(&self, claim: Claim) -> Acquire;
+}
+
+impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        (**self).acquire(claim)
+    }
 }
 
 impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {

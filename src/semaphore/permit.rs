@@ -40,7 +40,31 @@ pub trait Grant: Send + Sync + 'static {
 /// The right to go on, until the last clone is dropped.
 ///
 /// Dropping does no I/O, needs no runtime and never panics: it queues the release.
+///
+/// A permit that a layer puts into a request's extensions also keeps the permits of the limits
+/// outside of that layer. It is lost as soon as one of them is, and [`release`](Self::release)
+/// releases all of them. Its token, limit and remaining units are those of the innermost limit.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let semaphore = MemorySemaphore::new();
+/// let claim = Claim::new("account-42").with_limit(2);
+///
+/// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+/// assert_eq!((permit.limit(), permit.remaining()), (2, 1));
+/// let later = semaphore.acquire(claim).await.unwrap();
+/// assert!(permit.token() < later.token());
+///
+/// assert!(permit.release().await, "it was still held");
+/// assert!(!permit.release().await, "it is not held any more");
+/// # }
+/// ```
 #[derive(Clone)]
+#[must_use = "dropping the permit releases it"]
 pub struct Permit(Arc<Shared<dyn Grant>>);
 
 struct Shared<G: ?Sized> {
@@ -50,7 +74,7 @@ struct Shared<G: ?Sized> {
     grant: G,
 }
 
-/// Ends the task that watches a permit, together with the permit.
+/// Ends the task that bounds how long a permit is held, together with the permit.
 struct Watch(AbortHandle);
 
 impl Drop for Watch {

@@ -62,7 +62,7 @@ impl Busy {
     /// Waits until so many requests of alice's wait.
     async fn waits(&self, count: usize) {
         eventually("as many wait as should", BOUND, async || {
-            matches!(self.probe(count).await, AcquireError::LineFull)
+            matches!(self.probe(count).await, AcquireError::QueueFull)
                 && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
         })
         .await;

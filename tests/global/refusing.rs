@@ -83,7 +83,7 @@ async fn a_full_line_is_refused_with_429_at_once() {
     assert_eq!(services.each_mut().map(is_ready), [true, false, true]);
     let refused = ask(&mut services[2]).await;
     assert_eq!(refused.status(), 429);
-    assert!(matches!(error(&refused), AcquireError::LineFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull));
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ fn upgrading(
 
 /// A limit of all accounts together.
 fn all(semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Fixed> {
-    ConcurrencyLimitLayer::new(9, key::fixed("all"), semaphore).with_name("all")
+    ConcurrencyLimitLayer::new(9, key::fixed("all"), semaphore).with_policy("all")
 }
 
 fn take(kept: &Kept) -> Permit {

@@ -113,7 +113,7 @@ async fn a_line_that_is_full_refuses_at_once() {
     let refused = service.call(request("alice")).now_or_never();
     let refused = refused.expect("at once").expect("no error");
     assert!(is_refused(&refused));
-    assert!(matches!(error(&refused), AcquireError::LineFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull));
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn lines_up(store: &Store, count: usize) {
     eventually("as many wait as should", BOUND, async || {
         let full = store.acquire(probe.clone().with_max_waiting(count)).await;
         let room = store.acquire(probe.clone().with_max_waiting(count + 1));
-        matches!(full, Err(AcquireError::LineFull))
+        matches!(full, Err(AcquireError::QueueFull))
             && matches!(room.await, Err(AcquireError::TimedOut))
     })
     .await;

@@ -38,12 +38,12 @@ impl<W: World> Case<'_, W> {
         let model = &mut self.models[key];
         match (expected, told) {
             (Answer::Granted, Ok(permit)) => return self.grant(id, key, want, permit).await,
-            (Answer::Full, Err(AcquireError::Full { limit, held })) => {
+            (Answer::Full, Err(AcquireError::Full { limit, held, .. })) => {
                 prop_assert_eq!(limit, want.limit);
                 // A claim that is heavier than its limit is refused before anybody looks.
                 prop_assert!(held == model.held() || want.weight > limit, "held: {held}");
             }
-            (Answer::LineFull, Err(AcquireError::LineFull)) => {}
+            (Answer::LineFull, Err(AcquireError::QueueFull)) => {}
             (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),
             (_, told) => prop_assert!(false, "{want:?} is not {expected:?}: {told:?}"),
         }
