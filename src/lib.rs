@@ -3,10 +3,10 @@
 //!
 //! An API where one account with forty open streams hurts everybody else needs a limit that knows
 //! accounts, that lasts as long as the response's *body*, and that counts on all machines
-//! together. [`ConcurrencyLimitLayer`] names the account from the request, takes a permit from
-//! that account's semaphore, and gives it back when the body has ended, whatever happens. The
+//! together. [`ConcurrencyLimitLayer`] names the account from the request, acquires a permit from
+//! that account's semaphore, and releases it when the body has ended, whatever happens. The
 //! semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where permits
-//! are leases that a keeper refreshes, and where claims may wait in a line that is first come,
+//! are leases that a keeper refreshes, and where claims may wait in a queue that is first come,
 //! first served across all processes.
 //!
 //! ```

@@ -116,7 +116,7 @@ impl Gate {
         true
     }
 
-    /// Whether the gate holds a permit or a place in the queue.
+    /// Whether the gate holds a permit or is in the queue.
     pub(super) fn is_holding(&self) -> bool {
         self.lock().state.is_holding()
     }

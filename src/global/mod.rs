@@ -25,21 +25,20 @@
 //!
 //! # Readiness is used at once, or it ends
 //!
-//! A service that waits has a place in the queue, and a service that is ready holds a permit. The
-//! best way to give either up is to drop the service. Not every caller does: `load_shed` keeps a
-//! service that was not ready, and a pool keeps one for each idle connection. So a service is
-//! probed about each second: the task that waits for it is woken. A live task polls again and
-//! keeps its place for as long as it waits, in a `buffer` too. After three probes without a poll
-//! the service has left the queue, and its permit is released. Without a Tokio runtime there are
-//! no probes.
+//! A service that waits is in the queue, and a service that is ready holds a permit. Dropping the
+//! service ends both. Not every caller drops it: `load_shed` keeps a service that was not ready,
+//! and a pool keeps one for each idle connection. So about each second a probe wakes the task that
+//! waits for the service. A live task polls again, and stays in the queue for as long as it waits,
+//! in a `buffer` too. After three probes without a poll the service leaves the queue, and its
+//! permit is released. Without a Tokio runtime there are no probes.
 //!
-//! - A permit that was *lost* between two polls is acquired anew by the second.
-//! - A call whose permit was lost or released since the last poll takes another one if the store
+//! - A permit that was *lost* between two polls is replaced: the second poll acquires anew.
+//! - A call whose permit was lost or released since the last poll gets another one if the store
 //!   grants it without waiting. Otherwise the call is answered with status 503 and
-//!   [`Reason::Lost`](crate::Reason::Lost): a call cannot wait for the store and then for the inner
-//!   service, which is ready only now.
+//!   [`Reason::Lost`](crate::Reason::Lost). It does not wait for the store, because the inner
+//!   service, which is ready, would be reserved meanwhile.
 //! - A *refusal* makes the service ready as well: the next call is answered with it. It counts for
-//!   a second. After that a poll acquires anew, so an outage that is over is not answered later.
+//!   one second. A later poll acquires anew, so an outage that is over is not answered.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

@@ -1,8 +1,8 @@
 //! Finds gates whose service is kept but not used any more.
 //!
-//! Tower tells no service that its caller has lost interest: `load_shed` forgets a service that
-//! was not ready, a connection pool keeps one that is idle. So while a gate holds a permit or a
-//! place in the queue, one task for all clones of a service probes it about each second.
+//! Tower does not report to a service that its caller has lost interest: `load_shed` forgets a
+//! service that was not ready, a connection pool keeps one that is idle. So while a gate holds a
+//! permit or is in the queue, one task for all services of a layer probes it about each second.
 
 use super::gate::Gate;
 use std::{
@@ -16,7 +16,7 @@ use tokio::{runtime::Handle, time::sleep};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The gates of a service and its clones.
+/// The gates of a layer's services and of their clones.
 #[derive(Default)]
 pub(super) struct Watch {
     gates: Mutex<Vec<Weak<Gate>>>,

@@ -1,7 +1,7 @@
 //! The `with_*` methods that both layers have.
 
 /// Defines the modifiers of a layer with a field `settings: Arc<Settings>`. `$new` is an example
-/// of the layer; `$wait` says what happens without a wait.
+/// of the layer; `$wait` is what happens without a wait.
 macro_rules! settings_methods {
     ($new:literal, $wait:literal) => {
         /// The policy: `concurrency` unless set. Layers of one policy share the permits of a key,

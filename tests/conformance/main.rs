@@ -230,9 +230,10 @@ async fn a_dropped_acquire_leaves_nothing_behind(store: Store) {
 async fn a_claim_that_no_store_could_grant_is_told_apart(store: Store) {
     let full = |answer| matches!(answer, Err(AcquireError::Full { .. }));
     assert!(full(store.acquire(claim("a", 0)).await));
-    assert!(full(store.acquire(claim("a", 2).with_weight(3)).await));
+    assert!(full(store.acquire(claim("a", 0).with_weight(3)).await));
 
     let invalid = |answer| matches!(answer, Err(AcquireError::Invalid(_)));
+    assert!(invalid(store.acquire(claim("a", 2).with_weight(3)).await));
     assert!(invalid(store.acquire(claim("", 1)).await));
     assert!(invalid(store.acquire(Claim::new("a")).await));
     assert!(invalid(store.acquire(claim("a", 1).with_weight(0)).await));
