@@ -63,9 +63,11 @@ use tower_layer::Layer;
 ///
 /// let client = ServiceBuilder::new()
 ///     .map_request(|request: reqwest::Request| http::Request::try_from(request).unwrap())
-///     .map_response(|response| reqwest::Response::from(response.map(reqwest::Body::wrap)))
+///     .map_response(|response: http::Response<_>| {
+///         reqwest::Response::from(response.map(reqwest::Body::wrap))
+///     })
 ///     .layer(limit)
-///     .map_request(|request| reqwest::Request::try_from(request).unwrap())
+///     .map_request(|request: http::Request<_>| reqwest::Request::try_from(request).unwrap())
 ///     .map_response(|response: reqwest::Response| http::Response::from(response))
 ///     .service(reqwest::Client::new());
 /// ```

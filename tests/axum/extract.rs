@@ -22,11 +22,14 @@ fn routes() -> Router {
 
 async fn ask(app: Router, path: &str) -> (u16, String) {
     let mut request = request::<()>("alice").map(|()| Body::empty());
-    *request.uri_mut() = path.parse().unwrap();
-    let response = app.oneshot(request).await.unwrap();
+    *request.uri_mut() = path.parse().expect("a path");
+    let response = app.oneshot(request).await.expect("an answer");
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8(body.into()).unwrap())
+    let body = response.into_body().collect().await.expect("a body");
+    (
+        status,
+        String::from_utf8(body.to_bytes().into()).expect("text"),
+    )
 }
 
 #[tokio::test]

@@ -215,6 +215,24 @@ async fn a_clone_is_looked_after_although_its_original_is_gone() {
 }
 
 #[test]
+fn probes_go_on_in_another_runtime_when_the_first_has_ended() {
+    let memory = MemorySemaphore::new();
+    let layer = one(memory.clone());
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build();
+        runtime.expect("a runtime")
+    };
+    let mut kept = limited(&layer);
+    runtime().block_on(async { assert!(is_ready(&mut limited(&layer))) });
+    runtime().block_on(async {
+        assert!(is_ready(&mut kept));
+        sleep(ABANDONED).await;
+    });
+    assert_eq!(memory.keys(), 0);
+}
+
+#[test]
 fn it_works_without_a_runtime_too() {
     let memory = MemorySemaphore::new();
     let mut service = limited(&one(memory.clone()));

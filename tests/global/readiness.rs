@@ -88,7 +88,7 @@ async fn a_service_that_was_ready_and_is_dropped_gives_its_permit_back() {
 }
 
 #[tokio::test]
-async fn a_service_that_waits_and_is_dropped_leaves_the_line() {
+async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     let mut services = [(); 3].map(|()| limited(&layer));

@@ -147,7 +147,7 @@ async fn a_response_future_that_is_dropped_gives_its_permit_back() {
 }
 
 #[tokio::test]
-async fn a_response_future_that_is_dropped_leaves_the_line() {
+async fn a_response_future_that_is_dropped_leaves_the_queue() {
     let slow = Slow::default();
     let mut service = limit(1, slow.clone()).layer(ok());
     let mut response = service.call(request("alice"));

@@ -37,7 +37,7 @@ fn lock(store: &Store) -> Lock {
     Lock::new(Arc::clone(store), "a")
 }
 
-/// Waits until so many wait for the lock, as one finds out who would be the next in line.
+/// Waits until so many wait for the lock, as one finds out who would be the next in the queue.
 async fn lines_up(store: &Store, count: usize) {
     let probe = Claim::new("a")
         .with_policy("lock")
