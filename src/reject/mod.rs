@@ -87,7 +87,13 @@ pub enum Reason {
 }
 
 impl Rejection {
+    /// `policy` and `limit` are those of the claim. A store of several limits may refuse under
+    /// another one.
     pub(crate) fn new(reason: Reason, policy: Policy, limit: u32, parts: Parts) -> Self {
+        let (policy, limit) = match &reason {
+            Reason::Acquire(AcquireError::Full { policy, limit, .. }) => (policy.clone(), *limit),
+            _ => (policy, limit),
+        };
         Self {
             reason,
             policy,

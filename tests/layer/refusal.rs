@@ -3,7 +3,7 @@
 use crate::{
     http_requests::{limit, request},
     rig::{Answer, is_refused, ok, problem, send, values},
-    stores::{Broken, Closed, Failing, Overloaded},
+    stores::{Broken, Closed, Failing, Fleet, Overloaded},
 };
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -65,6 +65,17 @@ async fn a_failed_store_is_reduced_capacity() {
         "status": 503,
     });
     assert_eq!(problem(answer).await, reduced);
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_limit_that_refused() {
+    let answer = answer(Fleet, request("alice")).await;
+    assert_eq!(answer.status(), 429);
+    let policy = r#""fleet";q=7;qu="concurrent-requests""#;
+    assert_eq!(values(&answer, "ratelimit-policy"), [policy]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""fleet";r=1"#]);
+    let problem = problem(answer).await;
+    assert_eq!(problem["violated-policies"], json!(["fleet"]));
 }
 
 #[tokio::test]

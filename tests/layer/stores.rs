@@ -43,6 +43,16 @@ impl Semaphore for Overloaded {
     }
 }
 
+/// A store that refuses under a limit of its own.
+pub(crate) struct Fleet;
+
+impl Semaphore for Fleet {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        let fleet = claim.with_policy("fleet").with_limit(7);
+        Acquire::ready(Err(AcquireError::full(&fleet, 6)))
+    }
+}
+
 /// A store that is shut down.
 pub(crate) struct Closed;
 
