@@ -51,6 +51,7 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// A refusal of `claim` because its limit is reached: `held` units are in use.
+    #[cold]
     pub fn full(claim: &Claim, held: u32) -> Self {
         Self::Full {
             policy: claim.policy().clone(),
