@@ -1,7 +1,7 @@
-//! What goes along with a request from its claim to its response.
+//! What belongs to a request from its claim to its response.
 
 use crate::{
-    body::{Hold, ResponseBody},
+    body::{PermitGuard, ResponseBody},
     reject::{Reason, Rejection},
     semaphore::{AcquireError, Claim, Permit, Policy},
     settings::Settings,
@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 
-/// A request that asks for a permit, and the service that it is for.
-pub(crate) struct Asker<S, B> {
+/// A request whose permit is being acquired, and the service that it is for.
+pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
     policy: Policy,
@@ -31,7 +31,7 @@ pub(crate) struct Granted {
     policy: Policy,
 }
 
-impl<S, B> Asker<S, B> {
+impl<S, B> Acquiring<S, B> {
     pub(crate) fn new(service: S, request: Request<B>, claim: &Claim, settings: &Settings) -> Self {
         Self {
             service,
@@ -51,8 +51,8 @@ impl<S, B> Asker<S, B> {
     }
 
     pub(crate) fn refuse(self, error: AcquireError) -> Rejection {
-        let reason = Reason::Acquire(error);
-        Rejection::new(reason, self.policy, self.limit, &self.request)
+        let (parts, _body) = self.request.into_parts();
+        Rejection::new(Reason::Acquire(error), self.policy, self.limit, parts)
     }
 }
 
@@ -66,7 +66,8 @@ impl<B> Admitted<B> {
 }
 
 impl Granted {
-    /// Hands the permit on: a clone for the handler, in the request's extensions.
+    /// Puts a clone for the handler into the request's extensions. An outer limit's permit that is
+    /// there already stays held by that clone.
     pub(crate) fn new<B>(
         permit: Permit,
         policy: Policy,
@@ -76,22 +77,25 @@ impl Granted {
         if let Some(max_hold) = settings.max_hold {
             permit.end_after(max_hold);
         }
-        request.extensions_mut().insert(permit.clone());
+        let extensions = request.extensions_mut();
+        if let Some(outer) = extensions.insert(permit.clone()) {
+            extensions.insert(permit.clone().over(outer));
+        }
         Self { permit, policy }
     }
 
-    /// Moves the permit into the body, or drops it here if it is to end with the head.
+    /// Moves the permit into the body, or drops it here if it ends with the head.
     pub(crate) fn respond<B: Body<Data = Bytes>>(
         granted: Option<Self>,
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let hold = granted.and_then(|Self { permit, policy }| {
+        let guard = granted.and_then(|Self { permit, policy }| {
             let headers = response.headers_mut();
-            let (limit, left) = (permit.limit(), permit.remaining());
-            settings.fields.append(headers, &policy, limit, left);
-            Hold::new(permit, settings.on_lost, settings.release_at)
+            let (limit, remaining) = (permit.limit(), permit.remaining());
+            settings.fields.append(headers, &policy, limit, remaining);
+            PermitGuard::new(permit, settings.on_lost, settings.release_at)
         });
-        response.map(|body| ResponseBody::new(body, hold))
+        response.map(|body| ResponseBody::new(body, guard))
     }
 }

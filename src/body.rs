@@ -1,7 +1,8 @@
 //! Holds the permit to the last frame.
 
 use crate::{
-    semaphore::{BoxFuture, Permit},
+    reject::RejectionBody,
+    semaphore::{Permit, PermitLost, SyncFuture},
     settings::{OnLost, ReleaseAt},
 };
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use pin_project_lite::pin_project;
 use std::{
     error::Error,
     fmt,
+    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -17,15 +19,17 @@ use std::{
 type BoxError = Box<dyn Error + Send + Sync>;
 
 pin_project! {
-    /// A response's body, which gives the permit back when it ends.
+    /// A response's body, which releases the permit when it ends.
     ///
     /// Frames, trailers and size are the inner body's. It ends when the inner body says so after
     /// a frame, when it has no more frames, when it fails, or when it is dropped, whichever comes
     /// first.
+    ///
+    /// A body that a server has taken in one frame has ended, however slowly the client reads it.
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,
-        hold: Option<Hold>,
+        guard: Option<PermitGuard>,
     }
 }
 
@@ -33,23 +37,22 @@ pin_project! {
     #[project = InnerProj]
     enum Inner<B> {
         Body { #[pin] body: B },
-        Rejection { bytes: Option<Bytes> },
+        Rejection { body: RejectionBody },
         Aborted,
     }
 }
 
-/// A permit, and what waits for its loss.
-pub(crate) struct Hold {
-    lost: Option<BoxFuture<()>>,
+/// Holds a permit, and watches for its loss if that ends the body.
+pub(crate) struct PermitGuard {
+    lost: Option<SyncFuture<()>>,
     _permit: Permit,
 }
 
-impl Hold {
+impl PermitGuard {
     pub(crate) fn new(permit: Permit, on_lost: OnLost, release_at: ReleaseAt) -> Option<Self> {
         let lost = (on_lost == OnLost::Abort).then(|| {
             let permit = permit.clone();
-            let lost: BoxFuture<()> = Box::pin(async move { permit.lost().await });
-            lost
+            SyncFuture::new(async move { permit.lost().await })
         });
         (release_at == ReleaseAt::BodyEnd).then_some(Self {
             lost,
@@ -59,26 +62,24 @@ impl Hold {
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.lost {
-            Some(lost) => lost.as_mut().poll(cx),
+            Some(lost) => Pin::new(lost).poll(cx),
             None => Poll::Pending,
         }
     }
 }
 
 impl<B: Body> ResponseBody<B> {
-    pub(crate) fn new(body: B, hold: Option<Hold>) -> Self {
+    pub(crate) fn new(body: B, guard: Option<PermitGuard>) -> Self {
         Self {
-            hold: hold.filter(|_| !body.is_end_stream()),
+            guard: guard.filter(|_| !body.is_end_stream()),
             inner: Inner::Body { body },
         }
     }
 
-    pub(crate) fn rejection(bytes: Bytes) -> Self {
+    pub(crate) fn rejection(body: RejectionBody) -> Self {
         Self {
-            hold: None,
-            inner: Inner::Rejection {
-                bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
-            },
+            guard: None,
+            inner: Inner::Rejection { body },
         }
     }
 }
@@ -97,17 +98,17 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
         if this
-            .hold
+            .guard
             .as_mut()
-            .is_some_and(|hold| hold.poll_lost(cx).is_ready())
+            .is_some_and(|guard| guard.poll_lost(cx).is_ready())
         {
-            *this.hold = None;
+            *this.guard = None;
             this.inner.set(Inner::Aborted);
-            return Poll::Ready(Some(Err(PermitLost(()).into())));
+            return Poll::Ready(Some(Err(PermitLost.into())));
         }
         let (frame, ended) = ready!(this.inner.poll_inner(cx));
         if ended {
-            *this.hold = None;
+            *this.guard = None;
         }
         Poll::Ready(frame)
     }
@@ -115,7 +116,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Body { body } => body.is_end_stream(),
-            Inner::Rejection { bytes } => bytes.is_none(),
+            Inner::Rejection { body } => body.is_end_stream(),
             Inner::Aborted => true,
         }
     }
@@ -123,9 +124,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Body { body } => body.size_hint(),
-            Inner::Rejection { bytes } => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
-            }
+            Inner::Rejection { body } => body.size_hint(),
             Inner::Aborted => SizeHint::with_exact(0),
         }
     }
@@ -146,10 +145,22 @@ where
                 let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
                 Poll::Ready((frame.map(|frame| frame.map_err(Into::into)), ended))
             }
-            InnerProj::Rejection { bytes } => {
-                Poll::Ready((bytes.take().map(|bytes| Ok(Frame::data(bytes))), true))
+            InnerProj::Rejection { body } => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready((frame, true))
             }
             InnerProj::Aborted => Poll::Ready((None, true)),
+        }
+    }
+}
+
+/// The inner body's default, without a permit: for layers outside of the limit that answer by
+/// themselves, as tower-http's `TimeoutLayer` and `CorsLayer` do.
+impl<B: Default> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self {
+            inner: Inner::Body { body: B::default() },
+            guard: None,
         }
     }
 }
@@ -157,19 +168,7 @@ where
 impl<B> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")
-            .field("holds_permit", &self.hold.is_some())
+            .field("holds_permit", &self.guard.is_some())
             .finish_non_exhaustive()
     }
 }
-
-/// The error in which a body ends when its permit was lost, under [`OnLost::Abort`].
-#[derive(Debug)]
-pub struct PermitLost(());
-
-impl fmt::Display for PermitLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the permit of this response was lost")
-    }
-}
-
-impl Error for PermitLost {}

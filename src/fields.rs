@@ -1,4 +1,4 @@
-//! The RateLimit fields (draft-ietf-httpapi-ratelimit-headers-10): what a client may know of its
+//! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers: what a client may know of its
 //! limit, on admitted and refused responses alike.
 
 use crate::semaphore::Policy;
@@ -8,65 +8,72 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// What a quoted string of a structured field (RFC 9651) cannot hold as it is.
+/// Characters that a quoted string of a structured field (RFC 9651) cannot hold unescaped.
 const UNQUOTABLE: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
-/// Of how many units in use the fields are kept: most keys use few.
-const KEPT: u32 = 32;
+/// Up to how many units in use the fields are cached: most keys use few.
+const CACHED: u32 = 32;
 
-/// The fields of a layer's own policy and limit, written once.
+/// The fields of a layer's own policy and limit, formatted once.
 pub(crate) struct Fields {
     policy: Policy,
     limit: u32,
     quota: Option<HeaderValue>,
-    /// What is left, by how much is in use.
-    left: Vec<Option<HeaderValue>>,
+    /// The field for the remaining units, indexed by the units in use.
+    remaining: Vec<Option<HeaderValue>>,
 }
 
 impl Fields {
     pub(crate) fn new(policy: Policy, limit: u32) -> Self {
-        let left = |used| left(&policy, limit - used);
+        let remaining = |used| remaining_value(&policy, limit - used);
         Self {
-            quota: quota(&policy, limit),
-            left: (0..=limit.min(KEPT)).map(left).collect(),
+            quota: quota_value(&policy, limit),
+            remaining: (0..=limit.min(CACHED)).map(remaining).collect(),
             policy,
             limit,
         }
     }
 
     /// Adds a policy to the fields of an admitted response, beside those of other layers.
-    pub(crate) fn append(&self, headers: &mut HeaderMap, policy: &Policy, limit: u32, rest: u32) {
+    pub(crate) fn append(
+        &self,
+        headers: &mut HeaderMap,
+        policy: &Policy,
+        limit: u32,
+        remaining: u32,
+    ) {
         if limit != self.limit || *policy != self.policy {
-            return append(headers, policy, limit, Some(rest));
+            return append(headers, policy, limit, Some(remaining));
         }
         add(headers, RATELIMIT_POLICY, self.quota.clone());
-        let kept = self.left.get(limit.saturating_sub(rest) as usize);
-        let value = kept.map_or_else(|| left(policy, rest), Clone::clone);
+        let used = limit.saturating_sub(remaining) as usize;
+        let cached = self.remaining.get(used);
+        let value = cached.map_or_else(|| remaining_value(policy, remaining), Clone::clone);
         add(headers, RATELIMIT, value);
     }
 }
 
 /// Adds one policy to the fields, beside those of other layers.
 ///
-/// `remaining` is `None` when the store failed, so that nobody knows.
+/// `remaining` is `None` where it is unknown, because the store failed for example.
 pub(crate) fn append(headers: &mut HeaderMap, policy: &str, limit: u32, remaining: Option<u32>) {
-    add(headers, RATELIMIT_POLICY, quota(policy, limit));
+    add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
     add(
         headers,
         RATELIMIT,
-        remaining.and_then(|remaining| left(policy, remaining)),
+        remaining.and_then(|remaining| remaining_value(policy, remaining)),
     );
 }
 
-/// Percent encoding left only printable ASCII, so there always is a value.
-fn quota(policy: &str, limit: u32) -> Option<HeaderValue> {
+/// Percent encoding leaves only printable ASCII, so there always is a value.
+fn quota_value(policy: &str, limit: u32) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";q={limit};qu=\"concurrent-requests\"")
         .try_into()
         .ok()
 }
 
-fn left(policy: &str, remaining: u32) -> Option<HeaderValue> {
+fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";r={remaining}").try_into().ok()
 }

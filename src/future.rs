@@ -1,15 +1,14 @@
 //! From a claim to a response: acquire, then ready, then call.
 
 use crate::{
-    admission::{Admitted, Asker, Granted},
+    admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
-    key::KeyError,
     reject::{Reason, Rejection},
     semaphore::{Acquire, AcquireError, Claim, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use std::{
@@ -25,9 +24,13 @@ use tower_service::Service;
 pin_project! {
     /// The future of a request's response: [`ConcurrencyLimit`](crate::ConcurrencyLimit)'s.
     ///
+    /// # Panics
+    ///
+    /// When it is polled after it was ready.
+    ///
     /// # Cancel safety
     ///
-    /// Dropping it gives the permit back, held or on its way.
+    /// Dropping it releases the permit, or leaves the queue.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -44,7 +47,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Acquire { acquire: Acquire, asker: Option<Asker<S, B>> },
+        Acquire { acquire: Acquire, acquiring: Option<Acquiring<S, B>> },
         Ready { service: S, admitted: Option<Admitted<B>> },
         Call { #[pin] future: S::Future, granted: Option<Granted> },
         Rejected { rejection: Option<Rejection> },
@@ -65,12 +68,12 @@ where
         claim: Claim,
         settings: Arc<Settings>,
     ) -> Self {
-        let asker = Asker::new(service, request, &claim, &settings);
+        let acquiring = Acquiring::new(service, request, &claim, &settings);
         let state = match settings.acquire(claim).answer() {
-            Ok(answer) => State::answered(asker, answer, &settings),
+            Ok(answer) => State::answered(acquiring, answer, &settings),
             Err(acquire) => State::Acquire {
                 acquire,
-                asker: Some(asker),
+                acquiring: Some(acquiring),
             },
         };
         Self { state, settings }
@@ -82,35 +85,24 @@ where
         Self { state, settings }
     }
 
-    /// A call that was made already, with its permit.
+    /// A call that was made already, and its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
         let granted = Some(granted);
         let state = State::Call { future, granted };
         Self { state, settings }
     }
 
-    pub(crate) fn rejected(request: &Request<B>, error: KeyError, settings: Arc<Settings>) -> Self {
-        Self::no(request, Reason::Key(error), settings)
-    }
-
-    pub(crate) fn refused(
-        request: &Request<B>,
-        error: AcquireError,
-        settings: Arc<Settings>,
-    ) -> Self {
-        Self::no(request, Reason::Acquire(error), settings)
-    }
-
-    fn no(request: &Request<B>, reason: Reason, settings: Arc<Settings>) -> Self {
+    /// A request that did not come as far as its claim, or whose service had no permit for it.
+    pub(crate) fn refused(parts: Parts, reason: Reason, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
-        let rejection = Rejection::new(reason, policy, settings.limit, request);
+        let rejection = Rejection::new(reason, policy, settings.limit, parts);
         let state = State::rejected(rejection);
         Self { state, settings }
     }
 }
 
-/// What a state says when a future is polled again after it has ended. Nothing else can find it
-/// empty: it gives its content away in the very step that leaves it.
+/// The panic of a future that is polled after it was ready. No state is found empty otherwise: its
+/// content is taken in the step that leaves the state.
 const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
@@ -145,10 +137,10 @@ where
         settings: &Settings,
     ) -> Poll<Step<S, ReqBody, ResBody, S::Error>> {
         Poll::Ready(match self.project() {
-            StateProj::Acquire { acquire, asker } => {
+            StateProj::Acquire { acquire, acquiring } => {
                 let answer = ready!(Pin::new(acquire).poll(cx));
-                let asker = asker.take().expect(AGAIN);
-                Continue(State::answered(asker, answer, settings))
+                let acquiring = acquiring.take().expect(AGAIN);
+                Continue(State::answered(acquiring, answer, settings))
             }
             StateProj::Ready { service, admitted } => match ready!(service.poll_ready(cx)) {
                 Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
@@ -172,13 +164,13 @@ where
     S: Service<Request<B>>,
 {
     fn answered(
-        asker: Asker<S, B>,
+        acquiring: Acquiring<S, B>,
         answer: Result<Permit, AcquireError>,
         settings: &Settings,
     ) -> Self {
         match answer {
-            Ok(permit) => Self::ready(asker.admit(permit, settings)),
-            Err(error) => Self::rejected(asker.refuse(error)),
+            Ok(permit) => Self::ready(acquiring.admit(permit, settings)),
+            Err(error) => Self::rejected(acquiring.refuse(error)),
         }
     }
 

@@ -1,15 +1,12 @@
-//! What a user asks of the limit.
+//! The layer that users build.
 
 use crate::{
     key::KeyExtractor,
-    reject::Rejection,
-    semaphore::{Policy, Semaphore},
+    semaphore::Semaphore,
     service::ConcurrencyLimit,
-    settings::{OnLost, ReleaseAt, Settings},
+    settings::{Settings, settings_methods},
 };
-use bytes::Bytes;
-use http::Response;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 use tower_layer::Layer;
 
 /// Limits how many requests of one key are in flight at a time, until their bodies have ended.
@@ -22,98 +19,119 @@ use tower_layer::Layer;
 /// let app: Router = Router::new().route("/market", get(|| async { "items" })).layer(limit);
 /// ```
 ///
+/// # The permit of a request
+///
 /// A clone of the [`Permit`](crate::Permit) lies in the request's extensions, and the last clone
-/// dropped gives the place back. So a handler that keeps it, or keeps the request, keeps the
-/// place: what answers with an upgrade, a WebSocket say, must do so, because the body of such a
-/// response has ended before the connection has.
+/// that is dropped releases the permit. So a handler that keeps the permit, or the request, keeps
+/// its units in use. A handler that answers with an upgrade, a WebSocket for instance, must keep
+/// the permit, because the body of such a response ends before the connection does. Under several
+/// limits that permit stands for all of them. With the feature `axum` it is an extractor:
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::response::Response;
+/// use tower_semaphore::Permit;
+///
+/// async fn socket(permit: Permit) -> Response {
+///     tokio::spawn(async move {
+///         // … talk, then:
+///         drop(permit);
+///     });
+///     # Response::default()
+/// }
+/// # drop(socket);
+/// # }
+/// ```
+///
+/// # Queues
+///
+/// - A client that hangs up leaves the queue, because its server drops the request. Not every
+///   server notices that while the request's body is unread or another request is pipelined, so
+///   keep [`with_wait`](Self::with_wait) short.
+/// - A request that is queued *inside* the limit, in a `buffer` or a connection pool, holds its
+///   permit until it is dropped there.
+/// - An axum `Router` without a final `with_state(())` builds its layers anew for each request. A
+///   layer over it costs two reference counts then; its queues and permits are unaffected.
+///
+/// # Clients
+///
+/// The layer limits any service of `http` requests. The requests of reqwest are a type of its own,
+/// so convert them around the layer:
+///
+/// ```ignore
+/// use tower::{ServiceBuilder, ServiceExt};
+///
+/// let client = ServiceBuilder::new()
+///     .map_request(|request: reqwest::Request| http::Request::try_from(request).unwrap())
+///     .map_response(|response: http::Response<_>| {
+///         reqwest::Response::from(response.map(reqwest::Body::wrap))
+///     })
+///     .layer(limit)
+///     .map_request(|request: http::Request<_>| reqwest::Request::try_from(request).unwrap())
+///     .map_response(|response: reqwest::Response| http::Response::from(response))
+///     .service(reqwest::Client::new());
+/// ```
 ///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///
-/// Tower's layer counts all requests of one service together and gives a place back when the
-/// response's *head* is out; a request without a place waits. This one counts for each key, holds
-/// the place until the *body* has ended, refuses at once with a response, and counts across
+/// Tower's layer counts all requests of one service together and releases a permit when the
+/// response's *head* is out; a request without a permit waits. This layer counts for each key,
+/// holds the permit until the *body* has ended, refuses at once with a response, and counts across
 /// processes when the semaphore does.
-#[derive(Clone)]
+#[must_use = "a layer does nothing until it is applied to a service"]
 pub struct ConcurrencyLimitLayer<K> {
-    extractor: K,
-    settings: Settings,
+    extractor: Arc<K>,
+    settings: Arc<Settings>,
 }
 
 impl<K> ConcurrencyLimitLayer<K> {
     /// At most `limit` requests in flight for each key that `extractor` names, counted by
     /// `semaphore`.
     ///
-    /// A limit of 0 refuses every request without asking the semaphore.
+    /// A limit of 0 refuses every request with status 429, and does not ask the semaphore.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+    ///
+    /// let layer = ConcurrencyLimitLayer::new(5, key::peer_ip(), MemorySemaphore::new());
+    /// ```
     pub fn new(limit: u32, extractor: K, semaphore: impl Semaphore) -> Self
     where
         K: KeyExtractor,
     {
         Self {
-            extractor,
-            settings: Settings::new(limit, semaphore),
+            extractor: Arc::new(extractor),
+            settings: Arc::new(Settings::new(limit, semaphore)),
         }
     }
 
-    /// The policy's name, `concurrency` unless set. Layers of one name share the permits of a
-    /// key, two names do not; clients read it in the RateLimit fields.
-    pub fn with_name(mut self, name: impl Into<Policy>) -> Self {
-        self.settings.name(name.into());
-        self
-    }
+    settings_methods!(
+        "ConcurrencyLimitLayer::new(5, key::header(\"x-account-id\"), MemorySemaphore::new())",
+        "Not at all unless set: a request that finds no room is refused at once."
+    );
 
-    /// How long a request may wait for its permit, first come first served for each key across
-    /// all processes of the store. Without it a request that finds no room is refused at once.
-    ///
-    /// A client that hangs up leaves the line. Not every server notices that while the request
-    /// body is unread or another request is pipelined, so keep the wait short.
-    pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
-        self
-    }
-
-    /// How many requests of one key may wait: [`DEFAULT_LINE`](crate::semaphore::DEFAULT_LINE) unless set. Further ones are
-    /// refused at once.
-    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
-        self.settings.max_waiting = max_waiting;
-        self
-    }
-
-    /// Ends a permit after this time, whatever its request does then: for a client that has
-    /// stopped reading, say, so that its body is never polled again. What becomes of the response
-    /// is for [`with_on_lost`](Self::with_on_lost) to say. No bound unless set.
-    pub fn with_max_hold(mut self, max_hold: Duration) -> Self {
-        self.settings.max_hold = Some(max_hold);
-        self
-    }
-
-    /// What becomes of a response whose permit was lost. It finishes unless set.
-    pub fn with_on_lost(mut self, on_lost: OnLost) -> Self {
-        self.settings.on_lost = on_lost;
-        self
-    }
-
-    /// When a permit is given back. At the end of the body unless set.
-    pub fn with_release(mut self, release_at: ReleaseAt) -> Self {
-        self.settings.release_at = release_at;
-        self
-    }
-
-    /// Makes the response to a request that is not admitted.
-    /// [`Rejection::into_response`] unless set.
-    pub fn with_rejection<F>(mut self, reject: F) -> Self
-    where
-        F: Fn(Rejection) -> Response<Bytes> + Send + Sync + 'static,
-    {
-        self.settings.reject = Arc::new(reject);
-        self
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
 }
 
-impl<S, K: Clone> Layer<S> for ConcurrencyLimitLayer<K> {
+impl<S, K> Layer<S> for ConcurrencyLimitLayer<K> {
     type Service = ConcurrencyLimit<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ConcurrencyLimit::new(inner, self.extractor.clone(), self.settings.clone())
+        let (extractor, settings) = (Arc::clone(&self.extractor), Arc::clone(&self.settings));
+        ConcurrencyLimit::with(inner, extractor, settings)
+    }
+}
+
+impl<K> Clone for ConcurrencyLimitLayer<K> {
+    fn clone(&self) -> Self {
+        Self {
+            extractor: Arc::clone(&self.extractor),
+            settings: Arc::clone(&self.settings),
+        }
     }
 }
 
@@ -121,7 +139,7 @@ impl<K> fmt::Debug for ConcurrencyLimitLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConcurrencyLimitLayer")
             .field("limit", &self.settings.limit)
-            .field("name", &self.settings.policy)
+            .field("policy", &self.settings.policy)
             .finish_non_exhaustive()
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! An API where one account with forty open streams hurts everybody else needs a limit that knows
 //! accounts, that lasts as long as the response's *body*, and that counts on all machines
-//! together. [`ConcurrencyLimitLayer`] names the account from the request, takes a permit from
-//! that account's semaphore, and gives it back when the body has ended, whatever happens. The
+//! together. [`ConcurrencyLimitLayer`] names the account from the request, acquires a permit from
+//! that account's semaphore, and releases it when the body has ended, whatever happens. The
 //! semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where permits
-//! are leases that a keeper refreshes, and where claims may wait in a line that is first come,
+//! are leases that a keeper refreshes, and where claims may wait in a queue that is first come,
 //! first served across all processes.
 //!
 //! ```
@@ -22,41 +22,45 @@
 //! # Questions
 //!
 //! **What if the client is gone?** Its body is dropped, and with it the permit. A request that
-//! waits leaves the line. What no server can notice, such as a client that stops reading, is for
-//! [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
+//! waits leaves the queue. What no server can notice, such as a client that stops reading, is
+//! bounded by [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
 //!
-//! **What if a process is killed?** Its permits end with their leases, 10 s by default; a place in
-//! the line ends within a third of that.
+//! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
+//! waiters count as dead within a third of that.
 //!
 //! **What if Redis is down?** A request is refused with status 503 within half a second, never
 //! with "limit reached". Permits that are held go on until their lease is over; then their holders
-//! are told, by this process's own clock if need be. They come back when Redis does.
+//! are told that they are lost, by this process's own clock if need be. They come back when Redis
+//! does.
 //!
-//! **What if clocks differ?** Nothing. Leases are of the server's clock; a process uses its own
-//! only to measure how long ago it asked.
+//! **What if clocks differ?** Nothing. Leases are measured by the server's clock; a process uses
+//! its own only to measure how long ago it sent a command.
 //!
 //! **What if the script cache is flushed?** The script is sent along once more.
 //!
 //! **What is not promised?** A lease does not bound work that runs: a process that is paused for
 //! longer, a failover to a replica that lags, a flush, an eviction or a clock that jumps forward
-//! can each admit as many again as the limit. [`Permit::token`] is the fence for what must not
-//! suffer from that, and [`OnLost::Abort`] ends a response that has lost its permit.
+//! can each admit as many requests again as the limit. [`Permit::token`] fences off a resource
+//! that must not suffer from that, and [`OnLost::Abort`] ends a response that has lost its permit.
 //!
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
 //! request's extensions. Hold it as long as the socket is open; the body of the upgrade response
-//! ends at once.
+//! ends at once. Under several limits that one permit stands for all of them.
+//!
+//! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
+//! for claims that wait and for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
 //!
 //! # The floor plan
 //!
 //! Two halves meet at one trait. The HTTP half knows no storage, the storage half knows no HTTP.
-//! Taking a permit is a future, giving it back is `Drop`, and refreshing it is the store's own
+//! Acquiring a permit is a future, releasing it is `Drop`, and refreshing it is the store's private
 //! business.
 //!
 //! ```text
-//! layer ─> service ─> future ─> admission ─> body       global
-//!             │         │           │                     │
-//!            key      reject     settings                 │
-//!             └─────────┴────── semaphore ────────────────┘      the seam
+//! layer ─> service ─> future ─> admission ─> body       global     extract
+//!             │         │           │                     │          │
+//!            key      reject     settings                 │          │
+//!             └─────────┴────── semaphore ────────────────┴──────────┘   the seam
 //!                         ^          ^         ^
 //!                        lock      memory    redis ─> wait ─> keeper ─> script ─> *.lua
 //! ```
@@ -64,10 +68,13 @@
 //! # Features
 //!
 //! - `redis` (default): [`RedisSemaphore`].
-//! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`.
+//! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, and a handler may extract its
+//!   [`Permit`].
 
 mod admission;
 mod body;
+#[cfg(feature = "axum")]
+mod extract;
 mod fields;
 mod future;
 pub mod global;
@@ -83,7 +90,10 @@ pub mod semaphore;
 mod service;
 mod settings;
 
-pub use body::{PermitLost, ResponseBody};
+pub use body::ResponseBody;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use extract::MissingPermit;
 pub use future::ResponseFuture;
 pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
 pub use key::{KeyError, KeyExtractor};
@@ -93,7 +103,7 @@ pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
 pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
-pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, Policy, Semaphore};
+pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Policy, Semaphore};
 pub use service::ConcurrencyLimit;
 pub use settings::{OnLost, ReleaseAt};
 

@@ -1,9 +1,9 @@
 //! A lock: a semaphore of one, with a fencing token.
 //!
 //! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
-//! set again and again. This one is a semaphore whose limit is 1: whoever waits stands in a line,
-//! first come first served across all processes; it is freed when its guard is dropped, by its
-//! lease when its process dies, and by nobody but its owner.
+//! set again and again. This one is a semaphore whose limit is 1. Claims for it wait in a queue,
+//! first come, first served across all processes. It is freed when its guard is dropped, or by its
+//! lease when its process dies, and only by its owner.
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,21 +21,22 @@
 //!
 //! # What it does not promise
 //!
-//! A holder that is paused for longer than its lease goes on in the belief that it holds the
-//! lock, and another does by then. Where that must not harm, give the guard's
-//! [`token`](LockGuard::token) to what the lock protects, and have it refuse a token lower than
-//! one that it has seen.
+//! A holder that is paused for longer than its lease does not notice that another holder has the
+//! lock by then. Where that does harm, send the guard's [`token`](LockGuard::token) along to the
+//! resource that the lock protects, and let the resource refuse a token lower than one that it has
+//! seen.
 
 use crate::semaphore::{AcquireError, Claim, Key, Permit, Policy, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The policy under which locks are counted, so that a lock and a limit of one key are apart.
-const POLICY: &str = "lock";
+/// The policy under which locks are counted: a lock and a limit of one key are separate.
+const POLICY: Policy = Policy::from_static("lock");
 
 /// A lock of one key. See the [module docs](self).
 ///
 /// Cheap to clone; all locks of one key and one store exclude each other.
 #[derive(Clone)]
+#[must_use]
 pub struct Lock {
     semaphore: Arc<dyn Semaphore>,
     claim: Claim,
@@ -43,39 +44,79 @@ pub struct Lock {
 
 impl Lock {
     /// The lock of `key` in this store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Lock, MemorySemaphore};
+    ///
+    /// let store = MemorySemaphore::new();
+    /// let (apple, pear) = (Lock::new(store.clone(), "apple"), Lock::new(store, "pear"));
+    /// # drop((apple, pear));
+    /// ```
     pub fn new(semaphore: impl Semaphore, key: impl Into<Key>) -> Self {
         Self {
             semaphore: Arc::new(semaphore),
-            claim: Claim::new(key)
-                .with_limit(1)
-                .with_policy(Policy::from(POLICY)),
+            claim: Claim::new(key).with_limit(1).with_policy(POLICY),
         }
     }
 
-    /// Waits for the lock, first come first served, for as long as `timeout`.
+    /// Waits for the lock in its queue, for as long as `timeout`.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::TimedOut`] when another held it all the time, and whatever else the store
-    /// says.
+    /// [`AcquireError::TimedOut`] when the lock was not free in time, [`AcquireError::QueueFull`],
+    /// and the failures of the store.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime with time enabled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line, and loses the place in it.
+    /// Dropping the future leaves the queue and loses the position in it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration; use tower_semaphore::{Lock, MemorySemaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let lock = Lock::new(MemorySemaphore::new(), "item-7");
+    /// let guard = lock.acquire(Duration::from_secs(1)).await.unwrap();
+    /// let token = guard.token();
+    /// drop(guard);
+    /// assert!(lock.acquire(Duration::from_secs(1)).await.unwrap().token() > token);
+    /// # }
+    /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard, AcquireError> {
         let claim = self.claim.clone().with_wait(timeout);
         self.semaphore.acquire(claim).await.map(LockGuard)
     }
 
-    /// Takes the lock if nobody holds it or waits for it.
+    /// Acquires the lock if it is free and its queue is empty.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Full`] when somebody does, and whatever else the store says.
+    /// [`AcquireError::Full`] otherwise, and the failures of the store.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, if the store is in Redis.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::{AcquireError, Lock, MemorySemaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let lock = Lock::new(MemorySemaphore::new(), "item-7");
+    /// let _guard = lock.try_acquire().await.unwrap();
+    /// assert!(matches!(lock.try_acquire().await, Err(AcquireError::Full { .. })));
+    /// # }
+    /// ```
     pub async fn try_acquire(&self) -> Result<LockGuard, AcquireError> {
         self.semaphore
             .acquire(self.claim.clone())
@@ -105,7 +146,7 @@ impl LockGuard {
         self.0.token()
     }
 
-    /// Whether the lease has ended, so that another may hold the lock by now.
+    /// Whether the lease has ended, so that another holder may have the lock by now.
     pub fn is_lost(&self) -> bool {
         self.0.is_lost()
     }
@@ -119,7 +160,10 @@ impl LockGuard {
         self.0.lost().await;
     }
 
-    /// Frees the lock, and tells whether it was still held.
+    /// Frees the lock, and reports whether it was still held.
+    ///
+    /// While the store cannot be reached, the answer may take as long as the lease; by then the
+    /// lock has been freed by itself.
     ///
     /// # Cancel safety
     ///

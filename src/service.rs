@@ -4,7 +4,8 @@ use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
-    semaphore::Claim,
+    reject::Reason,
+    semaphore::{Claim, Semaphore},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -17,8 +18,26 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service whose requests take a permit of their key. Made by
-/// [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer).
+/// A service whose requests need a permit of their key. Made by
+/// [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer), which has settings beside.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use tower::{ServiceExt, service_fn};
+/// use tower_semaphore::{ConcurrencyLimit, MemorySemaphore, key};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let market = service_fn(async |_: Request<()>| {
+///     Ok::<_, std::convert::Infallible>(Response::new("items".to_owned()))
+/// });
+/// let service = ConcurrencyLimit::new(market, 5, key::fixed("market"), MemorySemaphore::new());
+/// let response = service.oneshot(Request::new(())).await.unwrap();
+/// assert_eq!(response.headers()["ratelimit"], "\"concurrency\";r=4");
+/// # }
+/// ```
+#[must_use]
 pub struct ConcurrencyLimit<S, K> {
     inner: S,
     extractor: Arc<K>,
@@ -26,12 +45,38 @@ pub struct ConcurrencyLimit<S, K> {
 }
 
 impl<S, K> ConcurrencyLimit<S, K> {
-    pub(crate) fn new(inner: S, extractor: K, settings: Settings) -> Self {
+    /// At most `limit` requests of `inner` in flight for each key that `extractor` names, counted
+    /// by `semaphore`. All else is as [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) has
+    /// it unless it is set.
+    pub fn new(inner: S, limit: u32, extractor: K, semaphore: impl Semaphore) -> Self
+    where
+        K: KeyExtractor,
+    {
+        let settings = Arc::new(Settings::new(limit, semaphore));
+        Self::with(inner, Arc::new(extractor), settings)
+    }
+
+    pub(crate) fn with(inner: S, extractor: Arc<K>, settings: Arc<Settings>) -> Self {
         Self {
             inner,
-            extractor: Arc::new(extractor),
-            settings: Arc::new(settings),
+            extractor,
+            settings,
         }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, without the limit.
+    pub fn into_inner(self) -> S {
+        self.inner
     }
 }
 
@@ -54,23 +99,23 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, ReqBody>;
 
-    /// Always ready: who is asked for is known only from the request, and the inner service must
-    /// not be reserved while a request waits for its permit.
+    /// Always ready: the key is known only from the request, and the inner service must not be
+    /// reserved while a request waits for its permit.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let claim = self.claim(&parts);
-        let request = Request::from_parts(parts, body);
         let settings = Arc::clone(&self.settings);
+        let claim = match self.claim(&parts) {
+            Ok(claim) => claim,
+            Err(error) => return ResponseFuture::refused(parts, Reason::Key(error), settings),
+        };
+        let (service, request) = (self.inner.clone(), Request::from_parts(parts, body));
         match claim {
-            Err(error) => ResponseFuture::rejected(&request, error, settings),
-            Ok(None) => ResponseFuture::exempt(self.inner.clone(), request, settings),
-            Ok(Some(claim)) => {
-                ResponseFuture::limited(self.inner.clone(), request, claim, settings)
-            }
+            Some(claim) => ResponseFuture::limited(service, request, claim, settings),
+            None => ResponseFuture::exempt(service, request, settings),
         }
     }
 }

@@ -263,7 +263,7 @@ async fn a_user_who_may_do_what_the_docs_list_can_use_the_store_to_the_full() {
         let probe = store
             .acquire(full.clone().with_wait(Duration::from_millis(1)))
             .await;
-        matches!(probe, Err(AcquireError::LineFull))
+        matches!(probe, Err(AcquireError::QueueFull))
     })
     .await;
     assert!(heavy.release().await);

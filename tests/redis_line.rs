@@ -204,7 +204,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
     assert_eq!(raw.cmd(&["ZCARD", LINE]).await.int(), 999);
     assert!(first.release().await);
-    next(&mut waiters).await;
+    drop(next(&mut waiters).await);
 }
 
 /// Waits until the store listens to its messages: who waits while it begins to, looks once more.
@@ -244,7 +244,7 @@ async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
         .expect("within no look of its own");
-    granted.expect("it did not panic").expect("it is granted");
+    drop(granted.expect("it did not panic").expect("it is granted"));
     assert_eq!(
         raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
         0
@@ -264,7 +264,7 @@ async fn a_head_that_is_killed_holds_the_line_up_for_a_beat_at_most() {
     process.kill();
     let start = Instant::now();
     assert!(held.release().await);
-    next(&mut waiters).await;
+    drop(next(&mut waiters).await);
     assert!(start.elapsed() < BEAT * 2, "it took {:?}", start.elapsed());
 }
 
@@ -285,7 +285,7 @@ async fn a_holder_that_is_killed_frees_its_place_for_the_head_when_its_lease_end
         "granted {late} ms after the lease's end"
     );
     drop(permit);
-    next(&mut waiters).await;
+    drop(next(&mut waiters).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,7 +368,7 @@ async fn a_waiter_that_was_passed_over_keeps_its_place() {
     let permit = next(&mut first).await;
     assert_eq!(second.len(), 1);
     drop(permit);
-    next(&mut second).await;
+    drop(next(&mut second).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -386,7 +386,7 @@ async fn a_process_has_as_many_waiters_as_its_store_may() {
     assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
     drop(held);
     drop(next(&mut waiters).await);
-    next(&mut waiters).await;
+    drop(next(&mut waiters).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,20 +1,20 @@
-//! Why a request names nobody.
+//! Why a request has no key.
 
 use std::{error::Error, fmt};
 
-/// Why a request names nobody whom it could count for.
+/// Why a request has no key.
 ///
-/// Its text goes to the client, so it never holds the key itself.
+/// The text goes to the client, so it never holds the key itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// What should name the key is not there.
+    /// The part of the request that should name the key is missing.
     Missing(String),
-    /// It is there more than once.
+    /// The part of the request that names the key is there more than once.
     Repeated(String),
     /// The key is empty.
     Empty,
-    /// Anything else.
+    /// Any other reason.
     Other(String),
 }
 

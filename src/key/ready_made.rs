@@ -11,26 +11,65 @@ use std::{
 };
 
 /// The value of a header, which must be there once. Use it only for a header that the client
-/// cannot choose at will, such as one that your gateway sets after it has checked who asks.
+/// cannot choose at will, such as one that a gateway sets after it has authenticated the client.
 ///
 /// # Panics
 ///
 /// When `name` is not a header's name in lower case. [`header_name`] takes one that was checked.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// let by_account = key::header("x-account-id");
+/// let layer = ConcurrencyLimitLayer::new(5, by_account, MemorySemaphore::new());
+/// # drop(layer);
+/// ```
 pub fn header(name: &'static str) -> Header {
     header_name(HeaderName::from_static(name))
 }
 
-/// The value of a header, which must be there once.
+/// The value of a header, which must be there once; see [`header`].
+///
+/// # Examples
+///
+/// ```
+/// use http::HeaderName;
+/// use tower_semaphore::key;
+///
+/// let configured: HeaderName = "X-Account-Id".parse().unwrap();
+/// let by_account = key::header_name(configured);
+/// # drop(by_account);
+/// ```
 pub fn header_name(name: HeaderName) -> Header {
     Header(name)
 }
 
 /// A value that an earlier layer put into the request's extensions.
-pub fn extension<T>() -> Extension<T>
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Key, key};
+///
+/// #[derive(Clone)]
+/// struct Account(u64);
+///
+/// impl From<Account> for Key {
+///     fn from(account: Account) -> Self {
+///         account.0.into()
+///     }
+/// }
+///
+/// let by_account = key::from_extension::<Account>();
+/// # drop(by_account);
+/// ```
+pub fn from_extension<T>() -> FromExtension<T>
 where
     T: Into<Key> + Clone + Send + Sync + 'static,
 {
-    Extension(PhantomData)
+    FromExtension(PhantomData)
 }
 
 /// The address of the peer, without its port, from the connection; never from a header, which a
@@ -38,17 +77,37 @@ where
 ///
 /// Reads a [`SocketAddr`] or [`IpAddr`] extension and, with the feature `axum`, what axum's
 /// `into_make_service_with_connect_info` leaves there.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// let layer = ConcurrencyLimitLayer::new(5, key::peer_ip(), MemorySemaphore::new());
+/// # drop(layer);
+/// ```
 pub fn peer_ip() -> PeerIp {
     PeerIp
 }
 
 /// The same key for every request.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// // A thousand requests of all accounts together, refused beyond that.
+/// let layer = ConcurrencyLimitLayer::new(1_000, key::fixed("all"), MemorySemaphore::new());
+/// # drop(layer);
+/// ```
 pub fn fixed(key: impl Into<Key>) -> Fixed {
     Fixed(key.into())
 }
 
 /// See [`header`].
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Header(HeaderName);
 
 impl KeyExtractor for Header {
@@ -58,15 +117,16 @@ impl KeyExtractor for Header {
         let value = values.next().ok_or_else(|| KeyError::Missing(what()))?;
         match values.next() {
             Some(_) => Err(KeyError::Repeated(what())),
-            None => Ok(Some(Claim::new(value.as_bytes()))),
+            None => Ok(Some(Claim::new(value))),
         }
     }
 }
 
-/// See [`extension`].
-pub struct Extension<T>(PhantomData<fn() -> T>);
+/// See [`from_extension`].
+#[must_use]
+pub struct FromExtension<T>(PhantomData<fn() -> T>);
 
-impl<T> KeyExtractor for Extension<T>
+impl<T> KeyExtractor for FromExtension<T>
 where
     T: Into<Key> + Clone + Send + Sync + 'static,
 {
@@ -78,26 +138,27 @@ where
     }
 }
 
-impl<T> Clone for Extension<T> {
+impl<T> Clone for FromExtension<T> {
     fn clone(&self) -> Self {
         Self(PhantomData)
     }
 }
 
-impl<T> fmt::Debug for Extension<T> {
+impl<T> fmt::Debug for FromExtension<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extension<{}>", type_name::<T>())
+        write!(f, "FromExtension<{}>", type_name::<T>())
     }
 }
 
 /// See [`peer_ip`].
 #[derive(Debug, Clone, Copy)]
+#[must_use]
 pub struct PeerIp;
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
         let ip = peer(parts).ok_or_else(|| KeyError::Missing("the peer's address".into()))?;
-        Ok(Some(Claim::new(ip.to_canonical().to_string())))
+        Ok(Some(Claim::new(ip)))
     }
 }
 
@@ -116,6 +177,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
 
 /// See [`fixed`].
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Fixed(Key);
 
 impl KeyExtractor for Fixed {

@@ -15,7 +15,10 @@ use slot::{Refusal, Slot};
 use std::{
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use turn::{Seat, Turn};
 
@@ -43,30 +46,33 @@ const SHARDS: usize = 64;
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct MemorySemaphore(Arc<Shards>);
 
 struct Shards {
     hasher: SeedableRandomState,
-    max_waiting: usize,
+    max_waiting_total: AtomicUsize,
     waiting: AtomicUsize,
     shards: [Arc<Shard>; SHARDS],
 }
 
 impl MemorySemaphore {
-    /// A store that holds nothing yet, in which 10,000 claims may wait at a time.
+    /// A store that holds nothing yet.
     pub fn new() -> Self {
-        Self::with_max_waiting(10_000)
-    }
-
-    /// A store in which at most `max_waiting` claims may wait at a time, for all keys together.
-    /// Beyond it they are refused with [`AcquireError::Overloaded`].
-    pub fn with_max_waiting(max_waiting: usize) -> Self {
         Self(Arc::new(Shards {
             hasher: hasher(),
-            max_waiting,
+            max_waiting_total: AtomicUsize::new(10_000),
             waiting: AtomicUsize::new(0),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
+    }
+
+    /// How many claims may wait at a time, for all keys of the store together: 10,000 unless set.
+    /// Beyond it they are refused with [`AcquireError::Overloaded`].
+    pub fn with_max_waiting_total(self, max_waiting_total: usize) -> Self {
+        let bound = &self.0.max_waiting_total;
+        bound.store(max_waiting_total, Ordering::Relaxed);
+        self
     }
 
     /// How many keys have permits, or claims that wait, now. Looks at each.
@@ -84,7 +90,7 @@ impl MemorySemaphore {
             let answer = match slot.take(units) {
                 Ok(taken) => return Acquire::ready(Ok(permit(slot, units, &taken))),
                 Err(Refusal::Retired) => None,
-                Err(Refusal::Full(held)) => self.refuse(slot, claim.wait(), units, held),
+                Err(Refusal::Full(held)) => self.refuse(slot, claim, units, held),
             };
             if let Some(answer) = answer {
                 return answer;
@@ -94,17 +100,10 @@ impl MemorySemaphore {
 
     /// Has a claim that waits join the line. `None`: it is to ask once more.
     #[cold]
-    fn refuse(
-        &self,
-        slot: Arc<Slot>,
-        wait: Option<Wait>,
-        units: Units,
-        held: u32,
-    ) -> Option<Acquire> {
-        let limit = units.limit;
-        let joined = match wait {
+    fn refuse(&self, slot: Arc<Slot>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
+        let joined = match claim.wait() {
             Some(wait) => self.join(slot, units, wait),
-            None => Err(AcquireError::Full { limit, held }),
+            None => Err(AcquireError::full(claim, held)),
         };
         joined.unwrap_or_else(|error| Some(Acquire::ready(Err(error))))
     }
@@ -116,7 +115,7 @@ impl MemorySemaphore {
         wait: Wait,
     ) -> Result<Option<Acquire>, AcquireError> {
         let seat = Seat::take(&self.0).ok_or(AcquireError::Overloaded)?;
-        let place = slot.join(units, wait.line)?;
+        let place = slot.join(units, wait.max_waiting)?;
         Ok(place.map(|place| {
             let turn = Turn::new(slot, units, place, seat);
             Acquire::pending(turn.wait(wait.time))

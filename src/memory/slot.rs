@@ -110,7 +110,7 @@ impl Slot {
     pub(super) fn join(&self, units: Units, longest: u32) -> Result<Option<Place>, AcquireError> {
         let mut line = self.line();
         if line.len() >= longest as usize {
-            return Err(AcquireError::LineFull);
+            return Err(AcquireError::QueueFull);
         }
         // From here on nobody takes, and all who give back come and lock the line.
         if self.taken.fetch_or(LINE, AcqRel) & RETIRED != 0 {

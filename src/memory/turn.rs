@@ -15,7 +15,7 @@ impl Seat {
     pub(super) fn take(shards: &Arc<Shards>) -> Option<Self> {
         let before = shards.waiting.fetch_add(1, Ordering::Relaxed);
         let seat = Self(Arc::clone(shards));
-        (before < shards.max_waiting).then_some(seat)
+        (before < shards.max_waiting_total.load(Ordering::Relaxed)).then_some(seat)
     }
 }
 

@@ -133,11 +133,8 @@ impl Store {
         self.check_open()?;
         match answer {
             Acquired::Granted { held, .. } => Ok(Permit::new(grant, units, held)),
-            Acquired::Full { held } => Err(AcquireError::Full {
-                limit: units.limit,
-                held,
-            }),
-            Acquired::QueueFull => Err(AcquireError::LineFull),
+            Acquired::Full { held } => Err(AcquireError::full(&claim, held)),
+            Acquired::QueueFull => Err(AcquireError::QueueFull),
             Acquired::Queued { .. } => Err(AcquireError::TimedOut),
         }
     }

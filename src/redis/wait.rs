@@ -40,7 +40,7 @@ pub(super) async fn granted(
         end: after(wait.time),
         position: Position {
             alive: times.alive(),
-            max_waiting: wait.line,
+            max_waiting: wait.max_waiting,
             arrival: 0,
         },
         last_token: 0,

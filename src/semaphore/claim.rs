@@ -3,24 +3,37 @@
 use super::{AcquireError, ClaimError, Key, Policy};
 use std::time::Duration;
 
-/// How many claims may wait for a key unless a claim says otherwise.
-pub const DEFAULT_LINE: usize = 1_000;
+/// How many claims may wait for a key unless a claim sets another number.
+pub const DEFAULT_MAX_WAITING: usize = 1_000;
 
 /// The largest weight of a claim. A permit of weight *w* is *w* members of a set, and a store
 /// must be able to write them in one short step.
 pub const MAX_WEIGHT: u32 = 1_000;
 
-/// A key, the key's limit, and a weight.
+/// A key, the key's limit, a weight (1), and how long the claim may wait (not at all).
 ///
-/// In a layer, a claim without a limit or a policy gets the layer's.
+/// In a layer, a claim gets from the layer what it leaves open: limit, policy, wait, and the
+/// length of the queue.
+///
+/// # Examples
 ///
 /// ```
+/// use std::time::Duration;
 /// use tower_semaphore::Claim;
 ///
-/// let heavy = Claim::new("account-42").with_limit(20).with_weight(3);
-/// assert_eq!((heavy.limit(), heavy.weight()), (Some(20), 3));
+/// let export = Claim::new("account-42")
+///     .with_limit(20)
+///     .with_weight(3)
+///     .with_policy("export")
+///     .with_wait(Duration::from_secs(2))
+///     .with_max_waiting(100);
+/// assert_eq!((export.limit(), export.weight()), (Some(20), 3));
+///
+/// let same_for_bob = export.clone().with_key("account-43");
+/// assert_ne!(export, same_for_bob);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct Claim {
     key: Key,
     policy: Option<Policy>,
@@ -31,7 +44,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of weight 1 for `key`, under no limit yet.
+    /// A claim of weight 1 for `key`, without a limit yet.
     pub fn new(key: impl Into<Key>) -> Self {
         Self {
             key: key.into(),
@@ -41,6 +54,12 @@ impl Claim {
             wait: None,
             max_waiting: None,
         }
+    }
+
+    /// Whom the claim is for.
+    pub fn with_key(mut self, key: impl Into<Key>) -> Self {
+        self.key = key.into();
+        self
     }
 
     /// How many units the key's permits may hold together.
@@ -56,28 +75,27 @@ impl Claim {
         self
     }
 
-    /// How long this claim may wait for its permit, first come first served, when there is no
-    /// room: not at all unless set.
+    /// How long this claim may wait in the queue when there is no room: not at all unless set.
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How many claims may wait for the key, this one included: [`DEFAULT_LINE`] unless set. When
-    /// as many do, it is refused with [`AcquireError::LineFull`].
+    /// How many claims may wait for the key, this one included: [`DEFAULT_MAX_WAITING`] unless
+    /// set. When as many wait already, the claim is refused with [`AcquireError::QueueFull`].
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
         self
     }
 
-    /// The policy whose permits are counted: the same key under two policies is two semaphores.
-    /// [`Policy::DEFAULT`] unless said.
+    /// The policy whose permits are counted: one key under two policies is two semaphores.
+    /// [`Policy::DEFAULT`] unless set.
     pub fn with_policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = Some(policy.into());
         self
     }
 
-    /// The same claim, with what it left open filled in.
+    /// The same claim, with defaults for what it leaves open.
     pub(crate) fn or(
         mut self,
         policy: &Policy,
@@ -92,59 +110,57 @@ impl Claim {
         self
     }
 
-    /// Whom it is for.
+    /// Whom the claim is for.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The policy under which it counts.
+    /// The policy under which the claim counts.
     #[inline]
     pub fn policy(&self) -> &Policy {
         self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
     }
 
-    /// Its limit, if it has one yet.
+    /// The key's limit, if the claim has one yet.
     pub fn limit(&self) -> Option<u32> {
         self.limit
     }
 
-    /// How many units it takes.
+    /// How many units the claim takes.
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// How it waits, if it does.
+    /// How the claim waits; `None` if it does not.
     #[inline]
     pub fn wait(&self) -> Option<Wait> {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
-        let line = self.max_waiting.unwrap_or(DEFAULT_LINE);
-        let line = u32::try_from(line).unwrap_or(u32::MAX);
-        Some(Wait { time, line })
+        let max_waiting = self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING);
+        let max_waiting = u32::try_from(max_waiting).unwrap_or(u32::MAX);
+        Some(Wait { time, max_waiting })
     }
 
-    /// What a store has to count, once the claim is one that it could ever grant.
+    /// What a store has to count. A store calls this first: it checks the claim.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Invalid`] for an empty key, a missing limit or a weight out of range;
-    /// [`AcquireError::Full`] for a claim that is heavier than its limit. So a limit of 0 refuses
-    /// without asking a store.
+    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
+    /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
     #[inline]
     pub fn units(&self) -> Result<Units, AcquireError> {
         let limit = self.limit.ok_or(ClaimError::NoLimit)?;
+        let weight = self.weight;
         if self.key.is_empty() {
             return Err(ClaimError::EmptyKey.into());
         }
-        if self.weight == 0 || self.weight > MAX_WEIGHT {
-            return Err(ClaimError::Weight(self.weight).into());
+        if weight == 0 || weight > MAX_WEIGHT {
+            return Err(ClaimError::Weight(weight).into());
         }
-        if self.weight > limit {
-            return Err(AcquireError::Full { limit, held: 0 });
+        match limit {
+            0 => Err(AcquireError::full(self, 0)),
+            _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            _ => Ok(Units { limit, weight }),
         }
-        Ok(Units {
-            limit,
-            weight: self.weight,
-        })
     }
 }
 
@@ -154,20 +170,31 @@ impl<K: Into<Key>> From<K> for Claim {
     }
 }
 
-/// The numbers of a claim that could be granted: `1 <= weight <= limit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The numbers of a claim that a store could grant: 1 ≤ weight ≤ limit. Made by [`Claim::units`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Units {
-    /// How many units the key's permits may hold together.
-    pub limit: u32,
-    /// How many of them this claim takes.
-    pub weight: u32,
+    pub(crate) limit: u32,
+    pub(crate) weight: u32,
 }
 
-/// How a claim waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl Units {
+    /// How many units the key's permits may hold together.
+    pub fn limit(self) -> u32 {
+        self.limit
+    }
+
+    /// How many of them the claim takes.
+    pub fn weight(self) -> u32 {
+        self.weight
+    }
+}
+
+/// How a claim waits. Made by [`Claim::wait`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Wait {
     /// How long.
     pub time: Duration,
-    /// How many may wait for the key, this one included.
-    pub line: u32,
+    /// How many claims may wait for the key, this one included.
+    pub max_waiting: u32,
 }

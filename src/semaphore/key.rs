@@ -1,24 +1,45 @@
-//! The two names of a semaphore: whom the limit is for, and under which policy.
+//! Whom a limit is for.
 
 use bytes::Bytes;
 use std::{
+    borrow::Cow,
     fmt,
     hash::{Hash, Hasher},
-    ops::Deref,
-    ptr,
+    io::Write,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
 /// Whom a limit is for: an account, a host, a route.
 ///
-/// Bytes of any length. Two keys are the same when their bytes are: `A` and `a` differ, and so do
-/// two Unicode spellings of one letter.
+/// Bytes of any length. Two keys are equal when their bytes are: `A` and `a` differ, and so do two
+/// Unicode spellings of one letter.
+///
+/// A number or an IP address becomes its decimal or usual text; an IPv4 address that is mapped
+/// into IPv6 becomes the IPv4 address. 16 bytes by value are a UUID, and become its text. A key of
+/// up to 38 bytes, as a UUID's text is, needs no allocation.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::Key;
+///
+/// assert_eq!(Key::from(42).as_bytes(), b"42");
+/// assert_eq!(Key::from("account-42"), Key::from(b"account-42".to_vec()));
+/// assert_eq!(
+///     Key::from([0x11; 16]),
+///     Key::from("11111111-1111-1111-1111-111111111111"),
+/// );
+/// ```
 #[derive(Clone)]
 pub struct Key(Repr);
 
-/// The longest key that lies in the value itself, so that a claim allocates nothing: a UUID's
-/// text is.
+/// The longest key that is stored in the value itself, so that a claim allocates nothing. It
+/// leaves room for a UUID's text, and for the length in the same 40 bytes.
 const SHORT: usize = 38;
+
+/// The longest text of a number or an address: an IPv6 address with an IPv4 tail has 45 bytes.
+const LONGEST_TEXT: usize = 48;
 
 #[derive(Clone)]
 enum Repr {
@@ -27,7 +48,7 @@ enum Repr {
 }
 
 impl Key {
-    /// The key's bytes, as they came.
+    /// The key's bytes, unchanged.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -36,8 +57,8 @@ impl Key {
         }
     }
 
-    /// Whether there is nothing in it. No store grants a claim for an empty key: it would be
-    /// shared by everybody who forgot to name theirs.
+    /// Whether the key has no bytes. No store grants a claim for an empty key: all requests that
+    /// fail to name their key would share it.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }
@@ -51,6 +72,21 @@ impl Key {
         bytes[..key.len()].copy_from_slice(key);
         let length = key.len() as u8;
         Self(Repr::Short { length, bytes })
+    }
+
+    /// The text of a number or an address.
+    fn text(text: fmt::Arguments<'_>) -> Self {
+        let mut buffer = [0; LONGEST_TEXT];
+        let mut rest = &mut buffer[..];
+        rest.write_fmt(text).expect("the longest text fits");
+        let length = LONGEST_TEXT - rest.len();
+        Self::from(&buffer[..length])
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 
@@ -84,24 +120,6 @@ impl fmt::Debug for Key {
     }
 }
 
-impl From<&'static str> for Key {
-    fn from(key: &'static str) -> Self {
-        Bytes::from_static(key.as_bytes()).into()
-    }
-}
-
-impl From<String> for Key {
-    fn from(key: String) -> Self {
-        key.into_bytes().into()
-    }
-}
-
-impl From<Vec<u8>> for Key {
-    fn from(key: Vec<u8>) -> Self {
-        Bytes::from(key).into()
-    }
-}
-
 impl From<&[u8]> for Key {
     #[inline]
     fn from(key: &[u8]) -> Self {
@@ -115,76 +133,83 @@ impl From<Bytes> for Key {
     }
 }
 
-impl From<u64> for Key {
-    fn from(key: u64) -> Self {
-        key.to_string().into()
+impl From<Vec<u8>> for Key {
+    fn from(key: Vec<u8>) -> Self {
+        Bytes::from(key).into()
     }
 }
 
-/// The name of a rule under which permits are counted.
-///
-/// Two layers of one policy share a key's permits, two policies do not. It is also the name that
-/// clients read in the RateLimit fields.
-#[derive(Clone)]
-pub struct Policy(Text);
-
-#[derive(Clone)]
-enum Text {
-    Static(&'static str),
-    Shared(Arc<str>),
-}
-
-impl Policy {
-    /// The policy of a claim that names none: `concurrency`.
-    pub const DEFAULT: Self = Self(Text::Static("concurrency"));
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self::DEFAULT
+impl From<&str> for Key {
+    #[inline]
+    fn from(key: &str) -> Self {
+        key.as_bytes().into()
     }
 }
 
-impl Deref for Policy {
-    type Target = str;
+impl From<String> for Key {
+    fn from(key: String) -> Self {
+        key.into_bytes().into()
+    }
+}
 
-    fn deref(&self) -> &str {
-        match &self.0 {
-            Text::Static(text) => text,
-            Text::Shared(text) => text,
+impl From<&String> for Key {
+    fn from(key: &String) -> Self {
+        key.as_bytes().into()
+    }
+}
+
+impl From<Cow<'_, str>> for Key {
+    fn from(key: Cow<'_, str>) -> Self {
+        match key {
+            Cow::Borrowed(key) => key.into(),
+            Cow::Owned(key) => key.into(),
         }
     }
 }
 
-impl PartialEq for Policy {
-    fn eq(&self, other: &Self) -> bool {
-        // Nearly always it is the very same text.
-        ptr::eq(&raw const **self, &raw const **other) || **self == **other
+impl From<Arc<str>> for Key {
+    fn from(key: Arc<str>) -> Self {
+        key.as_bytes().into()
     }
 }
 
-impl Eq for Policy {}
+macro_rules! from_integers {
+    ($($integer:ty)*) => { $(
+        impl From<$integer> for Key {
+            fn from(key: $integer) -> Self {
+                Self::text(format_args!("{key}"))
+            }
+        }
+    )* };
+}
 
-impl Hash for Policy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
+from_integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
+impl From<IpAddr> for Key {
+    fn from(key: IpAddr) -> Self {
+        Self::text(format_args!("{}", key.to_canonical()))
     }
 }
 
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+impl From<Ipv4Addr> for Key {
+    fn from(key: Ipv4Addr) -> Self {
+        IpAddr::from(key).into()
     }
 }
 
-impl From<&'static str> for Policy {
-    fn from(name: &'static str) -> Self {
-        Self(Text::Static(name))
+impl From<Ipv6Addr> for Key {
+    fn from(key: Ipv6Addr) -> Self {
+        IpAddr::from(key).into()
     }
 }
 
-impl From<String> for Policy {
-    fn from(name: String) -> Self {
-        Self(Text::Shared(name.into()))
+/// A UUID's bytes, in their usual order.
+impl From<[u8; 16]> for Key {
+    fn from(uuid: [u8; 16]) -> Self {
+        let uuid = u128::from_be_bytes(uuid);
+        let part = |shift: u32, bits: u32| uuid >> shift & ((1 << bits) - 1);
+        let (a, b, c) = (part(96, 32), part(80, 16), part(64, 16));
+        let (d, e) = (part(48, 16), part(0, 48));
+        Self::text(format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
     }
 }

@@ -1,8 +1,8 @@
-//! The seam: what the HTTP half asks for and what a store grants.
+//! The seam: claims of the HTTP half, permits of a store.
 //!
 //! Above it, a service turns a request into a [`Claim`] and keeps the [`Permit`] that it gets.
 //! Below it, a store decides how to be atomic. Neither side knows the other, so a store of your
-//! own fits in with one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
+//! own needs one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
 //!
 //! ```
 //! use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
@@ -19,107 +19,56 @@
 //! # }
 //! ```
 
+mod acquire;
 mod claim;
 mod error;
 mod key;
 mod loss;
 mod permit;
+mod policy;
 
-pub use claim::{Claim, DEFAULT_LINE, MAX_WEIGHT, Units, Wait};
+pub(crate) use acquire::SyncFuture;
+pub use acquire::{Acquire, BoxFuture};
+pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_WEIGHT, Units, Wait};
 pub use error::{AcquireError, ClaimError, StoreError};
-pub use key::{Key, Policy};
-pub use loss::Loss;
+pub use key::Key;
+pub use loss::{Loss, PermitLost};
 pub use permit::{Grant, Permit};
+pub use policy::Policy;
 
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-};
-
-/// A future that a store boxes, so that the seam needs no type parameter for it.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+use std::sync::Arc;
 
 /// A counting semaphore for each key.
 ///
 /// A handle: cheap to clone, and all clones count together. See the [module docs](self).
 pub trait Semaphore: Send + Sync + 'static {
-    /// Takes a permit for `claim`, or says why there is none.
+    /// Acquires a permit for `claim`.
     ///
     /// # Errors
     ///
     /// Resolves to an [`AcquireError`]: a refusal ([`AcquireError::is_refusal`]), a claim that no
     /// store can grant, or a failure of the store itself. The three are never confused.
     ///
+    /// # Panics
+    ///
+    /// The stores of this crate need a Tokio runtime with time enabled for a claim that waits, and
+    /// the store in Redis for any claim. Outside of one the future panics when it is polled.
+    ///
     /// # Cancel safety
     ///
-    /// Dropping the future at any point leaves nothing behind: a permit that was already on its
-    /// way is given back.
+    /// Dropping the future at any point leaves nothing behind: the claim leaves the queue, and a
+    /// permit that was already granted is released.
     fn acquire(&self, claim: Claim) -> Acquire;
 }
 
-impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
+impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
     fn acquire(&self, claim: Claim) -> Acquire {
         (**self).acquire(claim)
     }
 }
 
-/// A permit on its way: the future that [`Semaphore::acquire`] returns.
-///
-/// # Cancel safety
-///
-/// Dropping it leaves nothing behind.
-#[must_use = "futures do nothing unless polled"]
-pub struct Acquire(State);
-
-enum State {
-    Ready(Option<Result<Permit, AcquireError>>),
-    /// Never locked: it makes the future `Sync`, so that a service may keep it while it waits.
-    Pending(Mutex<BoxFuture<Result<Permit, AcquireError>>>),
-}
-
-impl Acquire {
-    /// An answer that is known already. Costs no allocation.
-    #[inline]
-    pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
-        Self(State::Ready(Some(answer)))
-    }
-
-    /// An answer that `future` will give.
-    pub fn pending(
-        future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
-    ) -> Self {
-        Self(State::Pending(Mutex::new(Box::pin(future))))
-    }
-
-    /// The answer, if it is known already.
-    pub(crate) fn answer(self) -> Result<Result<Permit, AcquireError>, Self> {
-        match self.0 {
-            State::Ready(Some(answer)) => Ok(answer),
-            state => Err(Self(state)),
-        }
-    }
-}
-
-impl Future for Acquire {
-    type Output = Result<Permit, AcquireError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            State::Pending(future) => {
-                let future = future.get_mut().unwrap_or_else(PoisonError::into_inner);
-                future.as_mut().poll(cx)
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Acquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire").finish_non_exhaustive()
+impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        (**self).acquire(claim)
     }
 }

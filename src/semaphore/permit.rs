@@ -3,34 +3,68 @@
 use super::{BoxFuture, Loss, Units};
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{Arc, OnceLock},
+    task::Poll,
     time::Duration,
 };
 use tokio::task::AbortHandle;
 
-/// What a store keeps for a permit that it granted. Dropping it gives the permit back.
+/// What a store keeps for a permit that it granted. Dropping it releases the permit.
 pub trait Grant: Send + Sync + 'static {
     /// The fencing token: greater than that of every earlier permit of the key.
     fn token(&self) -> u64;
 
-    /// Where the store tells of the loss of this permit.
+    /// Where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
+
+    /// The permits that this grant is made of, if its store is made of other stores.
+    ///
+    /// The permit is lost as soon as one of its parts is, so a composite store needs no task that
+    /// forwards a loss.
+    fn parts(&self) -> &[Permit] {
+        &[]
+    }
 
     /// Whether the lease has ended while the owner still runs.
     fn is_lost(&self) -> bool {
         self.loss().is_set()
     }
 
-    /// Gives the permit back now. The release is on its way when this returns; the future only
-    /// tells whether the permit was still held.
+    /// Releases the permit now. The release is queued when this returns; the future only reports
+    /// whether the permit was still held.
     fn release(&self) -> BoxFuture<bool>;
 }
 
 /// The right to go on, until the last clone is dropped.
 ///
 /// Dropping does no I/O, needs no runtime and never panics: it queues the release.
+///
+/// A permit that a layer puts into a request's extensions also keeps the permits of the limits
+/// outside of that layer. It is lost as soon as one of them is, and [`release`](Self::release)
+/// releases all of them. Its token, limit and remaining units are those of the innermost limit.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let semaphore = MemorySemaphore::new();
+/// let claim = Claim::new("account-42").with_limit(2);
+///
+/// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+/// assert_eq!((permit.limit(), permit.remaining()), (2, 1));
+/// let later = semaphore.acquire(claim).await.unwrap();
+/// assert!(permit.token() < later.token());
+///
+/// assert!(permit.release().await, "it was still held");
+/// assert!(!permit.release().await, "it is not held any more");
+/// # }
+/// ```
 #[derive(Clone)]
+#[must_use = "dropping the permit releases it"]
 pub struct Permit(Arc<Shared<dyn Grant>>);
 
 struct Shared<G: ?Sized> {
@@ -40,7 +74,7 @@ struct Shared<G: ?Sized> {
     grant: G,
 }
 
-/// Ends the task that watches a permit, together with the permit.
+/// Ends the task that bounds how long a permit is held, together with the permit.
 struct Watch(AbortHandle);
 
 impl Drop for Watch {
@@ -79,10 +113,11 @@ impl Permit {
         self.0.remaining
     }
 
-    /// Whether the lease has ended while this permit was still in use, so that another may hold
-    /// its place by now.
+    /// Whether the lease has ended while this permit was still in use, so that another holder may
+    /// have its units by now.
     pub fn is_lost(&self) -> bool {
-        self.0.grant.is_lost()
+        let grant = &self.0.grant;
+        grant.is_lost() || grant.parts().iter().any(Self::is_lost)
     }
 
     /// Waits until the permit is lost.
@@ -91,23 +126,46 @@ impl Permit {
     ///
     /// Dropping the future loses nothing.
     pub async fn lost(&self) {
-        self.0.grant.loss().wait().await;
+        let grant = &self.0.grant;
+        if grant.parts().is_empty() {
+            return grant.loss().wait().await;
+        }
+        let mut own = pin!(grant.loss().wait());
+        let parts = grant.parts().iter().map(Self::boxed_lost);
+        let mut parts: Vec<_> = parts.collect();
+        poll_fn(|cx| {
+            let mut lost = own.as_mut().poll(cx).is_ready();
+            for part in &mut parts {
+                lost |= part.as_mut().poll(cx).is_ready();
+            }
+            if lost { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
-    /// Gives the permit back for all its clones, and tells whether it was still held.
+    /// Owns a clone, because a future that contained itself would have no size.
+    fn boxed_lost(&self) -> BoxFuture<()> {
+        let permit = self.clone();
+        Box::pin(async move { permit.lost().await })
+    }
+
+    /// Releases the permit for all its clones, and reports whether it was still held.
     ///
-    /// `false`: its lease had ended, or it was released before. Needed only by who wants the
-    /// answer: a drop gives it back as well.
+    /// `false`: its lease had ended, or it was released before. Only a caller that needs this
+    /// answer needs this method: dropping the last clone releases the permit as well.
+    ///
+    /// The answer comes from the store. While the store cannot be reached, it may take as long as
+    /// the permit's lease; by then the permit has ended by itself.
     ///
     /// # Cancel safety
     ///
     /// The release is queued by the call, not by the first poll; dropping the future loses only
     /// the answer.
-    pub fn release(self) -> impl Future<Output = bool> + Send + 'static {
+    pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
         self.0.grant.release()
     }
 
-    /// Ends the permit after `max_hold`, whatever its holder does then: it is given back, and the
+    /// Ends the permit after `max_hold`, whatever its holder does then: it is released, and the
     /// holder is told that it is lost. Only the first call counts.
     ///
     /// # Panics
@@ -119,12 +177,66 @@ impl Permit {
             let task = tokio::spawn(async move {
                 tokio::time::sleep(max_hold).await;
                 if let Some(shared) = weak.upgrade() {
-                    shared.grant.loss().set();
-                    drop(shared.grant.release());
+                    Self(shared).end();
                 }
             });
             Watch(task.abort_handle())
         });
+    }
+
+    fn end(&self) {
+        self.report_lost();
+        drop(self.0.grant.release());
+    }
+
+    fn report_lost(&self) {
+        self.0.grant.loss().set();
+        self.0.grant.parts().iter().for_each(Self::report_lost);
+    }
+
+    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
+    /// of the two is, and releasing it releases both. All else that it reports is its own.
+    ///
+    /// Nested layers need it, because a request's extensions hold one permit.
+    pub(crate) fn over(self, outer: Self) -> Self {
+        let (limit, remaining) = (self.limit(), self.remaining());
+        let stack = Stack {
+            permits: [self, outer],
+            loss: Loss::default(),
+        };
+        Self(Arc::new(Shared {
+            limit,
+            remaining,
+            watch: OnceLock::new(),
+            grant: stack,
+        }))
+    }
+}
+
+/// Permits of nested limits, the innermost first.
+struct Stack {
+    permits: [Permit; 2],
+    /// Set only when the stack itself is ended.
+    loss: Loss,
+}
+
+impl Grant for Stack {
+    fn token(&self) -> u64 {
+        self.permits[0].token()
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    fn parts(&self) -> &[Permit] {
+        &self.permits
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        // Both are queued before the first is awaited.
+        let [own, outer] = self.permits.each_ref().map(Permit::release);
+        Box::pin(async move { own.await & outer.await })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     client::{BOTH, Client, Http, ask, head, read},
+    http_requests::limit,
     ledger::Page,
     server::{Server, eventually},
 };
@@ -12,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 use std::time::Duration;
-use tower_semaphore::OnLost;
+use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, key};
 
 async fn assert_refused(response: Response<Incoming>) {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -108,6 +109,20 @@ async fn an_upgraded_connection_holds_its_permit_while_the_handler_keeps_it() {
 }
 
 #[tokio::test]
+async fn an_upgraded_connection_holds_the_permits_of_all_layers() {
+    let memory = MemorySemaphore::new();
+    let all = ConcurrencyLimitLayer::new(9, key::fixed("all"), memory.clone()).with_policy("all");
+    let account = limit(1, memory.clone());
+    let server = Server::with(|routes| routes.layer(all).layer(account)).await;
+    let mut first = ask(&server, "/upgrade").await;
+    assert!(head(&mut first).await.starts_with("HTTP/1.1 101 "));
+    let mut second = ask(&server, "/upgrade").await;
+    assert!(head(&mut second).await.starts_with("HTTP/1.1 429 "));
+    drop(first);
+    eventually(|| memory.keys() == 0).await;
+}
+
+#[tokio::test]
 async fn forty_clients_that_try_again_are_all_served_and_five_at_a_time() {
     for http in BOTH {
         let server = Server::start().await;
@@ -149,9 +164,8 @@ async fn a_client_that_stops_reading_holds_its_permit_no_longer_than_the_longest
 async fn a_client_sees_that_a_response_was_aborted() {
     for http in BOTH {
         let hold = Duration::from_millis(50);
-        let abort = |layer: tower_semaphore::ConcurrencyLimitLayer<_>| {
-            layer.with_max_hold(hold).with_on_lost(OnLost::Abort)
-        };
+        let abort =
+            |layer: ConcurrencyLimitLayer<_>| layer.with_max_hold(hold).with_on_lost(OnLost::Abort);
         let mut server = Server::start_with(abort).await;
         let response = Client::new(http, &server).get("/stream").await;
         let _feed = server.feed().await;

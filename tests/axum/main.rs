@@ -2,6 +2,8 @@
 
 mod client;
 mod endings;
+#[cfg(feature = "axum")]
+mod extract;
 mod handlers;
 mod hangups;
 #[path = "../support/http.rs"]

@@ -7,6 +7,7 @@ use crate::{
     ledger::{Ledger, Page},
     support::inside::Witness,
 };
+use axum::Router;
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
     net::TcpListener,
@@ -43,9 +44,14 @@ impl Server {
 
     /// A server under this layer; where its store is not the ledger, the page stays empty.
     pub(crate) async fn under(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
+        Self::with(|routes| routes.layer(layer)).await
+    }
+
+    /// A server whose routes are under any layers.
+    pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
         let (feed, feeds) = mpsc::unbounded_channel();
         let witness = Witness::default();
-        let app = routes(feed, witness.clone()).layer(layer);
+        let app = layers(routes(feed, witness.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         tokio::spawn(async move { axum::serve(listener, app).await });

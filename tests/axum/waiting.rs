@@ -62,7 +62,7 @@ impl Busy {
     /// Waits until so many requests of alice's wait.
     async fn waits(&self, count: usize) {
         eventually("as many wait as should", BOUND, async || {
-            matches!(self.probe(count).await, AcquireError::LineFull)
+            matches!(self.probe(count).await, AcquireError::QueueFull)
                 && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
         })
         .await;
@@ -107,7 +107,7 @@ async fn a_request_whose_wait_is_over_is_refused() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_full_refuses_at_once() {
+async fn a_queue_that_is_full_refuses_at_once() {
     for http in BOTH {
         let mut busy = Busy::start(http, |layer| layer.with_max_waiting(1)).await;
         let (served, mut answers) = mpsc::unbounded_channel();
@@ -150,7 +150,7 @@ async fn requests_are_served_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_client_drops_leaves_the_line() {
+async fn a_request_that_the_client_drops_leaves_the_queue() {
     for http in BOTH {
         let mut busy = Busy::start(http, |layer| layer).await;
         tokio::select! {
@@ -165,7 +165,7 @@ async fn a_request_that_the_client_drops_leaves_the_line() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_leaves_the_line_to_the_next() {
+async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     let mut busy = Busy::start(Http::One, |layer| layer).await;
     let closes = ask(&busy.server, "/panic").await;
     busy.waits(1).await;

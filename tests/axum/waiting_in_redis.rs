@@ -1,4 +1,4 @@
-//! Requests that wait in a line that two servers share.
+//! Requests that wait in a queue that two servers share.
 
 use crate::{
     client::{BOTH, Client, Http, read},
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tower_semaphore::RedisSemaphore;
 
-const LINE: &str = "semaphore:{concurrency:alice}:queue";
-const BEAT: &str = "semaphore:{concurrency:alice}:alive";
+const QUEUE: &str = "semaphore:{concurrency:alice}:queue";
+const ALIVE: &str = "semaphore:{concurrency:alice}:alive";
 
 /// Sooner than somebody counts as dead under the usual lease.
 const SOON: Duration = Duration::from_millis(1_500);
@@ -35,14 +35,14 @@ async fn hold(server: &mut Server, http: Http) -> (Response<Incoming>, Feed) {
 /// Waits until so many wait, as the server sees it.
 async fn waits(raw: &mut Raw, count: i64) {
     eventually("as many wait as should", BOUND, async || {
-        raw.cmd(&["ZCARD", LINE]).await.int() == count
-            && raw.cmd(&["ZCARD", BEAT]).await.int() == count
+        raw.cmd(&["ZCARD", QUEUE]).await.int() == count
+            && raw.cmd(&["ZCARD", ALIVE]).await.int() == count
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_the_client_drops_leaves_the_line_in_redis() {
+async fn a_request_that_the_client_drops_leaves_the_queue_in_redis() {
     for http in BOTH {
         let redis = RedisServer::start();
         let mut raw = Raw::connect(redis.port()).await;
@@ -56,7 +56,7 @@ async fn a_request_that_the_client_drops_leaves_the_line_in_redis() {
         eventually(
             "it leaves, and is not passed over when it is dead",
             SOON,
-            async || raw.cmd(&["ZCARD", LINE]).await.int() == 0,
+            async || raw.cmd(&["ZCARD", QUEUE]).await.int() == 0,
         )
         .await;
         let next = tokio::spawn(async move { next.get("/full").await });

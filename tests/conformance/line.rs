@@ -13,7 +13,7 @@ async fn lines_up(store: &Store, count: usize) {
         let next = claim("a", 1)
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(count);
-        matches!(store.acquire(next).await, Err(AcquireError::LineFull))
+        matches!(store.acquire(next).await, Err(AcquireError::QueueFull))
     })
     .await;
 }
@@ -37,7 +37,7 @@ pub(crate) async fn a_claim_that_waits_is_granted_when_there_is_room(store: Stor
     let waiter = waiter(&store, claim("a", 1), 1).await;
     assert!(!waiter.is_finished());
     drop(held);
-    granted(waiter).await;
+    drop(granted(waiter).await);
 }
 
 pub(crate) async fn waiters_are_granted_in_the_order_in_which_they_came(store: Store) {
@@ -86,7 +86,7 @@ pub(crate) async fn a_heavy_head_is_not_starved_by_lighter_claims_behind_it(stor
     let heavy = granted(heavy).await;
     assert!(!light.is_finished());
     heavy.release().await;
-    granted(light).await;
+    drop(granted(light).await);
 }
 
 pub(crate) async fn one_release_lets_in_all_that_fit(store: Store) {
@@ -106,7 +106,7 @@ pub(crate) async fn one_release_lets_in_all_that_fit(store: Store) {
     }
     assert!(!last.is_finished());
     drop(permits);
-    granted(last).await;
+    drop(granted(last).await);
 }
 
 pub(crate) async fn a_waiter_is_granted_under_its_own_limit(store: Store) {
@@ -117,7 +117,7 @@ pub(crate) async fn a_waiter_is_granted_under_its_own_limit(store: Store) {
         assert!(!modest.is_finished());
     }
     held.pop().expect("not empty").release().await;
-    granted(modest).await;
+    drop(granted(modest).await);
 }
 
 pub(crate) async fn a_claim_under_a_higher_limit_waits_its_turn(store: Store) {
@@ -153,18 +153,18 @@ pub(crate) async fn a_full_line_is_told(store: Store) {
     let _second = waiter(&store, claim("a", 1), 2).await;
     let third = claim("a", 1).with_wait(BOUND).with_max_waiting(2);
     let refused = store.acquire(third).await.expect_err("two wait");
-    assert!(matches!(refused, AcquireError::LineFull), "{refused:?}");
+    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
 }
 
 pub(crate) async fn as_many_may_wait_as_the_claim_says(store: Store) {
     let _held = store.acquire(claim("a", 1)).await.expect("there is room");
     let nobody = claim("a", 1).with_wait(BOUND).with_max_waiting(0);
     let refused = store.acquire(nobody).await.expect_err("none may wait");
-    assert!(matches!(refused, AcquireError::LineFull), "{refused:?}");
+    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
     let _waiter = waiter(&store, claim("a", 1), 1).await;
     let alone = claim("a", 1).with_wait(BOUND).with_max_waiting(1);
     let refused = store.acquire(alone).await.expect_err("one waits already");
-    assert!(matches!(refused, AcquireError::LineFull), "{refused:?}");
+    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
     let _other = waiter(&store, claim("a", 1).with_max_waiting(9), 2).await;
 }
 
@@ -183,7 +183,7 @@ pub(crate) async fn a_waiter_that_is_dropped_leaves_the_line(store: Store) {
     .await;
     drop(held);
     drop(granted(first).await);
-    granted(third).await;
+    drop(granted(third).await);
 }
 
 pub(crate) async fn a_head_that_is_dropped_lets_the_next_in(store: Store) {
@@ -195,7 +195,7 @@ pub(crate) async fn a_head_that_is_dropped_lets_the_next_in(store: Store) {
     let light = waiter(&store, claim("a", 3), 2).await;
     assert!(!light.is_finished());
     heavy.abort();
-    granted(light).await;
+    drop(granted(light).await);
 }
 
 pub(crate) async fn tokens_grow_along_the_line(store: Store) {
@@ -251,7 +251,7 @@ pub(crate) async fn ten_thousand_cancels_anywhere_leave_nothing_behind(store: St
 
 #[tokio::test]
 async fn as_many_may_wait_in_memory_as_the_store_says_for_all_keys_together() {
-    let store = tower_semaphore::MemorySemaphore::with_max_waiting(1);
+    let store = tower_semaphore::MemorySemaphore::new().with_max_waiting_total(1);
     let mut held = Vec::new();
     for key in ["a", "b"] {
         held.push(store.acquire(claim(key, 1)).await.expect("there is room"));

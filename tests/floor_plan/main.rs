@@ -5,10 +5,11 @@ mod source;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 11] = [
+const HTTP: [&str; 12] = [
     "layer",
     "service",
     "global",
+    "extract",
     "future",
     "admission",
     "body",

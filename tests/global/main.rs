@@ -1,5 +1,6 @@
 //! The limit whose permit is readiness.
 
+mod abandoned;
 mod inner;
 mod readiness;
 mod refusing;

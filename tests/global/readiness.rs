@@ -88,7 +88,7 @@ async fn a_service_that_was_ready_and_is_dropped_gives_its_permit_back() {
 }
 
 #[tokio::test]
-async fn a_service_that_waits_and_is_dropped_leaves_the_line() {
+async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     let mut services = [(); 3].map(|()| limited(&layer));
@@ -136,8 +136,8 @@ async fn services_become_ready_in_the_order_in_which_they_asked() {
 #[tokio::test]
 async fn layers_of_two_names_share_nothing() {
     let memory = MemorySemaphore::new();
-    let mut first = limited(&one(memory.clone()).with_name("crawl"));
-    let mut second = limited(&one(memory).with_name("market"));
+    let mut first = limited(&one(memory.clone()).with_policy("crawl"));
+    let mut second = limited(&one(memory).with_policy("market"));
     assert!(is_ready(&mut first));
     let answer = ask(&mut second).await;
     assert_eq!(answer.headers()["ratelimit"], r#""market";r=0"#);

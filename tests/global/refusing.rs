@@ -77,13 +77,13 @@ async fn without_a_bound_it_waits_for_ever() {
 }
 
 #[tokio::test]
-async fn a_full_line_is_refused_with_429_at_once() {
+async fn a_full_queue_is_refused_with_429_at_once() {
     let layer = one(MemorySemaphore::new()).with_max_waiting(1);
     let mut services = [(); 3].map(|()| limited(&layer));
     assert_eq!(services.each_mut().map(is_ready), [true, false, true]);
     let refused = ask(&mut services[2]).await;
     assert_eq!(refused.status(), 429);
-    assert!(matches!(error(&refused), AcquireError::LineFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull));
 }
 
 #[tokio::test]

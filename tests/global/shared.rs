@@ -9,7 +9,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
 
-const LINE: &str = "semaphore:{concurrency:host}:queue";
+const QUEUE: &str = "semaphore:{concurrency:host}:queue";
 
 /// A layer over a store of its own, as another process has it.
 async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {
@@ -24,12 +24,12 @@ async fn ask(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
     answer
 }
 
-/// A request that stands in the line.
+/// A request that waits in the queue.
 async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
     let waiter = tokio::spawn(ask(service.clone()));
     let mut raw = Raw::connect(server.port()).await;
     eventually("it waits", BOUND, async || {
-        raw.zmembers(LINE).await.len() == 1
+        raw.zmembers(QUEUE).await.len() == 1
     })
     .await;
     waiter
@@ -58,14 +58,14 @@ async fn two_stores_on_one_redis_share_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_waits_and_is_dropped_leaves_the_line() {
+async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
     let server = RedisServer::start();
     let service = layer(1, &server).await.layer(ok());
     let held = ask(service.clone()).await;
     waiter(&service, &server).await.abort();
     let mut raw = Raw::connect(server.port()).await;
     eventually("it has left", BOUND, async || {
-        raw.zmembers(LINE).await.is_empty()
+        raw.zmembers(QUEUE).await.is_empty()
     })
     .await;
     drop(held);

@@ -53,7 +53,7 @@ async fn an_admitted_response_gets_no_retry_after() {
 #[tokio::test]
 async fn the_fields_of_two_layers_stand_side_by_side() {
     let memory = MemorySemaphore::new();
-    let whole = ConcurrencyLimitLayer::new(9, |_: &_| "all", memory.clone()).with_name("all");
+    let whole = ConcurrencyLimitLayer::new(9, |_: &_| "all", memory.clone()).with_policy("all");
     let service = ServiceBuilder::new()
         .layer(whole)
         .layer(limit(2, memory))
@@ -104,7 +104,9 @@ async fn any_name_makes_a_valid_field() {
         "50%25",
         "",
     ] {
-        let service = limit(2, MemorySemaphore::new()).with_name(name).layer(ok());
+        let service = limit(2, MemorySemaphore::new())
+            .with_policy(name)
+            .layer(ok());
         let answer = send(&service, request("alice")).await;
         let policies = values(&answer, "ratelimit-policy");
         let (policy, rest) = string(&policies[0]).expect("a string");

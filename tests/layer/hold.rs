@@ -156,7 +156,7 @@ async fn a_body_whose_permit_is_lost_may_be_aborted() {
     let frame = timeout(2 * HOLD, body.frame()).await.unwrap();
     let error = frame.unwrap().unwrap_err();
     assert!(error.is::<PermitLost>());
-    assert_eq!(error.to_string(), "the permit of this response was lost");
+    assert_eq!(error.to_string(), "the permit was lost");
     assert!(body.is_end_stream());
     assert!(body.frame().await.is_none());
     assert_eq!(memory.keys(), 0);

@@ -7,7 +7,11 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, request::Parts};
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 use tower::Layer;
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, Key, KeyError, KeyExtractor, MemorySemaphore, key,
@@ -38,6 +42,63 @@ fn a_closure_may_return_a_key_or_what_turns_into_one() {
     assert_eq!(key_in(&|_: &Parts| b"alice".to_vec(), &parts()), alice);
     assert_eq!(key_in(&|_: &Parts| Bytes::from("alice"), &parts()), alice);
     assert_eq!(key_in(&|_: &Parts| 42, &parts()), Ok(Some("42".into())));
+}
+
+#[test]
+fn every_usual_type_turns_into_a_key() {
+    let account = "alice".to_owned();
+    let value = HeaderValue::from_static("alice");
+    let shared: Arc<str> = "alice".into();
+    let alice = [
+        Key::from(account.as_str()),
+        Key::from(&account),
+        Key::from(Cow::from("alice")),
+        Key::from(Cow::from(account.clone())),
+        Key::from(shared),
+        Key::from(&value),
+    ];
+    assert!(alice.iter().all(|key| *key == Key::from("alice")));
+    assert_eq!(alice[0].as_ref(), b"alice");
+    assert_eq!(Key::from(-7_i8), Key::from("-7"));
+    assert_eq!(Key::from(u128::MAX).as_bytes().len(), 39);
+    assert_eq!(Key::from(i128::MIN).as_bytes().len(), 40);
+}
+
+#[test]
+fn an_address_turns_into_its_usual_text() {
+    let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
+    assert_eq!(Key::from(mapped), Key::from("192.0.2.7"));
+    let longest: IpAddr = "1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap();
+    assert_eq!(Key::from(longest), Key::from(longest.to_string()));
+}
+
+#[test]
+fn sixteen_bytes_turn_into_the_text_of_a_uuid() {
+    let uuid = uuid::uuid!("67e55044-10b1-426f-9247-bb680e5fe0c8");
+    assert_eq!(Key::from(uuid.into_bytes()), Key::from(uuid.to_string()));
+    let zeros = Key::from("00000000-0000-0000-0000-000000000000");
+    assert_eq!(Key::from([0; 16]), zeros);
+}
+
+#[test]
+fn a_closure_needs_no_type_in_from_fn() {
+    let by_path = key::from_fn(|parts| parts.uri.path().to_owned());
+    assert_eq!(key_in(&by_path, &parts()), Ok(Some("/".into())));
+    let by_header = key::from_fn(|parts| parts.headers.get(ACCOUNT).map(Key::from));
+    assert_eq!(key_in(&by_header, &parts()), Ok(Some("alice".into())));
+}
+
+#[tokio::test]
+async fn an_extractor_may_be_chosen_at_run_time() {
+    type Shared = Arc<dyn KeyExtractor + Send + Sync>;
+    let extractors: [Shared; 2] = [Arc::new(key::header(ACCOUNT)), Arc::new(key::fixed("all"))];
+    for (extractor, second) in extractors.into_iter().zip([200, 429]) {
+        let layer = ConcurrencyLimitLayer::new(1, extractor, MemorySemaphore::new());
+        let requests = ["alice", "bob"].map(request);
+        assert_eq!(statuses(&layer.layer(ok()), requests).await, [200, second]);
+    }
+    let boxed: Box<dyn KeyExtractor + Send + Sync> = Box::new(|_: &Parts| "alice");
+    assert_eq!(key_in(&boxed, &parts()), Ok(Some("alice".into())));
 }
 
 #[test]
@@ -99,9 +160,9 @@ fn a_header_names_the_key_byte_by_byte() {
 
 #[test]
 fn an_extension_names_the_key() {
-    let found = key_in(&key::extension::<u64>(), &extended(42_u64));
+    let found = key_in(&key::from_extension::<u64>(), &extended(42_u64));
     assert_eq!(found, Ok(Some("42".into())));
-    let absent = key_in(&key::extension::<u64>(), &extended(42_u32));
+    let absent = key_in(&key::from_extension::<u64>(), &extended(42_u32));
     assert_eq!(absent, Err(KeyError::Missing("the extension u64".into())));
 }
 

@@ -81,8 +81,8 @@ async fn clones_of_a_service_count_together() {
 #[tokio::test]
 async fn layers_of_one_name_share_the_permits_of_a_key() {
     let memory = MemorySemaphore::new();
-    let market = limit(1, memory.clone()).with_name("market").layer(ok());
-    let export = limit(1, memory).with_name("market").layer(ok());
+    let market = limit(1, memory.clone()).with_policy("market").layer(ok());
+    let export = limit(1, memory).with_policy("market").layer(ok());
     let _first = send(&market, request("alice")).await;
     assert!(is_refused(&send(&export, request("alice")).await));
 }
@@ -90,8 +90,8 @@ async fn layers_of_one_name_share_the_permits_of_a_key() {
 #[tokio::test]
 async fn layers_of_two_names_share_nothing() {
     let memory = MemorySemaphore::new();
-    let market = limit(1, memory.clone()).with_name("market").layer(ok());
-    let export = limit(1, memory.clone()).with_name("export").layer(ok());
+    let market = limit(1, memory.clone()).with_policy("market").layer(ok());
+    let export = limit(1, memory.clone()).with_policy("export").layer(ok());
     let _first = send(&market, request("alice")).await;
     let _second = send(&export, request("alice")).await;
     assert_eq!(memory.keys(), 2);
@@ -102,7 +102,7 @@ async fn layers_of_two_names_share_nothing() {
 async fn a_request_under_two_limits_needs_a_permit_of_each() {
     let memory = MemorySemaphore::new();
     let whole = ConcurrencyLimitLayer::new(2, |_: &_| "everybody", memory.clone());
-    let each = limit(1, memory).with_name("account");
+    let each = limit(1, memory).with_policy("account");
     let service = ServiceBuilder::new().layer(whole).layer(each).service(ok());
     let first = nested(&service, "alice").await;
     assert_eq!(first, 200);
@@ -147,7 +147,7 @@ async fn a_response_future_that_is_dropped_gives_its_permit_back() {
 }
 
 #[tokio::test]
-async fn a_response_future_that_is_dropped_leaves_the_line() {
+async fn a_response_future_that_is_dropped_leaves_the_queue() {
     let slow = Slow::default();
     let mut service = limit(1, slow.clone()).layer(ok());
     let mut response = service.call(request("alice"));

@@ -1,5 +1,6 @@
 //! The layer over plain services: who is admitted, who is refused, and how they are told.
 
+mod api;
 mod claims;
 mod fields;
 mod hold;
@@ -8,7 +9,10 @@ mod http_requests;
 mod inner;
 mod keys;
 mod limit;
+mod nested;
 mod refusal;
 mod rig;
+mod stack;
+#[allow(dead_code, reason = "the tests of the other layer use the rest")]
 mod stores;
 mod waiting;

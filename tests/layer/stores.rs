@@ -3,21 +3,53 @@
 use std::{
     future::{pending, ready},
     sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 use tower_semaphore::{
-    Acquire, AcquireError, Claim, Permit, Semaphore,
+    Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore,
     semaphore::{BoxFuture, Grant, Loss, StoreError},
 };
 
 /// A store that cannot be reached.
+#[derive(Clone, Copy)]
 pub(crate) struct Broken;
 
 impl Semaphore for Broken {
     fn acquire(&self, _: Claim) -> Acquire {
         Acquire::ready(Err(StoreError::new("connection refused").into()))
+    }
+}
+
+/// A store that fails while a claim waits.
+pub(crate) struct Failing;
+
+impl Semaphore for Failing {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        Acquire::pending(async move {
+            tokio::task::yield_now().await;
+            Broken.acquire(claim).await
+        })
+    }
+}
+
+/// A store in which as many claims wait as may.
+pub(crate) struct Overloaded;
+
+impl Semaphore for Overloaded {
+    fn acquire(&self, _: Claim) -> Acquire {
+        Acquire::ready(Err(AcquireError::Overloaded))
+    }
+}
+
+/// A store that refuses under a limit of its own.
+pub(crate) struct Fleet;
+
+impl Semaphore for Fleet {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        let fleet = claim.with_policy("fleet").with_limit(7);
+        Acquire::ready(Err(AcquireError::full(&fleet, 6)))
     }
 }
 
@@ -39,19 +71,48 @@ impl Semaphore for Unasked {
     }
 }
 
+/// A store that can be reached at times.
+#[derive(Clone, Default)]
+pub(crate) struct Flaky(Arc<AtomicBool>, MemorySemaphore);
+
+impl Flaky {
+    pub(crate) fn fail(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn recover(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Semaphore for Flaky {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        if self.0.load(Ordering::SeqCst) {
+            return Broken.acquire(claim);
+        }
+        self.1.acquire(claim)
+    }
+}
+
 /// A store that keeps everybody waiting, and counts who does.
 #[derive(Clone, Default)]
-pub(crate) struct Slow(Arc<AtomicUsize>);
+pub(crate) struct Slow(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Slow {
     pub(crate) fn waiting(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    /// How many there were in all.
+    pub(crate) fn asked(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
     }
 }
 
 impl Semaphore for Slow {
     fn acquire(&self, _: Claim) -> Acquire {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.0.fetch_add(1, Ordering::SeqCst);
+        self.0.1.fetch_add(1, Ordering::SeqCst);
         let waiter = Waiter(self.clone());
         Acquire::pending(async move {
             let _waiter = waiter;
@@ -64,40 +125,74 @@ struct Waiter(Slow);
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// A store that grants everything, and loses the last permit when it is told to.
+/// A store that grants everything until it is closed, and loses the last permit when it is told
+/// to. Tokens count the permits.
 #[derive(Clone, Default)]
-pub(crate) struct Fickle(Arc<Mutex<Weak<Loss>>>);
+pub(crate) struct Fickle(Arc<Mutex<Last>>);
+
+#[derive(Default)]
+struct Last {
+    loss: Weak<Loss>,
+    token: u64,
+    closed: bool,
+}
 
 impl Fickle {
     pub(crate) fn lose(&self) {
-        let lent = self.0.lock().expect("no panic").upgrade();
+        let lent = self.last().loss.upgrade();
         lent.expect("a permit that is out").set();
     }
 
     /// Whether the last permit has not come back.
     pub(crate) fn is_out(&self) -> bool {
-        self.0.lock().expect("no panic").strong_count() > 0
+        self.last().loss.strong_count() > 0
+    }
+
+    /// The last permit's.
+    pub(crate) fn token(&self) -> u64 {
+        self.last().token
+    }
+
+    pub(crate) fn close(&self) {
+        self.last().closed = true;
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.0.lock().expect("no panic")
+    }
+
+    fn lend(&self) -> Lent {
+        let loss = Arc::new(Loss::default());
+        let mut last = self.last();
+        last.loss = Arc::downgrade(&loss);
+        last.token += 1;
+        Lent(loss, last.token)
     }
 }
 
 impl Semaphore for Fickle {
     fn acquire(&self, claim: Claim) -> Acquire {
-        let loss = Arc::new(Loss::default());
-        *self.0.lock().expect("no panic") = Arc::downgrade(&loss);
-        Acquire::ready(claim.units().map(|units| Permit::new(Lent(loss), units, 1)))
+        if self.last().closed {
+            return Closed.acquire(claim);
+        }
+        Acquire::ready(
+            claim
+                .units()
+                .map(|units| Permit::new(self.lend(), units, 1)),
+        )
     }
 }
 
 /// What can be lost.
-struct Lent(Arc<Loss>);
+struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {
     fn token(&self) -> u64 {
-        0
+        self.1
     }
 
     fn loss(&self) -> &Loss {

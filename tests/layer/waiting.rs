@@ -51,13 +51,13 @@ async fn a_request_that_waits_is_admitted_when_a_body_ends_and_not_before() {
 async fn requests_are_admitted_in_the_order_in_which_they_came() {
     let mut service = patient(&MemorySemaphore::new()).layer(ok());
     let mut held = Ok(send(&service, request("alice")).await);
-    let mut line: Vec<_> = (0..5).map(|_| wait(&mut service, "alice")).collect();
-    while !line.is_empty() {
+    let mut queue: Vec<_> = (0..5).map(|_| wait(&mut service, "alice")).collect();
+    while !queue.is_empty() {
         drop(held);
-        for behind in &mut line[1..] {
+        for behind in &mut queue[1..] {
             assert!(behind.now_or_never().is_none(), "it is not its turn");
         }
-        let first = line.remove(0).now_or_never();
+        let first = queue.remove(0).now_or_never();
         held = first.expect("it is its turn");
     }
 }
@@ -105,19 +105,19 @@ async fn a_request_whose_wait_is_over_is_refused() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_full_refuses_at_once() {
+async fn a_queue_that_is_full_refuses_at_once() {
     let layer = patient(&MemorySemaphore::new()).with_max_waiting(2);
     let mut service = layer.layer(ok());
     let _held = send(&service, request("alice")).await;
-    let _line = [wait(&mut service, "alice"), wait(&mut service, "alice")];
+    let _queue = [wait(&mut service, "alice"), wait(&mut service, "alice")];
     let refused = service.call(request("alice")).now_or_never();
     let refused = refused.expect("at once").expect("no error");
     assert!(is_refused(&refused));
-    assert!(matches!(error(&refused), AcquireError::LineFull));
+    assert!(matches!(error(&refused), AcquireError::QueueFull));
 }
 
 #[tokio::test]
-async fn a_line_of_nobody_refuses_at_once() {
+async fn a_queue_of_nobody_refuses_at_once() {
     let layer = patient(&MemorySemaphore::new()).with_max_waiting(0);
     let service = layer.layer(ok());
     let _held = send(&service, request("alice")).await;

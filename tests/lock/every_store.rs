@@ -37,7 +37,7 @@ fn lock(store: &Store) -> Lock {
     Lock::new(Arc::clone(store), "a")
 }
 
-/// Waits until so many wait for the lock, as one finds out who would be the next in line.
+/// Waits until so many wait for the lock, as one finds out who would be the next in the queue.
 async fn lines_up(store: &Store, count: usize) {
     let probe = Claim::new("a")
         .with_policy("lock")
@@ -46,7 +46,7 @@ async fn lines_up(store: &Store, count: usize) {
     eventually("as many wait as should", BOUND, async || {
         let full = store.acquire(probe.clone().with_max_waiting(count)).await;
         let room = store.acquire(probe.clone().with_max_waiting(count + 1));
-        matches!(full, Err(AcquireError::LineFull))
+        matches!(full, Err(AcquireError::QueueFull))
             && matches!(room.await, Err(AcquireError::TimedOut))
     })
     .await;

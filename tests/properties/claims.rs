@@ -8,7 +8,7 @@ use crate::{
     world::{Name, World},
 };
 use proptest::prelude::*;
-use tower_semaphore::{AcquireError, Permit};
+use tower_semaphore::{AcquireError, Permit, semaphore::ClaimError};
 
 impl<W: World> Case<'_, W> {
     pub(crate) async fn acquire(&mut self, ask: Ask) -> Outcome {
@@ -38,12 +38,16 @@ impl<W: World> Case<'_, W> {
         let model = &mut self.models[key];
         match (expected, told) {
             (Answer::Granted, Ok(permit)) => return self.grant(id, key, want, permit).await,
-            (Answer::Full, Err(AcquireError::Full { limit, held })) => {
+            (Answer::Full, Err(AcquireError::Full { limit, held, .. })) => {
                 prop_assert_eq!(limit, want.limit);
-                // A claim that is heavier than its limit is refused before anybody looks.
-                prop_assert!(held == model.held() || want.weight > limit, "held: {held}");
+                // A limit of 0 is refused without a look at what is held.
+                prop_assert!(held == model.held() || limit == 0, "held: {held}");
             }
-            (Answer::LineFull, Err(AcquireError::LineFull)) => {}
+            (
+                Answer::TooHeavy,
+                Err(AcquireError::Invalid(ClaimError::TooHeavy { weight, limit })),
+            ) => prop_assert_eq!((weight, limit), (want.weight, want.limit)),
+            (Answer::QueueFull, Err(AcquireError::QueueFull)) => {}
             (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),
             (_, told) => prop_assert!(false, "{want:?} is not {expected:?}: {told:?}"),
         }

@@ -15,7 +15,8 @@ pub(crate) struct Want {
 pub(crate) enum Answer {
     Granted,
     Full,
-    LineFull,
+    QueueFull,
+    TooHeavy,
     Waits,
 }
 
@@ -37,15 +38,16 @@ impl Model {
         let room = self.line.is_empty() && self.held() + want.weight <= want.limit;
         let answer = match longest {
             _ if room => Answer::Granted,
-            Some(_) if want.weight > want.limit => Answer::Full,
-            Some(longest) if self.line.len() >= longest => Answer::LineFull,
+            _ if want.limit == 0 => Answer::Full,
+            _ if want.weight > want.limit => Answer::TooHeavy,
+            Some(longest) if self.line.len() >= longest => Answer::QueueFull,
             Some(_) => Answer::Waits,
             None => Answer::Full,
         };
         match answer {
             Answer::Granted => self.permits.push((id, want.weight)),
             Answer::Waits => self.line.push((id, want)),
-            Answer::Full | Answer::LineFull => {}
+            Answer::Full | Answer::QueueFull | Answer::TooHeavy => {}
         }
         answer
     }

@@ -70,7 +70,7 @@ impl World for Memory {
         let full = |length| {
             matches!(
                 self.told(key, Some(length)),
-                Some(Err(AcquireError::LineFull))
+                Some(Err(AcquireError::QueueFull))
             )
         };
         let length = (0..).find(|length| !full(*length)).expect("it ends");

@@ -8,7 +8,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// What is held and who waits. Only one name of each kind exists.
-const LEFT: [&str; 5] = ["*:held", "*:queue", "*:alive", "*:line", "*:beat"];
+const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
 /// See the module docs.
 pub(crate) struct Rig {

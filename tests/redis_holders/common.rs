@@ -9,14 +9,8 @@ pub(crate) const BOUND: Duration = Duration::from_secs(20);
 /// What must happen soon, on a busy machine too.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
-const QUEUES: [&str; 2] = [
-    "semaphore:{concurrency:a}:queue",
-    "semaphore:{concurrency:a}:line",
-];
-const HEARTBEATS: [&str; 2] = [
-    "semaphore:{concurrency:a}:alive",
-    "semaphore:{concurrency:a}:beat",
-];
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:{concurrency:a}:alive";
 
 pub(crate) type Outcome = Result<Permit, AcquireError>;
 
@@ -54,20 +48,12 @@ pub(crate) async fn live(raw: &mut Raw) -> i64 {
 
 /// How many claims stand in the queue.
 pub(crate) async fn queued(raw: &mut Raw) -> i64 {
-    members(raw, QUEUES).await
+    raw.cmd(&["ZCARD", QUEUE]).await.int()
 }
 
 /// How many waiters have a heartbeat, dead or alive.
 pub(crate) async fn heartbeats(raw: &mut Raw) -> i64 {
-    members(raw, HEARTBEATS).await
-}
-
-async fn members(raw: &mut Raw, keys: [&str; 2]) -> i64 {
-    let mut count = 0;
-    for key in keys {
-        count += raw.cmd(&["ZCARD", key]).await.int();
-    }
-    count
+    raw.cmd(&["ZCARD", ALIVE]).await.int()
 }
 
 /// How many calls of scripts clients have sent for a key since the log was cleared.

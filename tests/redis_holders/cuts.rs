@@ -58,8 +58,7 @@ impl Round {
         let holder = near.acquire(self.claim()).await.expect("there is room");
         let waiter = tokio::spawn(self.store.acquire(self.claim().with_wait(BOUND)));
         eventually("it waits", BOUND, async || {
-            let queues = ["queue", "line"].map(|suffix| self.name(suffix));
-            raw.cmd(&["EXISTS", &queues[0], &queues[1]]).await.int() == 1
+            raw.cmd(&["EXISTS", &self.name("queue")]).await.int() == 1
         })
         .await;
         settled(&self.proxy).await;

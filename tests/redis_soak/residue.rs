@@ -4,7 +4,7 @@ use crate::support::resp::Raw;
 
 /// The sets of a semaphore by what their keys end with: who holds, who waits, who is alive. Some
 /// have had other names.
-const SETS: [&str; 5] = [":held", ":queue", ":line", ":alive", ":beat"];
+const SETS: [&str; 3] = [":held", ":queue", ":alive"];
 
 /// Each set that has members, with how many.
 pub(crate) async fn residue(raw: &mut Raw) -> Vec<String> {

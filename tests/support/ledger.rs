@@ -38,9 +38,8 @@ impl Ledger {
         let mut book = self.lock();
         let page = book.entry(claim.key().clone()).or_default();
         let held = page.granted - page.returned + 1;
-        if held > units.limit {
-            let (limit, held) = (units.limit, held - 1);
-            return Err(AcquireError::Full { limit, held });
+        if held > units.limit() {
+            return Err(AcquireError::full(claim, held - 1));
         }
         page.granted += 1;
         page.most = page.most.max(held);

@@ -1,13 +1,17 @@
-//! Settings of the limit.
+//! Settings of a limit.
+
+mod methods;
+
+pub(crate) use methods::settings_methods;
 
 use crate::{
     fields::Fields,
-    reject::{Reject, Rejection},
-    semaphore::{Acquire, Claim, DEFAULT_LINE, Policy, Semaphore},
+    reject::{Reject, default_rejection},
+    semaphore::{Acquire, Claim, DEFAULT_MAX_WAITING, Policy, Semaphore},
 };
 use std::{sync::Arc, time::Duration};
 
-/// What a service needs to know beside the extractor.
+/// What a service needs to know beside the key.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) limit: u32,
@@ -29,21 +33,21 @@ impl Settings {
             policy: Policy::DEFAULT,
             fields: Arc::new(Fields::new(Policy::DEFAULT, limit)),
             wait: Duration::ZERO,
-            max_waiting: DEFAULT_LINE,
+            max_waiting: DEFAULT_MAX_WAITING,
             semaphore: Arc::new(semaphore),
             max_hold: None,
             on_lost: OnLost::default(),
             release_at: ReleaseAt::default(),
-            reject: Arc::new(Rejection::into_response),
+            reject: Arc::new(default_rejection),
         }
     }
 
-    pub(crate) fn name(&mut self, policy: Policy) {
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.fields = Arc::new(Fields::new(policy.clone(), self.limit));
         self.policy = policy;
     }
 
-    /// Asks the store, unless the claim is one that no store could grant.
+    /// Acquires a permit. A claim that no store could grant does not reach the store.
     pub(crate) fn acquire(&self, claim: Claim) -> Acquire {
         match claim.units() {
             Ok(_) => self.semaphore.acquire(claim),
@@ -51,16 +55,17 @@ impl Settings {
         }
     }
 
-    /// The same claim, with what it left open filled in.
+    /// The same claim, with the settings for what it leaves open.
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
         claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
     }
 }
 
 /// What becomes of a response whose permit was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnLost {
-    /// It goes on, so that for a while more than the limit are in flight.
+    /// It goes on, so for a while more requests than the limit are in flight.
     #[default]
     Finish,
     /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
@@ -68,8 +73,9 @@ pub enum OnLost {
     Abort,
 }
 
-/// When the permit of a request is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// When the permit of a request is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum ReleaseAt {
     /// When the response's body has ended.
     #[default]

@@ -1,0 +1,162 @@
+//! The permit of a service that is ready, or the acquire of a service that waits.
+
+use crate::semaphore::{Acquire, AcquireError, Permit};
+use std::{
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How many probes in a row may stay unanswered before a gate counts as abandoned. More than one,
+/// because a busy runtime may be late to poll the task that a probe has woken.
+const PROBES: u8 = 3;
+
+/// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::Watch)
+/// looks at it too, hence the lock.
+#[derive(Default)]
+pub(super) struct Gate(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: State,
+    /// The task that waits for the permit, or for the inner service while the permit is held.
+    waker: Option<Waker>,
+    unanswered: u8,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Closed,
+    Waiting(Acquire),
+    Granted(Permit),
+    Refused(AcquireError, Instant),
+    /// The permit was not used in time, although the service was ready.
+    Reclaimed,
+}
+
+/// What a call finds.
+pub(super) enum Answer {
+    NotReady,
+    Granted(Permit),
+    Refused(AcquireError),
+    /// The permit was granted, and ended before the call.
+    Lost,
+}
+
+impl Gate {
+    /// Whether there is a permit, once that is known. `acquire` is called if nothing is under way
+    /// and no answer is left that still counts.
+    pub(super) fn poll(
+        &self,
+        cx: &mut Context<'_>,
+        acquire: impl FnOnce() -> Acquire,
+    ) -> Poll<bool> {
+        let mut inner = self.lock();
+        inner.unanswered = 0;
+        if inner.state.is_over() {
+            inner.state = State::Waiting(acquire());
+        }
+        if let State::Waiting(acquire) = &mut inner.state {
+            let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
+                inner.remember(cx.waker());
+                return Poll::Pending;
+            };
+            inner.state = match answer {
+                Ok(permit) => State::Granted(permit),
+                Err(error) => State::Refused(error, Instant::now()),
+            };
+        }
+        Poll::Ready(matches!(inner.state, State::Granted(_)))
+    }
+
+    /// The permit is held, and this task waits for the inner service.
+    pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
+        self.lock().remember(cx.waker());
+    }
+
+    /// Closes the gate for one call.
+    pub(super) fn take(&self) -> Answer {
+        let mut inner = self.lock();
+        inner.waker = None;
+        match mem::take(&mut inner.state) {
+            State::Granted(permit) if !permit.is_lost() => Answer::Granted(permit),
+            State::Granted(_) | State::Reclaimed => Answer::Lost,
+            State::Refused(error, _) => Answer::Refused(error),
+            State::Closed | State::Waiting(_) => Answer::NotReady,
+        }
+    }
+
+    /// Wakes the task that waits, so that it polls again and proves that it is alive. A gate that
+    /// was probed too often in vain is closed. Tells whether there was anything to probe.
+    pub(super) fn probe(&self) -> bool {
+        let mut inner = self.lock();
+        if !inner.state.is_holding() {
+            return false;
+        }
+        if inner.unanswered >= PROBES {
+            let abandoned = inner.reclaim();
+            drop(inner);
+            drop(abandoned);
+            return true;
+        }
+        inner.unanswered += 1;
+        let waker = inner.waker.clone();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// Whether the gate holds a permit or is in the queue.
+    pub(super) fn is_holding(&self) -> bool {
+        self.lock().state.is_holding()
+    }
+
+    /// A store's `poll` may have panicked under the lock; the state is sound all the same.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            None => self.waker = Some(waker.clone()),
+        }
+    }
+
+    fn reclaim(&mut self) -> State {
+        self.waker = None;
+        let left = match &self.state {
+            State::Granted(_) => State::Reclaimed,
+            _ => State::Closed,
+        };
+        mem::replace(&mut self.state, left)
+    }
+}
+
+impl State {
+    /// Whether a poll has to acquire anew.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Closed | Self::Reclaimed => true,
+            Self::Waiting(_) => false,
+            Self::Granted(permit) => permit.is_lost(),
+            Self::Refused(_, since) => since.elapsed() >= FRESH,
+        }
+    }
+
+    fn is_holding(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Granted(_))
+    }
+}

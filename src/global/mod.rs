@@ -1,0 +1,128 @@
+//! One limit for a whole service: readiness is the permit.
+//!
+//! Where the key is the same for all requests, no request is needed to acquire a permit. So this
+//! layer acquires in `poll_ready`, and a whole fleet of clients gets backpressure from one
+//! semaphore, as tower's own limit gives it within a process: `buffer` queues before it,
+//! `load_shed` sheds what is not ready, a balancer goes elsewhere.
+//!
+//! ```
+//! use tower::ServiceBuilder;
+//! use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+//!
+//! # type Body = http_body_util::Full<bytes::Bytes>;
+//! # let client = tower::service_fn(|_: http::Request<Body>| async {
+//! #     Ok::<_, std::convert::Infallible>(http::Response::new(Body::default()))
+//! # });
+//! // At most three requests to this host at a time, their responses' bodies included.
+//! let limit = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
+//! let client = ServiceBuilder::new().load_shed().layer(limit).service(client);
+//! # drop(client);
+//! ```
+//!
+//! A store in Redis answers after a round trip, so there no service is ready at its first poll:
+//! `load_shed` sheds every request of a fresh clone. To refuse at once what finds no room, use
+//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) with [`key::fixed`](crate::key::fixed).
+//!
+//! # Readiness is used at once, or it ends
+//!
+//! A service that waits is in the queue, and a service that is ready holds a permit. Dropping the
+//! service ends both. Not every caller drops it: `load_shed` keeps a service that was not ready,
+//! and a pool keeps one for each idle connection. So about each second a probe wakes the task that
+//! waits for the service. A live task polls again, and stays in the queue for as long as it waits,
+//! in a `buffer` too. After three probes without a poll the service leaves the queue, and its
+//! permit is released. Without a Tokio runtime with time enabled there are no probes.
+//!
+//! - A permit that was *lost* between two polls is replaced: the second poll acquires anew.
+//! - A call whose permit was lost or released since the last poll gets another one if the store
+//!   grants it without waiting. Otherwise the call is answered with status 503 and
+//!   [`Reason::Lost`](crate::Reason::Lost). It does not wait for the store, because the inner
+//!   service, which is ready, would be reserved meanwhile.
+//! - A *refusal* makes the service ready as well: the next call is answered with it. It counts for
+//!   one second. A later poll acquires anew, so an outage that is over is not answered.
+//!
+//! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
+//!
+//! It counts across processes when the semaphore does, and a permit lasts until the body of the
+//! response has ended.
+
+mod gate;
+mod service;
+mod watch;
+
+pub use service::GlobalConcurrencyLimit;
+
+use crate::{
+    semaphore::{Key, Semaphore},
+    settings::{Settings, settings_methods},
+};
+use std::{fmt, sync::Arc, time::Duration};
+use tower_layer::Layer;
+use watch::Watch;
+
+/// Limits how many requests of a service are in flight. See the [module docs](self).
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is applied to a service"]
+pub struct GlobalConcurrencyLimitLayer {
+    key: Key,
+    settings: Arc<Settings>,
+    watch: Arc<Watch>,
+}
+
+impl GlobalConcurrencyLimitLayer {
+    /// At most `limit` requests in flight among all services of this key, counted by `semaphore`.
+    ///
+    /// A limit of 0 makes a service that is always ready, and that refuses each call with status
+    /// 429. Tower's own limit would never be ready; but a caller that waits for ever learns
+    /// nothing, and a limit of 0 is how an operator closes a service.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+    ///
+    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
+    /// ```
+    pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
+        Self {
+            key: key.into(),
+            settings: Arc::new(settings(limit, semaphore)),
+            watch: Arc::default(),
+        }
+    }
+
+    settings_methods!(
+        "GlobalConcurrencyLimitLayer::new(3, \"example.org\", MemorySemaphore::new())",
+        "For ever unless set: the service is not ready meanwhile. After this time it is ready to \
+         refuse, and the next call is answered with status 429."
+    );
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
+    }
+}
+
+/// Backpressure waits.
+fn settings(limit: u32, semaphore: impl Semaphore) -> Settings {
+    Settings {
+        wait: Duration::MAX,
+        ..Settings::new(limit, semaphore)
+    }
+}
+
+impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
+    type Service = GlobalConcurrencyLimit<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
+        GlobalConcurrencyLimit::with(inner, self.key.clone(), settings, watch)
+    }
+}
+
+impl fmt::Debug for GlobalConcurrencyLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GlobalConcurrencyLimitLayer")
+            .field("limit", &self.settings.limit)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,184 @@
+//! The service whose readiness is a permit.
+
+use super::{
+    gate::{Answer, Gate},
+    watch::Watch,
+};
+use crate::{
+    admission::Granted,
+    body::ResponseBody,
+    future::ResponseFuture,
+    reject::Reason,
+    semaphore::{Acquire, Claim, Key, Permit, PermitLost, Semaphore},
+    settings::Settings,
+};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tower_service::Service;
+
+/// A service that is ready when it holds a permit. Made by
+/// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer), which has settings beside.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use tower::{Service, ServiceExt, service_fn};
+/// use tower_semaphore::{GlobalConcurrencyLimit, MemorySemaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let host = service_fn(async |_: Request<()>| {
+///     Ok::<_, std::convert::Infallible>(Response::new("page".to_owned()))
+/// });
+/// let mut service = GlobalConcurrencyLimit::new(host, 1, "example.org", MemorySemaphore::new());
+/// let mut clone = service.clone();
+///
+/// let response = service.ready().await.unwrap().call(Request::new(())).await.unwrap();
+/// let wait = std::time::Duration::from_millis(10);
+/// assert!(tokio::time::timeout(wait, clone.ready()).await.is_err());
+/// drop(response);
+/// assert!(clone.ready().await.is_ok());
+/// # }
+/// ```
+#[must_use]
+pub struct GlobalConcurrencyLimit<S> {
+    inner: S,
+    key: Key,
+    settings: Arc<Settings>,
+    watch: Arc<Watch>,
+    /// Made by the first poll.
+    gate: Option<Arc<Gate>>,
+}
+
+impl<S> GlobalConcurrencyLimit<S> {
+    /// At most `limit` requests of `inner` in flight, together with all services of this key,
+    /// counted by `semaphore`. All else is as
+    /// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) has it unless it is
+    /// set.
+    pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
+        let settings = Arc::new(super::settings(limit, semaphore));
+        Self::with(inner, key.into(), settings, Arc::default())
+    }
+
+    pub(super) fn with(inner: S, key: Key, settings: Arc<Settings>, watch: Arc<Watch>) -> Self {
+        Self {
+            inner,
+            key,
+            settings,
+            watch,
+            gate: None,
+        }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The inner service, without the limit. A permit that is held is released.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+
+    /// Whether there is a permit, once that is known.
+    fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let gate = self.gate.get_or_insert_with(|| self.watch.gate());
+        let answer = gate.poll(cx, || acquire(&self.settings, &self.key));
+        self.watch.start();
+        answer
+    }
+
+    fn poll_inner<B>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<Request<B>>,
+    {
+        let poll = self.inner.poll_ready(cx);
+        if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
+            gate.wait_for_inner(cx);
+        }
+        poll
+    }
+
+    /// The permit for a call, or why the call is refused.
+    fn take(&self) -> Result<Permit, Reason> {
+        let answer = self.gate.as_ref().map(|gate| gate.take());
+        match answer.unwrap_or(Answer::NotReady) {
+            Answer::Granted(permit) => Ok(permit),
+            Answer::Refused(error) => Err(Reason::Acquire(error)),
+            Answer::Lost => match acquire(&self.settings, &self.key).answer() {
+                Ok(Ok(permit)) => Ok(permit),
+                _ => Err(Reason::Lost(PermitLost)),
+            },
+            Answer::NotReady => panic!("called before it was ready"),
+        }
+    }
+}
+
+fn acquire(settings: &Settings, key: &Key) -> Acquire {
+    settings.acquire(settings.complete(Claim::new(key.clone())))
+}
+
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    ResBody: Body<Data = Bytes>,
+{
+    type Response = Response<ResponseBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, ReqBody>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        if ready!(self.poll_gate(cx)) {
+            self.poll_inner(cx)
+        } else {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When [`poll_ready`](Service::poll_ready) has not said that the service is ready.
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+        let settings = Arc::clone(&self.settings);
+        match self.take() {
+            Ok(permit) => {
+                let policy = settings.policy.clone();
+                let granted = Granted::new(permit, policy, &mut request, &settings);
+                ResponseFuture::called(self.inner.call(request), granted, settings)
+            }
+            Err(reason) => ResponseFuture::refused(request.into_parts().0, reason, settings),
+        }
+    }
+}
+
+/// A clone holds no permit.
+impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            key: self.key.clone(),
+            settings: Arc::clone(&self.settings),
+            watch: Arc::clone(&self.watch),
+            gate: None,
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for GlobalConcurrencyLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GlobalConcurrencyLimit")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}

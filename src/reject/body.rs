@@ -1,0 +1,93 @@
+//! The body of a rejection.
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::{
+    error::Error,
+    pin::Pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type BoxBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+
+/// The body of the default rejection, or of one that a user makes.
+pub(crate) enum RejectionBody {
+    Text(String),
+    /// The lock makes it `Sync`, which many a body is not. It is never contended.
+    Boxed(Mutex<BoxBody>),
+}
+
+impl RejectionBody {
+    pub(crate) fn boxed<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::Boxed(Mutex::new(Box::pin(Erased(Box::pin(body)))))
+    }
+}
+
+impl Body for RejectionBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(Into::into),
+            Self::Boxed(body) => {
+                let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
+                body.as_mut().poll_frame(cx)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Boxed(body) => lock(body).is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Text(text) => text.size_hint(),
+            Self::Boxed(body) => lock(body).size_hint(),
+        }
+    }
+}
+
+fn lock(body: &Mutex<BoxBody>) -> MutexGuard<'_, BoxBody> {
+    body.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A body whose errors are boxed.
+struct Erased<B>(Pin<Box<B>>);
+
+impl<B> Body for Erased<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.as_mut().poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}

@@ -1,0 +1,130 @@
+//! A reason as a client reads it: a problem of RFC 9457, or a status of gRPC.
+
+use super::Reason;
+use crate::semaphore::AcquireError;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::fmt::{self, Write};
+
+/// What a client is told.
+pub(super) struct Problem {
+    status: StatusCode,
+    grpc_status: &'static str,
+    kind: &'static str,
+    title: &'static str,
+    detail: Option<String>,
+    violated: bool,
+    /// Whether it is worth trying again.
+    pub(super) retry: bool,
+}
+
+impl Problem {
+    pub(super) fn of(reason: &Reason) -> Self {
+        match reason {
+            Reason::Acquire(AcquireError::Invalid(error)) => Self::bad_request(error.to_string()),
+            Reason::Acquire(error) if error.is_refusal() => Self::quota_exceeded(),
+            Reason::Acquire(_) | Reason::Lost(_) => Self::reduced_capacity(),
+            Reason::Key(error) => Self::bad_request(error.to_string()),
+        }
+    }
+
+    fn quota_exceeded() -> Self {
+        Self {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            grpc_status: "8",
+            kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            title: "Too many requests in flight",
+            detail: None,
+            violated: true,
+            retry: true,
+        }
+    }
+
+    fn reduced_capacity() -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            grpc_status: "14",
+            kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            title: "Requests cannot be admitted for the moment",
+            detail: None,
+            violated: false,
+            retry: true,
+        }
+    }
+
+    fn bad_request(detail: String) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            grpc_status: "3",
+            kind: "about:blank",
+            title: "Bad Request",
+            detail: Some(detail),
+            violated: false,
+            retry: false,
+        }
+    }
+
+    /// A problem of RFC 9457.
+    pub(super) fn response(&self, policy: &str) -> Response<String> {
+        let mut json = format!(
+            r#"{{"type":"{}","title":"{}","status":{}"#,
+            self.kind,
+            self.title,
+            self.status.as_u16()
+        );
+        if let Some(detail) = &self.detail {
+            json = format!(r#"{json},"detail":{}"#, Json(detail));
+        }
+        if self.violated {
+            json = format!(r#"{json},"violated-policies":[{}]"#, Json(policy));
+        }
+        json.push('}');
+        let mut response = Response::new(json);
+        *response.status_mut() = self.status;
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+
+    /// A response of gRPC that is all trailers: its status travels in the head.
+    pub(super) fn grpc(&self, content_type: HeaderValue) -> Response<String> {
+        let mut response = Response::new(String::new());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert("grpc-status", HeaderValue::from_static(self.grpc_status));
+        let message = self.detail.as_deref().unwrap_or(self.title);
+        let message = utf8_percent_encode(message, GRPC_MESSAGE).to_string();
+        if let Ok(message) = HeaderValue::try_from(message) {
+            headers.insert("grpc-message", message);
+        }
+        response
+    }
+}
+
+/// What the gRPC protocol has percent-encoded in a `grpc-message`.
+const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
+
+/// The content type of a gRPC request.
+pub(super) fn grpc_content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let kind = headers.get(CONTENT_TYPE)?;
+    kind.as_bytes()
+        .starts_with(b"application/grpc")
+        .then_some(kind)
+}
+
+/// A string of JSON, quotes included.
+struct Json<'a>(&'a str);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c.is_control() => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}

@@ -1,0 +1,115 @@
+//! The name of a rule.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    ptr,
+    sync::Arc,
+};
+
+/// The name of a rule under which permits are counted.
+///
+/// Two layers of one policy share a key's permits, two policies do not. Clients read the name in
+/// the RateLimit fields.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::Policy;
+///
+/// const EXPORT: Policy = Policy::from_static("export");
+/// assert_eq!(EXPORT, Policy::from("export"));
+/// assert_eq!(Policy::default().as_str(), "concurrency");
+/// ```
+#[derive(Clone)]
+pub struct Policy(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl Policy {
+    /// The policy of a claim that names none: `concurrency`.
+    pub const DEFAULT: Self = Self(Text::Static("concurrency"));
+
+    /// A policy whose name is known at compile time: it needs no allocation.
+    pub const fn from_static(name: &'static str) -> Self {
+        Self(Text::Static(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Deref for Policy {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Policy {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        // Nearly always the two are clones, so that their text need not be read.
+        ptr::eq(self.as_str(), other.as_str()) || self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Policy {}
+
+impl Hash for Policy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+impl From<&str> for Policy {
+    fn from(name: &str) -> Self {
+        Self(Text::Shared(name.into()))
+    }
+}
+
+impl From<String> for Policy {
+    fn from(name: String) -> Self {
+        Self(Text::Shared(name.into()))
+    }
+}
+
+impl From<Arc<str>> for Policy {
+    fn from(name: Arc<str>) -> Self {
+        Self(Text::Shared(name))
+    }
+}

@@ -1,0 +1,217 @@
+//! The parts that users put together.
+
+use crate::{
+    http_requests::{ACCOUNT, limit, request},
+    rig::{ok, send, statuses},
+    stores::{Broken, Fickle},
+};
+use futures_util::FutureExt;
+use http::Request;
+use std::{
+    collections::HashSet,
+    future::{Future, ready},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
+use tower::{Layer, Service, ServiceExt};
+use tower_semaphore::{
+    Acquire, AcquireError, Claim, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimit,
+    GlobalConcurrencyLimitLayer, MemorySemaphore, Permit, Policy, ReleaseAt, Semaphore, key,
+    semaphore::{BoxFuture, ClaimError, Grant, Loss, StoreError},
+};
+
+#[tokio::test]
+async fn a_service_needs_no_layer() {
+    let memory = MemorySemaphore::new();
+    let service = ConcurrencyLimit::new(ok(), 1, key::header(ACCOUNT), memory);
+    let requests = ["alice", "alice", "bob"].map(request);
+    assert_eq!(statuses(&service, requests).await, [200, 429, 200]);
+}
+
+#[tokio::test]
+async fn a_global_service_needs_no_layer() {
+    let memory = MemorySemaphore::new();
+    let mut service = GlobalConcurrencyLimit::new(ok(), 1, "host", memory);
+    let mut clone = service.clone();
+    let Ok(held) = service.ready().await.unwrap().call(Request::new(())).await;
+    assert!(clone.ready().now_or_never().is_none());
+    drop(held);
+    assert!(clone.ready().now_or_never().is_some());
+}
+
+#[test]
+fn the_inner_service_can_be_reached() {
+    let mut keyed = limit(1, MemorySemaphore::new()).layer(7);
+    *keyed.get_mut() += 1;
+    assert_eq!((*keyed.get_ref(), keyed.into_inner()), (8, 8));
+    let global = GlobalConcurrencyLimitLayer::new(1, "host", MemorySemaphore::new());
+    let mut global = global.layer(7);
+    *global.get_mut() += 1;
+    assert_eq!((*global.get_ref(), global.into_inner()), (8, 8));
+}
+
+#[tokio::test]
+async fn the_global_layer_has_the_settings_of_the_other() {
+    let memory = MemorySemaphore::new();
+    let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone())
+        .with_release(ReleaseAt::Head)
+        .with_rejection(|rejection| rejection.into_response().map(|_| "own".to_owned()));
+    let service = layer.layer(ok());
+    let Ok(_held) = service.clone().oneshot(Request::new(())).await;
+    assert_eq!(memory.keys(), 0);
+
+    let closed = GlobalConcurrencyLimitLayer::new(0, "host", memory)
+        .with_rejection(|rejection| rejection.into_response().map(|_| "own".to_owned()));
+    let Ok(refused) = closed.layer(ok()).oneshot(Request::new(())).await;
+    assert_eq!(refused.status(), 429);
+    let body = http_body_util::BodyExt::collect(refused.into_body()).await;
+    assert_eq!(body.unwrap().to_bytes(), "own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_ends_a_permit_under_the_global_layer_too() {
+    let memory = MemorySemaphore::new();
+    let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone())
+        .with_max_hold(Duration::from_secs(30));
+    let Ok(_held) = layer.layer(ok()).oneshot(Request::new(())).await;
+    assert_eq!(memory.keys(), 1);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(memory.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_layer_may_be_applied_often_and_its_services_count_together() {
+    let layer = limit(1, MemorySemaphore::new());
+    let (first, second) = (layer.layer(ok()), layer.clone().layer(ok()));
+    let _held = send(&first, request("alice")).await;
+    assert_eq!(send(&second, request("alice")).await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_store_may_be_chosen_at_run_time() {
+    let memory = MemorySemaphore::new();
+    let stores: [Box<dyn Semaphore>; 2] = [Box::new(memory), Box::new(Broken)];
+    for (store, status) in stores.into_iter().zip([200, 503]) {
+        let service = limit(1, store).layer(ok());
+        assert_eq!(send(&service, request("alice")).await.status(), status);
+    }
+    let shared: Arc<dyn Semaphore> = Arc::new(Broken);
+    let layer = ConcurrencyLimitLayer::new(1, key::fixed("all"), shared);
+    assert_eq!(
+        send(&layer.layer(ok()), request("alice")).await.status(),
+        503
+    );
+}
+
+#[test]
+#[should_panic(expected = "`Acquire` polled after it was ready")]
+fn an_acquire_that_is_polled_again_panics() {
+    let mut acquire = pin!(Acquire::ready(Err(AcquireError::TimedOut)));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(acquire.as_mut().poll(&mut cx).is_ready());
+    let _ = acquire.as_mut().poll(&mut cx);
+}
+
+#[test]
+fn errors_can_be_compared() {
+    let full = |held| AcquireError::full(&Claim::new("alice").with_limit(3), held);
+    assert_eq!(full(3), full(3));
+    assert_ne!(full(3), full(2));
+    let heavy = ClaimError::TooHeavy {
+        weight: 6,
+        limit: 5,
+    };
+    assert_eq!(AcquireError::from(heavy), AcquireError::Invalid(heavy));
+    let failed = StoreError::new("refused");
+    assert_eq!(AcquireError::Store(failed.clone()), failed.into());
+    assert_ne!(StoreError::new("refused"), StoreError::new("refused"));
+}
+
+#[test]
+fn claims_can_be_collected() {
+    let alice = Claim::new("alice").with_limit(3);
+    let bob = alice.clone().with_key("bob");
+    assert_eq!(bob.limit(), Some(3));
+    let claims = HashSet::from([alice.clone(), bob, alice]);
+    assert_eq!(claims.len(), 2);
+}
+
+#[test]
+fn a_claim_says_what_a_store_has_to_count() {
+    let units = Claim::new("alice").with_limit(5).with_weight(3).units();
+    let units = units.expect("it could be granted");
+    assert_eq!((units.limit(), units.weight()), (5, 3));
+    let wait = Claim::new("alice").with_wait(Duration::from_secs(1)).wait();
+    let wait = wait.expect("it waits");
+    let default = tower_semaphore::semaphore::DEFAULT_MAX_WAITING;
+    assert_eq!(wait.max_waiting as usize, default);
+    assert_eq!(wait.time, Duration::from_secs(1));
+}
+
+#[test]
+fn a_policy_is_its_name() {
+    let name = String::from("export");
+    let policies = [
+        Policy::from(name.as_str()),
+        Policy::from(name.clone()),
+        Policy::from_static("export"),
+    ];
+    assert_eq!(HashSet::from(policies.clone()).len(), 1);
+    for policy in policies {
+        assert_eq!(
+            (policy.as_str(), policy.to_string()),
+            ("export", name.clone())
+        );
+    }
+}
+
+/// A store that grants what another store grants, and adds nothing.
+struct Wrapped(Fickle);
+
+struct Part([Permit; 1], Loss);
+
+impl Semaphore for Wrapped {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        let (units, inner) = (claim.units(), self.0.acquire(claim));
+        Acquire::pending(async move {
+            Ok(Permit::new(
+                Part([inner.await?], Loss::default()),
+                units?,
+                1,
+            ))
+        })
+    }
+}
+
+impl Grant for Part {
+    fn token(&self) -> u64 {
+        self.0[0].token()
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.1
+    }
+
+    fn parts(&self) -> &[Permit] {
+        &self.0
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        Box::pin(ready(true))
+    }
+}
+
+#[tokio::test]
+async fn a_composite_store_s_permit_is_lost_with_its_part() {
+    let inner = Fickle::default();
+    let claim = Claim::new("alice").with_limit(1);
+    let permit = Wrapped(inner.clone()).acquire(claim).await.unwrap();
+    assert!(!permit.is_lost());
+    let (told, ()) = tokio::join!(
+        tokio::time::timeout(Duration::from_secs(20), permit.lost()),
+        async { inner.lose() }
+    );
+    assert!(told.is_ok() && permit.is_lost());
+}
