@@ -34,6 +34,7 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     // Released, so the keeper is connected too.
     assert!(permit.release().await);
+    drop(permit);
     let mut raw = Raw::connect(server.port()).await;
     let (descriptors_before, tasks_before) = (descriptors(), tasks());
 

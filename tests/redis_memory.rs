@@ -1,12 +1,13 @@
-//! Alone in its process, so that the process's memory is of this test only.
+//! Alone in their process, and one after the other, so that its memory is of one test only.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
 mod support;
 
+use futures_util::{StreamExt, stream};
 use std::{fs, time::Duration};
 use support::redis::RedisServer;
-use tokio::task::JoinSet;
+use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -42,8 +43,36 @@ async fn requests(store: &RedisSemaphore, count: usize) {
     }
 }
 
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease() {
+    let _alone = ALONE.lock().await;
+    let server = RedisServer::start();
+    let builder = RedisSemaphore::builder().lease(DAY).timeout(PATIENCE);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let mut sizes = Vec::new();
+    for _ in 0..5 {
+        let claims = (0..WARM_UP).map(|number| {
+            let claim = Claim::new(format!("account-{number}")).with_limit(5);
+            store.acquire(claim)
+        });
+        let permits: Vec<_> = stream::iter(claims).buffer_unordered(128).collect().await;
+        assert!(permits.iter().all(Result::is_ok));
+        // Longer than a tick, so that the keeper adopts them.
+        sleep(Duration::from_secs(2)).await;
+        drop(permits);
+        sleep(Duration::from_secs(2)).await;
+        sizes.push(resident());
+    }
+    // A lease that is not forgotten takes 200 bytes.
+    let grown = sizes[4].saturating_sub(sizes[1]);
+    assert!(grown < 3 * WARM_UP * 100, "{sizes:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_short_requests_leave_no_memory_behind_whatever_the_lease() {
+    let _alone = ALONE.lock().await;
     let server = RedisServer::start();
     // A busy machine is no failure of the store.
     let builder = RedisSemaphore::builder().lease(DAY).timeout(PATIENCE);

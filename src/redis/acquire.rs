@@ -132,6 +132,10 @@ impl Store {
         };
         self.check_open()?;
         match answer {
+            // It was granted, but this was not polled before its lease ended.
+            Acquired::Granted { .. } if grant.is_lost() => {
+                Err(StoreError::new(Error::Timeout(self.times.lease)).into())
+            }
             Acquired::Granted { held, .. } => Ok(Permit::new(grant, units, held)),
             Acquired::Full { held } => Err(AcquireError::full(&claim, held)),
             Acquired::QueueFull => Err(AcquireError::QueueFull),

@@ -133,7 +133,7 @@ impl Builder {
         };
         let info = url.into_connection_info().map_err(setting)?;
         let client = Client::open(self.tuned(info)).map_err(setting)?;
-        let server = Server::connect(client.clone(), after(ATTEMPT)).await?;
+        let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await?;
         let semaphore = self.build(server, Some(client));
         semaphore.warm_up().await?;
         Ok(semaphore)
@@ -156,7 +156,12 @@ impl Builder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check()?;
-        Ok(self.build(Supplied(connection), None))
+        let timeout = self.timeout;
+        let transport = Supplied {
+            connection,
+            timeout,
+        };
+        Ok(self.build(transport, None))
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -19,6 +19,10 @@ pub(super) const SLOTS: u32 = 16;
 /// The longest time between two ticks of the keeper, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
+/// The longest time between two polls of a waiter, whatever the lease: so long is a message missed
+/// that was lost.
+const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
+
 /// An instant further away than this is as good as never, and additions to it cannot overflow.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -54,7 +58,7 @@ impl Times {
 
     /// How often a waiter polls, which is its heartbeat too.
     pub(super) fn heartbeat_interval(&self) -> Duration {
-        self.lease / 12
+        (self.lease / 12).min(LONGEST_HEARTBEAT)
     }
 
     /// How long a waiter counts as alive after a heartbeat: three intervals, and in any case long

@@ -24,8 +24,9 @@ pub enum Error {
     Congested,
     /// No answer within the store's own timeout. The command may have run.
     Timeout(Duration),
-    /// The server got the command after that timeout, and did not run it.
-    Late,
+    /// The server got the command after its end, and did not run it. It was this time there, in
+    /// milliseconds.
+    Late(u64),
     /// The connection broke, or the server answered with an error: it is loading, read-only, out
     /// of memory, without permission and so on. The source tells.
     Redis(RedisError),
@@ -39,9 +40,31 @@ impl Error {
         matches!(self, Self::Unavailable(_) | Self::Congested)
     }
 
+    /// Whether the command had no effect for sure: it was not sent, or the server refused it
+    /// whole, since it accepts no command, or no write, or not there.
+    pub(super) fn had_no_effect(&self) -> bool {
+        const CODES: [&str; 11] = [
+            "ASK",
+            "BUSY",
+            "CLUSTERDOWN",
+            "CROSSSLOT",
+            "LOADING",
+            "MASTERDOWN",
+            "MISCONF",
+            "MOVED",
+            "NOAUTH",
+            "NOREPLICAS",
+            "READONLY",
+        ];
+        let is_refused = self.code().is_some_and(|code| CODES.contains(&code));
+        is_refused || self.was_not_sent() || matches!(self, Self::Late(_))
+    }
+
     /// Whether the same command may do better a moment later.
     pub(super) fn is_transient(&self) -> bool {
-        self.was_not_sent() || self.is_disconnect() || matches!(self, Self::Timeout(_) | Self::Late)
+        self.was_not_sent()
+            || self.is_disconnect()
+            || matches!(self, Self::Timeout(_) | Self::Late(_))
     }
 
     /// Whether the connection is gone, so that another may do better.
@@ -85,7 +108,7 @@ impl fmt::Display for Error {
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
-            Self::Late => f.write_str("Redis got the command too late"),
+            Self::Late(_) => f.write_str("Redis got the command too late"),
             Self::Redis(_) => f.write_str("Redis failed"),
             Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
         }

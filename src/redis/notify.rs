@@ -24,8 +24,8 @@ use tokio::{
 /// How long an attempt to subscribe may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Between two attempts: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a quiet subscription has to show that it lives.
 const PING: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ struct Source {
     channel: String,
 }
 
-/// What a message says: a token, and how many units were held then.
+/// What a message says: a token, and how many units were held then. Token 0 tells a waiter to poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) token: u64,
@@ -78,13 +78,13 @@ impl WaiterSlot<'_> {
         self.notifications.subscription.subscribe()
     }
 
-    /// Waits to be told of a grant under a token higher than `last`. A process that was stopped
-    /// may hear of an earlier one only after it has ended.
+    /// Waits to be told of a grant under a token higher than `last`, or to poll. A process that was
+    /// stopped may hear of an earlier grant only after that has ended.
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
         loop {
             self.waiter.notified.notified().await;
             let notice = self.waiter.lock().take();
-            if let Some(notice) = notice.filter(|notice| notice.token > last) {
+            if let Some(notice) = notice.filter(|notice| notice.token == 0 || notice.token > last) {
                 return notice;
             }
         }
@@ -138,14 +138,20 @@ impl Notifications {
         let Some(source) = &self.source else {
             return pending().await;
         };
-        self.wanted.notified().await;
+        let mut pause = PAUSE.0;
         loop {
+            // Without waiters there is no use in trying.
+            while self.lock().is_empty() {
+                self.wanted.notified().await;
+            }
             if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
+                pause = PAUSE.0;
                 self.announce(true);
                 self.hear(sink, stream).await;
                 self.announce(false);
             }
-            sleep(PAUSE).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
         }
     }
 

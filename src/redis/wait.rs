@@ -160,7 +160,10 @@ impl Waiter<'_> {
     /// Waits for a message, for a new subscription, or for the next poll.
     async fn wake(&mut self, next: Instant) -> Wake {
         tokio::select! {
-            notice = self.slot.granted_after(self.last_token) => Wake::Notified(notice),
+            notice = self.slot.granted_after(self.last_token) => match notice.token {
+                0 => Wake::Poll,
+                _ => Wake::Notified(notice),
+            },
             () = renewed(&mut self.subscription) => Wake::Poll,
             () = sleep_until(next.into()) => Wake::Poll,
         }

@@ -56,13 +56,19 @@ impl Attempts {
     /// Asks for all, and once more where the connection has broken or the server's clock was not
     /// as assumed. As many answers, in their order.
     pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
-        let mut answers = self.attempt(claims).await;
+        let mut answers = self.attempt(claims, None).await;
         let again: Vec<usize> = (0..claims.len())
             .filter(|&at| self.is_worth_another(claims[at], &answers[at]))
             .collect();
         if !again.is_empty() {
             let claims: Vec<_> = again.iter().map(|&at| claims[at]).collect();
-            for (at, answer) in again.into_iter().zip(self.attempt(&claims).await) {
+            // The answer itself tells best what time it is there: nodes may differ.
+            let told = answers.iter().filter_map(|answer| match answer {
+                Err(Error::Late(now)) => Some(*now),
+                _ => None,
+            });
+            let now = told.max();
+            for (at, answer) in again.into_iter().zip(self.attempt(&claims, now).await) {
                 answers[at] = answer;
             }
         }
@@ -70,7 +76,8 @@ impl Attempts {
     }
 
     fn is_worth_another(&self, claim: &Claim, answer: &Answer) -> bool {
-        let may_do_better = |error: &Error| error.is_disconnect() || matches!(error, Error::Late);
+        let may_do_better =
+            |error: &Error| error.is_disconnect() || matches!(error, Error::Late(_));
         answer.as_ref().is_err_and(may_do_better)
             && !claim.lease.is_released()
             && Instant::now() + self.usual_round_trip() < claim.deadline
@@ -82,13 +89,21 @@ impl Attempts {
         self.round_trip.usual().min(self.times.timeout / 2)
     }
 
-    /// Asks for all in as few calls as possible.
-    pub(in crate::redis) async fn attempt(&self, claims: &[&Claim]) -> Vec<Answer> {
+    /// Asks for all in as few calls as possible. `now`: the server's time in ms, if it was told
+    /// just now.
+    pub(in crate::redis) async fn attempt(
+        &self,
+        claims: &[&Claim],
+        now: Option<u64>,
+    ) -> Vec<Answer> {
         let sent = Instant::now();
         // A claim whose own deadline comes before gives up by itself, and does not hurry the others.
         let latest = claims.iter().map(|claim| claim.deadline).max();
-        let deadline = latest.unwrap_or(sent).min(sent + self.times.timeout);
-        let runs_until = self.clock.at(deadline);
+        let deadline = latest.unwrap_or(sent);
+        let runs_until = match now {
+            Some(now) => now + (deadline - sent).as_millis() as u64,
+            None => self.clock.at(deadline),
+        };
 
         let mut answers: Vec<Answer> = claims.iter().map(|_| Err(Error::Congested)).collect();
         // A lease that was released meanwhile is not asked for.
@@ -117,6 +132,14 @@ impl Attempts {
 }
 
 impl Claim {
+    /// How many units the server may have to grant at once for it. To waiters it grants bit by bit.
+    pub(super) fn weight(&self) -> u32 {
+        match self.position {
+            Some(_) => 1,
+            None => self.lease.permit.weight,
+        }
+    }
+
     fn wanted(&self) -> Wanted {
         (self.lease.permit, self.position)
     }
@@ -129,7 +152,7 @@ impl Lease {
             Ok(Acquired::Granted { token, .. }) => self.granted(*token, held_until),
             Ok(Acquired::Queued { .. }) => self.queued(),
             Ok(Acquired::Full { .. } | Acquired::QueueFull) => self.refused(),
-            Err(error) if error.was_not_sent() || matches!(error, Error::Late) => self.not_sent(),
+            Err(error) if error.had_no_effect() => self.not_sent(),
             Err(_) => {}
         }
     }

@@ -50,8 +50,13 @@ impl Queued {
         Self { claim, answer }
     }
 
+    fn refuse(self) {
+        // A dropped receiver is ignored.
+        let _ = self.answer.send(Err(Error::Congested));
+    }
+
     fn weight(&self) -> usize {
-        self.claim.lease.permit.weight as usize
+        self.claim.weight() as usize
     }
 }
 
@@ -83,8 +88,9 @@ impl Batches {
         may_be_sent.then(|| self.sent + pace)
     }
 
-    /// Takes out what is to be sent now, if anything.
-    fn take(&mut self, most: usize) -> Vec<Queued> {
+    /// Takes out what is to be sent now, if anything. What is wanted before `earliest` comes too
+    /// late to be answered in time: it is refused.
+    fn take(&mut self, most: usize, earliest: Instant) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
         let now = Instant::now();
@@ -97,9 +103,15 @@ impl Batches {
         while let Some(next) = self.queued.front()
             && batch.len() < MAX_CLAIMS
             && (units + next.weight() <= room || self.units + units == 0)
+            && let Some(next) = self.queued.pop_front()
         {
-            units += next.weight();
-            batch.extend(self.queued.pop_front());
+            match next.claim.deadline < earliest {
+                true => next.refuse(),
+                false => {
+                    units += next.weight();
+                    batch.push(next);
+                }
+            }
         }
         if !batch.is_empty() {
             self.in_flight += 1;
@@ -107,6 +119,16 @@ impl Batches {
             self.sent = now;
         }
         batch
+    }
+
+    /// Refuses what waits at the front and comes too late: it has waited longest.
+    fn refuse_late(&mut self, earliest: Instant) {
+        while let Some(first) = self.queued.front()
+            && first.claim.deadline < earliest
+            && let Some(first) = self.queued.pop_front()
+        {
+            first.refuse();
+        }
     }
 
     fn completed(&mut self, units: usize) {
@@ -133,14 +155,14 @@ impl Attempts {
                 Some(units) = completed.recv() => batches.completed(units),
                 () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             }
-            self.refuse_late(&mut batches.queued);
+            batches.refuse_late(self.earliest());
             self.send(&mut batches, &report);
         }
     }
 
     fn send(self: &Arc<Self>, batches: &mut Batches, report: &mpsc::UnboundedSender<usize>) {
         loop {
-            let batch = batches.take(self.most_in_flight());
+            let batch = batches.take(self.most_in_flight(), self.earliest());
             if batch.is_empty() {
                 return;
             }
@@ -169,16 +191,10 @@ impl Attempts {
         }
     }
 
-    /// Refuses what has too little time left: less than two round trips, because those of a loaded
-    /// link vary. The first in the queue has waited longest.
-    fn refuse_late(&self, queued: &mut VecDeque<Queued>) {
-        let earliest = Instant::now() + self.usual_round_trip() * 2;
-        while let Some(first) = queued.front()
-            && earliest > first.claim.deadline
-            && let Some(first) = queued.pop_front()
-        {
-            let _ = first.answer.send(Err(Error::Congested));
-        }
+    /// The deadline that can be met at best: two round trips from now, because those of a loaded
+    /// link vary.
+    fn earliest(&self) -> Instant {
+        Instant::now() + self.usual_round_trip() * 2
     }
 
     fn most_in_flight(&self) -> usize {

@@ -56,7 +56,7 @@ impl Dispatch {
 
     async fn ask(&self, claim: Claim) -> Result<Acquired, Error> {
         self.attempts.learn_clock(claim.deadline).await?;
-        if let Some(_in_flight) = self.load.alone(claim.lease.permit.weight) {
+        if let Some(_in_flight) = self.load.alone(claim.weight()) {
             let answer = self.attempts.attempt_twice(&[&claim]).await.pop();
             return answer.unwrap_or(Err(Error::Reply));
         }

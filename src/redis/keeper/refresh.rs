@@ -5,14 +5,32 @@ use crate::redis::{
     dispatch::Claim,
     group::{by_semaphore, pieces},
     lease::Lease,
-    protocol::{Group, MAX_ARGS},
+    protocol::{Group, MAX_UNITS},
 };
 use std::{sync::Arc, time::Instant};
 
 /// Groups that are sent together. The server answers other clients between two of these, and is
 /// done with one well within a timeout: 100,000 permits on 20,000 keys are refreshed in turns of
 /// as many (`cargo bench --bench streams`).
-pub(super) const MAX_TOGETHER: usize = 256;
+const MAX_TOGETHER: usize = 256;
+
+/// Units of those groups, for the same reason: the server works on as many for 10 ms.
+const MAX_UNITS_TOGETHER: usize = 10_000;
+
+/// Units that are claimed again together: an acquire costs the server more than a refresh.
+const MAX_UNITS_BACK: usize = 1_000;
+
+/// How many of the first groups are sent together.
+pub(super) fn together(groups: &[Group]) -> usize {
+    let mut units = 0;
+    let fits = |group: &&Group| {
+        let weights = group.permits.iter().map(|permit| permit.weight as usize);
+        let before = units;
+        units += weights.sum::<usize>();
+        before < MAX_UNITS_TOGETHER
+    };
+    groups.iter().take(MAX_TOGETHER).take_while(fits).count()
+}
 
 /// Permits of one semaphore, and how a call names them.
 pub(super) fn groups<T>(
@@ -21,7 +39,7 @@ pub(super) fn groups<T>(
 ) -> (Vec<Group>, Vec<Vec<T>>) {
     let by_semaphore = by_semaphore(items, |item| lease(item).name());
     let grouped = by_semaphore.into_iter().flat_map(|(name, items)| {
-        let pieces = pieces(items, MAX_ARGS, |item| lease(item).permit.weight);
+        let pieces = pieces(items, MAX_UNITS, |item| lease(item).permit.weight);
         pieces.into_iter().map(move |items| {
             let name = Arc::clone(&name);
             let permits = items.iter().map(|item| lease(item).permit).collect();
@@ -31,8 +49,8 @@ pub(super) fn groups<T>(
     grouped.unzip()
 }
 
-/// Refreshes these, tells the holders of those that are lost, and tries to bring them back.
-/// Returns those that were not answered.
+/// Refreshes these, and tells the holders of those that are lost. Returns those that were not
+/// answered; those that are lost are claimed again meanwhile.
 pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
@@ -40,33 +58,43 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
         .partition(|lease| lease.is_lost());
     let mut failed = Vec::new();
     let (groups, leases) = groups(held, |lease| lease);
-    for (groups, leases) in groups.chunks(MAX_TOGETHER).zip(leases.chunks(MAX_TOGETHER)) {
-        // When one has no answer, those after it would wait for a timeout each.
-        match failed.is_empty() {
-            true => refresh_some(&core, groups, leases, &mut failed, &mut lost).await,
-            false => failed.extend(leases.iter().flatten().cloned()),
+    let (mut groups, mut leases) = (&groups[..], &leases[..]);
+    while !groups.is_empty() {
+        let (some, of_some);
+        (some, groups) = groups.split_at(together(groups));
+        (of_some, leases) = leases.split_at(some.len());
+        if !refresh_some(&core, some, of_some, &mut failed, &mut lost).await {
+            // Those after it would wait for a timeout each.
+            failed.extend(leases.iter().flatten().cloned());
+            break;
         }
     }
     failed.iter().for_each(|lease| lease.refresh_failed());
-    bring_back(&core, lost).await;
+    tokio::spawn(bring_back(core, lost));
     failed
 }
 
+/// Whether the server can be reached.
 async fn refresh_some(
     core: &Core,
     groups: &[Group],
     leases: &[Vec<Arc<Lease>>],
     failed: &mut Vec<Arc<Lease>>,
     lost: &mut Vec<Arc<Lease>>,
-) {
+) -> bool {
     let sent = Instant::now();
     let held_until = core.times.held_until(sent);
     let protocol = &core.attempts.protocol;
-    let answers = protocol.refresh(groups, sent + core.times.timeout).await;
+    let answers = protocol.refresh(groups, sent + core.times.budget()).await;
+    let mut is_reached = true;
     for ((group, leases), answer) in groups.iter().zip(leases).zip(answers) {
-        let Ok(held) = answer else {
-            failed.extend(leases.iter().cloned());
-            continue;
+        let held = match answer {
+            Ok(held) => held,
+            Err(error) => {
+                is_reached &= !error.is_transient();
+                failed.extend(leases.iter().cloned());
+                continue;
+            }
         };
         for (lease, is_held) in leases.iter().zip(held.of(&group.permits)) {
             match is_held {
@@ -77,23 +105,22 @@ async fn refresh_some(
             lost.extend(lease.is_lost().then(|| Arc::clone(lease)));
         }
     }
+    is_reached
 }
 
 /// Claims again what was lost, as any newcomer would. What has no answer is claimed again at the
 /// next refresh: only the answer to an acquire tells the token.
-async fn bring_back(core: &Core, lost: Vec<Arc<Lease>>) {
-    for lost in lost.chunks(MAX_TOGETHER) {
+async fn bring_back(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
+    for lost in pieces(lost, MAX_UNITS_BACK, |lease| lease.permit.weight) {
         let deadline = Instant::now() + core.times.timeout;
-        let claims: Vec<_> = lost
-            .iter()
-            .map(|lease| Claim {
-                lease: Arc::clone(lease),
-                position: None,
-                deadline,
-            })
-            .collect();
+        let claims = lost.into_iter().map(|lease| Claim {
+            lease,
+            position: None,
+            deadline,
+        });
+        let claims: Vec<_> = claims.collect();
         core.attempts
-            .attempt(&claims.iter().collect::<Vec<_>>())
+            .attempt(&claims.iter().collect::<Vec<_>>(), None)
             .await;
     }
 }

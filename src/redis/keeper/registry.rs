@@ -60,10 +60,20 @@ fn lock(shard: &Mutex<Leases>) -> MutexGuard<'_, Leases> {
 
 /// Counts releases that were answered, by a hash of their semaphore: as many counters as make it
 /// rare that one semaphore is taken for another.
-#[derive(Default)]
 pub(super) struct ReleaseCounts {
     hasher: RandomState,
-    counts: [AtomicU64; 32],
+    counts: Box<[AtomicU64]>,
+}
+
+const COUNTERS: usize = 1_024;
+
+impl Default for ReleaseCounts {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::default(),
+            counts: (0..COUNTERS).map(|_| AtomicU64::default()).collect(),
+        }
+    }
 }
 
 impl ReleaseCounts {

@@ -2,7 +2,7 @@
 
 use super::{
     core::Core,
-    refresh::{MAX_TOGETHER, groups},
+    refresh::{groups, together},
 };
 use crate::redis::lease::Lease;
 use futures_util::future::join;
@@ -182,39 +182,36 @@ pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pendi
 async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pending> {
     let mut again = Vec::new();
     let (groups, pending) = groups(pending, |pending| &pending.lease);
-    let mut pending = pending.into_iter();
-    for groups in groups.chunks(MAX_TOGETHER) {
-        let sent = Instant::now();
-        let protocol = &core.attempts.protocol;
-        let answers = protocol
-            .release(ask, groups, sent + core.times.timeout)
-            .await;
-        for ((group, answer), pending) in groups.iter().zip(answers).zip(&mut pending) {
-            let Ok(held) = answer else {
+    let (mut groups, mut pending) = (&groups[..], pending.into_iter());
+    while !groups.is_empty() {
+        let some;
+        (some, groups) = groups.split_at(together(groups));
+        let deadline = Instant::now() + core.times.budget();
+        let answers = core.attempts.protocol.release(ask, some, deadline).await;
+        for ((group, answer), pending) in some.iter().zip(answers).zip(&mut pending) {
+            let Ok(answer) = answer else {
                 again.extend(pending.into_iter().map(Pending::retry));
                 continue;
             };
             core.released.add(&group.name);
-            let answered = pending.into_iter().zip(held.of(&group.permits));
-            again.extend(answered.filter_map(|(pending, held)| settle(core, sent, pending, held)));
+            let each = pending.into_iter().zip(answer.of(&group.permits));
+            again.extend(
+                each.filter_map(|(pending, held)| settle(core, answer.now(), pending, held)),
+            );
         }
     }
     again
 }
 
-/// A release that was sent at `sent` was answered. It has to be tried again if an acquire may run
-/// after it.
-fn settle(core: &Core, sent: Instant, mut pending: Pending, was_held: bool) -> Option<Pending> {
-    let runs_until = pending.lease.runs_until();
-    // The server ran it at `sent` at the earliest.
-    let is_final = runs_until.is_none_or(|end| core.clock.at(sent) > end);
-    if was_held || is_final {
+/// A release was answered that ran at `now` by the server's clock. It has to be tried again if an
+/// acquire may run after it.
+fn settle(core: &Core, now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
+    let runs_until = pending.lease.runs_until().filter(|end| now <= *end);
+    if was_held || runs_until.is_none() {
         pending.tell(was_held);
     }
-    if is_final {
-        return None;
-    }
-    let end = runs_until.map_or(sent, |end| core.clock.passed(end));
-    pending.due = end.max(sent + Duration::from_millis(1));
+    let end = core.clock.passed(runs_until?);
+    let soonest = Instant::now() + Duration::from_millis(1);
+    pending.due = end.max(soonest).min(pending.gives_up);
     Some(pending)
 }

@@ -30,7 +30,13 @@ pub(super) struct Schedule {
     retries: Vec<Arc<Lease>>,
     retry_at: Instant,
     failures: u32,
+    /// How many leases have a slot, and how many were released since the last sweep.
+    adopted: usize,
+    released: usize,
 }
+
+/// Releases before a sweep, at least.
+const MIN_RELEASED: usize = 1_024;
 
 struct Watched {
     lease: Arc<Lease>,
@@ -56,6 +62,18 @@ impl Schedule {
             retries: Vec::new(),
             retry_at: now,
             failures: 0,
+            adopted: 0,
+            released: 0,
+        }
+    }
+
+    /// A lease was released, which may have a slot. Slots are visited each refresh interval, which
+    /// may be hours; so when as many were released as there are, all slots are swept.
+    pub(super) fn released(&mut self) {
+        self.released += 1;
+        if self.released >= self.adopted.max(MIN_RELEASED) {
+            self.released = 0;
+            self.adopted = self.all().len();
         }
     }
 
@@ -63,6 +81,7 @@ impl Schedule {
     /// wait for the slot.
     pub(super) fn adopt(&mut self, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
         let mut provisional = Vec::new();
+        self.adopted += leases.len();
         for lease in leases {
             if lease.is_provisional() {
                 provisional.push(Arc::clone(&lease));

@@ -108,6 +108,7 @@ impl Task {
 
     fn pend(&mut self, lease: Arc<Lease>, answer: Option<oneshot::Sender<bool>>) {
         self.is_active = true;
+        self.schedule.released();
         let pending = Pending::new(lease, answer, &self.core);
         self.releases.push(pending);
     }

@@ -74,8 +74,7 @@ impl Lease {
         true
     }
 
-    /// The acquire that was about to be sent never left this process, or came after its end and was
-    /// not run.
+    /// The acquire had no effect: it never left this process, or the server refused to run it.
     pub(super) fn not_sent(&self) {
         let mut inner = self.lock();
         inner.answered();

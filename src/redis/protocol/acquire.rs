@@ -59,6 +59,15 @@ impl Part for AcquireOf {
         3 * self.wanted.len()
     }
 
+    /// What waits takes few steps, and the script bounds what it grants to waiters.
+    fn units(&self) -> usize {
+        let units = self.wanted.iter().map(|(permit, position)| match position {
+            Some(_) => 1,
+            None => permit.weight as usize,
+        });
+        units.sum()
+    }
+
     fn write(&self, owner: &Owner, command: &mut Cmd) {
         for (permit, position) in &self.wanted {
             let is_single = permit.weight == 1;
@@ -124,7 +133,7 @@ impl Acquired {
     /// The answers for as many permits.
     fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
         match reply {
-            Ok(Reply::Items(items)) => items.chunks(2).map(Self::read).collect(),
+            Ok(Reply::Items(_, items)) => items.chunks(2).map(Self::read).collect(),
             Ok(Reply::Done) => vec![Err(Error::Reply); count],
             Err(error) => vec![Err(error); count],
         }

@@ -19,16 +19,16 @@ use std::{
 /// it 0.4 ms (`cargo bench --bench redis`), and with more a claim is hardly cheaper.
 const MAX_SEMAPHORES: usize = 64;
 
-/// Arguments of one call, for the same reason: a refresh of 500 units takes 0.3 ms.
-pub(in crate::redis) const MAX_ARGS: usize = 500;
+/// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
+pub(in crate::redis) const MAX_UNITS: usize = 500;
 
 /// What a script says of one semaphore.
 #[derive(Clone)]
 pub(super) enum Reply {
     /// All is as it should be.
     Done,
-    /// As many items as its part expects.
-    Items(Vec<Value>),
+    /// The server's time in ms, and as many items as its part expects.
+    Items(u64, Vec<Value>),
 }
 
 /// One semaphore's share of a call, and of its answer.
@@ -37,6 +37,9 @@ pub(super) trait Part {
 
     /// How many arguments it has.
     fn args(&self) -> usize;
+
+    /// How many units the script touches for it, about.
+    fn units(&self) -> usize;
 
     fn write(&self, owner: &Owner, command: &mut Cmd);
 
@@ -166,12 +169,12 @@ impl Protocol {
         if !self.transport.is_one_server() || self.one_each.load(Ordering::Relaxed) {
             return parts.chunks(1).collect();
         }
-        let (mut count, mut args) = (1, parts.first().map_or(0, P::args));
+        let (mut count, mut units) = (1, parts.first().map_or(0, P::units));
         let fits = |_: &P, next: &P| {
-            (count, args) = (count + 1, args + next.args());
-            let fits = count <= MAX_SEMAPHORES && args <= MAX_ARGS;
+            (count, units) = (count + 1, units + next.units());
+            let fits = count <= MAX_SEMAPHORES && units <= MAX_UNITS;
             if !fits {
-                (count, args) = (1, next.args());
+                (count, units) = (1, next.units());
             }
             fits
         };
@@ -181,17 +184,21 @@ impl Protocol {
     /// Gives each part of a call its share of the answer, which begins with the server's time.
     fn split<P: Part>(&self, share: &[P], answer: Result<Value, Error>) -> Replies {
         let expected = share.iter().map(P::items).sum();
-        let mut items = match answer.and_then(|value| self.read(value, expected)) {
-            Ok(Some(items)) => items.into_iter(),
+        let (now, mut items) = match answer.and_then(|value| self.read(value, expected)) {
+            Ok(Some((now, items))) => (now, items.into_iter()),
             Ok(None) => return vec![Ok(Reply::Done); share.len()],
             Err(error) => return vec![Err(error); share.len()],
         };
-        let own = |part: &P| Ok(Reply::Items(items.by_ref().take(part.items()).collect()));
+        let own = |part: &P| {
+            let items = items.by_ref().take(part.items()).collect();
+            Ok(Reply::Items(now, items))
+        };
         share.iter().map(own).collect()
     }
 
-    /// The items of an answer after the server's time, or `None` if it has no more to say.
-    fn read(&self, answer: Value, expected: usize) -> Result<Option<Vec<Value>>, Error> {
+    /// The server's time, which every answer begins with, and the items after it; `None` if all
+    /// is as it should be.
+    fn read(&self, answer: Value, expected: usize) -> Result<Option<(u64, Vec<Value>)>, Error> {
         let (now, items) = match answer {
             Value::Int(now) => (now, None),
             Value::Array(mut items) if !items.is_empty() => match items.remove(0) {
@@ -200,13 +207,15 @@ impl Protocol {
             },
             _ => return Err(Error::Reply),
         };
+        let now = u64::try_from(now).map_err(|_| Error::Reply)?;
         if now > 0 {
-            self.clock.observe(now as u64);
+            self.clock.observe(now);
         }
         match items {
-            Some(items) if items.is_empty() && expected > 0 => Err(Error::Late),
-            Some(items) if items.len() != expected => Err(Error::Reply),
-            items => Ok(items),
+            None => Ok(None),
+            Some(items) if items.len() == expected => Ok(Some((now, items))),
+            Some(items) if items.is_empty() => Err(Error::Late(now)),
+            Some(_) => Err(Error::Reply),
         }
     }
 }

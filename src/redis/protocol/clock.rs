@@ -28,6 +28,10 @@ impl Part for Mark<'_> {
         0
     }
 
+    fn units(&self) -> usize {
+        0
+    }
+
     fn write(&self, _: &Owner, _: &mut Cmd) {}
 
     fn items(&self) -> usize {
@@ -44,7 +48,7 @@ impl Protocol {
             deadline,
         };
         let replies = self.run(&call, &[Mark(&self.prefix)]).await;
-        let Some(Reply::Items(items)) = replies.into_iter().next().transpose()? else {
+        let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {
             return Err(Error::Reply);
         };
         match items[..] {

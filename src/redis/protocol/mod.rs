@@ -13,7 +13,7 @@ mod release;
 mod script;
 
 pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};
-pub(super) use call::{MAX_ARGS, Protocol};
+pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use id::PermitId;
 pub(super) use name::name;
 pub(super) use release::Group;

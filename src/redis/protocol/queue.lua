@@ -26,10 +26,14 @@ local function any_queue(keys)
   return call('EXISTS', unpack(queues)) > 0
 end
 
+-- Units that one call grants from a queue, to bound how long it blocks the server.
+local MAX_GRANTED = 1000
+
 -- The operations of one contended semaphore at one instant. Built only where one is contended,
 -- because it takes a script longer to build functions than to run them.
 local function contended_semaphore(held, queue, alive, token, now, micros, floor)
   local self = {}
+  local granted = 0
 
   -- A counter that has expired starts at the clock, or at the highest time that it has ever shown:
   -- both count more microseconds than there were tokens, so it does not matter when it expires.
@@ -82,7 +86,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     end
   end
 
-  -- Tells one process that one of its permits was granted.
+  -- Tells one process that one of its permits was granted, or with token 0 that it should poll.
   local function notify(process, serial, drawn, used)
     local prefix = string.match(held, '^[^{]*')
     call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(drawn) .. ' ' .. used)
@@ -92,6 +96,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
   -- waiters that have died. Nothing behind the head is considered, so no lighter claim starves a
   -- heavy one. Such a grant ends when the waiter ceases to count as alive, unless its process
   -- refreshes it: if that has just died, it holds the queue up no longer than as a waiter.
+  -- After many units the rest is left to the head, which is told to poll.
   -- Returns how many units are held then, and the id of the head if one still waits.
   function self.advance(used)
     while true do
@@ -112,9 +117,14 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
         clamp(held)
         return used, id
       end
+      if is_alive and granted >= MAX_GRANTED then
+        notify(process, serial, 0, used)
+        return used, id
+      end
       call('ZREM', queue, id)
       call('ZREM', alive, id)
       if is_alive then
+        granted = granted + weight
         local drawn
         drawn, used = self.take(id, weight, used, text(alive_until), lease)
         notify(process, serial, drawn, used)
@@ -176,8 +186,12 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return 0, used
   end
 
-  -- When the head of the queue polls again: when the earliest lease ends.
+  -- When the head of the queue polls again: when the earliest lease ends, or at once if this call
+  -- has granted as much as it may.
   local function recheck_ms()
+    if granted >= MAX_GRANTED then
+      return 0
+    end
     local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
     return first[2] and math.max(first[2] - now, 0) or 0
   end
@@ -187,16 +201,19 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
   function self.acquire(used, id, wait, lease)
     local limit, weight = string.match(id, '^%w+%.%w+%.(%d+)%.(%d+)%.')
     limit, weight = tonumber(limit), tonumber(weight)
+    local alive_ms, max_waiting, arrival = string.match(wait, '^(%d+) (%d+) (%d+)$')
     local head
     used, head = self.advance(used)
-    if used + weight <= limit and not head or call('ZSCORE', held, id) then
+    -- What can wait is not granted once this call has granted much.
+    local may_grant = not alive_ms or granted < MAX_GRANTED
+    if used + weight <= limit and not head and may_grant or call('ZSCORE', held, id) then
+      granted = granted + weight
       return self.take(id, weight, used, text(now + lease), lease)
     end
     if not head then
       clamp(held)
     end
 
-    local alive_ms, max_waiting, arrival = string.match(wait, '^(%d+) (%d+) (%d+)$')
     if not alive_ms then
       return leave(id, used, head)
     end

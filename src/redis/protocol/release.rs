@@ -34,6 +34,10 @@ impl Part for Group {
     }
 
     fn args(&self) -> usize {
+        self.units()
+    }
+
+    fn units(&self) -> usize {
         let weights = self.permits.iter().map(|permit| permit.weight as usize);
         weights.sum()
     }
@@ -47,7 +51,7 @@ impl Part for Group {
     }
 
     fn items(&self) -> usize {
-        self.args()
+        self.units()
     }
 }
 
@@ -55,20 +59,29 @@ impl Part for Group {
 pub(in crate::redis) enum Answers {
     /// They are all held, or the answer was not asked for.
     All,
-    /// For each unit, whether it is held.
-    Each(Vec<bool>),
+    /// The server's time in ms, and for each unit, whether it is held.
+    Each(u64, Vec<bool>),
 }
 
 impl Answers {
     pub(super) fn read(reply: Reply) -> Result<Self, Error> {
-        let Reply::Items(items) = reply else {
+        let Reply::Items(now, items) = reply else {
             return Ok(Self::All);
         };
         let each = items.iter().map(|item| match item {
             Value::Int(held) => Ok(*held == 1),
             _ => Err(Error::Reply),
         });
-        each.collect::<Result<_, _>>().map(Self::Each)
+        let each = each.collect::<Result<_, _>>()?;
+        Ok(Self::Each(now, each))
+    }
+
+    /// When the server gave this answer, ms of its clock; 0 if it did not say.
+    pub(in crate::redis) fn now(&self) -> u64 {
+        match self {
+            Self::All => 0,
+            Self::Each(now, _) => *now,
+        }
     }
 
     /// For each permit of a group, whether all of its units are held.
@@ -83,7 +96,7 @@ impl Answers {
             start = end;
             match self {
                 Self::All => true,
-                Self::Each(held) => held.get(units).is_some_and(|held| held.iter().all(|&h| h)),
+                Self::Each(_, held) => held.get(units).is_some_and(|held| held.iter().all(|&h| h)),
             }
         })
     }

@@ -9,8 +9,8 @@ pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
 /// A way to a server: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
-    /// Sends commands together. As many replies, in their order, or an error if they did not all
-    /// come by the deadline.
+    /// Sends commands together. As many replies, in their order. Each comes within a timeout of
+    /// the sending, and by the deadline, or is an error.
     fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>>;
 
     /// Whether all keys live on one server for sure.

@@ -25,13 +25,14 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// How long callers are refused after an attempt has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// As many timeouts in a row make a connection dead: behind a gateway that swallows packets
-/// nothing else tells.
+/// As many calls in a row without an answer, each within a whole timeout, make a connection dead:
+/// behind a gateway that swallows packets nothing else tells.
 const MAX_TIMEOUTS: u32 = 4;
 
 /// See the module docs.
 pub(super) struct Link {
     client: Client,
+    timeout: Duration,
     state: Mutex<State>,
     /// How many connections there were, so that a late failure does not end a successor.
     connected: AtomicU32,
@@ -54,9 +55,10 @@ pub(super) struct Connection {
 }
 
 impl Link {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, timeout: Duration) -> Self {
         Self {
             client,
+            timeout,
             state: Mutex::new(State::Idle),
             connected: AtomicU32::new(0),
             attempted: Notify::new(),
@@ -74,19 +76,22 @@ impl Link {
             mut connection,
             number,
         } = self.connected(deadline).await?;
+        // Counted from here: the connection may have taken a part of the time that there was.
         let sent = Instant::now();
+        let timeout = sent + self.timeout;
+        let deadline = deadline.min(timeout);
         let Ok(replies) = timeout_at(deadline.into(), call(&mut connection, commands)).await else {
-            self.timed_out(number);
+            if deadline == timeout {
+                self.timed_out(number);
+            }
             return Err(Error::Timeout(sent.elapsed()));
         };
         self.consecutive_timeouts.store(0, Ordering::Relaxed);
         // What one of them says of the connection holds for all.
-        let is_useless = |error: &Error| error.is_disconnect() || error.is_read_only();
-        if replies
-            .iter()
-            .any(|reply| reply.as_ref().is_err_and(is_useless))
-        {
-            self.disconnect(number);
+        let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
+        let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        if let Some(error) = errors.find(is_useless) {
+            self.disconnect(number, error);
         }
         Ok(replies)
     }
@@ -140,14 +145,28 @@ impl Link {
         if self.connected.load(Ordering::Relaxed) == number
             && self.consecutive_timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS
         {
-            self.disconnect(number);
+            self.end(number, State::Idle);
         }
     }
 
-    fn disconnect(&self, number: u32) {
+    /// A connection is of no use. A server that is a replica by now is not asked again at once:
+    /// it would take any number of connections, and answer the same to all.
+    fn disconnect(&self, number: u32, error: &Error) {
+        self.end(
+            number,
+            match error {
+                Error::Redis(error) if !error.is_io_error() => {
+                    State::Failed(Instant::now(), error.clone())
+                }
+                _ => State::Idle,
+            },
+        );
+    }
+
+    fn end(&self, number: u32, next: State) {
         let mut state = self.lock();
         if matches!(&*state, State::Connected(connection) if connection.number == number) {
-            *state = State::Idle;
+            *state = next;
         }
     }
 

@@ -14,7 +14,7 @@ use redis::{Client, Cmd};
 use std::{
     future::pending,
     sync::{Arc, PoisonError, RwLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::{Handle, Id},
@@ -24,6 +24,7 @@ use tokio::{
 /// See the module docs.
 pub(in crate::redis) struct Server {
     client: Client,
+    timeout: Duration,
     links: RwLock<Vec<LinkOfRuntime>>,
 }
 
@@ -44,10 +45,12 @@ impl Server {
     /// Connects once, so that a wrong address is found at the start.
     pub(in crate::redis) async fn connect(
         client: Client,
+        timeout: Duration,
         deadline: Instant,
     ) -> Result<Self, Error> {
         let server = Self {
             client,
+            timeout,
             links: RwLock::default(),
         };
         server.link().connected(deadline).await?;
@@ -75,7 +78,7 @@ impl Server {
         if let Some(own) = own {
             return Arc::clone(&own.link);
         }
-        let link = Arc::new(Link::new(self.client.clone()));
+        let link = Arc::new(Link::new(self.client.clone(), self.timeout));
         links.push(LinkOfRuntime {
             runtime,
             link: Arc::clone(&link),

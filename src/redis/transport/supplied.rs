@@ -4,11 +4,14 @@ use super::contract::{Replies, Transport, checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it.
-pub(in crate::redis) struct Supplied<C>(pub(in crate::redis) C);
+pub(in crate::redis) struct Supplied<C> {
+    pub(in crate::redis) connection: C,
+    pub(in crate::redis) timeout: Duration,
+}
 
 impl<C> Transport for Supplied<C>
 where
@@ -16,14 +19,13 @@ where
 {
     /// One by one, side by side: a cluster sends a pipeline to one node only.
     fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
-        let connection = self.0.clone();
+        let connection = self.connection.clone();
+        let deadline = deadline.min(Instant::now() + self.timeout);
         Box::pin(async move {
-            let start = Instant::now();
             let calls = commands
                 .into_iter()
-                .map(|command| call(connection.clone(), command));
-            let replies = timeout_at(deadline.into(), join_all(calls)).await;
-            replies.map_err(|_| Error::Timeout(start.elapsed()))
+                .map(|command| call(connection.clone(), command, deadline));
+            Ok(join_all(calls).await)
         })
     }
 
@@ -32,7 +34,14 @@ where
     }
 }
 
-async fn call<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Value, Error> {
-    let reply = connection.req_packed_command(&command).await;
+/// Each has a timeout of its own, so that a node that does not answer fails no call of another.
+async fn call<C: ConnectionLike>(
+    mut connection: C,
+    command: Cmd,
+    deadline: Instant,
+) -> Result<Value, Error> {
+    let sent = Instant::now();
+    let reply = timeout_at(deadline.into(), connection.req_packed_command(&command)).await;
+    let reply = reply.map_err(|_| Error::Timeout(sent.elapsed()))?;
     reply.map_err(Error::Redis).and_then(checked)
 }

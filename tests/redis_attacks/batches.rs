@@ -1,0 +1,163 @@
+//! What one claim of a batch does to the others, and to the server.
+
+use crate::support::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use futures_util::future::join_all;
+use std::time::{Duration, Instant};
+use tokio::{task::JoinHandle, time::sleep};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+
+const TIME: Duration = Duration::from_secs(6);
+const WARM: Duration = Duration::from_secs(2);
+
+const LINK: Duration = Duration::from_millis(85);
+
+/// Claims one permit after the other. Returns what failed in the store, of how many.
+fn load(store: &RedisSemaphore, key: String, limit: u32) -> JoinHandle<(Vec<AcquireError>, usize)> {
+    let store = store.clone();
+    tokio::spawn(async move {
+        let (mut failed, mut count, start) = (Vec::new(), 0, Instant::now());
+        while start.elapsed() < TIME {
+            let claim = Claim::new(key.clone()).with_limit(limit);
+            let granted = store.acquire(claim).await;
+            // Until then it connects.
+            let counts = start.elapsed() > WARM;
+            count += usize::from(counts);
+            match granted {
+                Ok(_permit) => sleep(Duration::from_millis(20)).await,
+                Err(error @ AcquireError::Store(_)) if counts => failed.push(error),
+                Err(_) => {}
+            }
+        }
+        (failed, count)
+    })
+}
+
+/// How many claims on keys of their own fail beside claims on a key with `limit`, of how many, and
+/// how many connections were made meanwhile.
+async fn failures_beside(limit: u32, is_cut: bool) -> (usize, usize, usize) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = RedisSemaphore::connect(proxy.url())
+        .await
+        .expect("it connects");
+    let hot: Vec<_> = (0..24)
+        .map(|_| load(&store, "hot".to_owned(), limit))
+        .collect();
+    let cold: Vec<_> = (0..24)
+        .map(|own| load(&store, format!("own{own}"), 1))
+        .collect();
+    sleep(WARM / 2).await;
+    proxy.delay(LINK, LINK);
+    if is_cut {
+        proxy.kill(End::Reset);
+    }
+    sleep(WARM / 2).await;
+    let before = proxy.count(b"CLIENT") + proxy.count(b"HELLO");
+    let cold = join_all(cold).await;
+    let after = proxy.count(b"CLIENT") + proxy.count(b"HELLO");
+    join_all(hot).await;
+    let (mut failed, mut count) = (0, 0);
+    for task in cold {
+        let (errors, claims) = task.expect("no panic");
+        failed += errors.len();
+        count += claims;
+    }
+    (failed, count, after - before)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_are_refused_beside_them_fail_no_claims_of_other_keys() {
+    let with_room = failures_beside(1_000, false).await;
+    let full = failures_beside(4, false).await;
+    println!("failed, claims, handshakes: key with room {with_room:?}; full key {full:?}");
+    assert!(full.0 * 20 <= full.1, "{full:?} against {with_room:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_on_a_long_link_is_over_when_it_has_reconnected() {
+    let result = failures_beside(1_000, true).await;
+    println!("failed, claims, handshakes: {result:?}");
+    assert!(
+        result.0 * 20 <= result.1,
+        "failed, claims, handshakes: {result:?}"
+    );
+}
+
+/// The longest time that a server kept another client waiting.
+fn longest_pause(port: u16) -> JoinHandle<Duration> {
+    tokio::spawn(async move {
+        let (mut raw, mut longest, start) =
+            (Raw::connect(port).await, Duration::ZERO, Instant::now());
+        while start.elapsed() < TIME {
+            let sent = Instant::now();
+            raw.cmd(&["PING"]).await;
+            longest = longest.max(sent.elapsed());
+            sleep(Duration::from_millis(2)).await;
+        }
+        longest
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_permits_that_were_flushed_come_back() {
+    let server = RedisServer::start();
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(6));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let mut permits = Vec::new();
+    for _ in 0..128 {
+        let claim = Claim::new("heavy").with_limit(1_000_000).with_weight(1_000);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    let mut raw = Raw::connect(server.port()).await;
+    let pause = longest_pause(server.port());
+    raw.cmd(&["FLUSHALL"]).await;
+    let pause = pause.await.expect("no panic");
+    println!("another client waited {pause:?}");
+    eventually("all are back", Duration::from_secs(15), async || {
+        !permits.iter().any(tower_semaphore::Permit::is_lost)
+    })
+    .await;
+    assert!(pause < Duration::from_millis(400), "{pause:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let claim = Claim::new("heavy").with_limit(1);
+    let _holder = store.acquire(claim.clone()).await.expect("there is room");
+    let wait = Duration::from_secs(8);
+    let head = tokio::spawn(store.acquire(claim.with_wait(wait)));
+    sleep(Duration::from_millis(200)).await;
+    let claim = Claim::new("heavy").with_limit(1_000_000).with_weight(1_000);
+    let claim = claim.with_wait(wait);
+    let waiters: Vec<_> = (0..300)
+        .map(|_| tokio::spawn(store.acquire(claim.clone())))
+        .collect();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("all wait", wait, async || {
+        raw.cmd(&["ZCARD", "semaphore:{concurrency:heavy}:queue"])
+            .await
+            .int()
+            == 301
+    })
+    .await;
+    let pauses = longest_pause(server.port());
+    head.abort();
+    let pause = pauses.await.expect("no panic");
+    let granted = join_all(waiters).await;
+    let failed = granted
+        .iter()
+        .filter(|granted| !matches!(granted, Ok(Ok(_))))
+        .count();
+    let example = granted.iter().find(|granted| !matches!(granted, Ok(Ok(_))));
+    println!("another client waited {pause:?}; {failed} waiters failed: {example:?}");
+    assert!(pause < Duration::from_millis(400), "{pause:?}");
+}

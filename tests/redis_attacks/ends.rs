@@ -1,0 +1,77 @@
+//! Claims whose answer comes after the end of what it says.
+
+use crate::support::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+};
+use futures_util::FutureExt;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_not_polled_for_two_leases_gets_no_lost_permit() {
+    let server = RedisServer::start();
+    let lease = Duration::from_secs(2);
+    let builder = RedisSemaphore::builder().lease(lease);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let other = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    drop(store.acquire(Claim::new("warm").with_limit(1)).await);
+    let mut kept = store.acquire(Claim::new("a").with_limit(1));
+    // Polled once: it is sent, and its answer is not read.
+    assert!((&mut kept).now_or_never().is_none());
+    sleep(lease * 2).await;
+    let _others = other
+        .acquire(Claim::new("a").with_limit(1))
+        .await
+        .expect("it has ended");
+    let Ok(permit) = kept.await else { return };
+    let is_lost = permit.is_lost();
+    let start = Instant::now();
+    let told = timeout(lease * 2, permit.lost()).await.is_ok();
+    panic!(
+        "granted; lost: {is_lost}; told: {told}, after {:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_in_an_outage_ends_in_its_budget() {
+    const TIMEOUT: Duration = Duration::from_millis(700);
+    const WAIT: Duration = Duration::from_millis(1_050);
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let near = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let _holder = near
+        .acquire(Claim::new("a").with_limit(1))
+        .await
+        .expect("there is room");
+    let builder = RedisSemaphore::builder()
+        .lease(Duration::from_secs(12))
+        .timeout(TIMEOUT);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let waiting = Claim::new("a")
+        .with_limit(1)
+        .with_wait(Duration::from_millis(300));
+    drop(store.acquire(waiting.clone()).await);
+    let start = Instant::now();
+    let waiter = tokio::spawn(store.acquire(waiting.with_wait(WAIT)));
+    sleep(Duration::from_millis(500)).await;
+    proxy.black_hole();
+    // Its heartbeat, after a second at most, has no answer; then the connection breaks.
+    sleep(Duration::from_millis(950)).await;
+    proxy.forward();
+    proxy.delay(Duration::ZERO, Duration::from_millis(650));
+    proxy.kill(End::Reset);
+    let answer = waiter.await.expect("no panic");
+    let took = start.elapsed();
+    println!("{took:?}: {answer:?}");
+    assert!(
+        took < WAIT + TIMEOUT * 2 + Duration::from_millis(150),
+        "{took:?}"
+    );
+}

@@ -1,0 +1,103 @@
+//! What is kept of permits that are gone, and what a read-only server costs.
+
+use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_server_gets_no_storm_of_connections() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    drop(store.acquire(Claim::new("a").with_limit(1)).await);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    raw.reset_stats().await;
+    let (start, mut claims) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(3) {
+        claims += 1;
+        assert!(store.acquire(Claim::new("a").with_limit(1)).await.is_err());
+        sleep(Duration::from_millis(2)).await;
+    }
+    let info = raw.cmd(&["INFO", "stats"]).await;
+    let connections = info
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    let connections: u32 = connections
+        .and_then(|count| count.trim().parse().ok())
+        .expect("it says so");
+    assert!(
+        connections < 100,
+        "{connections} connections for {claims} claims in 3 s"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_asked_once_while_other_keys_are_released() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let near = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let full = Claim::new("full").with_limit(1);
+    let _holder = near.acquire(full.clone()).await.expect("there is room");
+    let store = RedisSemaphore::connect(proxy.url())
+        .await
+        .expect("it connects");
+    let delay = Duration::from_millis(10);
+    proxy.delay(delay, delay);
+    let others = (0..40).map(|task| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for round in 0.. {
+                let claim = Claim::new(format!("{task}-{round}")).with_limit(1);
+                drop(store.acquire(claim).await);
+            }
+        })
+    });
+    let others: Vec<_> = others.collect();
+    sleep(Duration::from_secs(1)).await;
+    proxy.clear_log();
+    for _ in 0..50 {
+        assert!(store.acquire(full.clone()).await.is_err());
+    }
+    let is_ask = |args: &[Vec<u8>]| {
+        args.iter()
+            .any(|arg| arg.ends_with(b"{concurrency:full}:held"))
+    };
+    let asks = proxy.log().iter().filter(|seen| is_ask(&seen.args)).count();
+    others.iter().for_each(tokio::task::JoinHandle::abort);
+    assert!(asks < 60, "{asks} calls for 50 refusals");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
+    let store = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let waiting = Claim::new("a")
+        .with_limit(1)
+        .with_wait(Duration::from_secs(1));
+    drop(store.acquire(waiting).await.expect("there is room"));
+    sleep(Duration::from_secs(1)).await;
+    raw.reset_stats().await;
+    sleep(Duration::from_secs(5)).await;
+    let info = raw.cmd(&["INFO", "stats"]).await;
+    let connections = info
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    let connections: u32 = connections
+        .and_then(|count| count.trim().parse().ok())
+        .expect("it says so");
+    assert!(
+        connections < 20,
+        "{connections} connections in 5 s, and nothing waits"
+    );
+}

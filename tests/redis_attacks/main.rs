@@ -1,0 +1,14 @@
+//! Attacks on the store in Redis: each test states a fact that did not hold when it was written.
+
+#![cfg(all(feature = "redis", target_os = "linux"))]
+
+mod batches;
+mod clock;
+mod ends;
+mod load;
+mod routes;
+mod scale;
+mod storm;
+mod supplied;
+#[path = "../support/mod.rs"]
+mod support;
