@@ -25,7 +25,7 @@ impl RedisSemaphore {
     ///
     /// Holders that still run are told that their permits are lost, so call it after the server
     /// has drained. A claim whose answer is on its way is refused and released too, which takes
-    /// until no command of it can run any more: two [timeouts](super::Builder::timeout) at most.
+    /// until no command of it can run any more: a [`timeout`](super::Builder::timeout) at most.
     ///
     /// # Cancel safety
     ///

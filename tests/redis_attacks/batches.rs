@@ -1,5 +1,6 @@
 //! What one claim of a batch does to the others, and to the server.
 
+use crate::alone;
 use crate::support::{
     proxy::{End, Proxy},
     redis::RedisServer,
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 use tokio::{task::JoinHandle, time::sleep};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
-const TIME: Duration = Duration::from_secs(6);
-const WARM: Duration = Duration::from_secs(2);
+const TIME: Duration = Duration::from_secs(10);
+const WARM: Duration = Duration::from_secs(4);
 
-const LINK: Duration = Duration::from_millis(85);
+/// Each way: a round trip takes more than half of the timeout.
+const LINK: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Claims one permit after the other. Returns what failed in the store, of how many.
 fn load(store: &RedisSemaphore, key: String, limit: u32) -> JoinHandle<(Vec<AcquireError>, usize)> {
@@ -42,9 +45,8 @@ fn load(store: &RedisSemaphore, key: String, limit: u32) -> JoinHandle<(Vec<Acqu
 async fn failures_beside(limit: u32, is_cut: bool) -> (usize, usize, usize) {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    let store = RedisSemaphore::connect(proxy.url())
-        .await
-        .expect("it connects");
+    let builder = RedisSemaphore::builder().timeout(TIMEOUT);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
     let hot: Vec<_> = (0..24)
         .map(|_| load(&store, "hot".to_owned(), limit))
         .collect();
@@ -72,6 +74,7 @@ async fn failures_beside(limit: u32, is_cut: bool) -> (usize, usize, usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_are_refused_beside_them_fail_no_claims_of_other_keys() {
+    let _alone = alone().await;
     let with_room = failures_beside(1_000, false).await;
     let full = failures_beside(4, false).await;
     println!("failed, claims, handshakes: key with room {with_room:?}; full key {full:?}");
@@ -80,6 +83,7 @@ async fn claims_that_are_refused_beside_them_fail_no_claims_of_other_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_on_a_long_link_is_over_when_it_has_reconnected() {
+    let _alone = alone().await;
     let result = failures_beside(1_000, true).await;
     println!("failed, claims, handshakes: {result:?}");
     assert!(
@@ -105,6 +109,7 @@ fn longest_pause(port: u16) -> JoinHandle<Duration> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_permits_that_were_flushed_come_back() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(6));
     let store = builder.connect(server.url()).await.expect("it connects");
@@ -127,6 +132,7 @@ async fn heavy_permits_that_were_flushed_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url())
         .await

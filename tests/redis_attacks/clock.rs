@@ -1,5 +1,6 @@
 //! The server's clock is set back while an acquire has no answer.
 
+use crate::alone;
 use crate::support::{
     clock::SteppedClock, proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually,
 };
@@ -51,6 +52,7 @@ impl Rig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_after_the_clock_was_set_back_ends_when_all_is_released() {
+    let _alone = alone().await;
     let rig = Rig::start().await;
     rig.hang_up(Duration::from_millis(100)).await;
     rig.clock.set(-3_600);
@@ -63,6 +65,7 @@ async fn a_shutdown_after_the_clock_was_set_back_ends_when_all_is_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_second() {
+    let _alone = alone().await;
     let rig = Rig::start().await;
     rig.clock.set(-1);
     rig.claim_and_release().await;
@@ -75,6 +78,7 @@ async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_se
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_keeper_of_a_dropped_store_ends_after_the_clock_was_set_back() {
+    let _alone = alone().await;
     let rig = Rig::start().await;
     rig.hang_up(Duration::from_millis(100)).await;
     rig.clock.set(-3_600);
@@ -87,6 +91,7 @@ async fn the_keeper_of_a_dropped_store_ends_after_the_clock_was_set_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_recover_at_once_when_the_clock_was_set_forward() {
+    let _alone = alone().await;
     let rig = Rig::start().await;
     for (step, hours) in [1, 0, 2, -1].into_iter().enumerate() {
         rig.clock.set(hours * 3_600);

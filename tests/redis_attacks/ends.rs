@@ -1,5 +1,6 @@
 //! Claims whose answer comes after the end of what it says.
 
+use crate::alone;
 use crate::support::{
     proxy::{End, Proxy},
     redis::RedisServer,
@@ -11,6 +12,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_was_not_polled_for_two_leases_gets_no_lost_permit() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let lease = Duration::from_secs(2);
     let builder = RedisSemaphore::builder().lease(lease);
@@ -39,6 +41,7 @@ async fn a_claim_that_was_not_polled_for_two_leases_gets_no_lost_permit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_in_an_outage_ends_in_its_budget() {
+    let _alone = alone().await;
     const TIMEOUT: Duration = Duration::from_millis(700);
     const WAIT: Duration = Duration::from_millis(1_050);
     let server = RedisServer::start();

@@ -1,5 +1,6 @@
 //! What is kept of permits that are gone, and what a read-only server costs.
 
+use crate::alone;
 use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -7,6 +8,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_server_gets_no_storm_of_connections() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url())
         .await
@@ -37,6 +39,7 @@ async fn a_read_only_server_gets_no_storm_of_connections() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_asked_once_while_other_keys_are_released() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let near = RedisSemaphore::connect(server.url())
@@ -75,6 +78,7 @@ async fn a_refusal_is_asked_once_while_other_keys_are_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;

@@ -12,3 +12,11 @@ mod storm;
 mod supplied;
 #[path = "../support/mod.rs"]
 mod support;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Tests that load the machine run one after the other.
+async fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::const_new(());
+    MACHINE.lock().await
+}

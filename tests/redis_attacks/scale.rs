@@ -1,5 +1,6 @@
 //! Heavy permits, short leases and long ones.
 
+use crate::alone;
 use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_permits_of_one_key_are_kept() {
+    let _alone = alone().await;
     let lost = lost_of(64).await;
     assert_eq!(lost, 0, "of 64");
 }
@@ -63,12 +65,14 @@ async fn queue(lease: Duration) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_queue_under_a_short_lease_is_served() {
+    let _alone = alone().await;
     assert_eq!(queue(Duration::from_secs(3)).await, 0);
     assert_eq!(queue(Duration::from_millis(300)).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(3_600));

@@ -1,5 +1,6 @@
 //! Storms of claims and hang-ups, over a link that is delayed, cut, muted and stopped.
 
+use crate::alone;
 use crate::support::{
     proxy::{End, Proxy},
     redis::RedisServer,
@@ -99,6 +100,7 @@ async fn weather(proxy: &Proxy, server: &RedisServer, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_leaves_nothing() {
+    let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let builder = RedisSemaphore::builder()

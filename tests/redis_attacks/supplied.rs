@@ -1,5 +1,6 @@
 //! One node of several does not answer, or has another time.
 
+use crate::alone;
 use crate::{
     routes::Nodes,
     support::{clock::SteppedClock, redis::RedisServer},
@@ -26,6 +27,7 @@ fn key(number: usize, every: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_fails_no_claim_of_another_node() {
+    let _alone = alone().await;
     let (first, other) = (RedisServer::start(), RedisServer::start());
     let nodes = Nodes::connect(&first, &other).await;
     let store = store(&nodes).await;
@@ -45,6 +47,7 @@ async fn a_dead_node_fails_no_claim_of_another_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_loses_no_permit_of_another_node() {
+    let _alone = alone().await;
     let (first, other) = (RedisServer::start(), RedisServer::start());
     let nodes = Nodes::connect(&first, &other).await;
     let store = store(&nodes).await;
@@ -91,6 +94,7 @@ async fn failures(seconds: i64) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_whose_clocks_differ_by_seconds_grant() {
+    let _alone = alone().await;
     let same = failures(0).await;
     let apart = failures(5).await;
     println!("of 2,000: same clocks {same:?}; 5 s apart {apart:?}");

@@ -96,10 +96,14 @@ impl Attempts {
         claims: &[&Claim],
         now: Option<u64>,
     ) -> Vec<Answer> {
-        let sent = Instant::now();
         // A claim whose own deadline comes before gives up by itself, and does not hurry the others.
         let latest = claims.iter().map(|claim| claim.deadline).max();
-        let deadline = latest.unwrap_or(sent);
+        let latest = latest.unwrap_or_else(Instant::now);
+        if let Err(error) = self.protocol.ready(latest).await {
+            return vec![Err(error); claims.len()];
+        }
+        let sent = Instant::now();
+        let deadline = latest.min(sent + self.times.timeout);
         let runs_until = match now {
             Some(now) => now + (deadline - sent).as_millis() as u64,
             None => self.clock.at(deadline),

@@ -84,6 +84,16 @@ impl Protocol {
     }
 }
 
+impl Protocol {
+    /// Waits until there is a connection.
+    pub(in crate::redis) async fn ready(&self, deadline: Instant) -> Result<(), Error> {
+        match self.transport.ready(deadline) {
+            Some(ready) => ready.await,
+            None => Ok(()),
+        }
+    }
+}
+
 type Replies = Vec<Result<Reply, Error>>;
 
 impl Protocol {

@@ -96,6 +96,10 @@ impl Link {
         Ok(replies)
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(*self.lock(), State::Connected(_))
+    }
+
     /// The connection there is, or the outcome of the attempt to make one.
     pub(super) async fn connected(
         self: &Arc<Self>,

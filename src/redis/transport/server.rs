@@ -89,6 +89,16 @@ impl Server {
 }
 
 impl Transport for Server {
+    fn ready(&self, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+        let link = self.link();
+        if link.is_connected() {
+            return None;
+        }
+        Some(Box::pin(
+            async move { link.connected(deadline).await.map(drop) },
+        ))
+    }
+
     fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
         let link = self.link();
         Box::pin(async move { link.send(commands, deadline).await })

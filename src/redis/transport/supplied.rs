@@ -17,6 +17,11 @@ impl<C> Transport for Supplied<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
+    /// Connecting is up to the connection.
+    fn ready(&self, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+        None
+    }
+
     /// One by one, side by side: a cluster sends a pipeline to one node only.
     fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
         let connection = self.connection.clone();
