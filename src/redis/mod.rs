@@ -54,6 +54,28 @@
 //! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
 //! over the keeper's.
 //!
+//! # Connections
+//!
+//! URLs are those of redis-rs:
+//!
+//! | URL | |
+//! |---|---|
+//! | `redis://USER:PASSWORD@HOST:PORT/DATABASE` | all but the host may be left out |
+//! | `rediss://…` | the same over TLS, with the feature `tls-rustls` or `tls-native-tls` |
+//! | `unix:///PATH?user=USER&pass=PASSWORD&db=DATABASE` | a Unix socket; the query may be left out |
+//!
+//! A password with characters that mean something in a URL is percent-encoded. Neither a password
+//! nor a private key appears in an error or in `Debug` output.
+//!
+//! Over TLS the server's certificate is verified, by the root certificates of
+//! [`Builder::root_certificate`] or else by those of the system. With `tls-rustls`, which wins
+//! where both features are enabled, the process's default
+//! `CryptoProvider` is used; if there is none, [`Builder::connect`] installs that of ring. With
+//! `tls-native-tls` the platform's library does the work.
+//!
+//! redis-rs itself is re-exported as [`client`], so that connections for
+//! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
+//!
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
@@ -64,6 +86,8 @@
 mod acquire;
 mod builder;
 mod clock;
+mod connect;
+mod connect_error;
 mod dispatch;
 mod error;
 mod group;
@@ -72,9 +96,14 @@ mod lease;
 mod notify;
 mod protocol;
 mod store;
+mod tls;
 mod transport;
 mod wait;
 
+/// The Redis client that this crate uses, in the version that it uses: connections for
+/// [`RedisSemaphore::with_connection`] and errors for [`Error`] are of its types.
+pub use ::redis as client;
 pub use builder::Builder;
+pub use connect_error::ConnectError;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};
