@@ -68,7 +68,7 @@
 //! nor a private key appears in an error or in `Debug` output.
 //!
 //! Over TLS the server's certificate is verified, by the root certificates of
-//! [`Builder::root_certificate`] or else by those of the system. With `tls-rustls`, which wins
+//! `Builder::root_certificate` or else by those of the system. With `tls-rustls`, which wins
 //! where both features are enabled, the process's default
 //! `CryptoProvider` is used; if there is none, [`Builder::connect`] installs that of ring. With
 //! `tls-native-tls` the platform's library does the work.
@@ -80,7 +80,7 @@
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
 //! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
-//! +zremrangebyscore +zscore`. An eviction policy that may evict keys with a time to live may
+//! +zremrangebyscore +zscore`, and `+select` for a database number in the URL. An eviction policy that may evict keys with a time to live may
 //! evict permits; use `noeviction`. Redis 6.2 or newer.
 
 mod acquire;
