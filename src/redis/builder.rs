@@ -53,6 +53,15 @@ impl Default for Builder {
 impl Builder {
     /// What the names of all keys in Redis begin with: `semaphore:` unless set. Stores of one
     /// prefix share their permits. It must hold no brace.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().prefix("shop:");
+    /// # drop(builder);
+    /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -63,6 +72,16 @@ impl Builder {
     ///
     /// Stores that share a prefix may differ in it, say while a new value rolls out, by a factor
     /// of two at most: a semaphore's keys live for eight leases after their last use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
+    /// # drop(builder);
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -70,6 +89,16 @@ impl Builder {
 
     /// How long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
     /// whole acquire, with a reconnect and a second try, is over in twice that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().timeout(Duration::from_millis(500));
+    /// # drop(builder);
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -79,6 +108,15 @@ impl Builder {
     /// set. Beyond it they are refused with
     /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded). How many may wait for one
     /// key is the claim's [`with_max_waiting`](crate::Claim::with_max_waiting).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().max_waiting_total(1_000);
+    /// # drop(builder);
+    /// ```
     pub fn max_waiting_total(mut self, max_waiting_total: usize) -> Self {
         self.max_waiting_total = max_waiting_total;
         self

@@ -91,6 +91,17 @@ impl Builder {
     /// # Panics
     ///
     /// Outside a Tokio runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().prefix("shop:");
+    /// let semaphore = builder.connect("redis://ann:secret@127.0.0.1:6379/3").await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
     pub async fn connect(
         self,
         url: impl IntoConnectionInfo,
@@ -118,8 +129,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] names the setting that is wrong, or that a supplied connection
-    /// does not use, as its certificates were settings of its own.
+    /// [`ConnectError::Setting`] names the setting that is wrong. Certificates are wrong here,
+    /// because a supplied connection has its own.
     ///
     /// # Examples
     ///

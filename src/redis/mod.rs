@@ -67,11 +67,11 @@
 //! A password with characters that mean something in a URL is percent-encoded. Neither a password
 //! nor a private key appears in an error or in `Debug` output.
 //!
-//! Over TLS the server's certificate is verified, by the root certificates of
-//! `Builder::root_certificate` or else by those of the system. With `tls-rustls`, which wins
-//! where both features are enabled, the process's default
-//! `CryptoProvider` is used; if there is none, [`Builder::connect`] installs that of ring. With
-//! `tls-native-tls` the platform's library does the work.
+//! Over TLS the server's certificate is verified against `Builder::root_certificate`, or else
+//! against the system's root certificates, which rustls reads once, in [`Builder::connect`]. With
+//! `tls-rustls`, the process's default `CryptoProvider` does the cryptography; if there is none,
+//! [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's library does
+//! everything. If both features are enabled, rustls is used.
 //!
 //! redis-rs itself is re-exported as [`client`], so that connections for
 //! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
@@ -80,8 +80,8 @@
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
 //! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
-//! +zremrangebyscore +zscore`, and `+select` for a database number in the URL. An eviction policy that may evict keys with a time to live may
-//! evict permits; use `noeviction`. Redis 6.2 or newer.
+//! +zremrangebyscore +zscore`, and `+select` for a database number in the URL. An eviction policy
+//! that may evict keys with a time to live may evict permits; use `noeviction`. Redis 6.2 or newer.
 
 mod acquire;
 mod builder;

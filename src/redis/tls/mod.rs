@@ -80,7 +80,7 @@ fn open(info: ConnectionInfo) -> Result<Client, ConnectError> {
 }
 
 fn wrong_url(error: RedisError) -> ConnectError {
-    // Built without TLS, redis-rs refuses `rediss://`, and nothing but its text says why.
+    // Without TLS, redis-rs fails to parse `rediss://`, and only the error's text says why.
     #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
     if error.to_string().contains("TLS") {
         return ConnectError::setting("url", NO_TLS).with_source(error);

@@ -25,7 +25,7 @@ pub(super) fn client(
         client_tls,
         root_cert,
     };
-    // The rest is known to be right by now.
+    // The URL and the client certificate are checked by now.
     Client::build_with_tls(info, certificates).map_err(|error| {
         ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
     })
@@ -43,7 +43,7 @@ fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
     })
 }
 
-/// Root certificates, of which there is one at least: rustls would trust no server without.
+/// Root certificates, one at least: rustls accepts an empty list, and then trusts no server.
 fn checked(root: &[u8]) -> Result<Vec<u8>, ConnectError> {
     match root
         .windows(CERTIFICATE.len())
