@@ -67,7 +67,10 @@
 //!
 //! # Features
 //!
-//! - `redis` (default): [`RedisSemaphore`].
+//! - `redis` (default): [`RedisSemaphore`], over TCP or a Unix socket.
+//! - `tls-rustls`: `rediss://` URLs, through rustls.
+//! - `tls-native-tls`: `rediss://` URLs, through the platform's TLS library. On Linux that is
+//!   OpenSSL, and a build needs its headers and `pkg-config`.
 //! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, and a handler may extract its
 //!   [`Permit`].
 

@@ -184,7 +184,7 @@ async fn a_connection_that_was_handed_in_gets_a_call_for_each_key() {
         .expect("it connects");
     let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
     let store = builder
-        .with_connection(connection)
+        .build_on(connection)
         .expect("the settings are valid");
     let store = warm(store).await;
     let permits = claim_all(&store, 0..CROWD, 1).await;

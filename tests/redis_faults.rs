@@ -6,7 +6,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 use support::{redis::RedisServer, resp::Raw, wait::eventually};
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis};
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::{self, ConnectError},
+};
 
 const LEASE: Duration = Duration::from_secs(3);
 const BOUND: Duration = Duration::from_secs(10);
@@ -284,8 +287,8 @@ async fn a_user_who_may_do_what_the_docs_list_can_use_the_store_to_the_full() {
 
 #[tokio::test]
 async fn wrong_settings_are_named() {
-    let setting = |outcome: Result<RedisSemaphore, redis::Error>| match outcome {
-        Err(redis::Error::Setting { name, .. }) => name,
+    let setting = |outcome: Result<RedisSemaphore, ConnectError>| match outcome {
+        Err(ConnectError::Setting { name, .. }) => name,
         other => panic!("{other:?}"),
     };
     let url = "redis://127.0.0.1:1/";

@@ -375,7 +375,7 @@ async fn a_waiter_that_was_passed_over_keeps_its_place() {
 async fn a_process_has_as_many_waiters_as_its_store_may() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let builder = RedisSemaphore::builder().max_waiting(2);
+    let builder = RedisSemaphore::builder().max_waiting_total(2);
     let store = builder.connect(server.url()).await.expect("it connects");
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = line_up(&store, &mut raw, 2).await;

@@ -21,16 +21,25 @@ docs() {
 }
 
 lint() {
-    cargo clippy --all-targets "$1" -- -D warnings
+    cargo clippy --all-targets "$@" -- -D warnings
+}
+
+connections() {
+    cargo test --no-default-features --features "$1" --test redis_connections
 }
 
 step "tools" tools
 step "format" cargo fmt --check
 step "lints, all features" lint --all-features
 step "lints, no features" lint --no-default-features
+step "lints, native TLS" lint --no-default-features --features tls-native-tls
+step "lints, no TLS" lint --no-default-features --features redis
 step "documentation" docs
 step "tests, all features" cargo test --all-features
 # Here, because the tests have just built them with these features.
 step "examples" examples
 step "tests, no features" cargo test --no-default-features
+# With all features rustls does the work, and no TLS URL is refused.
+step "tests, native TLS" connections tls-native-tls
+step "tests, no TLS" connections redis
 printf '\nAll good after %d s.\n' "$SECONDS"

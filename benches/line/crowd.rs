@@ -39,7 +39,7 @@ const WAVE: usize = 50;
 /// Lets `waiters` stand in the line of a key that is held, frees it, and times them until all
 /// have had it. Each gives it back at once. Also, how many the store has failed.
 async fn drain(url: &str, waiters: usize) -> (Duration, usize) {
-    let builder = RedisSemaphore::builder().max_waiting(waiters + 1);
+    let builder = RedisSemaphore::builder().max_waiting_total(waiters + 1);
     let store = builder.connect(url).await.expect("the server is there");
     let claim = Claim::new(format!("crowd-{waiters}"))
         .with_limit(1)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
 #[cfg(feature = "redis")]
-use tower_semaphore::{RedisSemaphore, redis::Error};
+use tower_semaphore::{RedisSemaphore, redis::ConnectError};
 
 #[derive(Clone)]
 pub(crate) enum Store {
@@ -41,11 +41,11 @@ impl Store {
 
 /// Nobody waits for a crawler, so a server may take its time, and start later than we do.
 #[cfg(feature = "redis")]
-async fn connect(url: &str) -> Result<RedisSemaphore, Error> {
+async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     for _ in 0..4 {
         match builder.clone().connect(url).await {
-            Err(Error::Unavailable(_)) => sleep(Duration::from_millis(500)).await,
+            Err(ConnectError::Unavailable(_)) => sleep(Duration::from_millis(500)).await,
             connected => return connected,
         }
     }

@@ -1,76 +1,39 @@
 //! Settings of the store in Redis.
 
-use super::{
-    acquire::Store,
-    clock::{ServerClock, Times, after},
-    error::Error,
-    notify::Notifications,
-    protocol::Protocol,
-    store::RedisSemaphore,
-    transport::{Server, Supplied, Transport},
-};
-use redis::{
-    Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
-};
-use std::{sync::Arc, time::Duration};
-use uuid::Uuid;
+use super::{connect_error::ConnectError, tls::Certificates};
+use std::time::Duration;
 
-impl RedisSemaphore {
-    /// Connects to one server with the default settings. `url` is what redis-rs takes, such as
-    /// `redis://127.0.0.1/`.
-    ///
-    /// # Errors
-    ///
-    /// See [`Builder::connect`].
-    pub async fn connect(url: impl IntoConnectionInfo) -> Result<Self, Error> {
-        Self::builder().connect(url).await
-    }
-
-    /// Uses a connection that is there already, with the default settings.
-    ///
-    /// # Errors
-    ///
-    /// See [`Builder::with_connection`].
-    pub fn with_connection<C>(connection: C) -> Result<Self, Error>
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        Self::builder().with_connection(connection)
-    }
-
-    /// Settings to change before connecting.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-}
-
-/// Settings of a [`RedisSemaphore`].
+/// Settings of a [`RedisSemaphore`](super::RedisSemaphore). [`connect`](Self::connect) and
+/// [`build_on`](Self::build_on) make the store.
+///
+/// # Examples
 ///
 /// ```no_run
-/// # async fn run() -> Result<(), tower_semaphore::redis::Error> {
+/// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
 /// use std::time::Duration;
 /// use tower_semaphore::RedisSemaphore;
 ///
 /// let semaphore = RedisSemaphore::builder()
 ///     .prefix("shop:")
 ///     .lease(Duration::from_secs(30))
+///     .timeout(Duration::from_millis(500))
+///     .max_waiting_total(1_000)
 ///     .connect("redis://127.0.0.1/")
 ///     .await?;
 /// # drop(semaphore); Ok(()) }
 /// ```
+#[must_use = "settings do nothing until they are used to connect"]
 #[derive(Debug, Clone)]
 pub struct Builder {
-    prefix: String,
-    lease: Duration,
-    timeout: Duration,
-    max_waiting: usize,
+    pub(super) prefix: String,
+    pub(super) lease: Duration,
+    pub(super) timeout: Duration,
+    pub(super) max_waiting_total: usize,
+    pub(super) certificates: Certificates,
 }
 
 /// The shortest lease: below it, a refresh interval is shorter than a round trip may take.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
-
-/// How long the first connection may take.
-const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// The longest lease, so that sums of times stay small.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -81,7 +44,8 @@ impl Default for Builder {
             prefix: "semaphore:".to_owned(),
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
-            max_waiting: 10_000,
+            max_waiting_total: 10_000,
+            certificates: Certificates::default(),
         }
     }
 }
@@ -89,16 +53,35 @@ impl Default for Builder {
 impl Builder {
     /// What the names of all keys in Redis begin with: `semaphore:` unless set. Stores of one
     /// prefix share their permits. It must hold no brace.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().prefix("shop:");
+    /// # drop(builder);
+    /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long a permit lasts without a refresh: 10 s unless set, 100 ms to a day. When a
-    /// process dies, its permits are free after that.
+    /// How long a permit lasts without a refresh, in whole milliseconds: 10 s unless set, 100 ms
+    /// to a day. When a process dies, its permits are free after that.
     ///
     /// Stores that share a prefix may differ in it, say while a new value rolls out, by a factor
     /// of two at most: a semaphore's keys live for eight leases after their last use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
+    /// # drop(builder);
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -106,6 +89,16 @@ impl Builder {
 
     /// How long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
     /// whole acquire, with a reconnect and a second try, is over in twice that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().timeout(Duration::from_millis(500));
+    /// # drop(builder);
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -113,64 +106,83 @@ impl Builder {
 
     /// How many claims of this process may wait at a time, for all keys together: 10,000 unless
     /// set. Beyond it they are refused with
-    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
-    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
-        self.max_waiting = max_waiting;
+    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded). How many may wait for one
+    /// key is the claim's [`with_max_waiting`](crate::Claim::with_max_waiting).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().max_waiting_total(1_000);
+    /// # drop(builder);
+    /// ```
+    pub fn max_waiting_total(mut self, max_waiting_total: usize) -> Self {
+        self.max_waiting_total = max_waiting_total;
         self
     }
 
-    /// Connects to one server, and again whenever the connection breaks.
+    /// The certificates, in PEM, of the authorities that may sign the server's certificate: for a
+    /// private CA. They replace those of the system, which count unless this is set. Only
+    /// `rediss://` URLs use them.
     ///
-    /// # Errors
+    /// # Examples
     ///
-    /// [`Error::Setting`] names the setting that is wrong; [`Error::Unavailable`] says that there
-    /// is no server to be reached.
-    pub async fn connect(self, url: impl IntoConnectionInfo) -> Result<RedisSemaphore, Error> {
-        self.check()?;
-        let setting = |error| Error::Setting {
-            name: "url",
-            reason: redis::RedisError::category(&error).to_owned(),
-        };
-        let info = url.into_connection_info().map_err(setting)?;
-        let client = Client::open(self.tuned(info)).map_err(setting)?;
-        let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await?;
-        let semaphore = self.build(server, Some(client));
-        semaphore.warm_up().await?;
-        Ok(semaphore)
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .root_certificate(std::fs::read("ca.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.root = Some(pem.into());
+        self
     }
 
-    /// Uses a connection of any kind that redis-rs has: multiplexed, managed, or of a cluster.
+    /// The certificate with which this process identifies itself, followed by its intermediate
+    /// ones if there are any, and its private key, all in PEM: for a server that requires client
+    /// certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1 and
+    /// SEC 1 too. Only `rediss://` URLs use them.
     ///
-    /// Calls end within our own [`timeout`](Self::timeout), but reconnecting is up to the
-    /// connection, and it is driven by the runtime that made it: keep that running. Give a
-    /// cluster's connection a response timeout too; it has none by default. Pub/Sub is not
-    /// available on a supplied connection, so waiters poll: the head of a queue every 50 ms, the
-    /// others every 250 ms. And since its keys may live on several nodes, no call is for two of
-    /// them.
+    /// # Examples
     ///
-    /// # Errors
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::fs::read;
+    /// use tower_semaphore::RedisSemaphore;
     ///
-    /// [`Error::Setting`] names the setting that is wrong.
-    pub fn with_connection<C>(self, connection: C) -> Result<RedisSemaphore, Error>
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        self.check()?;
-        let timeout = self.timeout;
-        let transport = Supplied {
-            connection,
-            timeout,
-        };
-        Ok(self.build(transport, None))
+    /// let semaphore = RedisSemaphore::builder()
+    ///     .client_certificate(read("client.pem")?, read("client-key.pem")?)
+    ///     .connect("rediss://redis.internal:6380/")
+    ///     .await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
+    )]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.certificates.client = Some((certificate_pem.into(), key_pem.into()));
+        self
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let wrong = |name, reason: &str| {
-            Err(Error::Setting {
-                name,
-                reason: reason.to_owned(),
-            })
-        };
+    /// Whether these settings can work together.
+    pub(super) fn check(&self) -> Result<(), ConnectError> {
+        let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong(
                 "prefix",
@@ -184,37 +196,5 @@ impl Builder {
             return wrong("timeout", "it is not within zero and a third of the lease");
         }
         Ok(())
-    }
-
-    /// Without delay for small packets, and with a bound for packets that nobody acknowledges.
-    fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
-        let settings = TcpSettings::default().set_nodelay(true);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let settings = settings.set_user_timeout(self.lease / 3);
-        info.set_tcp_settings(settings)
-    }
-
-    fn build(self, transport: impl Transport, client: Option<Client>) -> RedisSemaphore {
-        // Half as long as a UUID, because it is part of every id that travels and is stored.
-        let (high, low) = Uuid::new_v4().as_u64_pair();
-        let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let notifications = Notifications::new(client, &self.prefix, &process);
-        let times = Times::new(self.lease, self.timeout);
-        let clock = Arc::new(ServerClock::new(times));
-        let protocol = Protocol::new(
-            Box::new(transport),
-            Arc::clone(&clock),
-            self.prefix.clone(),
-            process,
-            self.lease.as_millis() as u64,
-        );
-        RedisSemaphore::new(Store::new(
-            self.prefix,
-            times,
-            clock,
-            protocol,
-            notifications,
-            self.max_waiting,
-        ))
     }
 }

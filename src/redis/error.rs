@@ -10,13 +10,6 @@ use std::{error::Error as StdError, fmt, time::Duration};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting that cannot work.
-    Setting {
-        /// The setting's name.
-        name: &'static str,
-        /// What is wrong with its value.
-        reason: String,
-    },
     /// There is no connection, and the command was not sent.
     Unavailable(RedisError),
     /// More claims came than the connection carries, and this one was not sent: it could not have
@@ -104,7 +97,6 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setting { name, reason } => write!(f, "{name}: {reason}"),
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),

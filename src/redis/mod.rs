@@ -54,16 +54,40 @@
 //! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
 //! over the keeper's.
 //!
+//! # Connections
+//!
+//! URLs are those of redis-rs:
+//!
+//! | URL | |
+//! |---|---|
+//! | `redis://USER:PASSWORD@HOST:PORT/DATABASE` | all but the host may be left out |
+//! | `rediss://…` | the same over TLS, with the feature `tls-rustls` or `tls-native-tls` |
+//! | `unix:///PATH?user=USER&pass=PASSWORD&db=DATABASE` | a Unix socket; the query may be left out |
+//!
+//! A password with characters that mean something in a URL is percent-encoded. Neither a password
+//! nor a private key appears in an error or in `Debug` output.
+//!
+//! Over TLS the server's certificate is verified against `Builder::root_certificate`, or else
+//! against the system's root certificates, which rustls reads once, in [`Builder::connect`]. With
+//! `tls-rustls`, the process's default `CryptoProvider` does the cryptography; if there is none,
+//! [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's library does
+//! everything. If both features are enabled, rustls is used.
+//!
+//! redis-rs itself is re-exported as [`client`], so that connections for
+//! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
+//!
 //! # What a server must allow
 //!
 //! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
 //! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
-//! +zremrangebyscore +zscore`. An eviction policy that may evict keys with a time to live may
-//! evict permits; use `noeviction`. Redis 6.2 or newer.
+//! +zremrangebyscore +zscore`, and `+select` for a database number in the URL. An eviction policy
+//! that may evict keys with a time to live may evict permits; use `noeviction`. Redis 6.2 or newer.
 
 mod acquire;
 mod builder;
 mod clock;
+mod connect;
+mod connect_error;
 mod dispatch;
 mod error;
 mod group;
@@ -72,9 +96,14 @@ mod lease;
 mod notify;
 mod protocol;
 mod store;
+mod tls;
 mod transport;
 mod wait;
 
+/// The Redis client that this crate uses, in the version that it uses: connections for
+/// [`RedisSemaphore::with_connection`] and errors for [`Error`] are of its types.
+pub use ::redis as client;
 pub use builder::Builder;
+pub use connect_error::ConnectError;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};

@@ -6,7 +6,7 @@ use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_for_overload_sends_nothing_to_the_server() {
-    let builder = RedisSemaphore::builder().max_waiting(0);
+    let builder = RedisSemaphore::builder().max_waiting_total(0);
     let rig = Rig::new(builder).await;
     rig.proxy.clear_log();
     for _ in 0..1_000 {

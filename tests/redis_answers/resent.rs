@@ -78,7 +78,7 @@ async fn cuttable(server: &RedisServer) -> (RedisSemaphore, watch::Sender<State>
         state,
     };
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
-    let store = builder.with_connection(connection);
+    let store = builder.build_on(connection);
     let store = store.expect("the settings are valid");
     warm(&store).await;
     (store, sender)

@@ -2,6 +2,7 @@
 
 no_redis="redis-server is missing: install it with your system's package manager"
 no_faketime="libfaketime is missing: install it with your system's package manager"
+no_openssl="OpenSSL's headers are missing: install libssl-dev and pkg-config, or their like"
 no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
@@ -21,6 +22,8 @@ tools() {
     [ "$(uname)" != Linux ] || has faketime || install faketime libfaketime || fail "$no_faketime"
     # For a server whose clock is stepped: the tests compile a small preload.
     [ "$(uname)" != Linux ] || has cc || install_cc || fail "$no_cc"
+    # For the feature `tls-native-tls`, which is OpenSSL on Linux.
+    [ "$(uname)" != Linux ] || has_openssl || install_openssl || fail "$no_openssl"
 }
 
 has() {
@@ -30,6 +33,14 @@ has() {
 # Debian's gcc recommends the headers of its C library, and this installs no recommendations.
 install_cc() {
     install gcc gcc && install libc6-dev gcc
+}
+
+has_openssl() {
+    has pkg-config && pkg-config --exists openssl
+}
+
+install_openssl() {
+    install pkg-config pkgconf && install libssl-dev openssl
 }
 
 # Installs a Debian package, or one of Homebrew's.

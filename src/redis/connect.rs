@@ -1,0 +1,194 @@
+//! From settings to a store: over connections of its own, or over one that is supplied.
+
+use super::{
+    acquire::Store,
+    builder::Builder,
+    clock::{ServerClock, Times, after},
+    connect_error::ConnectError,
+    notify::Notifications,
+    protocol::Protocol,
+    store::RedisSemaphore,
+    tls,
+    transport::{Server, Supplied, Transport},
+};
+use redis::{
+    Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
+};
+use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// How long the first connection may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+impl RedisSemaphore {
+    /// Connects to one server with the default settings. `url` is what redis-rs takes; see the
+    /// [module docs](super#connections).
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::connect`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn connect(url: impl IntoConnectionInfo) -> Result<Self, ConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    /// A store on a connection that is there already, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build_on`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_semaphore::{RedisSemaphore, redis::client::Client};
+    ///
+    /// let client = Client::open("redis://127.0.0.1/")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let semaphore = RedisSemaphore::with_connection(connection)?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn with_connection<C>(connection: C) -> Result<Self, ConnectError>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::builder().build_on(connection)
+    }
+
+    /// Settings to change before connecting.
+    ///
+    /// # Examples
+    ///
+    /// See [`Builder`].
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Builder {
+    /// Connects to one server, within a second, and again whenever the connection breaks. `url`
+    /// is what redis-rs takes; see the [module docs](super#connections).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Setting`] names the setting that is wrong; [`ConnectError::Unavailable`]
+    /// says that there is no server to be reached, or that it refuses this client.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().prefix("shop:");
+    /// let semaphore = builder.connect("redis://ann:secret@127.0.0.1:6379/3").await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn connect(
+        self,
+        url: impl IntoConnectionInfo,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        self.check()?;
+        let info = self.tuned(tls::parse(url)?);
+        let client = self.certificates.client(info)?;
+        let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await;
+        let server = server.map_err(ConnectError::connecting)?;
+        let semaphore = self.build(server, Some(client));
+        let warm = semaphore.warm_up().await;
+        warm.map_err(ConnectError::connecting)?;
+        Ok(semaphore)
+    }
+
+    /// Makes a store on a connection of any kind that redis-rs has: multiplexed, managed, or of a
+    /// cluster.
+    ///
+    /// Calls end within the store's own [`timeout`](Self::timeout), but reconnecting is up to the
+    /// connection, and it is driven by the runtime that made it: keep that running. Give a
+    /// cluster's connection a response timeout too; it has none by default. Pub/Sub is not
+    /// available on a supplied connection, so waiters poll: the head of a queue every 50 ms, the
+    /// others every 250 ms. And since its keys may live on several nodes, no call is for two of
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Setting`] names the setting that is wrong. Certificates are wrong here,
+    /// because a supplied connection has its own.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_semaphore::{RedisSemaphore, redis::client::Client};
+    ///
+    /// let client = Client::open("redis://127.0.0.1/")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let semaphore = RedisSemaphore::builder().prefix("shop:").build_on(connection)?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub fn build_on<C>(self, connection: C) -> Result<RedisSemaphore, ConnectError>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        self.check()?;
+        if let Some(setting) = self.certificates.setting() {
+            let reason = "a supplied connection has its own certificates";
+            return Err(ConnectError::setting(setting, reason));
+        }
+        let timeout = self.timeout;
+        let transport = Supplied {
+            connection,
+            timeout,
+        };
+        Ok(self.build(transport, None))
+    }
+
+    /// Without delay for small packets, and with a bound for packets that nobody acknowledges.
+    fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
+        let settings = TcpSettings::default().set_nodelay(true);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let settings = settings.set_user_timeout(self.lease / 3);
+        info.set_tcp_settings(settings)
+    }
+
+    fn build(self, transport: impl Transport, client: Option<Client>) -> RedisSemaphore {
+        // Half as long as a UUID, because it is part of every id that travels and is stored.
+        let (high, low) = Uuid::new_v4().as_u64_pair();
+        let process: Arc<str> = format!("{:016x}", high ^ low).into();
+        let notifications = Notifications::new(client, &self.prefix, &process);
+        let times = Times::new(self.lease, self.timeout);
+        let clock = Arc::new(ServerClock::new(times));
+        let protocol = Protocol::new(
+            Box::new(transport),
+            Arc::clone(&clock),
+            self.prefix.clone(),
+            process,
+            self.lease.as_millis() as u64,
+        );
+        RedisSemaphore::new(Store::new(
+            self.prefix,
+            times,
+            clock,
+            protocol,
+            notifications,
+            self.max_waiting_total,
+        ))
+    }
+}

@@ -1,0 +1,61 @@
+//! The connections that `connect` makes: over TLS, over a Unix socket, as a user, to a database.
+//!
+//! The server's plain TCP port stays open to the oracle, which reads there how the store came in.
+
+#![cfg(feature = "redis")]
+
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod authority;
+mod client_list;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod identity;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod roots;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod secure_server;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod tls;
+mod urls;
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+mod without_tls;
+
+use std::{error::Error, iter::successors, time::Duration};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::ConnectError};
+
+/// Until then everything has happened, on a busy machine too.
+const BOUND: Duration = Duration::from_secs(10);
+
+fn claim() -> Claim {
+    Claim::new("ann").with_limit(1)
+}
+
+/// Acquires and releases.
+async fn works(store: &RedisSemaphore) {
+    let permit = store.acquire(claim()).await.expect("there is room");
+    assert!(permit.release().await);
+}
+
+/// What a refused connection says, with all its causes.
+fn chain(error: &ConnectError) -> String {
+    let causes = successors(Some(error as &dyn Error), |&error| error.source());
+    let lines: Vec<_> = causes.map(ToString::to_string).collect();
+    lines.join(": ")
+}
+
+/// The setting that an outcome blames.
+fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
+    match outcome {
+        Err(ConnectError::Setting { name, .. }) => name,
+        other => panic!("no setting is blamed: {other:?}"),
+    }
+}
+
+/// What the server or the handshake said, if that is why there is no connection.
+fn refusal(outcome: Result<RedisSemaphore, ConnectError>) -> String {
+    match outcome {
+        Err(error @ ConnectError::Unavailable(_)) => chain(&error),
+        other => panic!("the connection was not refused: {other:?}"),
+    }
+}
