@@ -1,11 +1,11 @@
 //! The future of a permit.
 
 use super::{AcquireError, Permit};
+use parking_lot::Mutex;
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll},
 };
 
@@ -27,8 +27,7 @@ impl<T> Future for SyncFuture<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let future = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        future.as_mut().poll(cx)
+        self.0.get_mut().as_mut().poll(cx)
     }
 }
 

@@ -8,11 +8,12 @@
 
 use super::contract::{Replies, checked};
 use crate::redis::error::Error;
+use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
 use std::{
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -110,7 +111,7 @@ impl Link {
 
     /// The connection, or why there is none; `None` while an attempt runs.
     fn outcome(self: &Arc<Self>) -> Option<Result<Connection, Error>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match &*state {
             State::Connected(connection) => return Some(Ok(connection.clone())),
             State::Failed(at, error) if at.elapsed() < PAUSE => {
@@ -128,7 +129,7 @@ impl Link {
         let outcome = connect(&self.client).await;
         let number = self.connected.fetch_add(1, Ordering::Relaxed) + 1;
         self.consecutive_timeouts.store(0, Ordering::Relaxed);
-        *self.lock() = match outcome {
+        *self.state.lock() = match outcome {
             Ok(connection) => State::Connected(Connection { connection, number }),
             Err(error) => State::Failed(Instant::now(), error),
         };
@@ -145,15 +146,10 @@ impl Link {
     }
 
     fn disconnect(&self, number: u32) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(&*state, State::Connected(connection) if connection.number == number) {
             *state = State::Idle;
         }
-    }
-
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
