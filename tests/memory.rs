@@ -75,7 +75,10 @@ struct Observed {
 
 impl Observed {
     fn hold(&self, permit: Permit) {
-        assert!(!self.is_held.swap(true, SeqCst), "{permit:?} is a second holder");
+        assert!(
+            !self.is_held.swap(true, SeqCst),
+            "{permit:?} is a second holder"
+        );
         let last = self.last_token.swap(permit.token(), SeqCst);
         assert!(last < permit.token(), "{permit:?} follows token {last}");
         self.is_held.store(false, SeqCst);

@@ -34,7 +34,7 @@ pub(super) struct KeySemaphore {
 /// Why a semaphore granted nothing.
 #[derive(Clone, Copy)]
 pub(super) enum Refusal {
-    /// The entry is no longer in its shard: the claim looks the key up again.
+    /// The entry is no longer in its shard: the key has to be looked up again.
     Retired,
     /// The units do not fit, or the queue is not empty; so many units are held.
     Full(u32),

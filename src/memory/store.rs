@@ -98,8 +98,8 @@ impl Store {
         }
     }
 
-    /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile,
-    /// so the claim looks the key up again.
+    /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile, and
+    /// the key has to be looked up again.
     #[cold]
     fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
         let enqueued = match claim.wait() {

@@ -1,4 +1,4 @@
-//! How many entries a store keeps, which only its inside can tell.
+//! How many entries a store keeps. Unit tests, because the public API does not show it.
 
 use super::{
     shard::IDLE_CAPACITY,

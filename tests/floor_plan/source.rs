@@ -1,4 +1,4 @@
-//! Source files, as far as the floor plan asks.
+//! Source files, and what the floor plan reads in them.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
