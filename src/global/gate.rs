@@ -18,7 +18,7 @@ const PROBES: u8 = 3;
 /// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::Watch)
+/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
 /// looks at it too, hence the lock.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
