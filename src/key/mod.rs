@@ -25,6 +25,9 @@
 //! into the value, so `Key::from(text)` costs no allocation either.
 //!
 //! An empty key is an error: all requests that fail to name their key would share it.
+//!
+//! [`Claim`]: crate::Claim
+//! [`Parts`]: http::request::Parts
 
 mod error;
 mod extractor;
