@@ -38,7 +38,9 @@ use std::{
 #[must_use]
 pub struct MemorySemaphore(Arc<Store>);
 
-/// Shards of a store, each with a lock of its own, which is held for every lookup of a key.
+/// Shards of a store. Each has a lock of its own, which is held for every lookup of a key. On 2
+/// cores 16 shards do as well, and 256 slow a pair of acquire and release down by a fifth
+/// (`cargo bench --bench memory`); 64 leave room for machines with more cores.
 pub(super) const SHARDS: usize = 64;
 
 /// Claims that may wait at a time, for all keys of a store together, unless set.
