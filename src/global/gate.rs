@@ -1,11 +1,11 @@
 //! The permit of a service that is ready, or the acquire of a service that waits.
 
 use crate::semaphore::{Acquire, AcquireError, Permit};
+use parking_lot::Mutex;
 use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -18,7 +18,7 @@ const PROBES: u8 = 3;
 /// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::Watch)
+/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
 /// looks at it too, hence the lock.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
@@ -59,7 +59,7 @@ impl Gate {
         cx: &mut Context<'_>,
         acquire: impl FnOnce() -> Acquire,
     ) -> Poll<bool> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.unanswered = 0;
         if inner.state.is_over() {
             inner.state = State::Waiting(acquire());
@@ -79,12 +79,12 @@ impl Gate {
 
     /// The permit is held, and this task waits for the inner service.
     pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
-        self.lock().remember(cx.waker());
+        self.0.lock().remember(cx.waker());
     }
 
     /// Closes the gate for one call.
     pub(super) fn take(&self) -> Answer {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.waker = None;
         match mem::take(&mut inner.state) {
             State::Granted(permit) if !permit.is_lost() => Answer::Granted(permit),
@@ -97,7 +97,7 @@ impl Gate {
     /// Wakes the task that waits, so that it polls again and proves that it is alive. A gate that
     /// was probed too often in vain is closed. Tells whether there was anything to probe.
     pub(super) fn probe(&self) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         if !inner.state.is_holding() {
             return false;
         }
@@ -118,12 +118,7 @@ impl Gate {
 
     /// Whether the gate holds a permit or is in the queue.
     pub(super) fn is_holding(&self) -> bool {
-        self.lock().state.is_holding()
-    }
-
-    /// A store's `poll` may have panicked under the lock; the state is sound all the same.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().state.is_holding()
     }
 }
 

@@ -19,6 +19,7 @@ use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tower_service::Service;
 
@@ -62,7 +63,7 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) has it unless it is
     /// set.
     pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        let settings = Arc::new(super::settings(limit, semaphore));
+        let settings = Arc::new(settings(limit, semaphore));
         Self::with(inner, key.into(), settings, Arc::default())
     }
 
@@ -180,5 +181,13 @@ impl<S: fmt::Debug> fmt::Debug for GlobalConcurrencyLimit<S> {
         f.debug_struct("GlobalConcurrencyLimit")
             .field("inner", &self.inner)
             .finish_non_exhaustive()
+    }
+}
+
+/// Backpressure waits.
+pub(super) fn settings(limit: u32, semaphore: impl Semaphore) -> Settings {
+    Settings {
+        wait: Duration::MAX,
+        ..Settings::new(limit, semaphore)
     }
 }

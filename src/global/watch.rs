@@ -5,9 +5,10 @@
 //! permit or is in the queue, one task for all services of a layer probes it about each second.
 
 use super::gate::Gate;
+use parking_lot::Mutex;
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -27,7 +28,7 @@ impl Watch {
     /// A gate that is probed from now on, for as long as it exists.
     pub(super) fn gate(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
-        let mut gates = self.gates();
+        let mut gates = self.gates.lock();
         if gates.len() == gates.capacity() {
             gates.retain(|gate| gate.strong_count() > 0);
             // Room for as many again, so that looking at all of them stays rare.
@@ -64,11 +65,7 @@ impl Watch {
     }
 
     fn live(&self) -> Vec<Arc<Gate>> {
-        self.gates().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    fn gates(&self) -> MutexGuard<'_, Vec<Weak<Gate>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gates.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 

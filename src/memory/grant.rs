@@ -1,7 +1,7 @@
-//! What a permit of this process holds.
+//! The grant behind a permit of this process.
 
-use super::slot::Slot;
-use crate::semaphore::{BoxFuture, Grant, Loss};
+use super::{queue::Acquired, shard::Entry};
+use crate::semaphore::{BoxFuture, Grant, Loss, Permit, Units};
 use std::{
     future::ready,
     sync::{
@@ -10,25 +10,25 @@ use std::{
     },
 };
 
-/// Units of a key, given back once.
-pub(super) struct MemoryGrant {
-    slot: Arc<Slot>,
+/// A permit for units that were acquired from an entry.
+pub(super) fn permit(entry: Arc<Entry>, units: Units, acquired: &Acquired) -> Permit {
+    let grant = MemoryGrant {
+        entry,
+        weight: units.weight,
+        token: acquired.token,
+        released: AtomicBool::new(false),
+        loss: Loss::default(),
+    };
+    Permit::new(grant, units, acquired.held)
+}
+
+/// Units of a key, released once.
+struct MemoryGrant {
+    entry: Arc<Entry>,
     weight: u32,
     token: u64,
     released: AtomicBool,
     loss: Loss,
-}
-
-impl MemoryGrant {
-    pub(super) fn new(slot: Arc<Slot>, weight: u32, token: u64) -> Self {
-        Self {
-            slot,
-            weight,
-            token,
-            released: AtomicBool::new(false),
-            loss: Loss::default(),
-        }
-    }
 }
 
 impl Grant for MemoryGrant {
@@ -43,7 +43,7 @@ impl Grant for MemoryGrant {
     fn release(&self) -> BoxFuture<bool> {
         let first = !self.released.swap(true, Ordering::AcqRel);
         if first {
-            self.slot.give_back(self.weight);
+            self.entry.release(self.weight);
         }
         Box::pin(ready(first))
     }
@@ -52,7 +52,7 @@ impl Grant for MemoryGrant {
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
         if !*self.released.get_mut() {
-            self.slot.give_back(self.weight);
+            self.entry.release(self.weight);
         }
     }
 }

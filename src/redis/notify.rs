@@ -5,17 +5,12 @@
 //! polls now and then, and whenever the subscription is new.
 
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use redis::{
     Client, RedisError,
     aio::{PubSubSink, PubSubStream},
 };
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    future::pending,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, watch},
     time::{interval, sleep, timeout},
@@ -83,7 +78,7 @@ impl WaiterSlot<'_> {
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
         loop {
             self.waiter.notified.notified().await;
-            let notice = self.waiter.lock().take();
+            let notice = self.waiter.notice.lock().take();
             if let Some(notice) = notice.filter(|notice| notice.token == 0 || notice.token > last) {
                 return notice;
             }
@@ -91,16 +86,9 @@ impl WaiterSlot<'_> {
     }
 }
 
-impl Waiter {
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound notice.
-    fn lock(&self) -> MutexGuard<'_, Option<Notice>> {
-        self.notice.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for WaiterSlot<'_> {
     fn drop(&mut self) {
-        self.notifications.lock().remove(&self.serial);
+        self.notifications.waiters.lock().remove(&self.serial);
     }
 }
 
@@ -119,7 +107,7 @@ impl Notifications {
     /// Takes a slot, unless `most` are taken.
     pub(super) fn register(&self, serial: u64, most: usize) -> Option<WaiterSlot<'_>> {
         let waiter = Arc::<Waiter>::default();
-        let mut waiters = self.lock();
+        let mut waiters = self.waiters.lock();
         if waiters.len() >= most {
             return None;
         }
@@ -141,7 +129,7 @@ impl Notifications {
         let mut pause = PAUSE.0;
         loop {
             // Without waiters there is no use in trying.
-            while self.lock().is_empty() {
+            while self.waiters.lock().is_empty() {
                 self.wanted.notified().await;
             }
             if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
@@ -184,15 +172,10 @@ impl Notifications {
         let Some((serial, notice)) = read(message) else {
             return;
         };
-        if let Some(waiter) = self.lock().get(&serial) {
-            *waiter.lock() = Some(notice);
+        if let Some(waiter) = self.waiters.lock().get(&serial) {
+            *waiter.notice.lock() = Some(notice);
             waiter.notified.notify_one();
         }
-    }
-
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound map.
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiter>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

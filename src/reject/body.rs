@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use std::{
     error::Error,
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
@@ -39,30 +39,23 @@ impl Body for RejectionBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(Into::into),
-            Self::Boxed(body) => {
-                let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
-                body.as_mut().poll_frame(cx)
-            }
+            Self::Boxed(body) => body.get_mut().as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Text(text) => text.is_empty(),
-            Self::Boxed(body) => lock(body).is_end_stream(),
+            Self::Boxed(body) => body.lock().is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Text(text) => text.size_hint(),
-            Self::Boxed(body) => lock(body).size_hint(),
+            Self::Boxed(body) => body.lock().size_hint(),
         }
     }
-}
-
-fn lock(body: &Mutex<BoxBody>) -> MutexGuard<'_, BoxBody> {
-    body.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A body whose errors are boxed.

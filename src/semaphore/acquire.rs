@@ -1,36 +1,12 @@
 //! The future of a permit.
 
-use super::{AcquireError, Permit};
+use super::{AcquireError, Permit, SyncFuture};
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll},
 };
-
-/// A future that a store boxes, so that the seam needs no type parameter for it.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// A boxed future that is `Sync`, so that a service or a body may keep it and stay `Sync`.
-///
-/// The lock is never taken: polling needs exclusive access, which proves that it is free.
-pub(crate) struct SyncFuture<T>(Mutex<BoxFuture<T>>);
-
-impl<T> SyncFuture<T> {
-    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Mutex::new(Box::pin(future)))
-    }
-}
-
-impl<T> Future for SyncFuture<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let future = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        future.as_mut().poll(cx)
-    }
-}
 
 /// The future of a permit, which [`Semaphore::acquire`](super::Semaphore::acquire) returns.
 ///

@@ -1,14 +1,10 @@
 //! What one request asks for.
 
-use super::{AcquireError, ClaimError, Key, Policy};
+use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
 use std::time::Duration;
 
 /// How many claims may wait for a key unless a claim sets another number.
 pub const DEFAULT_MAX_WAITING: usize = 1_000;
-
-/// The largest weight of a claim. A permit of weight *w* is *w* members of a set, and a store
-/// must be able to write them in one short step.
-pub const MAX_WEIGHT: u32 = 1_000;
 
 /// A key, the key's limit, a weight (1), and how long the claim may wait (not at all).
 ///
@@ -160,6 +156,18 @@ impl Claim {
             0 => Err(AcquireError::full(self, 0)),
             _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
             _ => Ok(Units { limit, weight }),
+        }
+    }
+}
+
+impl AcquireError {
+    /// A refusal of `claim` because its limit is reached: `held` units are in use.
+    #[cold]
+    pub fn full(claim: &Claim, held: u32) -> Self {
+        Self::Full {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            held,
         }
     }
 }

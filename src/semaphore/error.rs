@@ -1,6 +1,6 @@
 //! Why there is no permit.
 
-use super::{Claim, MAX_WEIGHT, Policy};
+use super::Policy;
 use std::{error::Error, fmt, sync::Arc};
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -50,16 +50,6 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// A refusal of `claim` because its limit is reached: `held` units are in use.
-    #[cold]
-    pub fn full(claim: &Claim, held: u32) -> Self {
-        Self::Full {
-            policy: claim.policy().clone(),
-            limit: claim.limit().unwrap_or_default(),
-            held,
-        }
-    }
-
     /// Whether the store answered, and the answer was no.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::TimedOut | Self::QueueFull)
@@ -103,6 +93,10 @@ impl From<StoreError> for AcquireError {
         Self::Store(error)
     }
 }
+
+/// The largest weight of a claim. A permit of weight *w* is *w* members of a set, and a store
+/// must be able to write them in one short step.
+pub const MAX_WEIGHT: u32 = 1_000;
 
 /// What is wrong with a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

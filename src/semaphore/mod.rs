@@ -22,15 +22,17 @@
 mod acquire;
 mod claim;
 mod error;
+mod future;
 mod key;
 mod loss;
 mod permit;
 mod policy;
 
-pub(crate) use acquire::SyncFuture;
-pub use acquire::{Acquire, BoxFuture};
-pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_WEIGHT, Units, Wait};
-pub use error::{AcquireError, ClaimError, StoreError};
+pub use acquire::Acquire;
+pub use claim::{Claim, DEFAULT_MAX_WAITING, Units, Wait};
+pub use error::{AcquireError, ClaimError, MAX_WEIGHT, StoreError};
+pub use future::BoxFuture;
+pub(crate) use future::SyncFuture;
 pub use key::Key;
 pub use loss::{Loss, PermitLost};
 pub use permit::{Grant, Permit};

@@ -1,56 +1,59 @@
-//! One suite for every store: the same claims get the same answers.
+//! One suite for every store: equal claims get equal answers.
 
-mod line;
+mod cancels;
+mod keys;
+mod queue;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::{collections::HashSet, time::Duration};
+use keys::*;
+use std::time::Duration;
 use support::{
     stores::{Store, facts},
     wait::eventually,
 };
 use tower_semaphore::{AcquireError, Claim, Key, Permit, Semaphore};
 
-/// Generous: nothing here is about time.
+/// Generous, for busy machines: no fact here is about time.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
 facts! {
     a_key_is_granted_up_to_its_limit_and_no_further
     another_key_is_untouched
     another_policy_is_another_semaphore
-    the_last_clone_gives_the_permit_back
-    a_heavy_permit_takes_and_gives_back_its_weight
-    a_lowered_limit_ends_nobody_and_grants_nothing_until_there_is_room
+    the_last_clone_releases_the_permit
+    a_heavy_permit_acquires_and_releases_its_weight
+    a_lowered_limit_ends_no_permit_and_grants_none_until_there_is_room
     a_raised_limit_grants_more
     tokens_grow_even_when_the_key_was_idle
-    a_release_tells_whether_the_permit_was_held
-    a_release_by_one_clone_counts_for_all
-    a_permit_says_what_remained
-    a_permit_with_a_bound_ends_then_and_its_holder_is_told
-    what_was_dropped_just_now_is_not_in_the_way
+    a_release_reports_whether_the_permit_was_held
+    a_release_by_one_clone_releases_all_clones
+    a_permit_reports_the_remaining_units
+    a_permit_that_ends_after_its_time_is_lost
+    a_permit_dropped_just_before_an_acquire_does_not_count
     a_dropped_acquire_leaves_nothing_behind
-    a_claim_that_no_store_could_grant_is_told_apart
+    a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid
     a_thousand_keys_of_any_bytes_are_distinct
-    keys_that_look_like_the_names_of_others_are_distinct
+    keys_that_look_like_the_names_of_other_keys_are_distinct
 }
 
 mod waiting {
-    use super::{facts, line::*};
+    use super::{cancels::*, facts, queue::*};
 
     facts! {
-        a_claim_that_waits_is_granted_when_there_is_room
-        waiters_are_granted_in_the_order_in_which_they_came
-        a_claim_that_does_not_wait_never_passes_the_line
+        a_waiter_is_granted_when_there_is_room
+        waiters_are_granted_in_the_order_of_arrival
+        a_claim_that_does_not_wait_never_passes_the_queue
         a_heavy_head_is_not_starved_by_lighter_claims_behind_it
-        one_release_lets_in_all_that_fit
+        one_release_grants_all_waiters_that_fit
         a_waiter_is_granted_under_its_own_limit
-        a_claim_under_a_higher_limit_waits_its_turn
-        a_wait_that_is_over_is_told_and_leaves_nothing
-        a_full_line_is_told
-        as_many_may_wait_as_the_claim_says
-        a_waiter_that_is_dropped_leaves_the_line
-        a_head_that_is_dropped_lets_the_next_in
-        tokens_grow_along_the_line
+        a_claim_with_a_higher_limit_does_not_pass_the_head
+        a_wait_that_times_out_leaves_nothing_behind
+        a_full_queue_is_reported
+        a_claim_bounds_how_many_may_wait
+        a_dropped_waiter_leaves_the_queue
+        the_next_waiter_is_granted_when_the_head_is_dropped
+        tokens_grow_along_the_queue
         ten_thousand_cancels_anywhere_leave_nothing_behind
     }
 }
@@ -59,17 +62,17 @@ pub(crate) fn claim(key: impl Into<Key>, limit: u32) -> Claim {
     Claim::new(key).with_limit(limit)
 }
 
-/// As many permits as are granted at once, 100 at most.
+/// Acquires permits until the first refusal, 100 at most.
 pub(crate) async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(claim.clone()).await {
         permits.push(permit);
-        assert!(permits.len() < 100, "no limit in sight");
+        assert!(permits.len() < 100, "the limit is not enforced");
     }
     permits
 }
 
-/// A release is queued by a drop, so what it freed is there soon, not at once.
+/// A permit, once there is room: a drop only queues the release.
 async fn granted_soon(store: &Store, claim: &Claim) -> Permit {
     let mut permit = None;
     let slot = &mut permit;
@@ -96,20 +99,7 @@ async fn a_key_is_granted_up_to_its_limit_and_no_further(store: Store) {
     ));
 }
 
-async fn another_key_is_untouched(store: Store) {
-    let _permits = fill(&store, &claim("a", 2)).await;
-    assert_eq!(fill(&store, &claim("b", 2)).await.len(), 2);
-}
-
-async fn another_policy_is_another_semaphore(store: Store) {
-    let _permits = fill(&store, &claim("a", 2)).await;
-    let other = claim("a", 2).with_policy("uploads");
-    assert_eq!(fill(&store, &other).await.len(), 2);
-    let same = claim("a", 2).with_policy("concurrency");
-    assert_eq!(fill(&store, &same).await.len(), 0);
-}
-
-async fn the_last_clone_gives_the_permit_back(store: Store) {
+async fn the_last_clone_releases_the_permit(store: Store) {
     let claim = claim("a", 1);
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     let clone = permit.clone();
@@ -119,7 +109,7 @@ async fn the_last_clone_gives_the_permit_back(store: Store) {
     drop(granted_soon(&store, &claim).await);
 }
 
-async fn a_heavy_permit_takes_and_gives_back_its_weight(store: Store) {
+async fn a_heavy_permit_acquires_and_releases_its_weight(store: Store) {
     let heavy = claim("a", 5).with_weight(3);
     let permit = store.acquire(heavy.clone()).await.expect("there is room");
     assert_eq!(permit.remaining(), 2);
@@ -130,7 +120,7 @@ async fn a_heavy_permit_takes_and_gives_back_its_weight(store: Store) {
     drop(granted_soon(&store, &all).await);
 }
 
-async fn a_lowered_limit_ends_nobody_and_grants_nothing_until_there_is_room(store: Store) {
+async fn a_lowered_limit_ends_no_permit_and_grants_none_until_there_is_room(store: Store) {
     let mut permits = fill(&store, &claim("a", 5)).await;
     let lowered = claim("a", 2);
     assert!(store.acquire(lowered.clone()).await.is_err());
@@ -159,14 +149,14 @@ async fn tokens_grow_even_when_the_key_was_idle(store: Store) {
     }
 }
 
-async fn a_release_tells_whether_the_permit_was_held(store: Store) {
+async fn a_release_reports_whether_the_permit_was_held(store: Store) {
     let permit = store.acquire(claim("a", 1)).await.expect("there is room");
     let clone = permit.clone();
     assert!(permit.release().await);
     assert!(!clone.release().await);
 }
 
-async fn a_release_by_one_clone_counts_for_all(store: Store) {
+async fn a_release_by_one_clone_releases_all_clones(store: Store) {
     let claim = claim("a", 1);
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     let clone = permit.clone();
@@ -178,31 +168,31 @@ async fn a_release_by_one_clone_counts_for_all(store: Store) {
     drop(clone);
     assert!(
         store.acquire(claim).await.is_err(),
-        "a drop took the place of another"
+        "the drop of a released clone released another permit"
     );
     drop(next);
 }
 
-async fn a_permit_says_what_remained(store: Store) {
+async fn a_permit_reports_the_remaining_units(store: Store) {
     let permits = fill(&store, &claim("a", 3)).await;
     let remaining: Vec<u32> = permits.iter().map(Permit::remaining).collect();
     assert_eq!(remaining, [2, 1, 0]);
     assert!(permits.iter().all(|permit| permit.limit() == 3));
 }
 
-async fn a_permit_with_a_bound_ends_then_and_its_holder_is_told(store: Store) {
+async fn a_permit_that_ends_after_its_time_is_lost(store: Store) {
     let claim = claim("a", 1);
     let permit = store.acquire(claim.clone()).await.expect("there is room");
     permit.end_after(Duration::from_millis(20));
     tokio::time::timeout(BOUND, permit.lost())
         .await
-        .expect("it is told");
+        .expect("the loss is reported");
     assert!(permit.is_lost());
     drop(granted_soon(&store, &claim).await);
     assert!(!permit.release().await);
 }
 
-async fn what_was_dropped_just_now_is_not_in_the_way(store: Store) {
+async fn a_permit_dropped_just_before_an_acquire_does_not_count(store: Store) {
     let claim = claim("a", 1);
     for round in 0..2_000 {
         let permit = store.acquire(claim.clone()).await;
@@ -221,13 +211,13 @@ async fn a_dropped_acquire_leaves_nothing_behind(store: Store) {
             tokio::task::yield_now().await;
         }
     }
-    eventually("all is free again", BOUND, async || {
+    eventually("all permits are released", BOUND, async || {
         fill(&store, &claim).await.len() == 5
     })
     .await;
 }
 
-async fn a_claim_that_no_store_could_grant_is_told_apart(store: Store) {
+async fn a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid(store: Store) {
     let full = |answer| matches!(answer, Err(AcquireError::Full { .. }));
     assert!(full(store.acquire(claim("a", 0)).await));
     assert!(full(store.acquire(claim("a", 0).with_weight(3)).await));
@@ -240,66 +230,4 @@ async fn a_claim_that_no_store_could_grant_is_told_apart(store: Store) {
     assert!(invalid(
         store.acquire(claim("a", 9_999).with_weight(1_001)).await
     ));
-}
-
-/// Random bytes, lengths from 1 to 64 KiB, out of an alphabet of what breaks names.
-fn odd_keys(count: usize) -> HashSet<Vec<u8>> {
-    let alphabet = b"{}:#%\0\r\n\xff\xc3a*[]? \"\\-._@+";
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as usize
-    };
-    let mut keys = HashSet::new();
-    while keys.len() < count {
-        let length = 1 + random() % [3, 8, 70, 65_536][random() % 4];
-        keys.insert(
-            (0..length)
-                .map(|_| alphabet[random() % alphabet.len()])
-                .collect(),
-        );
-    }
-    keys
-}
-
-async fn a_thousand_keys_of_any_bytes_are_distinct(store: Store) {
-    let mut permits = Vec::new();
-    for key in odd_keys(1_000) {
-        let claim = claim(key, 1);
-        permits.push(
-            store
-                .acquire(claim.clone())
-                .await
-                .expect("another key's permit is in the way"),
-        );
-        assert!(
-            store.acquire(claim).await.is_err(),
-            "it is not the same key"
-        );
-    }
-}
-
-async fn keys_that_look_like_the_names_of_others_are_distinct(store: Store) {
-    let keys = [
-        "a",
-        "A",
-        "}x",
-        "a}b",
-        "{a}",
-        "a:held",
-        "*",
-        "[a]",
-        "redis.call('FLUSHALL')",
-        "%61",
-    ];
-    let hash_of_a = "#ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
-    let composed = ["\u{e9}", "e\u{301}"];
-    let mut permits = Vec::new();
-    for key in keys.into_iter().chain([hash_of_a]).chain(composed) {
-        let filled = fill(&store, &claim(key, 1)).await;
-        assert_eq!(filled.len(), 1, "{key}");
-        permits.extend(filled);
-    }
 }

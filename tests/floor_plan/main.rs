@@ -1,5 +1,8 @@
 //! The floor plan holds: two halves that meet at one trait, and arrows that only point down.
 
+mod graph;
+mod inside;
+mod paths;
 mod source;
 
 use source::{Source, sources};

@@ -1,4 +1,4 @@
-//! Source files, as far as the floor plan asks.
+//! Source files, and what the floor plan reads in them.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
@@ -26,6 +26,11 @@ impl Source {
             text: text.to_owned(),
             code: code(text),
         }
+    }
+
+    /// The text without comments and unit tests.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
     }
 
     /// Whether the code has this word.
@@ -63,7 +68,9 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 fn code(text: &str) -> String {
-    let (code, _tests) = text.split_once("#[cfg(test)]").unwrap_or((text, ""));
+    let mut marks = text.match_indices("#[cfg(test)]");
+    let tests = marks.find(|(at, mark)| text[at + mark.len()..].trim_start().starts_with("mod "));
+    let code = tests.map_or(text, |(at, _)| &text[..at]);
     // An address in a string is cut too, which hides no more than the rest of its line.
     let lines = code.lines();
     let code = lines.map(|line| line.split_once("//").map_or(line, |(code, _)| code));

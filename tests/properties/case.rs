@@ -1,10 +1,10 @@
 //! One case: the same steps for the store and for the model, compared after each.
 
 use crate::{
+    driver::{Driver, Name},
     model::{Id, Model},
     op::{KEYS, Op},
     waiter::Waiter,
-    world::{Name, World},
 };
 use proptest::{prelude::*, sample::Index};
 use std::{
@@ -19,7 +19,7 @@ pub(crate) type Outcome = Result<(), TestCaseError>;
 /// How long the store may take to show what has happened.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// One of the clones of a permit.
+/// A clone of a permit.
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) id: Id,
@@ -28,23 +28,23 @@ pub(crate) struct Handle {
     pub(crate) permit: Permit,
 }
 
-/// A store, what the model says of it, and what this process has of it.
+/// A store, its model, and the permits and waiters of this process.
 pub(crate) struct Case<'a, W> {
-    pub(crate) world: &'a mut W,
+    pub(crate) driver: &'a mut W,
     pub(crate) models: [Model; KEYS],
     pub(crate) handles: Vec<Handle>,
     pub(crate) waiters: Vec<Waiter>,
-    /// The last of each key.
+    /// The last token of each key.
     pub(crate) tokens: [u64; KEYS],
-    /// Those whose holders may have been told of a loss.
+    /// Permits that ended before their release, so that they may be lost.
     pub(crate) ended: HashSet<Id>,
     pub(crate) ids: RangeFrom<Id>,
 }
 
-/// Runs the steps, and lets everything go at the end.
-pub(crate) async fn run<W: World>(world: &mut W, ops: Vec<Op>) -> Outcome {
+/// Runs the steps, and drops all permits and waiters at the end.
+pub(crate) async fn run<W: Driver>(driver: &mut W, ops: Vec<Op>) -> Outcome {
     let mut case = Case {
-        world,
+        driver,
         models: Default::default(),
         handles: Vec::new(),
         waiters: Vec::new(),
@@ -62,25 +62,25 @@ pub(crate) async fn run<W: World>(world: &mut W, ops: Vec<Op>) -> Outcome {
     case.check().await
 }
 
-impl<W: World> Case<'_, W> {
+impl<W: Driver> Case<'_, W> {
     async fn step(&mut self, op: Op) -> Outcome {
         match op {
-            Op::Acquire(ask) => self.acquire(ask).await?,
+            Op::Acquire(spec) => self.acquire(spec).await?,
             Op::Cancel(index) => self.cancel(index),
             Op::Release(index) => self.release(index).await?,
             Op::Drop(index) => self.drop(index),
             Op::Clone(index) => self.clone(index),
             Op::End(index) => self.end(index).await,
             Op::Expire(index, listed) => self.expire(index, listed).await,
-            Op::Forget(key) => self.world.forget(key).await,
+            Op::ExpireToken(key) => self.driver.expire_token(key).await,
         }
         for key in 0..KEYS {
-            self.let_in(key).await?;
+            self.grant_waiters(key).await?;
         }
         Ok(())
     }
 
-    /// Who holds and who waits is who does so by the model, and nobody else lost anything.
+    /// Holders and waiters are those of the model, and no other permit is lost.
     async fn check(&mut self) -> Outcome {
         for key in 0..KEYS {
             self.check_key(key).await?;
@@ -90,7 +90,10 @@ impl<W: World> Case<'_, W> {
             prop_assert!(!permit.is_lost(), "{:?} is lost", permit);
         }
         for waiter in &self.waiters {
-            prop_assert!(!waiter.is_finished(), "a claim does not wait for its turn");
+            prop_assert!(
+                !waiter.is_finished(),
+                "a waiter finished before it was granted"
+            );
         }
         Ok(())
     }
@@ -98,17 +101,17 @@ impl<W: World> Case<'_, W> {
     async fn check_key(&mut self, key: usize) -> Outcome {
         let model = &self.models[key];
         let waiter = |id: &Id| self.waiters.iter().find(|waiter| waiter.id == *id);
-        let line = model.line.iter().filter_map(|(id, _)| waiter(id));
+        let queue = model.queue.iter().filter_map(|(id, _)| waiter(id));
         let expected = (
             model.held(),
-            line.map(|waiter| waiter.name.clone()).collect(),
+            queue.map(|waiter| waiter.name.clone()).collect(),
         );
-        let (start, mut seen) = (Instant::now(), self.world.look(key).await);
+        let (start, mut seen) = (Instant::now(), self.driver.inspect(key).await);
         while seen != expected && start.elapsed() < BOUND {
             tokio::task::yield_now().await;
-            seen = self.world.look(key).await;
+            seen = self.driver.inspect(key).await;
         }
-        prop_assert_eq!(seen, expected, "units held, and the line, of key {}", key);
+        prop_assert_eq!(seen, expected, "units held, and the queue, of key {}", key);
         Ok(())
     }
 

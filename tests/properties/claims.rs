@@ -1,74 +1,77 @@
-//! Steps that ask for a permit.
+//! Steps that acquire a permit.
 
 use crate::{
     case::{Case, Handle, Outcome},
-    model::{Answer, Id, Want},
-    op::{Ask, BRIEF, LONG},
+    driver::{Driver, Name},
+    model::{Answer, Id, Units},
+    op::{ClaimSpec, LONG_WAIT, SHORT_WAIT},
     waiter::Waiter,
-    world::{Name, World},
 };
 use proptest::prelude::*;
 use tower_semaphore::{AcquireError, Permit, semaphore::ClaimError};
 
-impl<W: World> Case<'_, W> {
-    pub(crate) async fn acquire(&mut self, ask: Ask) -> Outcome {
-        let id = self.ids.next().expect("numbers do not end");
-        let longest = ask.wait.map(|wait| wait.longest);
-        let expected = self.models[ask.key].acquire(id, ask.want, longest);
-        // A short wait may be over before the store has answered, and then nothing is sure.
-        let brief = expected == Answer::Waits && ask.wait.is_some_and(|wait| wait.brief);
-        let claim = ask.of(self.world.claim(ask.key), if brief { BRIEF } else { LONG });
-        let acquire = self.world.store(ask.process).acquire(claim);
-        if expected == Answer::Waits && !brief {
-            let waiter = Waiter::stand(self.world, id, ask.key, acquire).await;
+impl<W: Driver> Case<'_, W> {
+    pub(crate) async fn acquire(&mut self, spec: ClaimSpec) -> Outcome {
+        let id = self.ids.next().expect("the range has no end");
+        let max_waiting = spec.wait.map(|wait| wait.max_waiting);
+        let expected = self.models[spec.key].acquire(id, spec.units, max_waiting);
+        // A short wait may time out before the store has answered, whatever the answer would be.
+        let is_short = expected == Answer::Waits && spec.wait.is_some_and(|wait| wait.is_short);
+        let claim = spec.of(
+            self.driver.claim(spec.key),
+            if is_short { SHORT_WAIT } else { LONG_WAIT },
+        );
+        let acquire = self.driver.store(spec.process).acquire(claim);
+        if expected == Answer::Waits && !is_short {
+            let waiter = Waiter::enqueue(self.driver, id, spec.key, acquire).await;
             self.waiters.push(waiter);
             return Ok(());
         }
-        let told = acquire.await;
-        self.compare(id, ask, expected, told).await
+        let answer = acquire.await;
+        self.compare(id, spec, expected, answer).await
     }
 
     async fn compare(
         &mut self,
         id: Id,
-        Ask { key, want, .. }: Ask,
+        ClaimSpec { key, units, .. }: ClaimSpec,
         expected: Answer,
-        told: Result<Permit, AcquireError>,
+        answer: Result<Permit, AcquireError>,
     ) -> Outcome {
         let model = &mut self.models[key];
-        match (expected, told) {
-            (Answer::Granted, Ok(permit)) => return self.grant(id, key, want, permit).await,
+        match (expected, answer) {
+            (Answer::Granted, Ok(permit)) => return self.grant(id, key, units, permit).await,
             (Answer::Full, Err(AcquireError::Full { limit, held, .. })) => {
-                prop_assert_eq!(limit, want.limit);
-                // A limit of 0 is refused without a look at what is held.
+                prop_assert_eq!(limit, units.limit);
+                // A limit of 0 is refused without counting the units held.
                 prop_assert!(held == model.held() || limit == 0, "held: {held}");
             }
             (
                 Answer::TooHeavy,
                 Err(AcquireError::Invalid(ClaimError::TooHeavy { weight, limit })),
-            ) => prop_assert_eq!((weight, limit), (want.weight, want.limit)),
+            ) => prop_assert_eq!((weight, limit), (units.weight, units.limit)),
             (Answer::QueueFull, Err(AcquireError::QueueFull)) => {}
             (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),
-            (_, told) => prop_assert!(false, "{want:?} is not {expected:?}: {told:?}"),
+            (_, answer) => prop_assert!(false, "{units:?} is not {expected:?}: {answer:?}"),
         }
         Ok(())
     }
 
-    async fn grant(&mut self, id: Id, key: usize, want: Want, permit: Permit) -> Outcome {
-        prop_assert_eq!(permit.remaining(), want.limit - self.models[key].held());
-        let name = self.world.name(key).await;
-        self.hold(id, key, want, name, permit)
+    async fn grant(&mut self, id: Id, key: usize, units: Units, permit: Permit) -> Outcome {
+        prop_assert_eq!(permit.remaining(), units.limit - self.models[key].held());
+        let name = self.driver.name(key).await;
+        self.hold(id, key, units, name, permit)
     }
 
     pub(crate) fn hold(
         &mut self,
         id: Id,
         key: usize,
-        want: Want,
+        units: Units,
         name: Name,
         permit: Permit,
     ) -> Outcome {
-        prop_assert_eq!(permit.limit(), want.limit);
+        prop_assert_eq!(permit.limit(), units.limit);
         let (token, last) = (permit.token(), self.tokens[key]);
         prop_assert!(token > last, "token {token} after {last}");
         self.tokens[key] = token;

@@ -1,24 +1,24 @@
-//! Random operations on every store, judged by a model that knows no store.
+//! Random operations on every store, compared with a model that knows no store.
 
-#[cfg(feature = "redis")]
-mod actor;
 mod case;
 mod claims;
+mod driver;
+#[cfg(feature = "redis")]
+mod fixture;
+#[cfg(feature = "redis")]
+mod holder;
 mod model;
 mod op;
 mod permits;
 #[cfg(feature = "redis")]
-mod scene;
+mod scenario;
 #[cfg(feature = "redis")]
 mod server;
 #[cfg(feature = "redis")]
 mod settle;
-#[cfg(feature = "redis")]
-mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiter;
-mod world;
 
 use proptest::{
     strategy::Strategy,
@@ -31,61 +31,64 @@ fn runtime() -> Runtime {
     builder.enable_all().build().expect("a runtime starts")
 }
 
-/// Judges many cases, and tells the smallest that fails.
-fn judge<S: Strategy>(cases: u32, cases_of: S, judge: impl Fn(S::Value) -> TestCaseResult) {
+/// Checks many cases, and reports the smallest that fails.
+fn check_cases<S: Strategy>(
+    cases: u32,
+    cases_of: S,
+    check_cases: impl Fn(S::Value) -> TestCaseResult,
+) {
     let config = Config {
         cases,
         failure_persistence: None,
         max_shrink_time: 20_000,
         ..Config::default()
     };
-    if let Err(error) = TestRunner::new(config).run(&cases_of, judge) {
+    if let Err(error) = TestRunner::new(config).run(&cases_of, check_cases) {
         panic!("{error}");
     }
 }
 
 #[test]
-fn a_store_in_memory_does_as_the_model_does() {
+fn a_store_in_memory_behaves_as_the_model() {
     let runtime = runtime();
-    judge(1_000, op::ops(), |ops| {
-        let mut world = world::Memory::default();
-        runtime.block_on(case::run(&mut world, ops))
+    check_cases(1_000, op::ops(), |ops| {
+        let mut driver = driver::Memory::default();
+        runtime.block_on(case::run(&mut driver, ops))
     });
 }
 
 #[cfg(feature = "redis")]
 mod redis {
-    use super::{case, judge, op, runtime, scene, server::Redis, stage};
+    use super::{case, check_cases, fixture, op, runtime, scenario, server::Redis};
     use crate::support::redis::RedisServer;
     use std::{cell::RefCell, time::Duration};
 
     #[test]
-    fn a_store_in_redis_does_as_the_model_does() {
+    fn a_store_in_redis_behaves_as_the_model() {
         let (server, runtime) = (RedisServer::start(), runtime());
-        // So long that no beat comes within all cases, for a key's first may come at any time
-        // within its length: what was lost does not come back.
+        // So long that no refresh comes within all cases: a refresh would bring back what was lost.
         let lease = Duration::from_secs(24 * 60 * 60);
-        let world =
+        let driver =
             runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });
-        let world = RefCell::new(world);
-        judge(300, op::ops(), |ops| {
-            let mut world = world.borrow_mut();
-            world.next_case();
-            runtime.block_on(case::run(&mut *world, ops))
+        let driver = RefCell::new(driver);
+        check_cases(300, op::ops(), |ops| {
+            let mut driver = driver.borrow_mut();
+            driver.next_case();
+            runtime.block_on(case::run(&mut *driver, ops))
         });
     }
 
     #[test]
-    fn leases_are_kept_or_told_of_and_come_back_as_far_as_there_is_room() {
+    fn lost_leases_are_reported_and_come_back_as_far_as_there_is_room() {
         let (server, runtime) = (RedisServer::start(), runtime());
         let lease = Duration::from_millis(3_000);
-        let world =
+        let driver =
             runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });
-        let world = RefCell::new(world);
-        judge(12, scene::scenes(), |scenes| {
-            let mut world = world.borrow_mut();
-            world.next_case();
-            runtime.block_on(stage::play(&mut world, scenes))
+        let driver = RefCell::new(driver);
+        check_cases(12, scenario::scenarios(), |scenarios| {
+            let mut driver = driver.borrow_mut();
+            driver.next_case();
+            runtime.block_on(fixture::run(&mut driver, scenarios))
         });
     }
 }

@@ -1,16 +1,16 @@
-//! What a semaphore of one key must do, as plainly as it can be said.
+//! The reference model: the semaphore of one key, without a store.
 
-/// Names a claim, and its permit, for as long as the case runs.
+/// Identifies a claim and its permit within a case.
 pub(crate) type Id = usize;
 
-/// What a claim asks of the semaphore.
+/// The limit and the weight of a claim.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Want {
+pub(crate) struct Units {
     pub(crate) limit: u32,
     pub(crate) weight: u32,
 }
 
-/// What a claim is told.
+/// The answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted,
@@ -20,54 +20,54 @@ pub(crate) enum Answer {
     Waits,
 }
 
-/// Who holds how much, and who waits for how much.
+/// The permits with their weights, and the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) permits: Vec<(Id, u32)>,
-    pub(crate) line: Vec<(Id, Want)>,
+    pub(crate) queue: Vec<(Id, Units)>,
 }
 
 impl Model {
-    /// How many units are held.
+    /// Units held.
     pub(crate) fn held(&self) -> u32 {
         self.permits.iter().map(|(_, weight)| weight).sum()
     }
 
-    /// A claim that waits in a line of this length at most, or not at all.
-    pub(crate) fn acquire(&mut self, id: Id, want: Want, longest: Option<usize>) -> Answer {
-        let room = self.line.is_empty() && self.held() + want.weight <= want.limit;
-        let answer = match longest {
+    /// A claim that waits if at most `max_waiting` claims do, itself included. `None`: it does not.
+    pub(crate) fn acquire(&mut self, id: Id, units: Units, max_waiting: Option<usize>) -> Answer {
+        let room = self.queue.is_empty() && self.held() + units.weight <= units.limit;
+        let answer = match max_waiting {
             _ if room => Answer::Granted,
-            _ if want.limit == 0 => Answer::Full,
-            _ if want.weight > want.limit => Answer::TooHeavy,
-            Some(longest) if self.line.len() >= longest => Answer::QueueFull,
+            _ if units.limit == 0 => Answer::Full,
+            _ if units.weight > units.limit => Answer::TooHeavy,
+            Some(max_waiting) if self.queue.len() >= max_waiting => Answer::QueueFull,
             Some(_) => Answer::Waits,
             None => Answer::Full,
         };
         match answer {
-            Answer::Granted => self.permits.push((id, want.weight)),
-            Answer::Waits => self.line.push((id, want)),
+            Answer::Granted => self.permits.push((id, units.weight)),
+            Answer::Waits => self.queue.push((id, units)),
             Answer::Full | Answer::QueueFull | Answer::TooHeavy => {}
         }
         answer
     }
 
-    /// The permit is given back, its lease ends, or its claim leaves the line: whether it was held
-    /// until now.
+    /// Removes a permit that was released or whose lease ended, or a waiter that was cancelled.
+    /// Whether a permit was held.
     pub(crate) fn end(&mut self, id: Id) -> bool {
-        self.line.retain(|(other, _)| *other != id);
+        self.queue.retain(|(other, _)| *other != id);
         let before = self.permits.len();
         self.permits.retain(|(other, _)| *other != id);
         self.permits.len() < before
     }
 
-    /// Lets the first of the line in, if there is room for it.
-    pub(crate) fn next(&mut self) -> Option<(Id, Want)> {
-        let (id, want) = *self.line.first()?;
-        let fits = self.held() + want.weight <= want.limit;
+    /// Grants the head of the queue if it fits.
+    pub(crate) fn next(&mut self) -> Option<(Id, Units)> {
+        let (id, units) = *self.queue.first()?;
+        let fits = self.held() + units.weight <= units.limit;
         fits.then(|| {
-            self.permits.push((id, want.weight));
-            self.line.remove(0)
+            self.permits.push((id, units.weight));
+            self.queue.remove(0)
         })
     }
 }

@@ -1,6 +1,6 @@
-//! What may happen next.
+//! The steps of a case.
 
-use crate::model::Want;
+use crate::model::Units;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use std::time::Duration;
 use tower_semaphore::Claim;
@@ -10,74 +10,78 @@ pub(crate) const KEYS: usize = 3;
 /// Processes that share the store.
 pub(crate) const PROCESSES: usize = 2;
 
-/// Longer than any case takes.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Over soon.
-pub(crate) const BRIEF: Duration = Duration::from_millis(3);
+/// A wait that no case outlasts.
+pub(crate) const LONG_WAIT: Duration = Duration::from_secs(60);
+/// A wait that times out soon.
+pub(crate) const SHORT_WAIT: Duration = Duration::from_millis(3);
 
-/// One step. An index chooses among those who are there then; without any, nothing happens.
+/// One step. An index selects one of the permits or waiters that exist then; without any, nothing
+/// happens.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// A process asks for a permit.
-    Acquire(Ask),
-    /// A claim that waits is dropped.
+    /// A process acquires a permit.
+    Acquire(ClaimSpec),
+    /// A waiter is dropped.
     Cancel(Index),
-    /// A holder gives its permit back and asks whether it still had it.
+    /// A permit is released, and the answer is awaited.
     Release(Index),
-    /// A holder is done with its handle.
+    /// A clone of a permit is dropped.
     Drop(Index),
-    /// A holder shares its permit.
+    /// A permit is cloned.
     Clone(Index),
-    /// A permit reaches the longest time that it may be held.
+    /// A permit reaches the bound of how long it is held.
     End(Index),
-    /// A lease ends: the server still lists it, or does not list it any more.
+    /// A lease ends. The flag: the server still lists it.
     Expire(Index, bool),
-    /// The counter of a key that nobody asked for expires.
-    Forget(usize),
+    /// The token counter of a key expires.
+    ExpireToken(usize),
 }
 
-/// Who asks for what.
+/// A claim, and the process that makes it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct ClaimSpec {
     pub(crate) process: usize,
     pub(crate) key: usize,
-    pub(crate) want: Want,
-    pub(crate) wait: Option<Patience>,
+    pub(crate) units: Units,
+    pub(crate) wait: Option<WaitSpec>,
 }
 
 /// How a claim waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    pub(crate) brief: bool,
-    /// How many may wait for the key, this one included.
-    pub(crate) longest: usize,
+pub(crate) struct WaitSpec {
+    pub(crate) is_short: bool,
+    /// How many claims may wait for the key, this one included.
+    pub(crate) max_waiting: usize,
 }
 
-impl Ask {
-    /// What is asked of a key, with this time for who waits.
+impl ClaimSpec {
+    /// The claim for a key, with this time if it waits.
     pub(crate) fn of(self, claim: Claim, time: Duration) -> Claim {
-        let Want { limit, weight } = self.want;
+        let Units { limit, weight } = self.units;
         let claim = claim.with_limit(limit).with_weight(weight);
         match self.wait {
-            Some(wait) => claim.with_wait(time).with_max_waiting(wait.longest),
+            Some(wait) => claim.with_wait(time).with_max_waiting(wait.max_waiting),
             None => claim,
         }
     }
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
-    // Mostly one limit, so that what is held comes near it; else a change of it.
+fn spec() -> impl Strategy<Value = ClaimSpec> {
+    // Mostly one limit, so that the units held come near it; sometimes another.
     let limit = prop_oneof![4 => Just(4_u32), 1 => 0..=8_u32];
     let weight = prop_oneof![3 => Just(1_u32), 2 => 2..=5_u32];
-    let want = (limit, weight).prop_map(|(limit, weight)| Want { limit, weight });
-    let brief = prop::bool::weighted(0.1);
-    let longest = prop_oneof![4 => Just(1_000_usize), 1 => 0..4_usize];
-    let wait = (brief, longest).prop_map(|(brief, longest)| Patience { brief, longest });
+    let units = (limit, weight).prop_map(|(limit, weight)| Units { limit, weight });
+    let is_short = prop::bool::weighted(0.1);
+    let max_waiting = prop_oneof![4 => Just(1_000_usize), 1 => 0..4_usize];
+    let wait = (is_short, max_waiting).prop_map(|(is_short, max_waiting)| WaitSpec {
+        is_short,
+        max_waiting,
+    });
     let wait = prop::option::of(wait);
-    (0..PROCESSES, 0..KEYS, want, wait).prop_map(|(process, key, want, wait)| Ask {
+    (0..PROCESSES, 0..KEYS, units, wait).prop_map(|(process, key, units, wait)| ClaimSpec {
         process,
         key,
-        want,
+        units,
         wait,
     })
 }
@@ -85,18 +89,18 @@ fn ask() -> impl Strategy<Value = Ask> {
 fn op() -> impl Strategy<Value = Op> {
     let index = any::<Index>;
     prop_oneof![
-        10 => ask().prop_map(Op::Acquire),
+        10 => spec().prop_map(Op::Acquire),
         2 => index().prop_map(Op::Cancel),
         3 => index().prop_map(Op::Release),
         3 => index().prop_map(Op::Drop),
         2 => index().prop_map(Op::Clone),
         1 => index().prop_map(Op::End),
         1 => (index(), any::<bool>()).prop_map(|(index, listed)| Op::Expire(index, listed)),
-        1 => (0..KEYS).prop_map(Op::Forget),
+        1 => (0..KEYS).prop_map(Op::ExpireToken),
     ]
 }
 
-/// A few dozen steps.
+/// The steps of a case, a few dozen.
 pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
     vec(op(), 1..50)
 }

@@ -1,12 +1,12 @@
-//! Steps of those who hold a permit.
+//! Steps that release, clone or end a permit.
 
 use crate::{
     case::{Case, Handle, Outcome},
-    world::{World, end},
+    driver::{Driver, end},
 };
 use proptest::{prelude::*, sample::Index};
 
-impl<W: World> Case<'_, W> {
+impl<W: Driver> Case<'_, W> {
     pub(crate) async fn release(&mut self, index: Index) -> Outcome {
         if let Some(Handle {
             id, key, permit, ..
@@ -56,7 +56,7 @@ impl<W: World> Case<'_, W> {
                 name,
                 permit,
             } = &self.handles[handle];
-            self.world.expire(*key, name, permit, listed).await;
+            self.driver.expire(*key, name, permit, listed).await;
             self.models[*key].end(*id);
             self.ended.insert(*id);
         }

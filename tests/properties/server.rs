@@ -1,10 +1,10 @@
-//! The store in Redis, and what the server itself says of it.
+//! The store in Redis, and its state as the server lists it.
 
 use crate::{
     case::BOUND,
-    op::{LONG, PROCESSES},
+    driver::{Driver, Name},
+    op::{LONG_WAIT, PROCESSES},
     support::{redis::RedisServer, resp::Raw, wait::eventually},
-    world::{Name, World},
 };
 use std::{
     collections::HashSet,
@@ -12,17 +12,17 @@ use std::{
 };
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::MAX_WEIGHT};
 
-/// Two stores on one server, as two processes have them.
+/// Two stores on one server, as in two processes.
 pub(crate) struct Redis {
     stores: [RedisSemaphore; PROCESSES],
     raw: Raw,
     case: u64,
-    known: HashSet<Name>,
+    seen_names: HashSet<Name>,
 }
 
 impl Redis {
     pub(crate) async fn connect(server: &RedisServer, lease: Duration) -> Self {
-        // The longest that may be set: how busy this machine is does not matter here.
+        // The longest timeout that is accepted, so that a busy machine fails no case.
         let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
         let first = builder.clone().connect(server.url()).await;
         let second = builder.connect(server.url()).await;
@@ -30,18 +30,19 @@ impl Redis {
             stores: [first, second].map(|store| store.expect("it connects")),
             raw: Raw::connect(server.port()).await,
             case: 0,
-            known: HashSet::new(),
+            seen_names: HashSet::new(),
         }
     }
 
-    /// Has each store listen to its messages: who waits while it begins to, looks once more.
+    /// Makes each store subscribe to its channel, which a first waiter starts, so that no later
+    /// waiter polls because of a new subscription.
     pub(crate) async fn listening(mut self) -> Self {
         for process in 0..PROCESSES {
             let claim = self.claim(process).with_limit(1);
             let held = self.stores[process].acquire(claim.clone()).await;
-            let waits = tokio::spawn(self.stores[process].acquire(claim.with_wait(LONG)));
+            let waits = tokio::spawn(self.stores[process].acquire(claim.with_wait(LONG_WAIT)));
             let channels = ["PUBSUB", "CHANNELS", "semaphore:wake:*"];
-            eventually("it listens", BOUND, async || {
+            eventually("the store listens", BOUND, async || {
                 self.raw.cmd(&channels).await.array().len() > process
             })
             .await;
@@ -51,10 +52,10 @@ impl Redis {
         self
     }
 
-    /// The same stores, with keys that nobody has used.
+    /// The same stores, with keys that no case has used.
     pub(crate) fn next_case(&mut self) {
         self.case += 1;
-        self.known.clear();
+        self.seen_names.clear();
     }
 
     /// How many units of a key are held.
@@ -62,7 +63,7 @@ impl Redis {
         let now = self.raw.server_time_ms().await.to_string();
         let held = self.set(key, "held");
         let count = self.raw.cmd(&["ZCOUNT", &held, &now, "+inf"]).await.int();
-        u32::try_from(count).expect("it is small")
+        u32::try_from(count).expect("few units are held")
     }
 
     fn set(&self, key: usize, set: &str) -> String {
@@ -75,8 +76,8 @@ impl Redis {
         self.raw.zmembers(held).await
     }
 
-    /// Takes units out of the server's list, or lets their leases have ended long ago.
-    pub(crate) async fn strike(&mut self, key: usize, name: &Name, listed: bool) {
+    /// Removes a permit's units from the server's list, or sets the ends of their leases to long ago.
+    pub(crate) async fn end_lease(&mut self, key: usize, name: &Name, listed: bool) {
         let held = self.set(key, "held").into_bytes();
         for (unit, _) in self.units(key).await {
             if !is_unit_of(&unit, name) {
@@ -91,12 +92,12 @@ impl Redis {
     }
 }
 
-/// A permit's first unit has its name, the others have their number after it.
+/// A permit's first unit has its name, and each other unit that name and a number.
 pub(crate) fn is_unit_of(unit: &Name, name: &Name) -> bool {
     unit.split(|byte| *byte == b':').next() == Some(name)
 }
 
-impl World for Redis {
+impl Driver for Redis {
     fn store(&self, process: usize) -> &dyn Semaphore {
         &self.stores[process]
     }
@@ -105,34 +106,34 @@ impl World for Redis {
         Claim::new(key as u64).with_policy(format!("case-{}", self.case))
     }
 
-    async fn look(&mut self, key: usize) -> (u32, Vec<Name>) {
-        let line = self.set(key, "queue");
-        let line = self.raw.zmembers(line).await;
-        let line = line.into_iter().map(|(name, _)| name).collect();
-        (self.held(key).await, line)
+    async fn inspect(&mut self, key: usize) -> (u32, Vec<Name>) {
+        let queue = self.set(key, "queue");
+        let queue = self.raw.zmembers(queue).await;
+        let queue = queue.into_iter().map(|(name, _)| name).collect();
+        (self.held(key).await, queue)
     }
 
     async fn name(&mut self, key: usize) -> Name {
         let start = Instant::now();
         loop {
-            let mut names = self.look(key).await.1;
+            let mut names = self.inspect(key).await.1;
             names.extend(self.units(key).await.into_iter().map(|(unit, _)| unit));
-            let new = |name: &Name| !name.contains(&b':') && !self.known.contains(name);
+            let new = |name: &Name| !name.contains(&b':') && !self.seen_names.contains(name);
             if let Some(name) = names.into_iter().find(new) {
-                self.known.insert(name.clone());
+                self.seen_names.insert(name.clone());
                 return name;
             }
             assert!(
                 start.elapsed() < BOUND,
-                "a claim is neither listed nor in line"
+                "a claim is neither granted nor in the queue"
             );
         }
     }
 
     async fn expire(&mut self, key: usize, name: &Name, _: &Permit, listed: bool) {
-        self.strike(key, name, listed).await;
-        // The head of the line does not know of what our hand has done: a try has the store look.
-        if !self.look(key).await.1.is_empty() {
+        self.end_lease(key, name, listed).await;
+        // No release wakes the head of the queue: a claim that is refused makes the store grant it.
+        if !self.inspect(key).await.1.is_empty() {
             let claim = self
                 .claim(key)
                 .with_limit(MAX_WEIGHT)
@@ -141,8 +142,8 @@ impl World for Redis {
         }
     }
 
-    async fn forget(&mut self, key: usize) {
-        let ticket = self.set(key, "token");
-        self.raw.cmd(&["DEL", &ticket]).await;
+    async fn expire_token(&mut self, key: usize) {
+        let token = self.set(key, "token");
+        self.raw.cmd(&["DEL", &token]).await;
     }
 }

@@ -1,116 +1,130 @@
-//! What happens in a scene, and what has to come of it.
+//! The events of a scenario, and the state that has to follow.
 
 use crate::{
-    actor::{Actor, Lack},
     case::Outcome,
+    driver::{Driver, Name},
+    fixture::{Fixture, QueuedClaim},
+    holder::{Holder, Settled},
     model::Id,
-    op::LONG,
-    scene::Fate,
+    op::LONG_WAIT,
+    scenario::LeaseEvent,
     server::Redis,
-    stage::{Place, Stage},
     waiter::Waiter,
-    world::{Name, World},
 };
 use proptest::prelude::*;
 use std::{mem, time::Duration};
 use tower_semaphore::Claim;
 
-/// Shorter than a beat.
-const BRIEF: Duration = Duration::from_millis(400);
+/// Shorter than a refresh interval.
+const SHORT_WAIT: Duration = Duration::from_millis(400);
 
-impl Stage {
-    fn claim(&self, world: &Redis, weight: u32) -> Claim {
-        let claim = world.claim(self.key).with_limit(self.limit);
+impl Fixture {
+    fn claim(&self, driver: &Redis, weight: u32) -> Claim {
+        let claim = driver.claim(self.key).with_limit(self.limit);
         claim.with_weight(weight)
     }
 
-    /// Whether a claim was granted that does not wait.
-    pub(crate) async fn try_one(&mut self, world: &mut Redis, process: usize, weight: u32) -> bool {
-        let claim = self.claim(world, weight);
-        let Ok(permit) = world.store(process).acquire(claim).await else {
+    /// Makes a claim that does not wait. Whether it was granted.
+    pub(crate) async fn try_one(
+        &mut self,
+        driver: &mut Redis,
+        process: usize,
+        weight: u32,
+    ) -> bool {
+        let claim = self.claim(driver, weight);
+        let Ok(permit) = driver.store(process).acquire(claim).await else {
             return false;
         };
-        let name = world.name(self.key).await;
-        self.actors.push(Actor::new(name, weight, permit));
+        let name = driver.name(self.key).await;
+        self.holders.push(Holder::new(name, weight, permit));
         true
     }
 
-    /// A claim that waits, unless it is granted.
-    pub(crate) async fn wait(&mut self, world: &mut Redis, id: Id, (weight, brief): (u32, bool)) {
+    /// Makes a claim that waits.
+    pub(crate) async fn wait(
+        &mut self,
+        driver: &mut Redis,
+        id: Id,
+        (weight, is_short): (u32, bool),
+    ) {
         let weight = weight.min(self.limit);
-        let wait = if brief { BRIEF } else { LONG };
-        let claim = self.claim(world, weight).with_wait(wait);
-        let acquire = world.store(1).acquire(claim);
-        let waiter = Waiter::stand(world, id, self.key, acquire).await;
-        self.line.push(Place {
+        let wait = if is_short { SHORT_WAIT } else { LONG_WAIT };
+        let claim = self.claim(driver, weight).with_wait(wait);
+        let acquire = driver.store(1).acquire(claim);
+        let waiter = Waiter::enqueue(driver, id, self.key, acquire).await;
+        self.queue.push(QueuedClaim {
             waiter,
             weight,
-            brief,
+            is_short,
         });
     }
 
-    /// The holders meet their fates.
-    pub(crate) async fn meet(&mut self, world: &mut Redis, fates: Vec<(u32, Fate)>) {
-        for (actor, (_, fate)) in self.actors.iter_mut().zip(&fates) {
-            match *fate {
-                Fate::Kept => {}
-                Fate::Lost { listed } => {
-                    actor.lost = true;
-                    world.strike(self.key, &actor.name, listed).await;
+    /// Applies the events to the holders' leases.
+    pub(crate) async fn apply(&mut self, driver: &mut Redis, events: Vec<(u32, LeaseEvent)>) {
+        for (holder, (_, event)) in self.holders.iter_mut().zip(&events) {
+            match *event {
+                LeaseEvent::Kept => {}
+                LeaseEvent::Lost { listed } => {
+                    holder.lost = true;
+                    driver.end_lease(self.key, &holder.name, listed).await;
                 }
-                Fate::Gone => world.strike(self.key, &actor.name, false).await,
+                LeaseEvent::LostAndDropped => driver.end_lease(self.key, &holder.name, false).await,
             }
         }
-        let mut fates = fates.into_iter().map(|(_, fate)| fate);
-        self.actors.retain(|_| fates.next() != Some(Fate::Gone));
+        let mut events = events.into_iter().map(|(_, event)| event);
+        self.holders
+            .retain(|_| events.next() != Some(LeaseEvent::LostAndDropped));
     }
 
-    /// Whether all who kept their leases were refreshed, all who waited are granted as far as
-    /// there is room, and then all who lost their leases are back as far as there is more.
-    pub(crate) async fn is_settled(&mut self, world: &mut Redis) -> Result<Lack, TestCaseError> {
-        let units = world.units(self.key).await;
-        let (held, line) = world.look(self.key).await;
+    /// Whether leases that were not ended are refreshed, waiters are granted as far as there is
+    /// room, and then lost permits are held again as far as there is more.
+    pub(crate) async fn is_settled(
+        &mut self,
+        driver: &mut Redis,
+    ) -> Result<Settled, TestCaseError> {
+        let units = driver.units(self.key).await;
+        let (held, queue) = driver.inspect(self.key).await;
         prop_assert!(held <= self.limit, "{held} units of {}", self.limit);
-        self.admit(&line).await?;
-        let back = self.actors.iter().find(|actor| actor.is_back(&units));
+        self.admit(&queue).await?;
+        let back = self.holders.iter().find(|holder| holder.is_back(&units));
         prop_assert!(
-            line.is_empty() || back.is_none(),
-            "somebody came back past the line"
+            queue.is_empty() || back.is_none(),
+            "a lost permit came back past the queue"
         );
 
-        let room = self.limit - held;
-        if self.line.first().is_some_and(|head| head.weight <= room) {
-            return Ok(Err("the head of the line is not granted, with room for it"));
-        }
-        if self.line.iter().any(|place| place.brief) {
-            return Ok(Err("a short wait is not over"));
-        }
-        let room = if line.is_empty() { room } else { 0 };
-        let lack = |actor: &Actor| actor.lacks(&units, room, self.end);
-        Ok(self.actors.iter().try_for_each(lack))
+        Ok(self.settled(&units, self.limit - held))
     }
 
-    /// Those who have left the line hold their permits, or their wait was short.
-    async fn admit(&mut self, line: &[Name]) -> Outcome {
-        for place in mem::take(&mut self.line) {
-            if line.contains(&place.waiter.name) {
-                self.line.push(place);
+    fn settled(&self, units: &[(Name, f64)], room: u32) -> Settled {
+        if self.queue.first().is_some_and(|head| head.weight <= room) {
+            return Err("the head of the queue is not granted, with room for it");
+        }
+        if self.queue.iter().any(|queued| queued.is_short) {
+            return Err("a short wait has not timed out");
+        }
+        let room = if self.queue.is_empty() { room } else { 0 };
+        let settled = |holder: &Holder| holder.settled(units, room, self.end);
+        self.holders.iter().try_for_each(settled)
+    }
+
+    /// Waiters that have left the queue are granted, or their short wait timed out.
+    async fn admit(&mut self, queue: &[Name]) -> Outcome {
+        for queued in mem::take(&mut self.queue) {
+            if queue.contains(&queued.waiter.name) {
+                self.queue.push(queued);
                 continue;
             }
-            let name = place.waiter.name.clone();
-            let answer = place.waiter.answer().await?;
+            let name = queued.waiter.name.clone();
+            let answer = queued.waiter.answer().await?;
             let Some(permit) = answer else {
-                prop_assert!(place.brief, "a long wait is over");
+                prop_assert!(queued.is_short, "a long wait timed out");
                 continue;
             };
-            prop_assert!(self.line.is_empty(), "granted past one who came before");
-            self.actors.push(Actor::new(name, place.weight, permit));
+            prop_assert!(self.queue.is_empty(), "granted before an earlier waiter");
+            self.holders.push(Holder::new(name, queued.weight, permit));
         }
-        let names = self.line.iter().map(|place| &place.waiter.name);
-        prop_assert!(
-            names.eq(line),
-            "the line is not in the order in which they came"
-        );
+        let names = self.queue.iter().map(|queued| &queued.waiter.name);
+        prop_assert!(names.eq(queue), "the queue is not in the order of arrival");
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
-//! Steps of those who wait.
+//! Steps of waiters.
 
 use crate::{
     case::{BOUND, Case, Outcome},
-    model::{Id, Want},
-    world::{Name, World},
+    driver::{Driver, Name},
+    model::{Id, Units},
 };
 use proptest::{prelude::*, sample::Index};
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{Acquire, AcquireError, Permit};
 
-/// A claim in the line. Dropped, it is cancelled.
+/// A claim in the queue. Dropped, it is cancelled.
 pub(crate) struct Waiter {
     pub(crate) id: Id,
     pub(crate) key: usize,
@@ -24,9 +24,9 @@ impl Drop for Waiter {
 }
 
 impl Waiter {
-    /// A claim that was just made, once it stands in the line.
-    pub(crate) async fn stand(
-        world: &mut impl World,
+    /// Spawns a claim, and returns once it is in the queue.
+    pub(crate) async fn enqueue(
+        driver: &mut impl Driver,
         id: Id,
         key: usize,
         acquire: Acquire,
@@ -35,7 +35,7 @@ impl Waiter {
         Self {
             id,
             key,
-            name: world.name(key).await,
+            name: driver.name(key).await,
             acquire,
         }
     }
@@ -44,20 +44,20 @@ impl Waiter {
         self.acquire.is_finished()
     }
 
-    /// What it is told, which must be soon: its permit, or that its wait is over.
+    /// The permit, or `None` if the wait timed out. Fails if there is no answer within the bound.
     pub(crate) async fn answer(mut self) -> Result<Option<Permit>, TestCaseError> {
         let fail = |why: String| Err(TestCaseError::fail(why));
         match timeout(BOUND, &mut self.acquire).await {
             Ok(Ok(Ok(permit))) => Ok(Some(permit)),
             Ok(Ok(Err(AcquireError::TimedOut))) => Ok(None),
-            Ok(Ok(Err(error))) => fail(format!("not granted in its turn: {error:?}")),
+            Ok(Ok(Err(error))) => fail(format!("a waiter was refused: {error:?}")),
             Ok(Err(panic)) => fail(panic.to_string()),
-            Err(_) => fail("a claim waits although its turn has come".to_owned()),
+            Err(_) => fail("a waiter at the head is not granted, with room for it".to_owned()),
         }
     }
 }
 
-impl<W: World> Case<'_, W> {
+impl<W: Driver> Case<'_, W> {
     pub(crate) fn cancel(&mut self, index: Index) {
         if !self.waiters.is_empty() {
             let waiter = index.index(self.waiters.len());
@@ -66,27 +66,36 @@ impl<W: World> Case<'_, W> {
         }
     }
 
-    /// Those whose turn has come are granted, in their order.
-    pub(crate) async fn let_in(&mut self, key: usize) -> Outcome {
-        while let Some((id, want)) = self.models[key].next() {
-            let place = self.waiters.iter().position(|waiter| waiter.id == id);
-            let waiter = self.waiters.remove(place.expect("all who wait are here"));
+    /// Grants the waiters that the model grants, in their order.
+    pub(crate) async fn grant_waiters(&mut self, key: usize) -> Outcome {
+        while let Some((id, units)) = self.models[key].next() {
+            let position = self.waiters.iter().position(|waiter| waiter.id == id);
+            let waiter = self
+                .waiters
+                .remove(position.expect("every waiter of the model is in the case"));
             let name = waiter.name.clone();
             let permit = waiter.answer().await?;
-            let permit = permit.ok_or_else(|| TestCaseError::fail("its wait is not over yet"))?;
-            self.enter(id, key, want, name, permit)?;
+            let permit = permit.ok_or_else(|| TestCaseError::fail("a long wait timed out"))?;
+            self.hold_granted(id, key, units, name, permit)?;
         }
         Ok(())
     }
 
-    fn enter(&mut self, id: Id, key: usize, want: Want, name: Name, permit: Permit) -> Outcome {
-        // Who was told by a message was not told what remained, and says that nothing did.
-        let remaining = want.limit - self.models[key].held();
+    fn hold_granted(
+        &mut self,
+        id: Id,
+        key: usize,
+        units: Units,
+        name: Name,
+        permit: Permit,
+    ) -> Outcome {
+        // The message of a wake-up does not say how many units remain, so the permit reports 0.
+        let remaining = units.limit - self.models[key].held();
         prop_assert!(
             [0, remaining].contains(&permit.remaining()),
             "{}",
             permit.remaining()
         );
-        self.hold(id, key, want, name, permit)
+        self.hold(id, key, units, name, permit)
     }
 }

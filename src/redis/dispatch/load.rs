@@ -1,10 +1,8 @@
 //! How much is in flight, and how long it takes of late.
 
+use parking_lot::Mutex;
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -77,24 +75,19 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 impl RoundTrip {
     pub(super) fn observe(&self, sample: Duration) {
-        self.lock().observe(sample, Instant::now());
+        self.0.lock().observe(sample, Instant::now());
     }
 
     /// What nearly every round trip takes no longer than.
     pub(super) fn usual(&self) -> Duration {
-        let estimate = self.lock();
+        let estimate = self.0.lock();
         estimate.smoothed + estimate.variation * 4
     }
 
     /// The shortest of late.
     pub(super) fn shortest(&self) -> Duration {
-        let shortest = self.lock().shortest;
+        let shortest = self.0.lock().shortest;
         shortest.into_iter().flatten().min().unwrap_or_default()
-    }
-
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound estimate.
-    fn lock(&self) -> MutexGuard<'_, Estimate> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the store's callers and the keeper both know.
 
 use crate::redis::lease::Lease;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -33,7 +34,7 @@ impl Registry {
 
     /// Takes out what was granted.
     pub(super) fn adopt(&self) -> Vec<Arc<Lease>> {
-        let shards = self.0.iter().map(lock);
+        let shards = self.0.iter().map(Mutex::lock);
         let granted = shards.flat_map(|mut shard| {
             let granted = shard.extract_if(|_, lease| lease.is_granted());
             granted.map(|(_, lease)| lease).collect::<Vec<_>>()
@@ -43,19 +44,14 @@ impl Registry {
 
     /// Takes out all.
     pub(super) fn drain(&self) -> Vec<Arc<Lease>> {
-        let shards = self.0.iter().map(lock);
+        let shards = self.0.iter().map(Mutex::lock);
         let all = shards.flat_map(|mut shard| std::mem::take(&mut *shard).into_values());
         all.collect()
     }
 
     fn shard(&self, serial: u64) -> MutexGuard<'_, Leases> {
-        lock(&self.0[serial as usize % SHARDS])
+        self.0[serial as usize % SHARDS].lock()
     }
-}
-
-/// No code that holds the lock can panic, so a poisoned lock guards a sound map.
-fn lock(shard: &Mutex<Leases>) -> MutexGuard<'_, Leases> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Counts releases that were answered, by a hash of their semaphore: as many counters as make it

@@ -1,10 +1,10 @@
 //! A thread with a runtime of its own.
 
 use crate::semaphore::BoxFuture;
+use parking_lot::Mutex;
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -40,7 +40,7 @@ impl Thread {
 
     #[cold]
     fn start_once(&self) -> io::Result<()> {
-        let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut future = self.future.lock();
         if future.is_none() {
             return Ok(());
         }

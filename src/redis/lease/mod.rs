@@ -8,8 +8,9 @@ mod state;
 
 use super::protocol::PermitId;
 use crate::semaphore::Loss;
+use parking_lot::{Mutex, MutexGuard};
 use state::{Event, State};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A permit that was asked for, is held, or is being released. Shared by its holder and the
 /// keeper.
@@ -187,9 +188,8 @@ impl Lease {
         self.lock().state == State::Released
     }
 
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound state.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

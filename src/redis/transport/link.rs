@@ -8,11 +8,12 @@
 
 use super::contract::{Replies, checked};
 use crate::redis::error::Error;
+use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
 use std::{
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -97,7 +98,7 @@ impl Link {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        matches!(*self.lock(), State::Connected(_))
+        matches!(*self.state.lock(), State::Connected(_))
     }
 
     /// The connection there is, or the outcome of the attempt to make one.
@@ -119,7 +120,7 @@ impl Link {
 
     /// The connection, or why there is none; `None` while an attempt runs.
     fn outcome(self: &Arc<Self>) -> Option<Result<Connection, Error>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match &*state {
             State::Connected(connection) => return Some(Ok(connection.clone())),
             State::Failed(at, error) if at.elapsed() < PAUSE => {
@@ -137,7 +138,7 @@ impl Link {
         let outcome = connect(&self.client).await;
         let number = self.connected.fetch_add(1, Ordering::Relaxed) + 1;
         self.consecutive_timeouts.store(0, Ordering::Relaxed);
-        *self.lock() = match outcome {
+        *self.state.lock() = match outcome {
             Ok(connection) => State::Connected(Connection { connection, number }),
             Err(error) => State::Failed(Instant::now(), error),
         };
@@ -156,27 +157,20 @@ impl Link {
     /// A connection is of no use. A server that is a replica by now is not asked again at once:
     /// it would take any number of connections, and answer the same to all.
     fn disconnect(&self, number: u32, error: &Error) {
-        self.end(
-            number,
-            match error {
-                Error::Redis(error) if !error.is_io_error() => {
-                    State::Failed(Instant::now(), error.clone())
-                }
-                _ => State::Idle,
-            },
-        );
+        let next = match error {
+            Error::Redis(cause) if error.is_read_only() => {
+                State::Failed(Instant::now(), cause.clone())
+            }
+            _ => State::Idle,
+        };
+        self.end(number, next);
     }
 
     fn end(&self, number: u32, next: State) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(&*state, State::Connected(connection) if connection.number == number) {
             *state = next;
         }
-    }
-
-    /// No code that holds the lock can panic, so a poisoned lock guards a sound state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

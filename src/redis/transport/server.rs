@@ -10,10 +10,11 @@ use super::{
     link::Link,
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
+use parking_lot::RwLock;
 use redis::{Client, Cmd};
 use std::{
     future::pending,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -60,7 +61,7 @@ impl Server {
     /// The link of this runtime.
     fn link(&self) -> Arc<Link> {
         let runtime = Handle::current().id();
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links.read();
         let own = links.iter().find(|link| link.runtime == runtime);
         if let Some(own) = own {
             return Arc::clone(&own.link);
@@ -72,7 +73,7 @@ impl Server {
     /// Makes a link for a runtime, and forgets those of runtimes that have ended.
     #[cold]
     fn add_link(&self, runtime: Id) -> Arc<Link> {
-        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.write();
         links.retain(|link| !link.witness.is_finished());
         let own = links.iter().find(|link| link.runtime == runtime);
         if let Some(own) = own {

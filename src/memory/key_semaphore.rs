@@ -1,0 +1,171 @@
+//! The semaphore of one key, lock-free while its queue is empty.
+//!
+//! Two counters only grow: units acquired and units released; their difference is held. An acquire
+//! loads `acquired`, then `released`, and moves `acquired` on by compare-and-swap. Units released
+//! after the second load only lower what is held, so the difference that was checked against the
+//! limit is never too low. The counter of acquired units is the token as well: each permit moves
+//! it.
+
+use super::queue::{Acquired, Position, Queue};
+use crate::semaphore::{AcquireError, Units};
+use parking_lot::Mutex;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire},
+};
+
+/// In both counters: the queue may have waiters, so only a thread that has locked it may acquire.
+const QUEUED: u64 = 1 << 63;
+/// In `acquired`: the entry was removed from its shard, and the key may have a new one.
+const RETIRED: u64 = 1 << 62;
+const FLAGS: u64 = QUEUED | RETIRED;
+
+/// The units held of one key, and its queue.
+///
+/// Counters suffice where Redis needs a set: a permit of this process ends only by its release or
+/// its drop, so none can be lost without being counted.
+#[repr(C)]
+pub(super) struct KeySemaphore {
+    acquired: AtomicU64,
+    released: AtomicU64,
+    queue: Mutex<Queue>,
+}
+
+/// Why a semaphore granted nothing.
+#[derive(Clone, Copy)]
+pub(super) enum Refusal {
+    /// The entry is no longer in its shard: the key has to be looked up again.
+    Retired,
+    /// The units do not fit, or the queue is not empty; so many units are held.
+    Full(u32),
+}
+
+impl KeySemaphore {
+    /// A semaphore whose tokens are greater than `last_token`.
+    pub(super) fn new(last_token: u64) -> Self {
+        Self {
+            acquired: AtomicU64::new(last_token),
+            released: AtomicU64::new(last_token),
+            queue: Mutex::default(),
+        }
+    }
+
+    /// Acquires `units` if they fit and the queue is empty.
+    pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
+        let mut acquired = self.acquired.load(Acquire);
+        loop {
+            if acquired & FLAGS != 0 {
+                acquired = self.recheck()?;
+                continue;
+            }
+            // `None` only if `acquired` is stale: other threads acquired and released meanwhile.
+            let Some(held) = acquired.checked_sub(self.released()) else {
+                acquired = self.acquired.load(Acquire);
+                continue;
+            };
+            let grant = grant(acquired, held, units).ok_or(Refusal::Full(held as u32))?;
+            let swapped =
+                self.acquired
+                    .compare_exchange_weak(acquired, grant.token, AcqRel, Acquire);
+            match swapped {
+                Ok(_) => return Ok(grant),
+                Err(current) => acquired = current,
+            }
+        }
+    }
+
+    /// The counter of acquired units, once the queue is empty; a refusal while it is not.
+    #[cold]
+    fn recheck(&self) -> Result<u64, Refusal> {
+        let queue = self.queue.lock();
+        match self.acquired.load(Acquire) {
+            retired if retired & RETIRED != 0 => Err(Refusal::Retired),
+            _ if !queue.is_empty() => Err(Refusal::Full(self.held() as u32)),
+            acquired => Ok(acquired),
+        }
+    }
+
+    /// Joins the queue, unless `max_waiting` claims wait already. A claim that fits by now is
+    /// granted at once, through its position. `None`: the entry is retired.
+    pub(super) fn enqueue(
+        &self,
+        units: Units,
+        max_waiting: u32,
+    ) -> Result<Option<Position>, AcquireError> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= max_waiting as usize {
+            return Err(AcquireError::QueueFull);
+        }
+        // From here on no other thread acquires, and each release locks the queue.
+        if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
+            return Ok(None);
+        }
+        self.released.fetch_or(QUEUED, AcqRel);
+        let position = queue.push(units);
+        self.grant_waiters(&mut queue);
+        Ok(Some(position))
+    }
+
+    /// Releases `weight` units, and grants waiters that fit now.
+    pub(super) fn release(&self, weight: u32) {
+        if self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0 {
+            self.grant_waiters(&mut self.queue.lock());
+        }
+    }
+
+    /// Removes a waiter from the queue, or releases its units if it was granted meanwhile.
+    pub(super) fn cancel(&self, number: u64, weight: u32) {
+        let mut queue = self.queue.lock();
+        if !queue.remove(number) {
+            self.released.fetch_add(u64::from(weight), AcqRel);
+        }
+        self.grant_waiters(&mut queue);
+    }
+
+    /// Grants the head of the queue as long as it fits, each under its own limit. Waiters behind a
+    /// head that does not fit stay behind it, so that light claims do not starve a heavy one.
+    fn grant_waiters(&self, queue: &mut Queue) {
+        while let Some(units) = queue.head() {
+            let acquired = self.acquired.load(Acquire) & !FLAGS;
+            let Some(grant) = grant(acquired, self.held(), units) else {
+                return;
+            };
+            self.acquired.fetch_add(u64::from(units.weight), AcqRel);
+            queue.grant_head(grant);
+        }
+        self.released.fetch_and(!QUEUED, AcqRel);
+        self.acquired.fetch_and(!QUEUED, AcqRel);
+    }
+
+    /// Marks the semaphore as retired if it is idle, and returns the last token that it granted.
+    pub(super) fn retire(&self) -> Option<u64> {
+        let idle = self.released();
+        self.acquired
+            .compare_exchange(idle, idle | RETIRED, AcqRel, Acquire)
+            .ok()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.acquired.load(Acquire) != self.released.load(Acquire)
+    }
+
+    /// An upper bound of the units held; exact while the queue is locked and not empty.
+    pub(super) fn held(&self) -> u64 {
+        let acquired = self.acquired.load(Acquire) & !FLAGS;
+        acquired.saturating_sub(self.released())
+    }
+
+    fn released(&self) -> u64 {
+        self.released.load(Acquire) & !QUEUED
+    }
+}
+
+/// The grant of `units` while `held` are held and `acquired` have been acquired; `None` if they do
+/// not fit.
+fn grant(acquired: u64, held: u64, units: Units) -> Option<Acquired> {
+    let (limit, weight) = (u64::from(units.limit), u64::from(units.weight));
+    (held + weight <= limit).then(|| Acquired {
+        token: acquired + weight,
+        held: (held + weight) as u32,
+    })
+}
