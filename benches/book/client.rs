@@ -1,4 +1,4 @@
-//! What one of the chapter's clients has: connections, and a clock of its own.
+//! A client of the chapter's semaphores: connections, and a clock of its own.
 
 use crate::support::link::{self, MultiplexedConnection};
 use std::{
@@ -65,8 +65,8 @@ impl Client {
     /// A connection for one task alone, as `WATCH` needs it: what is watched belongs to the
     /// connection, and any other task's transaction would end it.
     pub(crate) async fn alone(&self) -> Alone<'_> {
-        let kept = self.spare.lock().pop();
-        let connection = match kept {
+        let spare = self.spare.lock().pop();
+        let connection = match spare {
             Some(connection) => connection,
             None => link::connect(&self.spare.client).await,
         };
@@ -94,7 +94,7 @@ impl Spare {
     }
 }
 
-/// A connection that goes back when it is dropped.
+/// A connection that returns to its client when it is dropped.
 pub(crate) struct Alone<'a> {
     connection: Option<MultiplexedConnection>,
     spare: &'a Spare,

@@ -52,7 +52,7 @@ pub(crate) async fn acquire_lock_with_timeout(
     Ok(None)
 }
 
-/// Frees a lock if it is still this owner's.
+/// Releases a lock if it is still this owner's.
 pub(crate) async fn release_lock(
     client: &Client,
     name: &str,

@@ -68,9 +68,9 @@ impl Offer {
         buyer: &str,
         connection: &mut MultiplexedConnection,
     ) -> Result<bool, RedisError> {
-        let mut look = pipe();
-        look.zscore(MARKET, &self.member).hget(user(buyer), "funds");
-        let (price, funds): (Option<i64>, Option<i64>) = look.query_async(connection).await?;
+        let mut read = pipe();
+        read.zscore(MARKET, &self.member).hget(user(buyer), "funds");
+        let (price, funds): (Option<i64>, Option<i64>) = read.query_async(connection).await?;
         Ok(price == Some(self.price) && funds.is_some_and(|funds| funds >= self.price))
     }
 
@@ -143,7 +143,7 @@ async fn optimistic(
     Ok(deal)
 }
 
-/// B9 and B10. As [`list_item`], for who holds the lock.
+/// B9 and B10. As [`list_item`], for the holder of the lock.
 pub(crate) async fn list_item_locked(client: &Client, offer: &Offer) -> Result<bool, RedisError> {
     let mut connection = client.shared.clone();
     if !offer.is_owned(&mut connection).await? {
@@ -155,7 +155,7 @@ pub(crate) async fn list_item_locked(client: &Client, offer: &Offer) -> Result<b
     Ok(true)
 }
 
-/// B9 and B10. As [`purchase_item`], for who holds the lock.
+/// B9 and B10. As [`purchase_item`], for the holder of the lock.
 pub(crate) async fn purchase_item_locked(
     client: &Client,
     offer: &Offer,
@@ -182,7 +182,7 @@ pub(crate) fn user(id: &str) -> String {
     format!("users:{id}")
 }
 
-/// The set of what somebody owns.
+/// The set of a trader's items.
 pub(crate) fn inventory(id: &str) -> String {
     format!("inventory:{id}")
 }

@@ -5,7 +5,7 @@ use redis::{Cmd, Pipeline, RedisError, pipe};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// After how many seconds a permit that nobody refreshed is free.
+/// After how many seconds without a refresh a permit is free.
 const TIMEOUT: f64 = 10.0;
 
 /// How long B7 tries to get its lock.
@@ -70,7 +70,7 @@ impl Fair {
         Ok(None)
     }
 
-    /// Lets go of what has timed out, and counts one more.
+    /// Removes permits that have timed out, and counts one more.
     async fn count(&self, name: &str, now: f64) -> Result<u64, RedisError> {
         let owners = owners(name);
         let mut transaction = transaction();

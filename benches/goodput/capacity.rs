@@ -5,7 +5,7 @@ use crate::{load::Rate, support::run::pick, variant::Variant};
 /// The first rate, and a rate that no variant reaches on one machine.
 const RATES: (f64, f64) = (64.0, 300_000.0);
 
-/// Below this part of the best so far, goodput is past its peak.
+/// Below this fraction of the best so far, goodput is past its peak.
 const PAST: f64 = 0.7;
 
 /// As good as the best, but for noise.

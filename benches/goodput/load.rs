@@ -1,6 +1,6 @@
-//! An open loop: claims come at their rate, whatever becomes of those before.
+//! An open loop: claims arrive at a constant rate, whatever the outcome of earlier ones.
 //!
-//! Also a part of the peers' driver, so it uses nothing of this benchmark.
+//! The peers' driver includes this file too, so it uses nothing of this benchmark.
 
 use std::{
     future::Future,
@@ -12,10 +12,10 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// What an answer is worth anything in.
+/// The budget of a claim: a later answer is worthless.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// When a caller gives up. Later than its budget ends, because a semaphore may tell so itself.
+/// When a caller gives up. Later than its budget, because a semaphore may time out itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often claims are started.
@@ -30,7 +30,7 @@ pub(crate) struct Rate {
     pub(crate) span: Duration,
 }
 
-/// What came of it.
+/// The outcome of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offered {
     /// Claims per second that were made.
@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-/// Makes claims, each by its number, at that rate. A claim tells whether it was granted.
+/// Makes claims, each by its number, at that rate. A claim returns whether it was granted.
 pub(crate) async fn offer<C, F>(rate: Rate, claim: C) -> Offered
 where
     C: Fn(u64) -> F,
@@ -93,7 +93,7 @@ where
         made = due.max(made);
         sleep(TICK).await;
     }
-    // Until the last have given up.
+    // Until the last callers have given up.
     sleep(PATIENCE + TICK * 100).await;
     counts.offered(rate.span)
 }

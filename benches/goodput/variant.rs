@@ -1,4 +1,4 @@
-//! Who is compared, each on a server and a link of its own at each rate.
+//! The semaphores that are compared, each on a server and a link of its own at each rate.
 
 use crate::{
     book::{Client, Clock, Fair, Locked, Pause},
@@ -17,7 +17,7 @@ const WAY: Duration = Duration::from_millis(50);
 /// So many, that no variant is held up by a lock on one of them.
 const KEYS: u64 = 1_000;
 
-/// Above what is held, so that nobody is refused for want of room.
+/// Above the permits that are held, so that no claim is refused as full.
 pub(crate) const LIMIT: u32 = 1_000_000;
 
 /// A semaphore.
@@ -100,7 +100,7 @@ async fn fair(url: &str, rate: Rate) -> Offered {
             let Ok(Some(id)) = book.acquire(&key, LIMIT).await else {
                 return false;
             };
-            // As ours does: nobody waits for it.
+            // In the background, as our release.
             tokio::spawn(async move { book.release(&key, &id).await });
             true
         }

@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// What came out of a while of load.
+/// The results of a while of load.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Answers per second.

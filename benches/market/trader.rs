@@ -92,7 +92,7 @@ async fn open(way: Way, url: &str) -> Desk {
     Desk::open(way, client, url).await
 }
 
-/// Runs a trader's life in this thread.
+/// Runs a trader in this thread.
 fn alone<T>(life: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(life)

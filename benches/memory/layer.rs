@@ -40,7 +40,7 @@ impl Service<Request<()>> for Hello {
     }
 }
 
-/// What one would write by hand: a permit of the map, held until the response's head.
+/// The hand-written limit: a permit of the map, held until the response's head.
 #[derive(Clone)]
 struct ByHand(Hello, Dash);
 
@@ -100,7 +100,7 @@ fn id(name: &str) -> [&str; 3] {
     ["request", name, "one thread"]
 }
 
-/// Every row is compared with what is written by hand, itself too: that shows the noise.
+/// Every row is compared with the hand-written limit, itself too: that shows the noise.
 fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
     let Some((_, Some((none, _)))) = rows.first() else {
         return;

@@ -1,4 +1,4 @@
-//! Many who wait for one key.
+//! A long queue on one key.
 
 use crate::support::{
     plot::{self, Title},
@@ -10,7 +10,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 pub(crate) async fn compare(url: &str) {
-    let title = "A line on one key: from the first grant to the last, one permit";
+    let title = "A queue on one key: from the first grant to the last, one permit";
     let mut table = Table::new(
         title,
         &["waiters", "total ms", "µs per grant", "not granted"],
@@ -25,7 +25,7 @@ pub(crate) async fn compare(url: &str) {
     }
     println!("{table}");
     let title = Title {
-        file: "line",
+        file: "queue",
         text: title,
         x: "waiters",
         y: "µs per grant",
@@ -33,24 +33,24 @@ pub(crate) async fn compare(url: &str) {
     plot::lines(title, &[("RedisSemaphore".to_owned(), points)]);
 }
 
-/// How many join at once.
+/// How many waiters join at once.
 const WAVE: usize = 50;
 
-/// Lets `waiters` stand in the line of a key that is held, frees it, and times them until all
-/// have had it. Each gives it back at once. Also, how many the store has failed.
+/// Enqueues `waiters` for the one permit of a key, releases it, and measures the time until all
+/// have had it. Each releases it at once. Also returns how many claims failed.
 async fn drain(url: &str, waiters: usize) -> (Duration, usize) {
     let builder = RedisSemaphore::builder().max_waiting(waiters + 1);
     let store = builder.connect(url).await.expect("the server is there");
-    let claim = Claim::new(format!("crowd-{waiters}"))
+    let claim = Claim::new(format!("queue-{waiters}"))
         .with_limit(1)
         .with_wait(Duration::from_secs(60))
         .with_max_waiting(waiters);
     let permit = store.acquire(claim.clone()).await.expect("it is free");
-    let mut line = JoinSet::new();
+    let mut queue = JoinSet::new();
     for number in 0..waiters {
         let (store, claim) = (store.clone(), claim.clone());
-        line.spawn(async move { store.acquire(claim).await.is_ok() });
-        // In waves, since this is about standing in a line, not about how fast one forms.
+        queue.spawn(async move { store.acquire(claim).await.is_ok() });
+        // In groups, because this measures how a queue drains, not how fast it fills.
         if number % WAVE == 0 {
             sleep(Duration::from_millis(5)).await;
         }
@@ -59,7 +59,7 @@ async fn drain(url: &str, waiters: usize) -> (Duration, usize) {
     sleep(Duration::from_millis(200)).await;
     let start = Instant::now();
     drop(permit);
-    let granted = line.join_all().await;
+    let granted = queue.join_all().await;
     let failed = granted.iter().filter(|granted| !**granted).count();
     (start.elapsed(), failed)
 }

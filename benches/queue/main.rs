@@ -1,9 +1,9 @@
-//! The line: how soon the next is let in, in which order, with how many commands, and how long a
-//! grant takes when many wait.
+//! The queue: how soon the next waiter is granted, in which order, with how many commands, and how
+//! long a grant takes when many wait.
 //!
-//! `cargo bench --bench line`, about a minute; `-- --quick` in twenty seconds.
+//! `cargo bench --bench queue`, about a minute; `-- --quick` in twenty seconds.
 
-mod crowd;
+mod drain;
 mod order;
 #[path = "../../tests/support/mod.rs"]
 mod servers;
@@ -18,5 +18,5 @@ async fn main() {
     let server = RedisServer::start();
     order::compare(&server).await;
     wake::compare(&server.url()).await;
-    crowd::compare(&server.url()).await;
+    drain::compare(&server.url()).await;
 }

@@ -14,7 +14,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const CONTENDERS: usize = 50;
 const PERMITS: u32 = 5;
-const HOLD: Duration = Duration::from_millis(100);
+const WORK: Duration = Duration::from_millis(100);
 
 /// Between two starts: many times a round trip, so that they arrive as they start.
 const APART: Duration = Duration::from_millis(4);
@@ -22,11 +22,11 @@ const APART: Duration = Duration::from_millis(4);
 /// Processes over which the contenders are spread, each with a store of its own.
 const STORES: usize = 5;
 
-/// What one round has shown.
+/// The results of one round.
 struct Round {
     /// Milliseconds from the first start to the last end.
     total: f64,
-    /// Pairs that were granted in another order than they came.
+    /// Pairs that were granted in another order than that of their arrival.
     inversions: f64,
     /// Commands that clients sent, for each acquire and its release.
     commands: f64,
@@ -68,13 +68,13 @@ fn report(all: &[Round]) {
 
 fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 6] {
     let of = |ideal: Duration| format!("{:.3}", total / (ideal.as_secs_f64() * 1e3));
-    let holds = HOLD * CONTENDERS as u32 / PERMITS;
+    let work = WORK * CONTENDERS as u32 / PERMITS;
     [
         name.to_owned(),
         figure(total),
-        of(holds),
-        // The last permit is not wanted before the contender comes who takes it.
-        of(holds + APART * (PERMITS - 1)),
+        of(work),
+        // The last permit is not wanted before its contender arrives.
+        of(work + APART * (PERMITS - 1)),
         figure(inversions),
         figure(commands),
     ]
@@ -97,7 +97,7 @@ async fn round(server: &RedisServer, number: usize) -> Round {
     }
     let seen = contenders.join_all().await;
     // The last releases are on their way.
-    sleep(HOLD).await;
+    sleep(WORK).await;
     let stats = raw.commandstats().await;
     let sent = ["evalsha", "eval", "subscribe"].map(|name| stats.get(name).copied().unwrap_or(0));
     let ends = seen.iter().map(|(.., end)| end.as_secs_f64() * 1e3);
@@ -108,7 +108,7 @@ async fn round(server: &RedisServer, number: usize) -> Round {
     }
 }
 
-/// Who it was, the token of its permit, and when it was done.
+/// The contender, the token of its permit, and when it was done.
 type Seen = (usize, u64, Duration);
 
 async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) -> Seen {
@@ -116,10 +116,10 @@ async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) 
     let claim = Claim::new(key)
         .with_limit(PERMITS)
         .with_wait(Duration::from_secs(10));
-    let permit = store.acquire(claim).await.expect("its turn comes");
-    // Tokens grow from grant to grant, whoever hears of it first.
+    let permit = store.acquire(claim).await.expect("it is granted");
+    // Tokens grow from grant to grant, whichever process sees its grant first.
     let token = permit.token();
-    sleep(HOLD).await;
+    sleep(WORK).await;
     drop(permit);
     (at, token, start.elapsed())
 }

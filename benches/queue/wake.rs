@@ -59,12 +59,12 @@ async fn wake(holder: &RedisSemaphore, waiter: &RedisSemaphore) -> Duration {
         .expect("it is free soon");
     let waiter = waiter.clone();
     let waiting = tokio::spawn(async move {
-        let permit = waiter.acquire(claim).await.expect("its turn comes");
+        let permit = waiter.acquire(claim).await.expect("it is granted");
         let granted = Instant::now();
         assert!(permit.release().await, "it was held");
         granted
     });
-    // Until it stands in the line, and both connections are idle.
+    // Until it is in the queue, and both connections are idle.
     sleep(Duration::from_millis(3)).await;
     let released = Instant::now();
     drop(permit);

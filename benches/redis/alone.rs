@@ -1,4 +1,4 @@
-//! What one acquire takes when nothing else is on its way: the rivals take turns, call by call.
+//! The latency of one acquire on an idle connection: the rivals alternate, call by call.
 
 use crate::{
     book::Clock,
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::time::Instant;
 
-/// Measures an acquire of each rival in turn. Every release has come back before the next turn.
+/// Measures one acquire of each rival in every round. Each release is answered before the next.
 pub(crate) async fn compare(url: &str) {
     let calls = pick(1_000, 10_000);
     let mut rivals = Vec::new();

@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time::sleep};
 /// By how many seconds each client's clock is ahead.
 const AHEAD: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 
-/// What the harness sees, whatever a semaphore believes.
+/// What the harness observes, independent of the semaphores.
 #[derive(Default)]
 struct Witness {
     inside: AtomicU64,

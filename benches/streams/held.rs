@@ -21,11 +21,11 @@ const LOADS: [(usize, usize); 4] = [
     (100_000, 100_000),
 ];
 
-/// What holding costs.
+/// The cost of permits that are held.
 struct Cost {
     /// Commands that reach the server, by second.
     commands: f64,
-    /// Parts of one processor, in percent.
+    /// Processor time, in percent of one processor.
     server_cpu: f64,
     process_cpu: f64,
     /// Bytes for each permit.
@@ -80,7 +80,7 @@ async fn measure(permits: usize, keys: usize) -> Cost {
     };
     let holder = tokio::task::spawn_blocking(move || Holder::start(&load));
     let holder = holder.await.expect("the child holds its permits");
-    // One beat, so that every permit has found its place.
+    // One refresh interval, so that the refreshes of all permits are spread out.
     sleep(LEASE / 3).await;
 
     raw.reset_stats().await;
@@ -111,9 +111,9 @@ async fn used_memory(raw: &mut Raw) -> u64 {
     let used = info
         .text()
         .lines()
-        .find_map(|line| line.strip_prefix("used_memory:"));
+        .find_map(|field| field.strip_prefix("used_memory:"));
     used.and_then(|used| used.trim().parse().ok())
-        .expect("the server tells")
+        .expect("the server has it")
 }
 
 fn draw(text: &str, costs: &[Cost]) {

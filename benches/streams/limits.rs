@@ -74,10 +74,10 @@ async fn in_scripts(raw: &mut Raw) -> f64 {
     let stats = info
         .text()
         .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+        .find_map(|field| field.strip_prefix("cmdstat_evalsha:"));
     let used = stats.and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("usec=")));
     used.and_then(|used| used.parse().ok())
-        .expect("the server tells")
+        .expect("the server has it")
 }
 
 async fn take(store: &RedisSemaphore, limit: u32) -> Permit {
@@ -86,7 +86,7 @@ async fn take(store: &RedisSemaphore, limit: u32) -> Permit {
 }
 
 fn report(all: &[Vec<Round>]) {
-    let title = "One key with one place left, µs";
+    let title = "One key with one permit left, µs";
     let head = [
         "limit",
         "acquire p50",

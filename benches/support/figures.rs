@@ -17,8 +17,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median of the ratios of two series that were taken side by side, round by round, so that
-/// what disturbed one round disturbs both its figures.
+/// The median of the ratios of two series that were measured round by round, so that noise in one
+/// round affects both its figures.
 pub(crate) fn ratio(of: &[f64], to: &[f64]) -> f64 {
     let ratios: Vec<f64> = of.iter().zip(to).map(|(of, to)| of / to).collect();
     median(&ratios)
@@ -46,11 +46,11 @@ impl Latencies {
         self.0.iter().sum::<u64>() as f64 / self.0.len().max(1) as f64 / 1e3
     }
 
-    /// The quantiles asked for, in microseconds; zero of no samples.
-    pub(crate) fn quantiles<const N: usize>(&self, asked: [f64; N]) -> [f64; N] {
+    /// These quantiles, in microseconds; zero if there are no samples.
+    pub(crate) fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [f64; N] {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        asked.map(|quantile| {
+        quantiles.map(|quantile| {
             let last = sorted.len().saturating_sub(1);
             let at = (quantile * last as f64).round() as usize;
             sorted.get(at).map_or(0.0, |&nanos| nanos as f64 / 1e3)

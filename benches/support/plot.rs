@@ -13,7 +13,7 @@ const SIZE: (u32, u32) = (960, 420);
 /// Of the width, for the names of the series.
 const LEGEND: u32 = 180;
 
-/// Colours that also people who see fewer of them can tell apart (Okabe and Ito).
+/// Colours for colour-blind readers too (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -44,7 +44,7 @@ pub(crate) fn bars(title: Title<'_>, groups: &[String], series: &[(String, Vec<f
     draw_bars(&area, title, groups, series).expect("the plot can be written");
 }
 
-/// A line for each series, both axes logarithmic.
+/// A curve for each series, both axes logarithmic.
 pub(crate) fn lines(title: Title<'_>, series: &[(String, Vec<(f64, f64)>)]) {
     let path = path(title.file);
     let area = SVGBackend::new(&path, SIZE).into_drawing_area();
@@ -105,8 +105,8 @@ fn draw_lines(area: &Area<'_>, title: Title<'_>, series: &[(String, Vec<(f64, f6
     for (number, (name, points)) in series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let points = points.iter().map(|&(x, y)| (log(x), log(y)));
-        let line = LineSeries::new(points, colour.stroke_width(2)).point_size(3);
-        chart.draw_series(line)?;
+        let curve = LineSeries::new(points, colour.stroke_width(2)).point_size(3);
+        chart.draw_series(curve)?;
         legend(area, number, name)?;
     }
     Ok(area.present()?)

@@ -1,4 +1,4 @@
-//! What the kernel knows of a process.
+//! A process's figures from the kernel.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +9,7 @@ use std::{fs, time::Duration};
 /// When there is no such process, or no `/proc`.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
-    // The name before the last parenthesis may hold anything.
+    // The name before the last parenthesis may contain anything.
     let (_, fields) = stat.rsplit_once(')').expect("the format is stable");
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |at: usize| fields[at].parse::<u64>().expect("ticks are a number");

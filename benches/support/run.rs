@@ -1,4 +1,4 @@
-//! How a benchmark is asked to run, and how it shows that it does.
+//! A benchmark's flags and progress bar.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::env;

@@ -1,4 +1,4 @@
-//! Tables in Markdown, so that what is printed can be kept as it is.
+//! Tables in Markdown, so that the output can be pasted as it is.
 
 use std::fmt;
 

@@ -37,7 +37,7 @@ async fn claim(provider: Arc<RedisLockProvider>, number: u64) -> bool {
     let Ok(Some(handle)) = semaphore.try_acquire().await else {
         return false;
     };
-    // Nobody waits for it.
+    // In the background, as our release.
     tokio::spawn(handle.release());
     true
 }

@@ -17,7 +17,7 @@ mod load;
 mod rates;
 mod streams;
 
-/// Where the load looks for it.
+/// The path under which the load uses it.
 mod support {
     pub(crate) use crate::figures;
 }

@@ -8,8 +8,8 @@ use std::{net::SocketAddr, time::Duration};
 
 const ROUND: Duration = Duration::from_millis(250);
 
-/// A line for each app, in `seconds` for each figure: how many and how many times the first's,
-/// over 1 connection and over 16. The apps take turns.
+/// Prints a row for each app, in `seconds` for each figure: the rate and its ratio to the first
+/// app's, over 1 connection and over 16. The apps alternate.
 pub(crate) async fn run(seconds: u64, apps: &[SocketAddr]) {
     let rounds = 4 * seconds;
     let one = rates(rounds, apps, 1).await;
@@ -30,7 +30,7 @@ async fn rates(rounds: u64, apps: &[SocketAddr], connections: usize) -> Vec<Vec<
     for round in 0..=rounds {
         for (app, rates) in apps.iter().zip(&mut rates) {
             let outcome = load::run(*app, connections, ROUND).await;
-            assert_eq!(outcome.refused, 0, "each account has five places");
+            assert_eq!(outcome.refused, 0, "each account has five permits");
             // The first round only warms up.
             if round > 0 {
                 rates.push(outcome.rate);
