@@ -1,4 +1,4 @@
-//! The endings of a body: each gives the permit back, once, and none changes a frame.
+//! The endings of a body: each releases the permit, once, and none changes a frame.
 
 #[path = "support/http.rs"]
 mod http_requests;
@@ -100,7 +100,7 @@ fn an_error_passes_and_frees_the_permit() {
     let mut body = wrap(Script::stream([Data("one"), Fail]), ledger.clone());
     assert_eq!(next_data(&mut body), "one");
     let error = next(&mut body).unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "as told");
+    assert_eq!(error.to_string(), "on purpose");
     assert_eq!(ledger.page("alice"), FREED);
 }
 
@@ -172,7 +172,7 @@ fn wrap_refused(memory: &MemorySemaphore) -> ResponseBody<Script> {
     wrap(Script::stream([Data("two")]), memory.clone())
 }
 
-/// All that a server can see of a body, poll by poll.
+/// Everything that a server can see of a body, poll by poll.
 fn transcript<B>(mut body: B) -> Vec<(String, (u64, Option<u64>), bool)>
 where
     B: Body<Data = Bytes> + Unpin,

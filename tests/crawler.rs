@@ -29,9 +29,9 @@ fn report(output: &Output) -> (usize, usize) {
     (pages, seen.into_iter().max().unwrap_or_default())
 }
 
-/// The word of a line at `place`, where `unit` follows it.
-fn number(line: &str, place: usize, unit: &str) -> Option<usize> {
-    let mut words = line.split(' ').skip(place);
+/// The number at word `position` of a text, if `unit` follows it.
+fn number(text: &str, position: usize, unit: &str) -> Option<usize> {
+    let mut words = text.split(' ').skip(position);
     let number = words.next()?.parse().ok()?;
     (words.next() == Some(unit)).then_some(number)
 }
@@ -63,7 +63,7 @@ async fn a_crawler_reads_every_page_with_three_requests_at_a_time_at_each_host()
 }
 
 #[tokio::test]
-async fn a_crawler_that_asks_for_more_fails() {
+async fn a_crawler_with_a_higher_limit_fails() {
     let output = run(&[("LIMIT", "5")]).await;
     let (pages, seen) = report(&output);
     assert_eq!(pages, PAGES);
@@ -72,7 +72,7 @@ async fn a_crawler_that_asks_for_more_fails() {
 }
 
 #[tokio::test]
-async fn two_crawlers_that_share_nothing_ask_for_more_together() {
+async fn two_crawlers_that_share_nothing_exceed_the_limit_together() {
     let site = Site::start().await;
     let settings = [("SITE", site.url.as_str())];
     let (one, other) = tokio::join!(run(&settings), run(&settings));

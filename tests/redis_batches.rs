@@ -1,4 +1,4 @@
-//! Many claims at once travel together, and none of them notices.
+//! Many claims at once travel in batches, and each gets the same answer as alone.
 
 #![cfg(feature = "redis")]
 
@@ -12,7 +12,7 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(10);
 
-const CROWD: u64 = 1_000;
+const CLAIMS: u64 = 1_000;
 
 /// A store whose scripts the server knows.
 async fn store(server: &RedisServer) -> RedisSemaphore {
@@ -20,7 +20,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     warm(store.expect("it connects")).await
 }
 
-/// One for which a crowd's answers may take as long as a busy machine needs.
+/// A store whose answers may take as long as a busy machine needs.
 async fn patient(server: &RedisServer) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
     warm(builder.connect(server.url()).await.expect("it connects")).await
@@ -41,7 +41,7 @@ async fn claim_all(
     join_all(keys.map(|key| store.acquire(Claim::new(key).with_limit(limit)))).await
 }
 
-/// How many scripts clients have called.
+/// How many script calls clients have sent.
 async fn calls(raw: &mut Raw) -> u64 {
     let stats = raw.commandstats().await;
     let of = |name: &str| stats.get(name).copied().unwrap_or_default();
@@ -61,51 +61,48 @@ async fn nothing_is_held(raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_on_one_key_needs_few_calls_and_exactly_as_many_get_in_as_may() {
+async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_granted() {
     let server = RedisServer::start();
     let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
-    let limit = CROWD as u32 - 100;
-    let answers = claim_all(&store, (0..CROWD).map(|_| 0), limit).await;
+    let limit = CLAIMS as u32 - 100;
+    let answers = claim_all(&store, (0..CLAIMS).map(|_| 0), limit).await;
     let calls = calls(&mut raw).await;
-    assert!(calls <= CROWD / 5, "{calls} calls");
+    assert!(calls <= CLAIMS / 5, "{calls} calls");
     let full = |answer: &&Result<_, _>| matches!(answer, Err(AcquireError::Full { .. }));
     assert_eq!(answers.iter().filter(full).count(), 100);
     let mut tokens: Vec<u64> = answers.iter().flatten().map(Permit::token).collect();
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first go alone, over another connection than the batches.
-    assert!(
-        tokens[8..].is_sorted(),
-        "not in the order in which they came"
-    );
+    // The first eight claims travel alone, over another connection than the batches.
+    assert!(tokens[8..].is_sorted(), "not in the order of their claims");
     assert_eq!(tokens.len(), limit as usize, "two have the same token");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_on_many_keys_needs_few_calls_and_each_gets_its_own() {
+async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() {
     let server = RedisServer::start();
     let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
-    let permits = claim_all(&store, 0..CROWD, 1).await;
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
     let of_acquire = calls(&mut raw).await;
-    assert!(of_acquire <= CROWD / 5, "{of_acquire} calls");
+    assert!(of_acquire <= CLAIMS / 5, "{of_acquire} calls");
     assert!(permits.iter().all(Result::is_ok));
-    assert_eq!(raw.keys("*:held").await.len(), CROWD as usize);
+    assert_eq!(raw.keys("*:held").await.len(), CLAIMS as usize);
 
     drop(permits);
     nothing_is_held(&mut raw).await;
     let of_release = calls(&mut raw).await - of_acquire;
-    assert!(of_release <= CROWD / 5, "{of_release} calls");
+    assert!(of_release <= CLAIMS / 5, "{of_release} calls");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_joins_the_line_in_a_crowd_is_not_passed_by_those_behind_it() {
+async fn a_claim_that_joins_the_queue_from_a_batch_is_not_passed_by_claims_behind_it() {
     let server = RedisServer::start();
     let store = patient(&server).await;
     let claim = || Claim::new("a").with_limit(3);
     let one = store.acquire(claim()).await.expect("there is room");
-    // Those before the heavy one make it travel together with those behind it.
-    let before = claim_all(&store, 0..CROWD, 1);
+    // The claims before the heavy one make it travel in one batch with those behind it.
+    let before = claim_all(&store, 0..CLAIMS, 1);
     let heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
     let behind = join_all((0..50).map(|_| store.acquire(claim())));
     let (before, heavy, behind) = tokio::join!(before, heavy, async {
@@ -125,7 +122,7 @@ async fn a_key_that_cannot_be_used_fails_alone() {
     let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
     let bad = "semaphore:{concurrency:500}:held";
     raw.cmd(&["SET", bad, "not a set"]).await;
-    let answers = claim_all(&store, 0..CROWD, 1).await;
+    let answers = claim_all(&store, 0..CLAIMS, 1).await;
     for (key, answer) in answers.iter().enumerate() {
         match key {
             500 => assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}"),
@@ -138,7 +135,7 @@ async fn a_key_that_cannot_be_used_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster_is_never_asked_for_two_keys_for_long() {
+async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
     let server = RedisServer::with(&["--cluster-enabled", "yes"]);
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
@@ -151,7 +148,7 @@ async fn a_node_of_a_cluster_is_never_asked_for_two_keys_for_long() {
     .await;
     let store = patient(&server).await;
     for _ in 0..2 {
-        let answers = claim_all(&store, 0..CROWD, 1).await;
+        let answers = claim_all(&store, 0..CLAIMS, 1).await;
         assert!(
             answers.iter().all(Result::is_ok),
             "{:?}",
@@ -160,21 +157,21 @@ async fn a_node_of_a_cluster_is_never_asked_for_two_keys_for_long() {
         drop(answers);
         nothing_is_held(&mut raw).await;
     }
-    // It has learnt: no call is refused any more.
+    // The store now sends a call for each key: none is refused any more.
     raw.reset_stats().await;
     assert!(
-        claim_all(&store, 0..CROWD, 1)
+        claim_all(&store, 0..CLAIMS, 1)
             .await
             .iter()
             .all(Result::is_ok)
     );
-    assert_eq!(calls(&mut raw).await.min(CROWD), CROWD);
+    assert_eq!(calls(&mut raw).await.min(CLAIMS), CLAIMS);
     let errors = raw.cmd(&["INFO", "errorstats"]).await;
     assert!(!errors.text().contains("CROSSSLOT"), "{}", errors.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_was_handed_in_gets_a_call_for_each_key() {
+async fn a_supplied_connection_gets_a_call_for_each_key() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let client = Client::open(server.url()).expect("the address is valid");
@@ -187,44 +184,44 @@ async fn a_connection_that_was_handed_in_gets_a_call_for_each_key() {
         .with_connection(connection)
         .expect("the settings are valid");
     let store = warm(store).await;
-    let permits = claim_all(&store, 0..CROWD, 1).await;
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
     assert!(permits.iter().all(Result::is_ok));
-    assert!(calls(&mut raw).await >= CROWD);
+    assert!(calls(&mut raw).await >= CLAIMS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_whose_claims_are_dropped_on_the_way_leaves_nothing_behind() {
+async fn claims_that_are_dropped_in_flight_leave_nothing_behind() {
     let server = RedisServer::start();
     let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
     for patience in (0..40).map(|step| Duration::from_micros(step * 250)) {
-        let crowd = claim_all(&store, (0..CROWD).map(|key| key % 10), 50);
-        let _ = tokio::time::timeout(patience, crowd).await;
+        let claims = claim_all(&store, (0..CLAIMS).map(|key| key % 10), 50);
+        let _ = tokio::time::timeout(patience, claims).await;
     }
     nothing_is_held(&mut raw).await;
-    // The last of them may still be on its way to the server, and back.
+    // The last claims may still be in flight.
     eventually("the store serves in full", BOUND, async || {
-        let answers = claim_all(&store, (0..CROWD).map(|key| key % 10), 100).await;
+        let answers = claim_all(&store, (0..CLAIMS).map(|key| key % 10), 100).await;
         answers.iter().all(Result::is_ok)
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_on_a_stopped_server_is_told_in_time_and_leaves_nothing_behind() {
+async fn claims_on_a_stopped_server_fail_in_time_and_leave_nothing_behind() {
     let server = RedisServer::start();
     let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
-    drop(claim_all(&store, 0..CROWD, 1).await);
+    drop(claim_all(&store, 0..CLAIMS, 1).await);
     nothing_is_held(&mut raw).await;
     server.stop();
     let start = Instant::now();
-    let answers = claim_all(&store, 0..CROWD, 1).await;
+    let answers = claim_all(&store, 0..CLAIMS, 1).await;
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store(_)));
     assert!(answers.iter().all(failed));
     server.cont();
     nothing_is_held(&mut raw).await;
     eventually("it serves again", BOUND, async || {
-        let answers = claim_all(&store, 0..CROWD, 1).await;
+        let answers = claim_all(&store, 0..CLAIMS, 1).await;
         answers.iter().all(Result::is_ok)
     })
     .await;

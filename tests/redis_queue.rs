@@ -1,4 +1,4 @@
-//! The line across processes: its order, what it costs, and what it survives.
+//! The queue across processes: its order, its cost, and the faults that it survives.
 
 #![cfg(feature = "redis")]
 
@@ -19,12 +19,12 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// A dead waiter may hold the line up for a third of a lease; the rest is this machine's noise.
-const BEAT: Duration = Duration::from_secs(1);
+/// How long a dead waiter may hold the queue up: a quarter of a lease with the default timeout.
+const HEARTBEAT: Duration = Duration::from_millis(750);
 const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:{concurrency:a}:held";
-const LINE: &str = "semaphore:{concurrency:a}:queue";
-const BEATS: &str = "semaphore:{concurrency:a}:alive";
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:{concurrency:a}:alive";
 
 #[test]
 #[ignore = "other tests start it as a process of its own"]
@@ -43,24 +43,24 @@ fn claim(limit: u32) -> Claim {
 
 type Waiters = JoinSet<Result<Permit, AcquireError>>;
 
-/// Starts claims that wait, and returns when all stand in the line.
-async fn line_up(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
+/// Starts claims that wait, and returns when all are in the queue.
+async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
     let mut waiters = JoinSet::new();
     join(store, raw, &mut waiters, count).await;
     waiters
 }
 
 async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
-    let before = raw.cmd(&["ZCARD", LINE]).await.int();
+    let before = raw.cmd(&["ZCARD", QUEUE]).await.int();
     for _ in 0..count {
         waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
     }
-    stand(raw, before + count as i64).await;
+    queued(raw, before + count as i64).await;
 }
 
-async fn stand(raw: &mut Raw, count: i64) {
-    eventually("as many stand in the line", BOUND, async || {
-        raw.cmd(&["ZCARD", LINE]).await.int() == count
+async fn queued(raw: &mut Raw, count: i64) {
+    eventually("as many are in the queue", BOUND, async || {
+        raw.cmd(&["ZCARD", QUEUE]).await.int() == count
     })
     .await;
 }
@@ -68,8 +68,8 @@ async fn stand(raw: &mut Raw, count: i64) {
 async fn next(waiters: &mut Waiters) -> Permit {
     let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
     let granted = granted
-        .expect("somebody is granted")
-        .expect("somebody waits");
+        .expect("a waiter is granted")
+        .expect("a claim waits");
     granted.expect("it did not panic").expect("it is granted")
 }
 
@@ -81,24 +81,24 @@ fn sent(stats: &BTreeMap<String, u64>) -> u64 {
         .sum()
 }
 
-/// How many pairs were granted in another order than they came in.
+/// How many pairs were granted in another order than that of their arrival.
 fn inversions(granted: &[usize]) -> usize {
     let pairs = (0..granted.len()).flat_map(|i| (0..i).map(move |j| (j, i)));
     pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
 }
 
-/// Listens to all that the server is told, and returns the ids of permits that were claimed, each
-/// once, in the order in which the server first heard of them.
+/// Reads `MONITOR`, and returns the ids of permits that were claimed, each once, in the order in
+/// which the server first saw them.
 async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
     while ids.len() < count {
-        let seen = monitor.next().await.expect("the server tells");
+        let seen = monitor.next().await.expect("the server sends it");
         let words: Vec<&str> = seen.text().split('"').collect();
         // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., several if batched
-        let told_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
+        let sent_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
         let is_id = |word: &&&str| word.matches('.').count() == 4;
         for id in words.iter().skip(2).filter(is_id) {
-            if told_by_a_client && !ids.iter().any(|known| known == id) {
+            if sent_by_a_client && !ids.iter().any(|known| known == id) {
                 ids.push((*id).to_owned());
             }
         }
@@ -145,15 +145,15 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
 
     granted.sort_by_key(|(_, token)| *token);
     let arrivals = arrivals.await.expect("it did not panic");
-    let place = |name: &str| place(&arrivals, name.parse().expect("a number"));
-    let order: Vec<usize> = granted.iter().map(|(name, _)| place(name)).collect();
+    let arrival = |name: &str| arrival(&arrivals, name.parse().expect("a number"));
+    let order: Vec<usize> = granted.iter().map(|(name, _)| arrival(name)).collect();
     assert_eq!(order.len(), 50);
     assert_eq!(inversions(&order), 0, "{order:?}");
 }
 
-/// At which place a contender arrived. The first four ids were those of the processes, one each;
-/// a process sends its claims in the order in which it was told to.
-fn place(arrivals: &[String], contender: usize) -> usize {
+/// As which of all a contender arrived. The first four ids are those of the processes, one each;
+/// a process sends its claims in the order of its commands.
+fn arrival(arrivals: &[String], contender: usize) -> usize {
     let process = process_of(&arrivals[contender % 4]);
     let of_process = arrivals
         .iter()
@@ -161,11 +161,11 @@ fn place(arrivals: &[String], contender: usize) -> usize {
         .skip(4)
         .filter(|(_, id)| process_of(id) == process);
     let mut serials: Vec<(u64, usize)> = of_process
-        .map(|(place, id)| {
+        .map(|(position, id)| {
             let serial = id.split('.').nth(1).expect("it has a serial");
             (
                 u64::from_str_radix(serial, 16).expect("it is a number"),
-                place,
+                position,
             )
         })
         .collect();
@@ -178,7 +178,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let mut raw = Raw::connect(server.port()).await;
-    // A long lease, so that no waiter looks by itself meanwhile.
+    // A long lease, so that no waiter polls meanwhile.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
     let store = builder.connect(proxy.url()).await.expect("it connects");
     drop(store.acquire(claim(1)).await);
@@ -186,12 +186,16 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
         .acquire(claim(1).with_wait(BOUND))
         .await
         .expect("there is room soon");
-    let mut waiters = line_up(&store, &mut raw, 1).await;
-    // Whoever waits looks once more when the subscription is there.
-    eventually("it is, and it has", BOUND, async || {
-        sent(&raw.commandstats().await) >= 5
-            && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
-    })
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    // A waiter polls once more when its store has subscribed.
+    eventually(
+        "the store has subscribed and the waiter has polled",
+        BOUND,
+        async || {
+            sent(&raw.commandstats().await) >= 5
+                && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
+        },
+    )
     .await;
     join(&store, &mut raw, &mut waiters, 999).await;
     raw.reset_stats().await;
@@ -202,16 +206,17 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert_eq!(sent(&stats), 1, "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
     assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
-    assert_eq!(raw.cmd(&["ZCARD", LINE]).await.int(), 999);
+    assert_eq!(raw.cmd(&["ZCARD", QUEUE]).await.int(), 999);
     assert!(first.release().await);
     drop(next(&mut waiters).await);
 }
 
-/// Waits until the store listens to its messages: who waits while it begins to, looks once more.
-async fn listens(store: &RedisSemaphore, raw: &mut Raw) {
+/// Waits until the store is subscribed to its channel. A waiter that was there before polls once
+/// more then.
+async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
     let held = store.acquire(claim(1)).await.expect("there is room");
     let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
-    eventually("it listens", BOUND, async || {
+    eventually("the store is subscribed", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:wake:*"]).await;
         !channels.array().is_empty()
     })
@@ -225,25 +230,25 @@ async fn listens(store: &RedisSemaphore, raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
+async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
     let store = builder.connect(server.url()).await.expect("it connects");
-    listens(&store, &mut raw).await;
+    subscribed(&store, &mut raw).await;
     let _held = store
         .acquire(claim(3).with_weight(2))
         .await
         .expect("there is room");
     let heavy = tokio::spawn(store.acquire(claim(3).with_weight(2).with_wait(BOUND)));
-    stand(&mut raw, 1).await;
+    queued(&mut raw, 1).await;
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
-    stand(&mut raw, 2).await;
+    queued(&mut raw, 2).await;
     heavy.abort();
-    // Sooner than the release of the one who left is tried again, which would let it in too.
+    // Sooner than the cancelled claim's release is retried, which would let it in too.
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
-        .expect("within no look of its own");
+        .expect("without a poll of its own");
     drop(granted.expect("it did not panic").expect("it is granted"));
     assert_eq!(
         raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
@@ -252,30 +257,34 @@ async fn a_head_that_is_cancelled_lets_the_next_in_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_is_killed_holds_the_line_up_for_a_beat_at_most() {
+async fn a_killed_head_holds_the_queue_up_for_a_quarter_of_a_lease_at_most() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(server.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut process = fleet::Process::start(&server.url(), LEASE);
     process.contend("head", "a", 1, Duration::ZERO);
-    stand(&mut raw, 1).await;
-    let mut waiters = line_up(&store, &mut raw, 1).await;
+    queued(&mut raw, 1).await;
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
     process.kill();
     let start = Instant::now();
     assert!(held.release().await);
     drop(next(&mut waiters).await);
-    assert!(start.elapsed() < BEAT * 2, "it took {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < HEARTBEAT + Duration::from_secs(2),
+        "it took {:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_is_killed_frees_its_place_for_the_head_when_its_lease_ends() {
+async fn a_killed_holders_permit_goes_to_the_head_when_its_lease_ends() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(server.url()).await;
     let mut process = fleet::Process::start(&server.url(), LEASE);
     process.acquire("p", "a", 1).expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 3).await;
+    let mut waiters = enqueue(&store, &mut raw, 3).await;
     process.kill();
     let end = raw.zmembers(HELD).await[0].1 as i64;
     let permit = next(&mut waiters).await;
@@ -296,7 +305,7 @@ async fn waiters_are_granted_although_every_message_is_lost() {
     let mut raw = Raw::connect(server.port()).await;
     let store = store(proxy.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 5).await;
+    let mut waiters = enqueue(&store, &mut raw, 5).await;
     drop(held);
     for _ in 0..5 {
         drop(next(&mut waiters).await);
@@ -311,7 +320,7 @@ async fn waiters_are_granted_although_the_connections_are_killed_again_and_again
     let store = store(server.url()).await;
     let subscriber = self::store(proxy.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&subscriber, &mut raw, 8).await;
+    let mut waiters = enqueue(&subscriber, &mut raw, 8).await;
     let killer = tokio::spawn(async move {
         loop {
             let killed = raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
@@ -323,13 +332,13 @@ async fn waiters_are_granted_although_the_connections_are_killed_again_and_again
     for _ in 0..8 {
         drop(next(&mut waiters).await);
     }
-    assert!(!killer.is_finished(), "nobody was killed");
+    assert!(!killer.is_finished(), "the killer has ended");
     killer.abort();
     proxy.kill(End::Reset);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_without_an_address_looks_by_itself() {
+async fn waiters_of_a_store_without_an_address_poll() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let client = redis::Client::open(server.url()).expect("it is a URL");
@@ -339,7 +348,7 @@ async fn a_store_without_an_address_looks_by_itself() {
         .expect("it connects");
     let store = RedisSemaphore::with_connection(connection).expect("the defaults are right");
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 3).await;
+    let mut waiters = enqueue(&store, &mut raw, 3).await;
     drop(held);
     for _ in 0..3 {
         drop(next(&mut waiters).await);
@@ -348,20 +357,20 @@ async fn a_store_without_an_address_looks_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_was_passed_over_keeps_its_place() {
+async fn a_waiter_that_was_passed_over_keeps_its_position() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(server.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut first = line_up(&store, &mut raw, 1).await;
-    let mut second = line_up(&store, &mut raw, 1).await;
-    // As if it had not been heard of for long, and somebody had come by.
-    let members = raw.zmembers(LINE).await;
+    let mut first = enqueue(&store, &mut raw, 1).await;
+    let mut second = enqueue(&store, &mut raw, 1).await;
+    // As if its heartbeat had ended and another claim had removed it.
+    let members = raw.zmembers(QUEUE).await;
     let id = String::from_utf8(members[0].0.clone()).expect("ids are plain");
-    raw.cmd(&["ZREM", LINE, &id]).await;
-    raw.cmd(&["ZREM", BEATS, &id]).await;
-    eventually("it stands there again", BOUND, async || {
-        raw.zmembers(LINE).await == members
+    raw.cmd(&["ZREM", QUEUE, &id]).await;
+    raw.cmd(&["ZREM", ALIVE, &id]).await;
+    eventually("it is in the queue again", BOUND, async || {
+        raw.zmembers(QUEUE).await == members
     })
     .await;
     drop(held);
@@ -378,7 +387,7 @@ async fn a_process_has_as_many_waiters_as_its_store_may() {
     let builder = RedisSemaphore::builder().max_waiting(2);
     let store = builder.connect(server.url()).await.expect("it connects");
     let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 2).await;
+    let mut waiters = enqueue(&store, &mut raw, 2).await;
     let refused = store
         .acquire(claim(1).with_wait(BOUND))
         .await
@@ -390,17 +399,17 @@ async fn a_process_has_as_many_waiters_as_its_store_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_is_told_when_the_store_fails() {
+async fn a_waiter_fails_when_the_store_fails() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(server.url()).await;
     let _held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = line_up(&store, &mut raw, 1).await;
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
     server.stop();
-    let told = tokio::time::timeout(BOUND, waiters.join_next())
+    let failed = tokio::time::timeout(BOUND, waiters.join_next())
         .await
-        .expect("it is told");
-    let told = told.expect("one waits").expect("it did not panic");
-    assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+        .expect("it fails");
+    let failed = failed.expect("one waits").expect("it did not panic");
+    assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
     server.cont();
 }

@@ -1,4 +1,4 @@
-//! The test support is judged too: an oracle that lies is worse than none.
+//! The test support is tested too: a wrong oracle is worse than none.
 
 #![cfg(feature = "redis")]
 
@@ -149,13 +149,13 @@ async fn a_raw_client_sees_sorted_sets_keys_and_the_clock() {
 
 #[tokio::test]
 async fn eventually_returns_once_the_condition_holds() {
-    let mut asked = 0;
-    eventually("asked three times", LONG, async || {
-        asked += 1;
-        asked == 3
+    let mut calls = 0;
+    eventually("called three times", LONG, async || {
+        calls += 1;
+        calls == 3
     })
     .await;
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
 #[tokio::test(start_paused = true)]

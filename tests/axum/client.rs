@@ -79,8 +79,8 @@ pub(crate) async fn read(response: Response<Incoming>) -> (Bytes, Option<HeaderM
     (body.to_bytes(), trailers)
 }
 
-/// A connection on which alice has asked for `path`.
-pub(crate) async fn ask(server: &Server, path: &str) -> TcpStream {
+/// A connection on which alice has requested `path`.
+pub(crate) async fn open(server: &Server, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
     let request = format!(
         "GET {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: alice\r\n\

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tower_semaphore::{ConcurrencyLimitLayer, key};
 
-/// What a condition that will hold may take on a busy machine.
+/// How long a condition may take to come true on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
@@ -69,7 +69,7 @@ impl Server {
         feed.expect("a stream in time").expect("a server that runs")
     }
 
-    /// What became of alice's permits.
+    /// The permits that alice was granted.
     pub(crate) fn page(&self) -> Page {
         self.ledger.page("alice")
     }

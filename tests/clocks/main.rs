@@ -19,7 +19,7 @@ fn a_process_of_the_fleet() {
     fleet::serve();
 }
 
-/// One process moves at a time, so it is known at each moment how many hold a permit.
+/// Only one process acts at a time, so the test always knows how many permits are held.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_with_clocks_minutes_apart_hold_the_limit_and_never_more() {
     let server = RedisServer::start();

@@ -62,7 +62,7 @@ impl Skewed {
         self.refusals += u32::from(!granted);
     }
 
-    /// Still holds what it holds, and gives it back once it has held it for so long.
+    /// Checks that its permit is still held, and releases the permit after the given time.
     pub(crate) fn keep(&mut self, since: Instant, long: Duration) {
         let lost = self.process.is_lost("p");
         assert!(!lost, "that of {:+} s lost its live permit", self.skew);

@@ -31,7 +31,7 @@ pub(crate) type Ok = ServiceFn<fn(Request<()>) -> Answered>;
 /// A response. Holding it is holding the permit.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
-/// A service under a limit, which notices when it is woken.
+/// A service under a limit, with a task that records wake-ups.
 pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<Ok>>;
 
 /// Answers every request with the same two bytes.
@@ -56,8 +56,8 @@ pub(crate) fn is_ready(service: &mut Limited) -> bool {
     }
 }
 
-/// Asks a service that has to be ready.
-pub(crate) async fn ask(service: &mut Limited) -> Answer {
+/// Calls a service that has to be ready.
+pub(crate) async fn call(service: &mut Limited) -> Answer {
     assert!(is_ready(service));
     let Ok(answer) = service.call(Request::new(())).await;
     answer

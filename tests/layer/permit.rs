@@ -1,5 +1,5 @@
-//! How long a permit is held: to the head, to the body's end, at most so long, or for as long as
-//! the handler wants.
+//! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
+//! as the handler wants.
 
 use crate::{
     http_requests::{limit, request},
@@ -22,26 +22,26 @@ use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt};
 
-const HOLD: Duration = Duration::from_secs(30);
+const MAX_HOLD: Duration = Duration::from_secs(30);
 
 type Stalled = StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>;
 
-/// Answers with a body that says nothing and never ends.
+/// Answers with a body that yields no frame and never ends.
 fn stalled()
 -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
 {
     service_fn(|_| ready(Ok(Response::new(StreamBody::new(stream::pending())))))
 }
 
-/// A place for the permit that a handler keeps.
-type Kept = Arc<Mutex<Option<Permit>>>;
+/// Where a handler puts its permit.
+type Held = Arc<Mutex<Option<Permit>>>;
 
 fn keeping(
-    kept: &Kept,
+    held: &Held,
 ) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone + use<> {
-    let kept = Arc::clone(kept);
+    let held = Arc::clone(held);
     service_fn(move |request: Request<()>| {
-        *kept.lock().expect("no panic") = request.extensions().get().cloned();
+        *held.lock().expect("no panic") = request.extensions().get().cloned();
         ready(Ok(Response::new(StreamBody::new(stream::pending()))))
     })
 }
@@ -73,10 +73,10 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
 
 #[tokio::test]
 async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
-    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
-    let service = limit(1, memory.clone()).layer(keeping(&kept));
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
     drop(send(&service, request("alice")).await);
-    let permit = kept.lock().unwrap().take().unwrap();
+    let permit = held.lock().unwrap().take().unwrap();
     assert!(is_refused(&send(&service, request("alice")).await));
     drop(permit);
     assert_eq!(memory.keys(), 0);
@@ -84,76 +84,76 @@ async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
 
 #[tokio::test]
 async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
-    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
-    let service = limit(1, memory.clone()).layer(keeping(&kept));
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
-    drop(kept.lock().unwrap().take());
+    drop(held.lock().unwrap().take());
     assert_eq!(memory.keys(), 1);
     drop(first);
     assert_eq!(memory.keys(), 0);
 }
 
 #[tokio::test]
-async fn a_handler_may_give_the_permit_back_before_its_body_ends() {
-    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
-    let service = limit(1, memory.clone()).layer(keeping(&kept));
+async fn a_handler_may_release_the_permit_before_its_body_ends() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
-    let permit = kept.lock().unwrap().take().unwrap();
+    let permit = held.lock().unwrap().take().unwrap();
     assert!(permit.release().await);
     let second = send(&service, request("alice")).await;
     drop(first);
     assert_eq!(memory.keys(), 1);
-    drop((second, kept.lock().unwrap().take()));
+    drop((second, held.lock().unwrap().take()));
     assert_eq!(memory.keys(), 0);
 }
 
 #[tokio::test]
 async fn an_exempt_request_has_no_permit_in_its_extensions() {
-    let kept = Kept::default();
+    let held = Held::default();
     let nobody = |_: &http::request::Parts| None::<&str>;
     let memory = MemorySemaphore::new();
     let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, nobody, memory);
-    let _answer = send(&layer.layer(keeping(&kept)), request("alice")).await;
-    assert!(kept.lock().unwrap().is_none());
+    let _answer = send(&layer.layer(keeping(&held)), request("alice")).await;
+    assert!(held.lock().unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
-    let kept = Kept::default();
-    let layer = limit(1, MemorySemaphore::new()).with_max_hold(HOLD);
-    let service = layer.layer(keeping(&kept));
+    let held = Held::default();
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(MAX_HOLD);
+    let service = layer.layer(keeping(&held));
     let mut first = send(&service, request("alice")).await;
-    let permit = kept.lock().unwrap().take().unwrap();
-    advance(HOLD - Duration::from_millis(1)).await;
+    let permit = held.lock().unwrap().take().unwrap();
+    advance(MAX_HOLD - Duration::from_millis(1)).await;
     assert!(is_refused(&send(&service, request("alice")).await));
-    timeout(2 * HOLD, permit.lost()).await.unwrap();
+    timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
     assert!(permit.is_lost());
     assert!(!is_refused(&send(&service, request("alice")).await));
     assert!(first.body_mut().frame().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_ended_in_time_is_given_back_once() {
-    let (memory, kept) = (MemorySemaphore::new(), Kept::default());
-    let layer = limit(1, memory.clone()).with_max_hold(HOLD);
-    let service = layer.layer(keeping(&kept));
+async fn a_permit_that_ended_in_time_is_released_once() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
+    let service = layer.layer(keeping(&held));
     let first = send(&service, request("alice")).await;
-    let permit = kept.lock().unwrap().take().unwrap();
-    timeout(2 * HOLD, permit.lost()).await.unwrap();
+    let permit = held.lock().unwrap().take().unwrap();
+    timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
     let second = send(&service, request("alice")).await;
     drop((first, permit));
     assert!(is_refused(&send(&service, request("alice")).await));
-    drop((second, kept.lock().unwrap().take()));
+    drop((second, held.lock().unwrap().take()));
     assert_eq!(memory.keys(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_whose_permit_is_lost_may_be_aborted() {
     let memory = MemorySemaphore::new();
-    let layer = limit(1, memory.clone()).with_max_hold(HOLD);
+    let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
     let service = layer.with_on_lost(OnLost::Abort).layer(stalled());
     let mut body = send(&service, request("alice")).await.into_body();
-    let frame = timeout(2 * HOLD, body.frame()).await.unwrap();
+    let frame = timeout(2 * MAX_HOLD, body.frame()).await.unwrap();
     let error = frame.unwrap().unwrap_err();
     assert!(error.is::<PermitLost>());
     assert_eq!(error.to_string(), "the permit was lost");
@@ -164,12 +164,12 @@ async fn a_body_whose_permit_is_lost_may_be_aborted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_ends_in_time_is_not_aborted() {
-    let layer = limit(1, MemorySemaphore::new()).with_max_hold(HOLD);
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(MAX_HOLD);
     let service = layer.with_on_lost(OnLost::Abort).layer(ok());
     let mut body = send(&service, request("alice")).await.into_body();
     let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(data, "ok");
-    advance(2 * HOLD).await;
+    advance(2 * MAX_HOLD).await;
     assert!(body.frame().await.is_none());
 }
 
@@ -196,7 +196,7 @@ async fn a_permit_that_was_lost_before_the_first_frame_aborts_the_body_at_once()
 }
 
 #[tokio::test]
-async fn a_body_whose_permit_is_lost_finishes_unless_told_otherwise() {
+async fn a_body_whose_permit_is_lost_finishes_by_default() {
     let store = Fickle::default();
     let service = limit(1, store.clone()).layer(ok());
     let body = send(&service, request("alice")).await.into_body();

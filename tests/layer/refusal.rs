@@ -1,4 +1,4 @@
-//! How a request is told that it is not admitted.
+//! What the response to a refused request says.
 
 use crate::{
     http_requests::{limit, request},
@@ -138,7 +138,7 @@ async fn the_reason_lies_in_the_extensions() {
 }
 
 #[tokio::test]
-async fn a_store_s_error_is_told_to_nobody_outside() {
+async fn a_store_s_error_is_in_no_response() {
     let answer = answer(Broken, request("alice")).await;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));

@@ -62,12 +62,12 @@ impl Semaphore for Closed {
     }
 }
 
-/// A store that must not be asked.
-pub(crate) struct Unasked;
+/// A store that must not be called.
+pub(crate) struct Uncalled;
 
-impl Semaphore for Unasked {
+impl Semaphore for Uncalled {
     fn acquire(&self, claim: Claim) -> Acquire {
-        panic!("asked for {claim:?}")
+        panic!("called with {claim:?}")
     }
 }
 
@@ -94,7 +94,7 @@ impl Semaphore for Flaky {
     }
 }
 
-/// A store that keeps everybody waiting, and counts who does.
+/// A store in which every claim waits, and which counts the waiters.
 #[derive(Clone, Default)]
 pub(crate) struct Slow(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -103,8 +103,8 @@ impl Slow {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// How many there were in all.
-    pub(crate) fn asked(&self) -> usize {
+    /// How many claims there were in all.
+    pub(crate) fn acquires(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 }
@@ -129,8 +129,8 @@ impl Drop for Waiter {
     }
 }
 
-/// A store that grants everything until it is closed, and loses the last permit when it is told
-/// to. Tokens count the permits.
+/// A store that grants everything until it is closed, and loses the last permit when a test calls
+/// [`lose`](Self::lose). Tokens count the permits.
 #[derive(Clone, Default)]
 pub(crate) struct Fickle(Arc<Mutex<Last>>);
 
@@ -147,12 +147,12 @@ impl Fickle {
         lent.expect("a permit that is out").set();
     }
 
-    /// Whether the last permit has not come back.
+    /// Whether the last permit is not released yet.
     pub(crate) fn is_out(&self) -> bool {
         self.last().loss.strong_count() > 0
     }
 
-    /// The last permit's.
+    /// The last permit's token.
     pub(crate) fn token(&self) -> u64 {
         self.last().token
     }
@@ -187,7 +187,7 @@ impl Semaphore for Fickle {
     }
 }
 
-/// What can be lost.
+/// A grant that the store can lose.
 struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {

@@ -25,11 +25,11 @@ async fn lock(server: &RedisServer) -> Lock {
     Lock::new(store.expect("it connects"), "a")
 }
 
-/// Makes a server forget who holds the lock, and waits until the holder has been told.
+/// Deletes the lock's entry in the server, and waits until the guard is lost.
 async fn lose(raw: &mut Raw, guard: &LockGuard) {
     raw.cmd(&["DEL", HELD]).await;
-    let told = timeout(BOUND, guard.lost()).await;
-    told.expect("the holder is told");
+    let lost = timeout(BOUND, guard.lost()).await;
+    lost.expect("the guard is lost");
 }
 
 /// A guard whose lock the server forgot and gave to another, and the other's guard.
@@ -164,13 +164,13 @@ async fn a_forged_release_touches_nothing() {
     assert!(guard.release().await);
 }
 
-/// When the one who waits counts as dead without a further word.
-async fn beat(raw: &mut Raw) -> f64 {
+/// Until when the waiter counts as alive without another heartbeat.
+async fn alive_until(raw: &mut Raw) -> f64 {
     raw.zmembers(ALIVE).await[0].1
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_a_grant_that_is_over_is_not_believed() {
+async fn a_notification_of_a_grant_that_is_over_is_not_accepted() {
     let server = RedisServer::start();
     let (ours, other) = (lock(&server).await, lock(&server).await);
     let mut raw = Raw::connect(server.port()).await;
@@ -192,12 +192,12 @@ async fn a_message_of_a_grant_that_is_over_is_not_believed() {
     })
     .await;
 
-    let before = beat(&mut raw).await;
-    eventually("it looks again", BOUND, async || {
-        beat(&mut raw).await > before
+    let before = alive_until(&mut raw).await;
+    eventually("it polls again", BOUND, async || {
+        alive_until(&mut raw).await > before
     })
     .await;
-    assert!(!waiter.is_finished(), "two hold it");
+    assert!(!waiter.is_finished(), "it has two holders");
     let token = guard.token();
     assert!(guard.release().await);
     assert!(waiter.await.expect("it did not panic").token() > token);

@@ -1,4 +1,4 @@
-//! The lock: what it promises within a process, across processes, and when they die.
+//! The lock: what it promises within a process, across processes, and when processes die.
 
 #[cfg(feature = "redis")]
 mod dying;

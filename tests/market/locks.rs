@@ -1,4 +1,4 @@
-//! Who lists or buys an item holds that item's lock.
+//! Listing or buying an item takes that item's lock.
 
 use crate::{
     one_market::{listed, markets},
@@ -66,7 +66,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     .await;
 
     one.cont();
-    let status = soon("an answer", stopped).await.expect("it asks");
+    let status = soon("an answer", stopped).await.expect("it answers");
     assert!(status == 409 || status == 503, "{status}");
     let (ann, late) = (bob.account("ann").await, bob.account("late").await);
     assert_eq!(
@@ -75,9 +75,9 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     );
 }
 
-/// Whether somebody waits for the lock of `ann-1`.
+/// Whether a claim waits for the lock of `ann-1`.
 async fn waits(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
-    let line = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
-    !line.is_empty()
+    let queue = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
+    !queue.is_empty()
 }

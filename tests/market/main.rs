@@ -16,7 +16,7 @@ mod locks;
 mod one_market;
 #[cfg(feature = "redis")]
 mod outage;
-mod places;
+mod permits;
 mod process;
 mod settings;
 mod shutdown;

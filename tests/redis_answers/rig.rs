@@ -7,7 +7,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 /// Nothing that waits for this is about time.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// What is held and who waits. Only one name of each kind exists.
+/// The sets of held units and of waiters. Only one key of each kind exists.
 const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
 /// See the module docs.

@@ -1,5 +1,5 @@
 //! Permits and waiters over Redis, from the view of the process that has them: whatever ends around
-//! them, they are refreshed, released, listed or told.
+//! them, they are refreshed, released, listed or reported lost.
 
 #![cfg(feature = "redis")]
 

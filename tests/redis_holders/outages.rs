@@ -107,14 +107,14 @@ async fn outcome_of(lease: Duration, wait: Duration) -> Outcome {
     let late = start.elapsed().saturating_sub(wait);
     fixture.server.cont();
     assert!(late < SOON, "{late:?} late");
-    eventually("its place is empty", SOON, async || {
+    eventually("its permit is gone", SOON, async || {
         queued(&mut fixture.raw).await == 0
     })
     .await;
     outcome
 }
 
-/// Waits of various lengths, so that they end at various points of a waiter's turns.
+/// Waits of various lengths, so that they end at various points between two polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_while_the_server_is_stopped_is_a_failure_of_the_store() {
     let lease = LEASE / 2;

@@ -70,7 +70,7 @@ async fn token_of_an_expired_key(server: &RedisServer, store: &RedisSemaphore) -
     let token = last.token();
     let keys = raw.keys("*{concurrency:a}*").await;
     assert!(last.release().await);
-    // To be asked for, an expired key is deleted. Else the step would bring it back to life.
+    // Reading an expired key deletes it. Otherwise the step would bring it back.
     let exists: Vec<_> = [b"EXISTS".to_vec()].into_iter().chain(keys).collect();
     eventually("its keys have expired", BOUND, async || {
         raw.cmd(&exists).await.int() == 0

@@ -23,7 +23,7 @@ struct Late {
 }
 
 impl Lateness {
-    /// Sleeps again and again, and records how late it woke. Never ends.
+    /// Sleeps again and again, and records how late each sleep ended. Never ends.
     pub(crate) async fn watch(&self) {
         loop {
             let start = Instant::now();

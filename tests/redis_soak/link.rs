@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
-/// Between two looks at the link.
+/// Between two checks of the link.
 const PROBE: Duration = Duration::from_millis(10);
 /// The timers of the proxy, two on each way, round up.
 const GRAIN: Duration = Duration::from_millis(5);
@@ -57,7 +57,7 @@ impl Link {
         self.server.port()
     }
 
-    /// Sends `PING` again and again, and tells the oracle how late the answers were.
+    /// Sends `PING` again and again, and reports to the oracle how late the answers were.
     pub(crate) fn probe(&self, oracle: Arc<Oracle>) {
         let (port, trip) = (self.proxy.port(), self.plan.trip);
         self.runtime.spawn(async move {

@@ -11,7 +11,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Another generator, for a part of the work that runs beside this one.
+    /// Another generator, for work that runs concurrently.
     pub(crate) fn another(&mut self) -> Self {
         Self(self.next())
     }

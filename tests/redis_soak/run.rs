@@ -23,7 +23,7 @@ use tower_semaphore::{RedisSemaphore, Semaphore};
 
 /// Within this, nothing is left. Much shorter than the lease of whoever lives.
 const BOUND: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs a load over a link of this round trip, and fails with all that was wrong.
 pub(crate) fn soak(fault: Fault, trip_ms: u64) {
@@ -84,7 +84,7 @@ fn everything_happened(oracle: &Oracle) {
     }
 }
 
-/// Asks again and again until there is nothing to complain of, or it is too late.
+/// Checks again and again until nothing is wrong any more, or the bound has passed.
 async fn within(
     bound: Duration,
     mut complaint: impl AsyncFnMut() -> Option<String>,
@@ -96,7 +96,7 @@ async fn within(
         if complaint.is_none() || last {
             return complaint;
         }
-        sleep(LOOK).await;
+        sleep(PAUSE).await;
     }
 }
 
@@ -127,7 +127,7 @@ async fn whole_limit_is_free(oracle: &Oracle, stores: &[RedisSemaphore], bound: 
     }
 }
 
-/// Why all of a key was not granted, and given back.
+/// Why the whole limit of a key could not be granted and released.
 async fn refused_whole(store: &RedisSemaphore, key: &'static str) -> Option<String> {
     match timeout(BOUND, store.acquire(load::whole(key))).await {
         Ok(Ok(permit)) => (!permit.release().await).then(|| "it was lost".to_owned()),

@@ -28,7 +28,7 @@ __attribute__((constructor)) static void map_step(void) {
 
 static time_t stepped(time_t seconds) { return seconds + (step ? *step : 0); }
 
-/* The kernel's clocks are asked directly: a lookup of the replaced functions may allocate, which
+/* The kernel's clocks are read directly: a lookup of the replaced functions may allocate, which
  * the server's allocator does not allow at this point. */
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = syscall(SYS_clock_gettime, clock, now);

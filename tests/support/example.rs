@@ -12,10 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-/// What an example may take to say where it listens, on a busy machine.
+/// How long an example may take to start to listen on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// All that an example may be told by its environment.
+/// All variables in the environment that an example reads.
 const SETTINGS: [&str; 6] = ["PORT", "SITE", "REDIS_URL", "LIMIT", "LEASE_MS", "WAIT_MS"];
 
 /// An example, about to start with these settings and no others. Killed when it is dropped.
@@ -28,18 +28,18 @@ pub(crate) fn command(name: &str, settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Where an example listens, which is its first line on a standard output that is piped.
+/// The address where an example listens, which it prints first on its standard output.
 pub(crate) async fn address(example: &mut Child) -> String {
     let stdout = example.stdout.take().expect("stdout is piped");
     let mut lines = BufReader::new(stdout).lines();
-    let line = timeout(BOUND, lines.next_line()).await.expect("in time");
-    let line = line.expect("stdout is text").expect("there is a line");
-    let url = line.strip_prefix("listening on ").expect("it says where");
+    let first = timeout(BOUND, lines.next_line()).await.expect("in time");
+    let first = first.expect("stdout is text").expect("it prints something");
+    let url = first.strip_prefix("listening on ").expect("it says where");
     url.to_owned()
 }
 
-/// Where an example is. `cargo test` has built it; `cargo test --test NAME` builds no examples, so
-/// a missing one is built here, by the first who asks.
+/// The path of an example. `cargo test` has built it; `cargo test --test NAME` builds no examples,
+/// so a missing one is built here, once.
 fn path(name: &str) -> PathBuf {
     static ONE_LOOKS: Mutex<()> = Mutex::new(());
     let _one = ONE_LOOKS.lock().expect("examples build");

@@ -1,7 +1,7 @@
 //! Other processes that use the library: killed, stopped, or with clocks of their own.
 //!
-//! A child is this very test binary, told by its environment to serve commands from its standard
-//! input. A test file that starts one has a test of the name [`CHILD`] that calls [`serve`].
+//! A child is this very test binary: with variables in its environment that make it serve commands
+//! from its standard input. A test file that starts one has a test of the name [`CHILD`] that calls [`serve`].
 
 mod child;
 pub(crate) mod fenced;
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// The name of the ignored test that is a child's whole life.
+/// The name of the ignored test that runs as a child.
 pub(crate) const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
@@ -69,55 +69,57 @@ impl Process {
     }
 
     /// Sends a command and waits for the answer.
-    fn ask(&mut self, command: &str) -> String {
-        self.tell(command);
+    fn call(&mut self, command: &str) -> String {
+        self.send(command);
         self.answer()
     }
 
-    fn tell(&mut self, command: &str) {
+    fn send(&mut self, command: &str) {
         writeln!(self.input, "{command}").expect("the child reads");
     }
 
     fn answer(&mut self) -> String {
-        let mut line = String::new();
+        let mut output = String::new();
         loop {
-            line.clear();
-            let length = self.output.read_line(&mut line).expect("the child writes");
+            output.clear();
+            let length = self
+                .output
+                .read_line(&mut output)
+                .expect("the child writes");
             assert!(length > 0, "the child is gone");
-            if let Some((_, answer)) = line.trim_end().split_once(MARK) {
+            if let Some((_, answer)) = output.trim_end().split_once(MARK) {
                 return answer.to_owned();
             }
         }
     }
 
-    /// Asks for a permit and keeps it under `name`. Its token, if it was granted.
+    /// Acquires a permit and stores it under `name`. Returns its token, if it was granted.
     pub(crate) fn acquire(&mut self, name: &str, key: &str, limit: u32) -> Option<u64> {
-        match self.ask(&format!("acquire {name} {key} {limit}")).as_str() {
+        match self.call(&format!("acquire {name} {key} {limit}")).as_str() {
             "full" => None,
             token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
         }
     }
 
-    /// Gives a permit back: whether it was still held.
+    /// Releases a permit. Returns whether it was still held.
     pub(crate) fn release(&mut self, name: &str) -> bool {
-        self.ask(&format!("release {name}")) == "true"
+        self.call(&format!("release {name}")) == "true"
     }
 
-    /// Starts a claim that waits, holds its permit for `hold` and gives it back. Its ticket of
-    /// arrival is the server's to know; the child reports when it was granted, see
-    /// [`contended`](Self::contended).
-    pub(crate) fn contend(&mut self, name: &str, key: &str, limit: u32, hold: Duration) {
-        let hold = hold.as_millis();
+    /// Starts a claim that waits, holds its permit for `work` and releases it. The child reports
+    /// the grants by [`contended`](Self::contended).
+    pub(crate) fn contend(&mut self, name: &str, key: &str, limit: u32, work: Duration) {
+        let work = work.as_millis();
         assert_eq!(
-            self.ask(&format!("contend {name} {key} {limit} {hold}")),
+            self.call(&format!("contend {name} {key} {limit} {work}")),
             "started"
         );
     }
 
     /// The names of the contenders with their tokens, in the order in which they were granted,
-    /// once all have given their permits back.
+    /// once all have released their permits.
     pub(crate) fn contended(&mut self) -> Vec<(String, u64)> {
-        let answer = self.ask("contended");
+        let answer = self.call("contended");
         let pairs = answer.split_whitespace().map(|pair| {
             let (name, token) = pair.split_once('=').expect("name=token");
             (name.to_owned(), token.parse().expect("a number"))
@@ -125,15 +127,16 @@ impl Process {
         pairs.collect()
     }
 
-    /// Asks for a lock and keeps it under `name`. Its token, if it came within `timeout`.
+    /// Acquires a lock and stores it under `name`. Returns its token, if it was granted within
+    /// `timeout`.
     pub(crate) fn lock(&mut self, name: &str, key: &str, timeout: Duration) -> Option<u64> {
         self.begin_lock(name, key, timeout);
         self.locked()
     }
 
-    /// The first half of [`lock`](Self::lock): asks, and waits for no answer.
+    /// The first half of [`lock`](Self::lock): sends the command, and waits for no answer.
     pub(crate) fn begin_lock(&mut self, name: &str, key: &str, timeout: Duration) {
-        self.tell(&format!("lock {name} {key} {}", timeout.as_millis()));
+        self.send(&format!("lock {name} {key} {}", timeout.as_millis()));
     }
 
     /// The second half of [`lock`](Self::lock).
@@ -144,32 +147,32 @@ impl Process {
         }
     }
 
-    /// Frees a lock: whether it was still held.
+    /// Releases a lock. Returns whether it was still held.
     pub(crate) fn unlock(&mut self, name: &str) -> bool {
-        self.ask(&format!("unlock {name}")) == "true"
+        self.call(&format!("unlock {name}")) == "true"
     }
 
     /// Writes to a [`FencedFile`](fenced::FencedFile) under the token of a lock, whether or not
-    /// it is still held: whether the file took it.
+    /// the lock is still held. Returns whether the file accepted it.
     pub(crate) fn write(&mut self, name: &str, file: &Path) -> bool {
-        self.ask(&format!("write {name} {}", file.display())) == "true"
+        self.call(&format!("write {name} {}", file.display())) == "true"
     }
 
-    /// Starts to take a lock again and again, with each hold told to a
+    /// Starts to take a lock again and again, and to log each grant to a
     /// [`Witness`](witness::Witness).
-    pub(crate) fn take_turns(&mut self, key: &str, witness: &witness::Witness) {
+    pub(crate) fn lock_repeatedly(&mut self, key: &str, witness: &witness::Witness) {
         let file = witness.path().display();
-        assert_eq!(self.ask(&format!("turns {key} {file}")), "started");
+        assert_eq!(self.call(&format!("repeat {key} {file}")), "started");
     }
 
     /// Whether a permit is lost.
     pub(crate) fn is_lost(&mut self, name: &str) -> bool {
-        self.ask(&format!("lost {name}")) == "true"
+        self.call(&format!("lost {name}")) == "true"
     }
 
     /// The child's own wall clock, in seconds.
     pub(crate) fn clock(&mut self) -> u64 {
-        self.ask("clock").parse().expect("it is a number")
+        self.call("clock").parse().expect("it is a number")
     }
 
     /// The process id.
@@ -203,7 +206,7 @@ impl Drop for Process {
     }
 }
 
-/// A child's life: connects, answers commands, and ends with its standard input.
+/// Runs as a child: connects, answers commands, and ends with its standard input.
 pub(crate) fn serve() {
-    child::live();
+    child::run();
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use self::parse::parse;
 pub(crate) use self::reply::Reply;
 
-/// One frame, as its value and as the bytes it came in.
+/// One frame: its value and its bytes.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) value: Reply,
@@ -19,7 +19,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// True for what a server sends unasked, and for what confirms a subscription.
+    /// True for out-of-band data, and for the confirmation of a subscription.
     pub(crate) fn is_push(&self) -> bool {
         const KINDS: [&[u8]; 2] = [b"message", b"subscribe"];
         let Some(Reply::Bulk(kind)) = self.value.first() else {
@@ -40,7 +40,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// Those of the stream.
+    /// The errors of the stream.
     ///
     /// # Panics
     ///

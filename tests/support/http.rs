@@ -3,7 +3,7 @@
 use http::Request;
 use tower_semaphore::{ConcurrencyLimitLayer, Semaphore, key};
 
-/// Where these tests look for the account.
+/// The header that names the account in these tests.
 pub(crate) const ACCOUNT: &str = "x-account-id";
 
 /// A request of `account`, without a body.

@@ -1,21 +1,21 @@
-//! How many are in flight, as the service itself sees it.
+//! How many requests are in flight, as the service itself sees it.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Counts who is inside, and how many there were together at most.
+/// Counts the requests inside, and the most that were inside at once.
 #[derive(Clone, Default)]
 pub(crate) struct Witness(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Witness {
-    /// How many there were together at most.
+    /// The most requests that were inside at once.
     pub(crate) fn most(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
 
-    /// Counts one more, until it is dropped.
+    /// Counts one more request, until the guard is dropped.
     pub(crate) fn enter(self) -> Inside {
         let (now, most) = &*self.0;
         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -23,7 +23,7 @@ impl Witness {
     }
 }
 
-/// One of them.
+/// One request inside.
 pub(crate) struct Inside(Witness);
 
 impl Drop for Inside {

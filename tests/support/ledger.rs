@@ -1,4 +1,4 @@
-//! A store that keeps book of what was granted and what came back.
+//! A store that counts the permits that were granted and released.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,18 @@ use tower_semaphore::{
     semaphore::{BoxFuture, Grant, Loss},
 };
 
-/// A store for permits of weight 1. A clone shows the same book.
+/// A store for permits of weight 1. Clones share their counts.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<HashMap<Key, Page>>>);
 
-/// What became of the permits of one key.
+/// The counts of one key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     /// How many were granted.
     pub(crate) granted: u32,
-    /// How many times one came back.
+    /// How many releases there were.
     pub(crate) returned: u32,
-    /// How many were out together at most.
+    /// The most permits that were held at once.
     pub(crate) most: u32,
 }
 
@@ -63,7 +63,7 @@ impl Semaphore for Ledger {
     }
 }
 
-/// A permit that is out, or was.
+/// A permit, held or released.
 struct Entry {
     ledger: Ledger,
     key: Key,
@@ -72,7 +72,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it was out until now.
+    /// Whether it was held until now.
     fn give_back(&self) -> bool {
         let was_out = !self.back.swap(true, Ordering::SeqCst);
         let mut book = self.ledger.lock();

@@ -1,6 +1,6 @@
-//! A proxy in front of a Redis server that can do to a connection what a network does.
+//! A proxy in front of a Redis server that injects the faults of a network into connections.
 //!
-//! It reads both directions as RESP frames, so it never cuts within a frame unless asked to.
+//! It reads both directions as RESP frames, so it never cuts within a frame, except in single-byte mode.
 
 mod connection;
 mod link;
@@ -26,14 +26,14 @@ pub(crate) enum End {
     HalfClose,
     /// RST: the client's next read or write fails.
     Reset,
-    /// Half-open: the client is told nothing. What it still sends is taken, and never answered.
+    /// Half-open: the client gets nothing. What it still sends is read, and never answered.
     Silence,
 }
 
 /// A command that a client sent, whether or not it reached the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// When its last byte came in.
+    /// When its last byte arrived.
     pub(crate) at: Instant,
     /// The command's name and its arguments.
     pub(crate) args: Vec<Vec<u8>>,
@@ -108,7 +108,7 @@ impl Proxy {
         self.wire.change(|faults| faults.drop_messages = on);
     }
 
-    /// How long each direction takes. Latency, not bandwidth: commands may be under way together.
+    /// How long each direction takes. Latency, not bandwidth: several commands may be in flight.
     pub(crate) fn delay(&self, to_server: Duration, to_client: Duration) {
         self.wire.change(|faults| {
             faults.to_server = to_server;

@@ -61,12 +61,12 @@ impl RedisServer {
             folder: TempDir::new().expect("a temporary folder can be made"),
             running: None,
         };
-        // Another process may take the port between the look and the start.
+        // Another process may take the port between its choice and the start.
         let started = (0..TRIES).any(|_| {
             server.port = free_port();
             server.launch().is_ok()
         });
-        assert!(started, "no redis-server came up: {}", server.log());
+        assert!(started, "no redis-server has started: {}", server.log());
         server
     }
 
@@ -94,12 +94,12 @@ impl RedisServer {
         self.running = None;
     }
 
-    /// Freezes the server (SIGSTOP): connections stay open and nothing answers.
+    /// Stops the server (SIGSTOP): connections stay open and nothing answers.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets a frozen server go on (SIGCONT).
+    /// Continues a stopped server (SIGCONT).
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }

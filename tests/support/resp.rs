@@ -113,8 +113,8 @@ impl Raw {
 }
 
 /// `cmdstat_zadd:calls=2,usec=…` as `("zadd", 2)`.
-fn command_and_calls(line: &str) -> Option<(String, u64)> {
-    let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+fn command_and_calls(entry: &str) -> Option<(String, u64)> {
+    let (command, stats) = entry.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     let calls = stats.split(',').next()?.parse().ok()?;
     Some((command.to_owned(), calls))
 }

@@ -1,4 +1,4 @@
-//! A body that does what it is told.
+//! A body with a script.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -54,8 +54,8 @@ impl Body for Script {
         Poll::Ready(self.steps.pop_front().map(|step| match step {
             Step::Data(data) => Ok(Frame::data(data.into())),
             Step::Trailers => Ok(Frame::trailers(trailers())),
-            Step::Fail => Err(io::Error::other("as told")),
-            Step::Panic => panic!("as told"),
+            Step::Fail => Err(io::Error::other("on purpose")),
+            Step::Panic => panic!("on purpose"),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! Waiting for a condition instead of sleeping and hoping.
+//! Waiting for a condition instead of sleeping for a fixed time.
 
 use super::resp::Raw;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks `condition` every 5 ms until it answers `true`.
+/// Checks `condition` every 5 ms until it is `true`.
 ///
-/// The condition is asked once more after the bound, so a slow machine gets a last look.
+/// The condition is checked once more after the bound, so that a slow machine gets a last chance.
 ///
 /// # Panics
 ///
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Examples
 ///
 /// ```ignore
-/// eventually("the line is empty", Duration::from_secs(1), async || {
+/// eventually("the queue is empty", Duration::from_secs(1), async || {
 ///     raw.zmembers("p{k}:queue").await.is_empty()
 /// })
 /// .await;
@@ -39,8 +39,8 @@ pub(crate) async fn eventually(
     }
 }
 
-/// Asks for a permit until it is granted: at `end`, in milliseconds of the server's clock, and not
-/// before.
+/// Retries an acquire until it is granted: at `end`, in milliseconds of the server's clock, and
+/// not before.
 ///
 /// # Panics
 ///

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Connects, answers commands, and ends with its standard input.
-pub(super) fn live() {
+pub(super) fn run() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     runtime.block_on(async {
         let lease = env::var(LEASE)
@@ -30,12 +30,12 @@ pub(super) fn live() {
         let mut contenders = JoinSet::new();
         let mut locks = Locks::new(store.clone());
         // Blocking reads leave one of the runtime's threads to the keeper.
-        for line in std::io::stdin().lines() {
-            let line = line.expect("the parent writes text");
-            let words: Vec<&str> = line.split(' ').collect();
-            match locks.obey(&words).await {
+        for command in std::io::stdin().lines() {
+            let command = command.expect("the parent writes text");
+            let words: Vec<&str> = command.split(' ').collect();
+            match locks.run(&words).await {
                 Some(answer) => say(&answer),
-                None => say(&obey(&store, &mut permits, &mut contenders, &words).await),
+                None => say(&answer(&store, &mut permits, &mut contenders, &words).await),
             }
         }
     });
@@ -51,16 +51,16 @@ type Answer = Result<Permit, AcquireError>;
 async fn contend(
     name: String,
     answer: impl Future<Output = Answer>,
-    hold: Duration,
+    work: Duration,
 ) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
-    tokio::time::sleep(hold).await;
+    tokio::time::sleep(work).await;
     let token = permit.token();
     permit.release().await;
     (name, token)
 }
 
-/// Claims again when the store fails, since a busy machine may be slower than a call may be.
+/// Retries when the store fails, because a call may time out on a busy machine.
 async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     for _ in 0..AGAIN {
         match store.acquire(claim.clone()).await {
@@ -71,7 +71,7 @@ async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     store.acquire(claim.clone()).await
 }
 
-async fn obey(
+async fn answer(
     store: &RedisSemaphore,
     permits: &mut HashMap<String, Permit>,
     contenders: &mut JoinSet<(String, u64)>,
@@ -90,15 +90,15 @@ async fn obey(
                 Err(error) => format!("{error:?}"),
             }
         }
-        ["contend", name, key, limit, hold] => {
+        ["contend", name, key, limit, work] => {
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
-            let hold = Duration::from_millis(hold.parse().expect("a number"));
-            // It claims here, not when its task comes to run, so that claims keep their order.
+            let work = Duration::from_millis(work.parse().expect("a number"));
+            // Polled here, not when the task first runs, so that claims arrive in the order of commands.
             let name = name.to_owned();
             match futures_util::poll!(&mut acquire) {
-                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), hold)),
-                Poll::Pending => contenders.spawn(contend(name, acquire, hold)),
+                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), work)),
+                Poll::Pending => contenders.spawn(contend(name, acquire, work)),
             };
             "started".to_owned()
         }

@@ -1,4 +1,4 @@
-//! What a lock protects, if it looks at tokens.
+//! A file under a lock that checks fencing tokens.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file that takes no line under a token lower than one that it has seen.
+/// A file that accepts no entry under a token lower than an earlier one.
 pub(crate) struct FencedFile(PathBuf);
 
 impl FencedFile {
@@ -15,10 +15,10 @@ impl FencedFile {
         Self(path.as_ref().to_owned())
     }
 
-    /// Adds the line `TOKEN TEXT`, unless the token is too low: whether it did.
+    /// Adds `TOKEN TEXT`, unless the token is too low. Returns whether it did.
     pub(crate) fn write(&self, token: u64, text: &str) -> bool {
         let mut file = self.open();
-        // The operating system's lock, so that look and write are one; it ends with `file`.
+        // The operating system's lock makes check and write atomic; it ends with `file`.
         flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
         let mut before = String::new();
         file.read_to_string(&mut before).expect("it holds text");
@@ -30,11 +30,11 @@ impl FencedFile {
         taken
     }
 
-    /// Who has written, in order.
+    /// The texts that were written, in order.
     pub(crate) fn writers(&self) -> Vec<String> {
         let content = std::fs::read_to_string(&self.0).unwrap_or_default();
-        let lines = content.lines().filter_map(|line| line.split_once(' '));
-        lines.map(|(_, text)| text.to_owned()).collect()
+        let entries = content.lines().filter_map(|entry| entry.split_once(' '));
+        entries.map(|(_, text)| text.to_owned()).collect()
     }
 
     fn open(&self) -> File {
@@ -44,6 +44,6 @@ impl FencedFile {
     }
 }
 
-fn token_of(line: &str) -> Option<u64> {
-    line.split_once(' ')?.0.parse().ok()
+fn token_of(entry: &str) -> Option<u64> {
+    entry.split_once(' ')?.0.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What a child does with locks.
+//! A child's commands about locks.
 
 use super::{AGAIN, fenced::FencedFile, witness::Witness};
 use std::{collections::HashMap, process, time::Duration};
@@ -20,8 +20,8 @@ impl Locks {
         Self { store, guards }
     }
 
-    /// Does what the words say, if they are about locks.
-    pub(super) async fn obey(&mut self, words: &[&str]) -> Option<String> {
+    /// Runs the command and returns its answer, if it is about locks.
+    pub(super) async fn run(&mut self, words: &[&str]) -> Option<String> {
         Some(match *words {
             ["lock", name, key, timeout] => self.lock(name, key, timeout).await,
             ["write", name, file] => {
@@ -32,9 +32,9 @@ impl Locks {
                 let guard = self.guards.remove(name).expect("it was locked");
                 guard.release().await.to_string()
             }
-            ["turns", key, file] => {
+            ["repeat", key, file] => {
                 let lock = self.of(key);
-                tokio::spawn(take_turns(lock, Witness::at(file)));
+                tokio::spawn(lock_repeatedly(lock, Witness::at(file)));
                 "started".to_owned()
             }
             _ => return None,
@@ -59,7 +59,7 @@ impl Locks {
     }
 }
 
-/// Asks again when the store fails, since a busy machine may be slower than a call may be.
+/// Retries when the store fails, because a call may time out on a busy machine.
 async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireError> {
     for _ in 0..AGAIN {
         match lock.acquire(timeout).await {
@@ -70,11 +70,11 @@ async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireErr
     lock.acquire(timeout).await
 }
 
-/// Takes the lock again and again, and has each hold witnessed.
-async fn take_turns(lock: Lock, witness: Witness) {
+/// Takes the lock again and again, and logs each grant to the witness.
+async fn lock_repeatedly(lock: Lock, witness: Witness) {
     let me = process::id();
     loop {
-        // A process that was stopped finds its wait over, or its connection broken.
+        // After a stop of the process its wait is over, or its connection is broken.
         let Ok(guard) = lock.acquire(Duration::from_secs(5)).await else {
             continue;
         };
@@ -82,7 +82,7 @@ async fn take_turns(lock: Lock, witness: Witness) {
         witness.write("start", me, token);
         sleep(WORK).await;
         witness.write("end", me, token);
-        // Asked after the end was written: who was not lost by now, was not while it worked.
+        // Checked after the end was written: a guard that is not lost now was not lost before.
         if guard.is_lost() || guard.token() != token {
             witness.write("lost", me, token);
         }

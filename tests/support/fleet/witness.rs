@@ -1,4 +1,4 @@
-//! A log in which processes say what they do, in the order in which they do it.
+//! A log of what several processes do, in the order in which they do it.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,7 +11,7 @@ use std::{
 #[derive(Clone)]
 pub(crate) struct Witness(PathBuf);
 
-/// One line.
+/// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) word: String,
@@ -29,11 +29,11 @@ impl Witness {
     }
 
     pub(crate) fn write(&self, word: &str, process: u32, token: u64) {
-        let line = format!("{word} {process} {token}\n");
+        let entry = format!("{word} {process} {token}\n");
         let file = OpenOptions::new().create(true).append(true).open(&self.0);
         let mut file = file.expect("the folder is there");
-        let written = file.write(line.as_bytes()).expect("it can be written");
-        assert_eq!(written, line.len(), "a line in two pieces");
+        let written = file.write(entry.as_bytes()).expect("it can be written");
+        assert_eq!(written, entry.len(), "an entry in two pieces");
     }
 
     pub(crate) fn read(&self) -> Vec<Said> {
@@ -42,8 +42,8 @@ impl Witness {
     }
 }
 
-fn said(line: &str) -> Said {
-    let mut words = line.split(' ');
+fn said(entry: &str) -> Said {
+    let mut words = entry.split(' ');
     let mut next = || words.next().expect("three words");
     Said {
         word: next().to_owned(),

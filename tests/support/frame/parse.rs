@@ -8,8 +8,8 @@ use super::Reply;
 ///
 /// When the bytes are not RESP.
 pub(super) fn parse(rest: &mut &[u8]) -> Option<Reply> {
-    let line = take_line(rest)?;
-    let (kind, value) = line.split_at(1);
+    let header = take_header(rest)?;
+    let (kind, value) = header.split_at(1);
     match kind {
         "+" | "," | "(" => Some(Reply::Simple(value.to_owned())),
         "-" => Some(Reply::Error(value.to_owned())),
@@ -20,15 +20,15 @@ pub(super) fn parse(rest: &mut &[u8]) -> Option<Reply> {
         "!" => take_bulk(rest, number(value)).map(|bulk| Reply::Error(bulk.text().to_owned())),
         "*" | "~" | ">" => take_array(rest, number(value)),
         "%" => take_array(rest, 2 * number(value)),
-        _ => panic!("not RESP: {line:?}"),
+        _ => panic!("not RESP: {header:?}"),
     }
 }
 
-fn take_line(rest: &mut &[u8]) -> Option<String> {
+fn take_header(rest: &mut &[u8]) -> Option<String> {
     let end = rest.windows(2).position(|two| two == b"\r\n")?;
-    let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+    let header = String::from_utf8_lossy(&rest[..end]).into_owned();
     *rest = &rest[end + 2..];
-    Some(line)
+    Some(header)
 }
 
 fn take_bulk(rest: &mut &[u8], length: i64) -> Option<Reply> {

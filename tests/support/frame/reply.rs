@@ -1,4 +1,4 @@
-//! A value of the protocol, and what a test asks of it.
+//! A value of the protocol, and how tests read it.
 
 /// One value of the protocol. RESP3's extra types are folded into those of RESP2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,11 +9,11 @@ pub(crate) enum Reply {
     Int(i64),
     /// A string of any bytes.
     Bulk(Vec<u8>),
-    /// A status line, a double or a big number.
+    /// A simple string, a double or a big number.
     Simple(String),
     /// An error, with its code.
     Error(String),
-    /// An array, a set, a push, or a map as its keys and values in turn.
+    /// An array, a set, a push, or a map as alternating keys and values.
     Array(Vec<Self>),
 }
 
@@ -38,7 +38,7 @@ impl Reply {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Bulk(bytes) => bytes,
-            Self::Simple(line) => line.as_bytes(),
+            Self::Simple(text) => text.as_bytes(),
             other => panic!("no string: {other:?}"),
         }
     }

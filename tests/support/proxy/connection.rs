@@ -41,7 +41,7 @@ pub(super) async fn serve(
 }
 
 async fn finish(mut client: TcpStream, end: End) {
-    // The client may have gone first: then there is nothing left to end.
+    // The client may have closed first: then there is nothing left to end.
     let _ = match end {
         End::Close => client.shutdown().await,
         End::HalfClose => half_close(&mut client).await,
@@ -88,7 +88,7 @@ async fn to_the_server(from: ReadHalf<'_>, mut to: WriteHalf<'_>, link: &Link) -
     );
     tokio::try_join!(read, write(due, &mut to, link))?;
     to.shutdown().await?;
-    // A client that has said its last still hears the replies.
+    // A client that has closed its half still gets the replies.
     pending().await
 }
 

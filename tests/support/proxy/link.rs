@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::frame::{Frame, Reply};
 use super::wire::{Hole, Wire};
 
-/// What becomes of a frame.
+/// What the proxy does with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Pass,
@@ -40,7 +40,7 @@ impl Link {
         self.wire.until_no_hole_and(gap).await;
     }
 
-    /// What becomes of a frame from the client.
+    /// What the proxy does with a frame from the client.
     pub(super) fn command(&self, frame: &Frame) -> Fate {
         let args = words(&frame.value);
         self.wire.saw(args.clone());
@@ -53,7 +53,7 @@ impl Link {
         Fate::Pass
     }
 
-    /// What becomes of a frame from the server.
+    /// What the proxy does with a frame from the server.
     pub(super) fn reply(&self, frame: &Frame) -> Fate {
         let faults = self.wire.faults();
         let push = frame.is_push();
@@ -91,7 +91,8 @@ fn words(command: &Reply) -> Vec<Vec<u8>> {
     words.map(|word| word.bytes().to_vec()).collect()
 }
 
-/// `SUBSCRIBE` and its kin are answered once per channel, by frames that look like pushes.
+/// `SUBSCRIBE` and its relatives are answered once per channel, by frames that have the form of
+/// pushes.
 fn answered_by_push(name: &[u8]) -> bool {
     name.to_ascii_lowercase().ends_with(b"subscribe")
 }

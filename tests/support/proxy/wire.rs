@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{End, Seen};
 
-/// Which bytes vanish.
+/// Which bytes are dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hole {
     #[default]
@@ -69,7 +69,7 @@ impl Wire {
         self.faults.send_replace(Faults::default());
     }
 
-    /// Returns once there is no black hole and `too` holds; asks when the faults change.
+    /// Returns once there is no black hole and `too` is true; checks whenever the faults change.
     pub(super) async fn until_no_hole_and(&self, too: impl Fn() -> bool) {
         let whole = |faults: &Faults| faults.hole == Hole::Off && too();
         let mut faults = self.faults.subscribe();
@@ -94,7 +94,7 @@ impl Wire {
 
     /// Ends every connection that has subscribed.
     pub(super) fn kill(&self, end: End) {
-        // Nobody to tell is no failure.
+        // An error only means that no connection is open.
         let _ = self.ends.send(end);
     }
 
@@ -108,18 +108,18 @@ impl Wire {
         self.ends.receiver_count()
     }
 
-    /// Writes a command down.
+    /// Logs a command.
     pub(super) fn saw(&self, args: Vec<Vec<u8>>) {
         let at = Instant::now();
         lock(&self.log).push(Seen { at, args });
     }
 
-    /// What was written down.
+    /// The log.
     pub(super) fn log(&self) -> Vec<Seen> {
         lock(&self.log).clone()
     }
 
-    /// Forgets what was written down.
+    /// Clears the log.
     pub(super) fn clear_log(&self) {
         lock(&self.log).clear();
     }

@@ -30,7 +30,7 @@ impl Running {
         Self { server, watcher }
     }
 
-    /// Asks until the answer comes from this very process, not from another on its port.
+    /// Sends `PING` until the answer is from this very process, not from another on its port.
     pub(super) fn wait_until_it_answers(&mut self, port: u16) -> io::Result<()> {
         let end = Instant::now() + START;
         while Instant::now() < end {
@@ -78,8 +78,8 @@ fn answering_pid(port: u16) -> io::Result<u32> {
     if lines.next().transpose()?.as_deref() != Some("+PONG") {
         return Err(ErrorKind::InvalidData.into());
     }
-    for line in lines {
-        if let Some(pid) = line?.strip_prefix("process_id:") {
+    for field in lines {
+        if let Some(pid) = field?.strip_prefix("process_id:") {
             return pid.parse().map_err(|_| ErrorKind::InvalidData.into());
         }
     }
