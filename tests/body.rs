@@ -1,28 +1,23 @@
 //! The endings of a body: each releases the permit, once, and none changes a frame.
 
-#[path = "support/http.rs"]
-mod http_requests;
-#[path = "support/ledger.rs"]
-mod ledger;
-#[path = "support/script.rs"]
-mod script;
-
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full};
-use http_requests::{limit, request};
-use ledger::{Ledger, Page};
 use proptest::prelude::*;
-use script::{
-    Script,
-    Step::{self, Data, Fail, Panic, Trailers},
-};
 use std::{
     convert::Infallible,
     future::ready,
     panic::{AssertUnwindSafe, catch_unwind},
+};
+use testing::{
+    http_requests::{limit, request},
+    ledger::{Ledger, Page},
+    script::{
+        Script,
+        Step::{self, Data, Fail, Panic, Trailers},
+    },
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};

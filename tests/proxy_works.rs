@@ -2,16 +2,16 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use support::proxy::{End, Proxy};
-use support::redis::RedisServer;
-use support::resp::{Raw, Reply};
-use support::wait::eventually;
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

@@ -2,12 +2,10 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use futures_util::future::join_all;
 use redis::{Client, aio::MultiplexedConnection};
 use std::time::{Duration, Instant};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(10);

@@ -2,10 +2,8 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::time::{Duration, Instant};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis};
 
 const LEASE: Duration = Duration::from_secs(3);

@@ -2,10 +2,8 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::time::{Duration, Instant};
-use support::{
+use testing::{
     fleet,
     redis::RedisServer,
     resp::Raw,

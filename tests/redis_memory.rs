@@ -2,10 +2,8 @@
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
-mod support;
-
 use std::{fs, time::Duration};
-use support::redis::RedisServer;
+use testing::redis::RedisServer;
 use tokio::task::JoinSet;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

@@ -2,13 +2,11 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
-use support::{
+use testing::{
     fleet,
     proxy::{End, Proxy},
     redis::RedisServer,

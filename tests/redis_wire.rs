@@ -2,10 +2,8 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::{collections::BTreeMap, time::Duration};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(10);

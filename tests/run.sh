@@ -21,11 +21,11 @@ docs() {
 }
 
 lint() {
-    cargo clippy --all-targets "$1" -- -D warnings
+    cargo clippy --workspace --all-targets "$1" -- -D warnings
 }
 
 step "tools" tools
-step "format" cargo fmt --check
+step "format" cargo fmt --all --check
 step "lints, all features" lint --all-features
 step "lints, no features" lint --no-default-features
 step "documentation" docs

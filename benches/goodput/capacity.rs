@@ -1,6 +1,7 @@
 //! The lowest offered rate at which goodput is at its peak.
 
-use crate::{load::Rate, support::run::pick, variant::Variant};
+use crate::variant::Variant;
+use testing::bench::{open_loop::Rate, run::pick};
 
 /// The first rate, and a rate that no variant reaches on one machine.
 const RATES: (f64, f64) = (64.0, 300_000.0);

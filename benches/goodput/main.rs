@@ -7,20 +7,13 @@
 //! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer is included once
 //! `benches/peers/run.sh` has built it.
 
-#[path = "../book/mod.rs"]
-mod book;
 mod capacity;
 mod far;
-mod load;
 mod peer;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod variant;
 
-use load::{Offered, Rate};
-use support::{
+use testing::bench::{
+    open_loop::{Offered, Rate},
     plot::{self, Title},
     run::bar,
     table::{Table, figure},

@@ -1,14 +1,12 @@
 //! The semaphores that are compared, each on a server and a link of its own at each rate.
 
-use crate::{
-    book::{Client, Clock, Fair, Locked, Pause},
-    far::Far,
-    load::{self, Offered, Rate},
-    peer,
-    servers::redis::RedisServer,
-    support::run::pick,
-};
+use crate::{far::Far, peer};
 use std::{sync::Arc, time::Duration};
+use testing::{
+    bench::open_loop::{self, Offered, Rate},
+    book::{Client, Clock, Fair, Locked, Pause},
+    redis::RedisServer,
+};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// From a client to the server, and back.
@@ -27,18 +25,6 @@ pub(crate) enum Variant {
     Fair,
     Locked,
     Peer,
-}
-
-impl Rate {
-    /// So many a second, for as long as the benchmark takes.
-    pub(crate) fn of(per_second: f64) -> Self {
-        let (warm, span) = pick((500, 1_000), (1_000, 4_000));
-        Self {
-            per_second,
-            warm: Duration::from_millis(warm),
-            span: Duration::from_millis(span),
-        }
-    }
 }
 
 impl Variant {
@@ -85,7 +71,7 @@ async fn ours(url: &str, rate: Rate) -> Offered {
         let acquire = store.acquire(Claim::new(key(number)).with_limit(LIMIT));
         async move { acquire.await.is_ok() }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }
 
 async fn book(url: &str) -> Client {
@@ -105,7 +91,7 @@ async fn fair(url: &str, rate: Rate) -> Offered {
             true
         }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }
 
 async fn locked(url: &str, rate: Rate) -> Offered {
@@ -120,5 +106,5 @@ async fn locked(url: &str, rate: Rate) -> Offered {
             true
         }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }

@@ -3,25 +3,21 @@
 //! `cargo bench --bench market`, thirteen minutes, since the chapter's runs took 60 s each;
 //! `-- --quick` in one.
 
-#[path = "../book/mod.rs"]
-mod book;
 mod far;
 mod plots;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod trader;
 mod way;
 
-use servers::redis::RedisServer;
 use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{
-    run::{bar, pick},
-    table::{Table, figure},
+use testing::{
+    bench::{
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    redis::RedisServer,
 };
 use trader::Tally;
 use way::Way;

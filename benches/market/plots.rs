@@ -1,11 +1,9 @@
 //! The chapter's three plots, beside the chapter's figures.
 
-use crate::{
-    SIZES, Variant,
-    support::{
-        plot::{self, Title},
-        run::pick,
-    },
+use crate::{SIZES, Variant};
+use testing::bench::{
+    plot::{self, Title},
+    run::pick,
 };
 
 /// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, mean wait in ms. Where it

@@ -1,17 +1,17 @@
 //! Sellers and buyers, each a thread with connections of its own, as the chapter's are processes.
 
-use crate::{
-    book::{
-        Client, Clock, Pause,
-        market::{Offer, inventory, user},
-    },
-    support::figures::Dice,
-    way::{Desk, Way},
-};
+use crate::way::{Desk, Way};
 use redis::Cmd;
 use std::{
     ops::Add,
     time::{Duration, Instant},
+};
+use testing::{
+    bench::figures::Dice,
+    book::{
+        Client, Clock, Pause,
+        market::{Offer, inventory, user},
+    },
 };
 use tokio::runtime::Builder;
 

@@ -1,12 +1,12 @@
 //! The four ways to make a deal.
 
-use crate::book::{
+use redis::RedisError;
+use std::time::Duration;
+use testing::book::{
     Client, acquire_lock,
     market::{self, Deal, MARKET, Offer},
     release_lock,
 };
-use redis::RedisError;
-use std::time::Duration;
 use tower_semaphore::{Lock, RedisSemaphore, lock::LockGuard};
 
 /// How long a trader tries to get a lock.

@@ -3,7 +3,6 @@
 use crate::{
     measure::{Bench, Estimate},
     rival::{Dash, Rival},
-    support::table::{Table, figure},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,6 +15,7 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+use testing::bench::table::{Table, figure};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer as TowerLayer};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};

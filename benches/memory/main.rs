@@ -7,8 +7,6 @@ mod layer;
 mod measure;
 mod pairs;
 mod rival;
-#[path = "../support/mod.rs"]
-mod support;
 
 fn main() {
     let mut bench = measure::Bench::new();

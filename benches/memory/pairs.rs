@@ -3,17 +3,17 @@
 use crate::{
     measure::{Bench, Estimate},
     rival::{Dash, Rival},
-    support::{
-        figures::Dice,
-        plot::{self, Title},
-        run::bar,
-        table::{Table, figure},
-    },
 };
 use std::{
     sync::Barrier,
     thread,
     time::{Duration, Instant},
+};
+use testing::bench::{
+    figures::Dice,
+    plot::{self, Title},
+    run::bar,
+    table::{Table, figure},
 };
 use tower_semaphore::MemorySemaphore;
 

@@ -1,11 +1,11 @@
 //! A long queue on one key.
 
-use crate::support::{
+use std::time::{Duration, Instant};
+use testing::bench::{
     plot::{self, Title},
     run::pick,
     table::{Table, figure},
 };
-use std::time::{Duration, Instant};
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

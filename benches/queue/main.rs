@@ -5,13 +5,9 @@
 
 mod drain;
 mod order;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod wake;
 
-use servers::redis::RedisServer;
+use testing::redis::RedisServer;
 
 #[tokio::main]
 async fn main() {

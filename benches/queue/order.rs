@@ -1,14 +1,15 @@
 //! Fifty contenders for five permits, each for a tenth of a second.
 
-use crate::{
-    servers::{redis::RedisServer, resp::Raw},
-    support::{
+use std::time::{Duration, Instant};
+use testing::{
+    bench::{
         figures::median,
         run::{bar, pick},
         table::{Table, figure},
     },
+    redis::RedisServer,
+    resp::Raw,
 };
-use std::time::{Duration, Instant};
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

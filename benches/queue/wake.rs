@@ -1,13 +1,13 @@
 //! From a release in one process to the grant in another.
 
-use crate::support::{
+use redis::Script;
+use std::time::{Duration, Instant};
+use testing::bench::{
     figures::Latencies,
     link::{self, MultiplexedConnection},
     run::{bar, pick},
     table::{Table, figure},
 };
-use redis::Script;
-use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

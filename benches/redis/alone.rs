@@ -1,15 +1,15 @@
 //! The latency of one acquire on an idle connection: the rivals alternate, call by call.
 
-use crate::{
-    book::Clock,
-    rival::{Held, NAMES, Rival},
-    support::{
+use crate::rival::{Held, NAMES, Rival};
+use std::time::Instant;
+use testing::{
+    bench::{
         figures::Latencies,
         run::{bar, pick},
         table::{Table, figure},
     },
+    book::Clock,
 };
-use std::time::Instant;
 
 /// Measures one acquire of each rival in every round. Each release is answered before the next.
 pub(crate) async fn compare(url: &str) {

@@ -1,10 +1,11 @@
 //! Many tasks that acquire and release permits, for a while.
 
-use crate::{rival::Rival, support::figures::Latencies};
+use crate::rival::Rival;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::bench::figures::Latencies;
 use tokio::task::JoinSet;
 
 /// The results of a while of load.
@@ -48,7 +49,7 @@ pub(crate) async fn run(
         outcome.refused += seen.refused;
     }
     rival.settle().await;
-    outcome.pairs = outcome.pair.len() as f64 / start.elapsed().as_secs_f64();
+    outcome.pairs = outcome.pair.count() as f64 / start.elapsed().as_secs_f64();
     outcome
 }
 

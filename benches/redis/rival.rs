@@ -1,10 +1,10 @@
 //! The semaphores that are compared, behind one interface.
 
-use crate::{
-    book::{Basic, Client, Clock, Fair, Locked, Pause},
-    support::link::{self, MultiplexedConnection},
-};
 use redis::{Cmd, Script};
+use testing::{
+    bench::link::{self, MultiplexedConnection},
+    book::{Basic, Client, Clock, Fair, Locked, Pause},
+};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 use uuid::Uuid;
 

@@ -1,20 +1,20 @@
 //! Five clients whose clocks differ, and one permit: how often has it more than one holder?
 
-use crate::{
-    book::Clock,
-    rival::{Held, NAMES, Rival},
-    support::{
-        figures::Dice,
-        run::{bar, pick},
-        table::Table,
-    },
-};
+use crate::rival::{Held, NAMES, Rival};
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
+};
+use testing::{
+    bench::{
+        figures::Dice,
+        run::{bar, pick},
+        table::Table,
+    },
+    book::Clock,
 };
 use tokio::{task::JoinSet, time::sleep};
 

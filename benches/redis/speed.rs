@@ -1,17 +1,19 @@
 //! Pairs per second and latency, uncontended.
 
 use crate::{
-    book::Clock,
     load::{self, Outcome},
     rival::{NAMES, Rival},
-    support::{
+};
+use std::{sync::Arc, time::Duration};
+use testing::{
+    bench::{
         figures::{Latencies, median, ratio},
         plot::{self, Title},
         run::{bar, pick},
         table::{Table, figure},
     },
+    book::Clock,
 };
-use std::{sync::Arc, time::Duration};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 

@@ -2,13 +2,13 @@
 //!
 //! It is this very benchmark, started with a load in its environment.
 
-use crate::support::proc::resident;
 use std::{
     env,
     io::{self, BufRead, BufReader},
     process::{self, Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
+use testing::bench::proc::resident;
 use tokio::task::JoinSet;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 

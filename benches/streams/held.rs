@@ -1,16 +1,17 @@
 //! Permits that are held, and do nothing else.
 
-use crate::{
-    child::{Holder, LEASE, Load},
-    servers::{redis::RedisServer, resp::Raw},
-    support::{
+use crate::child::{Holder, LEASE, Load};
+use std::time::Duration;
+use testing::{
+    bench::{
         plot::{self, Title},
         proc::{cpu, resident},
         run::{bar, pick},
         table::{Table, figure},
     },
+    redis::RedisServer,
+    resp::Raw,
 };
-use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// Permits, and the keys that they are spread over.

@@ -1,14 +1,15 @@
 //! One key, nearly full: does a large limit cost more than a small one?
 
-use crate::{
-    servers::{redis::RedisServer, resp::Raw},
-    support::{
+use std::time::{Duration, Instant};
+use testing::{
+    bench::{
         figures::{Latencies, median, ratio},
         run::{bar, pick},
         table::{Table, figure},
     },
+    redis::RedisServer,
+    resp::Raw,
 };
-use std::time::{Duration, Instant};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LIMITS: [u32; 4] = [5, 100, 1_000, 10_000];

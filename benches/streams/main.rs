@@ -6,10 +6,6 @@
 mod child;
 mod held;
 mod limits;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");

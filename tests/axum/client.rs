@@ -1,9 +1,6 @@
 //! Clients: hyper's, and a bare socket that can hang up.
 
-use crate::{
-    http_requests::{ACCOUNT, request},
-    server::Server,
-};
+use crate::server::Server;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, Empty};
@@ -13,6 +10,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use std::net::SocketAddr;
+use testing::http_requests::{ACCOUNT, request};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

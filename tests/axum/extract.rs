@@ -1,8 +1,8 @@
 //! A handler that extracts its permit.
 
-use crate::http_requests::{limit, request};
 use axum::{Router, body::Body, routing::get};
 use http_body_util::BodyExt;
+use testing::http_requests::{limit, request};
 use tower::ServiceExt;
 use tower_semaphore::{MemorySemaphore, Permit};
 

@@ -1,12 +1,5 @@
 //! What the service does for each path.
 
-use crate::{
-    script::{
-        Script,
-        Step::{Data, Fail, Panic, Trailers},
-    },
-    support::inside::{Inside, Witness},
-};
 use axum::{
     Router,
     body::Body,
@@ -19,6 +12,13 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use hyper_util::rt::TokioIo;
 use std::{future::pending, io};
+use testing::{
+    inside::{Inside, Witness},
+    script::{
+        Script,
+        Step::{Data, Fail, Panic, Trailers},
+    },
+};
 use tokio::{io::copy, sync::mpsc, task::yield_now};
 use tokio_stream::wrappers::ReceiverStream;
 use tower_semaphore::Permit;

@@ -2,12 +2,12 @@
 
 use crate::{
     client::{BOTH, Client, Http, head, open},
-    ledger::Page,
     server::Server,
 };
 use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
+use testing::ledger::Page;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 const FREED: Page = Page {

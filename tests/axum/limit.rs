@@ -2,8 +2,6 @@
 
 use crate::{
     client::{BOTH, Client, Http, head, open, read},
-    http_requests::limit,
-    ledger::Page,
     server::{Server, eventually},
 };
 use bytes::Bytes;
@@ -13,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 use std::time::Duration;
+use testing::{http_requests::limit, ledger::Page};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, key};
 
 async fn assert_refused(response: Response<Incoming>) {

@@ -1,14 +1,14 @@
 //! A server, and what can be seen of its permits.
 
 pub(crate) use crate::handlers::Feed;
-use crate::{
-    handlers::routes,
-    http_requests::limit,
-    ledger::{Ledger, Page},
-    support::inside::Witness,
-};
+use crate::handlers::routes;
 use axum::Router;
 use std::{net::SocketAddr, time::Duration};
+use testing::{
+    http_requests::limit,
+    inside::Witness,
+    ledger::{Ledger, Page},
+};
 use tokio::{
     net::TcpListener,
     sync::mpsc,

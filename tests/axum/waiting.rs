@@ -2,14 +2,13 @@
 
 use crate::{
     client::{BOTH, Client, Http, open, read},
-    http_requests::limit,
     server::{BOUND, Feed, Server},
-    support::wait::eventually,
 };
 use futures_util::future::join_all;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::time::{Duration, Instant};
+use testing::{http_requests::limit, wait::eventually};
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,

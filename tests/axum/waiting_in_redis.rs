@@ -2,13 +2,12 @@
 
 use crate::{
     client::{BOTH, Client, Http, read},
-    http_requests::limit,
     server::{BOUND, Feed, Server},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::time::Duration;
+use testing::{http_requests::limit, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::sync::mpsc;
 use tower_semaphore::RedisSemaphore;
 

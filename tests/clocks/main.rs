@@ -3,12 +3,10 @@
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
 mod skewed;
-#[path = "../support/mod.rs"]
-mod support;
 
 use skewed::{LEASE, SKEWS, Skewed};
 use std::time::Instant;
-use support::{fleet, redis::RedisServer, resp::Raw, wait::granted_at};
+use testing::{fleet, redis::RedisServer, resp::Raw, wait::granted_at};
 
 const LIMIT: u32 = 3;
 const HELD: &str = "semaphore:{concurrency:a}:held";

@@ -1,11 +1,11 @@
 //! Processes whose wall clocks are bent by `libfaketime`, which leaves the monotonic clock alone.
 
-use crate::support::{fleet::Process, redis::RedisServer};
 use std::{
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use testing::{fleet::Process, redis::RedisServer};
 
 /// How far each process's wall clock is off, in seconds.
 pub(crate) const SKEWS: [i64; 5] = [-600, -60, 0, 90, 600];

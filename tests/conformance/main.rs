@@ -1,8 +1,7 @@
 //! One suite for every store: the same claims get the same answers.
 
 mod line;
-#[path = "../support/mod.rs"]
-mod support;
+use testing as support;
 
 use std::{collections::HashSet, time::Duration};
 use support::{

@@ -1,14 +1,12 @@
 //! Readiness that nobody uses: answers that are out of date, permits that were lost, and services
 //! that are idle: alive, but polled by nobody any more.
 
-use crate::{
-    inner::{BOUND, Limited, call, is_ready, limited, ok, one, read},
-    stores::{Fickle, Flaky, Slow},
-};
+use crate::inner::{BOUND, Limited, call, is_ready, limited, ok, one, read};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use std::time::Duration;
+use testing::stubs::{Fickle, Flaky, Slow};
 use tokio::time::{advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::BufferLayer};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore, PermitLost};

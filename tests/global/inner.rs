@@ -1,6 +1,5 @@
 //! Services to put under the layer.
 
-use crate::support::inside::{Inside, Witness};
 use bytes::Bytes;
 use futures_util::{
     future::join_all,
@@ -15,6 +14,7 @@ use std::{
     future::{Ready, ready},
     time::Duration,
 };
+use testing::inside::{Inside, Witness};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
 use tower_semaphore::{

@@ -1,11 +1,9 @@
 //! Ready to refuse: when there will be no permit, readiness is for one refusal.
 
-use crate::{
-    inner::{Answer, call, is_ready, limited, one, read},
-    stores::{Broken, Closed, Uncalled},
-};
+use crate::inner::{Answer, call, is_ready, limited, one, read};
 use serde_json::Value;
 use std::time::Duration;
+use testing::stubs::{Broken, Closed, Uncalled};
 use tokio::time::advance;
 use tower_semaphore::{AcquireError, GlobalConcurrencyLimitLayer, MemorySemaphore};
 

@@ -1,10 +1,8 @@
 //! One limit for services in several processes.
 
-use crate::{
-    inner::{Answer, BOUND, Ok, all_served, ok, read, watched},
-    support::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::inner::{Answer, BOUND, Ok, all_served, ok, read, watched};
 use http::Request;
+use testing::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};

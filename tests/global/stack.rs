@@ -1,11 +1,9 @@
 //! The limit among tower's other layers.
 
-use crate::{
-    inner::{all_served, ok, read, watched},
-    support::inside::Witness,
-};
+use crate::inner::{all_served, ok, read, watched};
 use futures_util::future::BoxFuture;
 use http::Request;
+use testing::inside::Witness;
 use tower::{
     Service, ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded,
 };

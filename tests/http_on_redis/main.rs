@@ -4,12 +4,10 @@
 #![cfg(feature = "redis")]
 
 mod streaming;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 use streaming::{BOUND, Streaming};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
 use tower_semaphore::{Claim, OnLost, PermitLost, RedisSemaphore, Semaphore};
 

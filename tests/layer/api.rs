@@ -1,10 +1,6 @@
 //! The public types that users combine.
 
-use crate::{
-    http_requests::{ACCOUNT, limit, request},
-    rig::{ok, send, statuses},
-    stores::{Broken, Fickle},
-};
+use crate::rig::{ok, send, statuses};
 use futures_util::FutureExt;
 use http::Request;
 use std::{
@@ -14,6 +10,10 @@ use std::{
     sync::Arc,
     task::{Context, Waker},
     time::Duration,
+};
+use testing::{
+    http_requests::{ACCOUNT, limit, request},
+    stubs::{Broken, Fickle},
 };
 use tower::{Layer, Service, ServiceExt};
 use tower_semaphore::{

@@ -1,11 +1,8 @@
 //! Claims with a limit, a weight or a policy of their own.
 
-use crate::{
-    http_requests::request,
-    rig::{ok, problem, send, statuses, values},
-    stores::Uncalled,
-};
+use crate::rig::{ok, problem, send, statuses, values};
 use http::{Request, request::Parts};
+use testing::{http_requests::request, stubs::Uncalled};
 use tower::Layer;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 

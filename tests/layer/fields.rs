@@ -1,13 +1,13 @@
 //! The RateLimit fields.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{ok, send, values},
-    stores::Broken,
-};
+use crate::rig::{ok, send, values};
 use http::{Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Broken,
+};
 use tower::{Layer, ServiceBuilder, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore};
 

@@ -1,9 +1,6 @@
 //! What the layer does to the service under it.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{is_refused, send},
-};
+use crate::rig::{is_refused, send};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -13,6 +10,7 @@ use std::{
     future::{Ready, ready},
     task::{Context, Poll},
 };
+use testing::http_requests::{limit, request};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody};
 use tower_test::mock;

@@ -1,16 +1,16 @@
 //! The account that a request counts for.
 
-use crate::{
-    http_requests::{ACCOUNT, limit, request},
-    rig::{ok, problem, send, statuses},
-    stores::Uncalled,
-};
+use crate::rig::{ok, problem, send, statuses};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+};
+use testing::{
+    http_requests::{ACCOUNT, limit, request},
+    stubs::Uncalled,
 };
 use tower::Layer;
 use tower_semaphore::{

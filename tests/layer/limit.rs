@@ -1,14 +1,14 @@
 //! How many requests are admitted.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, send, statuses},
-    stores::{Slow, Uncalled},
-};
+use crate::rig::{Answer, is_refused, ok, send, statuses};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Slow, Uncalled},
+};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, Key, MemorySemaphore, ResponseBody};
 use tower_test::mock;

@@ -4,8 +4,6 @@
 mod api;
 mod claims;
 mod fields;
-#[path = "../support/http.rs"]
-mod http_requests;
 mod inner;
 mod keys;
 mod limit;
@@ -14,6 +12,4 @@ mod permit;
 mod refusal;
 mod rig;
 mod stack;
-#[allow(dead_code, reason = "the tests of the other layer use the rest")]
-mod stores;
 mod waiting;

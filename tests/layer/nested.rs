@@ -1,10 +1,6 @@
 //! Limits within limits: the permit in a request's extensions stands for all of them.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{is_refused, send},
-    stores::Fickle,
-};
+use crate::rig::{is_refused, send};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
@@ -13,6 +9,10 @@ use std::{
     convert::Infallible,
     future::ready,
     sync::{Arc, Mutex},
+};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Fickle,
 };
 use tokio::time::{Duration, timeout};
 use tower::{Layer, Service, service_fn};

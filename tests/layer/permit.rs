@@ -1,11 +1,7 @@
 //! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
 //! as the handler wants.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{is_refused, ok, send},
-    stores::Fickle,
-};
+use crate::rig::{is_refused, ok, send};
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use http::{Request, Response};
@@ -17,6 +13,10 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
+};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Fickle,
 };
 use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};

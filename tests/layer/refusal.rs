@@ -1,10 +1,6 @@
 //! What the response to a refused request says.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, problem, send, values},
-    stores::{Broken, Closed, Failing, Fleet, Overloaded},
-};
+use crate::rig::{Answer, is_refused, ok, problem, send, values};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
@@ -14,6 +10,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
 use std::{error::Error, time::Duration};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Broken, Closed, Failing, Fleet, Overloaded},
+};
 use tower::Layer;
 use tower_semaphore::{
     AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,

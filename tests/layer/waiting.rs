@@ -1,14 +1,12 @@
 //! Requests that wait for their permit.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, problem, send, values},
-};
+use crate::rig::{Answer, is_refused, ok, problem, send, values};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use std::{convert::Infallible, time::Duration};
+use testing::http_requests::{limit, request};
 use tokio::time::advance;
 use tower::{Layer, Service};
 use tower_semaphore::{AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, key};

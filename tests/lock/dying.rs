@@ -3,15 +3,15 @@
 use crate::{
     BOUND, locked,
     overlaps::{holder, judge},
-    support::{
-        fleet::{Process, fenced::FencedFile, witness::Witness},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
 };
 use std::time::Duration;
 use tempfile::TempDir;
+use testing::{
+    fleet::{Process, fenced::FencedFile, witness::Witness},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::time::sleep;
 use tower_semaphore::{Lock, RedisSemaphore};
 

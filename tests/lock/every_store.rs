@@ -1,18 +1,16 @@
 //! What a lock is in every store.
 
-use crate::{
-    BOUND, locked,
-    support::{
-        stores::{Store, facts},
-        wait::eventually,
-    },
-};
+use crate::{BOUND, locked};
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
+};
+use testing::{
+    stores::{Store, facts},
+    wait::eventually,
 };
 use tokio::{
     sync::mpsc,

@@ -1,14 +1,12 @@
 //! What a lock leaves in Redis, and what others can do to it there.
 
-use crate::{
-    BOUND, locked,
-    support::{
-        redis::RedisServer,
-        resp::{Raw, Reply},
-        wait::eventually,
-    },
-};
+use crate::{BOUND, locked};
 use std::{str, time::Duration};
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
 use tokio::time::timeout;
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
 

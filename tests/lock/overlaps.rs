@@ -1,7 +1,7 @@
 //! Which processes held the lock at the same time, judged by the log that they wrote.
 
-use crate::support::fleet::witness::Said;
 use std::collections::{BTreeMap, BTreeSet};
+use testing::fleet::witness::Said;
 
 /// What the log of a lock says.
 #[derive(Debug, Default)]

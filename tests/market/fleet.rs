@@ -5,10 +5,10 @@ use crate::{
     permits::{ENDLESS, admitted, streams},
     process::Market,
     soon,
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use serde_json::json;
 use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 
 const HELD: &str = "semaphore:{concurrency:ann}:held";
 /// How long the end of a body may take to be felt in another process.

@@ -3,10 +3,10 @@
 use crate::{
     one_market::{listed, markets},
     soon,
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use serde_json::json;
 use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Lock, LockGuard, RedisSemaphore};
 
 const BOUND: Duration = Duration::from_secs(10);

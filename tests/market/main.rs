@@ -21,8 +21,6 @@ mod process;
 mod settings;
 mod shutdown;
 mod streams;
-#[path = "../support/mod.rs"]
-mod support;
 mod trading;
 mod waiting;
 

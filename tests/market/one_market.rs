@@ -1,8 +1,9 @@
 //! Processes on one Redis serve one market.
 
-use crate::{answer::Answer, client::Client, process::Market, soon, support::redis::RedisServer};
+use crate::{answer::Answer, client::Client, process::Market, soon};
 use serde_json::json;
 use std::time::Duration;
+use testing::redis::RedisServer;
 
 /// Two processes of the market, whose leases last a second.
 pub(crate) async fn markets(server: &RedisServer) -> (Market, Market) {

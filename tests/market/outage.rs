@@ -1,15 +1,11 @@
 //! While Redis does not answer, the market says so in time, and it serves when Redis is back.
 
-use crate::{
-    client::Client,
-    permits::ENDLESS,
-    process::Market,
-    support::{redis::RedisServer, wait::eventually},
-};
+use crate::{client::Client, permits::ENDLESS, process::Market};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::{redis::RedisServer, wait::eventually};
 
 /// A whole try is over in half a second; the rest is slack for a busy machine.
 const BUDGET: Duration = Duration::from_millis(1_500);

@@ -1,8 +1,9 @@
 //! A market that runs as a child process and ends with the test.
 
-use crate::{client::Client, soon, support::example};
+use crate::{client::Client, soon};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{ExitStatus, Stdio};
+use testing::example;
 use tokio::process::{Child, Command};
 
 /// A running market. Killed when it is dropped.

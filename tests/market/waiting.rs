@@ -38,7 +38,7 @@ async fn a_request_waits_for_a_permit_in_its_process() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_request_waits_for_a_permit_that_another_process_releases() {
-    let server = crate::support::redis::RedisServer::start();
+    let server = testing::redis::RedisServer::start();
     let url = server.url();
     let settings = [&SETTINGS[..], &[("REDIS_URL", &*url)]].concat();
     waits(

@@ -15,8 +15,8 @@ mod server;
 mod settle;
 #[cfg(feature = "redis")]
 mod stage;
-#[path = "../support/mod.rs"]
-mod support;
+#[cfg(feature = "redis")]
+use testing as support;
 mod waiter;
 mod world;
 

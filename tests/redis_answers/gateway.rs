@@ -2,9 +2,9 @@
 //! answers.
 
 use crate::rig::{Rig, until_held};
-use crate::support::proxy::End;
 use futures_util::future::join_all;
 use std::time::Duration;
+use testing::proxy::End;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Long enough that no lease ends during a test.

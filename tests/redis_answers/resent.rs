@@ -3,7 +3,6 @@
 use crate::{
     load::alone,
     rig::{Rig, until_held, warm},
-    support::{proxy::End, redis::RedisServer, resp::Raw, wait::eventually},
 };
 use futures_util::future::join_all;
 use redis::{
@@ -11,6 +10,7 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{io, time::Duration};
+use testing::{proxy::End, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{sync::watch, task::JoinHandle};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

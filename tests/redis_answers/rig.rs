@@ -1,7 +1,7 @@
 //! A server, a proxy in front of it, a store through the proxy and a reader past it.
 
-use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use std::time::Duration;
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 /// Nothing that waits for this is about time.

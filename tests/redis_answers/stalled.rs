@@ -3,12 +3,12 @@
 use crate::{
     load::alone,
     rig::{BOUND, Rig},
-    support::wait::eventually,
 };
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
+use testing::wait::eventually;
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);

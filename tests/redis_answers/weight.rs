@@ -3,7 +3,6 @@
 use crate::{
     load::alone,
     rig::{BOUND, Rig},
-    support::resp::Raw,
 };
 use futures_util::future::join_all;
 use std::{
@@ -14,6 +13,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use testing::resp::Raw;
 use tokio::runtime;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

@@ -1,7 +1,7 @@
 //! What these tests share: one key, and what Redis itself says of it.
 
-use crate::support::{proxy::Proxy, resp::Raw, wait::eventually};
 use std::{future::Future, time::Duration};
+use testing::{proxy::Proxy, resp::Raw, wait::eventually};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
 /// What must happen, but not at a certain time.

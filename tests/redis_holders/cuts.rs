@@ -1,15 +1,13 @@
 //! A connection that breaks right after a waiter was granted.
 
-use crate::{
-    common::{BOUND, builder, calls_for, ended, settled},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
-};
+use crate::common::{BOUND, builder, calls_for, ended, settled};
 use std::time::Duration;
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::time::timeout;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 

@@ -1,15 +1,13 @@
 //! A lease of an hour: operations with a bound of their own do not wait for a fraction of it.
 
-use crate::{
-    common::{BOUND, HELD, SOON, builder, calls_for, ended, live, permit},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
-};
+use crate::common::{BOUND, HELD, SOON, builder, calls_for, ended, live, permit};
 use std::time::{Duration, Instant};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 
 const LEASE: Duration = Duration::from_secs(60 * 60);
 

@@ -1,15 +1,15 @@
 //! Waiters whose store fails: they say so, and leave nothing behind.
 
-use crate::{
-    common::{BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, settled, store},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
+use crate::common::{
+    BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, settled, store,
 };
 use std::time::{Duration, Instant};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::task::JoinHandle;
 use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore};
 

@@ -1,10 +1,8 @@
 //! A store that several runtimes share: none of them carries the permits of another.
 
-use crate::{
-    common::{BOUND, HELD, SOON, claim, ended, live, permit, queued, store},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, SOON, claim, ended, live, permit, queued, store};
 use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,

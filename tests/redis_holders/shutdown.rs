@@ -1,12 +1,10 @@
 //! A shutdown knows every permit and every waiter, and reports what it could not release.
 
-use crate::{
-    common::{
-        BOUND, HELD, Outcome, SOON, builder, calls_for, claim, ended, live, permit, queued, store,
-    },
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
+use crate::common::{
+    BOUND, HELD, Outcome, SOON, builder, calls_for, claim, ended, live, permit, queued, store,
 };
 use std::time::{Duration, Instant};
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 

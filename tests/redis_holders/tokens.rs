@@ -1,9 +1,6 @@
 //! A permit that was lost and granted again, but the answer that said so did not arrive.
 
-use crate::{
-    common::{BOUND, HELD, ended, live, permit, store},
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, ended, live, permit, store};
 use std::{
     sync::{
         Arc,
@@ -11,6 +8,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::Permit;
 
 const LEASE: Duration = Duration::from_millis(1_500);

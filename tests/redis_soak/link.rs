@@ -6,15 +6,15 @@ use crate::{
     oracle::Oracle,
     plan::{Fault, Plan},
     rng::Rng,
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-    },
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
+};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
 };
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 

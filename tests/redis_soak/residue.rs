@@ -1,6 +1,6 @@
 //! What is left in Redis, seen without the library.
 
-use crate::support::resp::Raw;
+use testing::resp::Raw;
 
 /// The sets of a semaphore by what their keys end with: who holds, who waits, who is alive. Some
 /// have had other names.

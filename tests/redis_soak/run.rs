@@ -7,7 +7,6 @@ use crate::{
     plan::{Fault, Plan},
     residue::residue,
     rng::Rng,
-    support::resp::Raw,
     victim,
 };
 use futures_util::future::join_all;
@@ -15,6 +14,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::resp::Raw;
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},

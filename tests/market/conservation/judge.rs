@@ -1,9 +1,9 @@
 //! What is in Redis, read in plain bytes, and whether it agrees with the answers that traders got.
 
 use super::traders::{Answers, text};
-use crate::support::{redis::RedisServer, resp::Raw};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use testing::{redis::RedisServer, resp::Raw};
 
 /// All that the market has written.
 pub(super) struct Books {

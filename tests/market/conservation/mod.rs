@@ -9,9 +9,9 @@ use self::{
     judge::Books,
     traders::{Answers, Floor},
 };
-use crate::support::redis::RedisServer;
 use futures_util::future::join_all;
 use std::{env, sync::Arc, time::Duration};
+use testing::redis::RedisServer;
 use tokio::time::sleep;
 
 const SELLERS: usize = 5;

@@ -1,6 +1,6 @@
 //! The app: alone, for nginx to limit, or under the layer.
 
-use crate::{BoxError, inside::Witness};
+use crate::BoxError;
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -18,6 +18,7 @@ use std::{
     },
     time::Duration,
 };
+use testing::inside::Witness;
 use tokio::{
     net::TcpListener,
     time::{Instant, sleep_until},

@@ -1,10 +1,10 @@
 //! Fifty requests of one account, 4 ms apart, for bodies of 100 ms.
 
-use crate::connection::{Connection, read};
 use futures_util::future::join_all;
 use http::StatusCode;
 use hyper::{Response, body::Incoming};
 use std::{net::SocketAddr, time::Duration};
+use testing::bench::connection::{Connection, read};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},

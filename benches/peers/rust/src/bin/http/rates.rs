@@ -1,10 +1,10 @@
 //! Requests per second over keep-alive connections, an account for each.
 
-use crate::{
-    figures::{median, ratio},
-    load,
-};
 use std::{net::SocketAddr, time::Duration};
+use testing::bench::{
+    closed_loop,
+    figures::{median, ratio},
+};
 
 const ROUND: Duration = Duration::from_millis(250);
 
@@ -29,7 +29,7 @@ async fn rates(rounds: u64, apps: &[SocketAddr], connections: usize) -> Vec<Vec<
     let mut rates = vec![Vec::new(); apps.len()];
     for round in 0..=rounds {
         for (app, rates) in apps.iter().zip(&mut rates) {
-            let outcome = load::run(*app, connections, ROUND).await;
+            let outcome = closed_loop::run(*app, connections, ROUND).await;
             assert_eq!(outcome.refused, 0, "each account has five permits");
             // The first round only warms up.
             if round > 0 {

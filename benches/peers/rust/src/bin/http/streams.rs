@@ -1,8 +1,8 @@
 //! Bodies that do not end: which of them count, and until when if a process is killed.
 
-use crate::connection::Connection;
 use http::StatusCode;
 use std::{net::SocketAddr, process, time::Duration};
+use testing::bench::connection::Connection;
 use tokio::time::{Instant, sleep};
 
 /// Holds five bodies, and prints the status of the sixth request.
