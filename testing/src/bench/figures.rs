@@ -41,11 +41,6 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The mean, in microseconds.
-    pub fn mean(&self) -> f64 {
-        self.0.iter().sum::<u64>() as f64 / self.0.len().max(1) as f64 / 1e3
-    }
-
     /// These quantiles, in microseconds; zero if there are no samples.
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [f64; N] {
         let mut sorted = self.0.clone();
