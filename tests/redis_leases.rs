@@ -156,7 +156,7 @@ async fn a_holder_learns_of_its_loss_from_its_own_clock_when_the_server_is_out_o
     let start = Instant::now();
     server.stop();
     until_lost(&permit).await;
-    // It may have been refreshed once more before the server stopped.
+    // The permit may have been refreshed once more before the server stopped.
     let longest = Duration::from_millis(left as u64) + LEASE / 3;
     assert!(
         start.elapsed() < longest,

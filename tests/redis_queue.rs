@@ -149,8 +149,8 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
     assert_eq!(inversions(&order), 0, "{order:?}");
 }
 
-/// As which of all a contender arrived. The first four ids are those of the processes, one each;
-/// a process sends its claims in the order of its commands.
+/// The position of a contender among the arrivals. The first four ids belong to the warm-up claims
+/// of the four processes; a process sends its claims in the order of its commands.
 fn arrival(arrivals: &[String], contender: usize) -> usize {
     let process = process_of(&arrivals[contender % 4]);
     let of_process = arrivals

@@ -83,7 +83,7 @@ fn listen() -> io::Result<TcpListener> {
 
 async fn accept(listener: TcpListener, server: u16, way: Duration) {
     while let Ok((client, _)) = listener.accept().await {
-        // One that breaks ends for both sides, and that is all.
+        // A broken connection ends for both sides, without an error.
         tokio::spawn(async move { relay(client, server, way).await.ok() });
     }
 }

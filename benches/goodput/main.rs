@@ -1,11 +1,11 @@
 //! How many claims are granted within their budget when more are offered than the link carries.
 //!
 //! The server is 100 ms away. The offered load is an open loop: claims arrive at a constant rate,
-//! whatever the outcome of earlier ones. Each variant's capacity is measured first; then it is offered from half
-//! of that to eight times as much.
+//! whatever the outcome of earlier ones. Each variant's capacity is measured first; then it is
+//! offered from half of that to eight times as much.
 //!
-//! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer is included once
-//! `benches/peers/run.sh` has built it.
+//! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer is included
+//! once `benches/peers/run.sh` has built it.
 
 mod capacity;
 mod far;

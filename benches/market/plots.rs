@@ -6,8 +6,8 @@ use testing::bench::{
     run::pick,
 };
 
-/// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, mean wait in ms. Where it
-/// gives a bound, this is the bound.
+/// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, mean
+/// wait in ms. Where it gives a bound, this is the bound.
 const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
     (
         "book: WATCH",

@@ -1,6 +1,6 @@
 //! A fresh process that takes permits and holds them, so that its memory is theirs.
 //!
-//! It is this very benchmark, started with a load in its environment.
+//! The child is this very benchmark, started with a load in its environment.
 
 use std::{
     env,

@@ -67,7 +67,7 @@ pub(crate) struct Listing {
     pub(crate) seller: Account,
 }
 
-/// A listing, and who bought it.
+/// A listing, and its buyer.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Trade {
     #[serde(flatten)]
@@ -91,7 +91,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// A thousand coins, and ten items that nobody else has.
+    /// A thousand coins, and ten items that no other account has.
     pub(crate) fn of_newborn(account: &Account) -> Self {
         Self {
             funds: 1_000,

@@ -49,8 +49,8 @@ impl Permits {
         Err(SettingError::unusable("REDIS_URL", why))
     }
 
-    /// Admits nobody any more, and releases the permits of responses that were cut off: the other
-    /// processes of the fleet need not wait for the end of a lease.
+    /// Admits no request any more, and releases the permits of responses that were cut off: the
+    /// other processes of the fleet need not wait for the end of a lease.
     pub(crate) async fn close(&self) {
         #[cfg(feature = "redis")]
         if let Self::Redis(semaphore) = self {

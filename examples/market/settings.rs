@@ -80,18 +80,18 @@ impl fmt::Display for Settings {
 /// What is wrong with a setting. Its text begins with the setting's name.
 #[derive(Debug)]
 pub(crate) enum SettingError {
-    /// It is no number, or one out of range.
+    /// The value is no number, or out of range.
     Number {
         name: &'static str,
         value: String,
         min: u64,
         max: u64,
     },
-    /// It is not UTF-8.
+    /// The value is not UTF-8.
     NotUnicode { name: &'static str },
     /// The port cannot be listened on.
     Port { port: u16, source: io::Error },
-    /// It is well-formed but cannot be used. The source is the reason.
+    /// The value is well-formed but cannot be used. The source is the reason.
     Unusable {
         name: &'static str,
         source: Box<dyn Error + Send + Sync>,

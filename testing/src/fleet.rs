@@ -1,7 +1,8 @@
 //! Other processes that use the library: killed, stopped, or with clocks of their own.
 //!
 //! A child is this very test binary: with variables in its environment that make it serve commands
-//! from its standard input. A test file that starts one has a test of the name [`CHILD`] that calls [`serve`].
+//! from its standard input. A test file that starts one has a test of the name [`CHILD`] that calls
+//! [`serve`].
 
 mod child;
 pub mod fenced;

@@ -1,6 +1,7 @@
 //! A proxy in front of a Redis server that injects the faults of a network into connections.
 //!
-//! It reads both directions as RESP frames, so it never cuts within a frame, except in single-byte mode.
+//! The proxy reads both directions as RESP frames, so it never cuts within a frame, except in
+//! single-byte mode.
 
 mod connection;
 mod link;

@@ -18,7 +18,7 @@ const TRIES: usize = 10;
 
 /// A `redis-server` process on a port of its own, with an empty data set in a folder of its own.
 ///
-/// It ends when the handle is dropped, and also when the test's process is killed.
+/// The server ends when the handle is dropped, and also when the test's process is killed.
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,

@@ -43,7 +43,7 @@ impl Skewed {
         }
     }
 
-    /// One with each skew.
+    /// A process for each skew.
     pub(crate) fn fleet(server: &RedisServer) -> Vec<Self> {
         SKEWS.map(|skew| Self::start(server, skew)).into()
     }

@@ -1,5 +1,5 @@
-//! Readiness that nobody uses: answers that are out of date, permits that were lost, and services
-//! that are idle: alive, but polled by nobody any more.
+//! Unused readiness: answers that are out of date, permits that were lost, and services that are
+//! idle: alive, but not polled any more.
 
 use crate::inner::{BOUND, Limited, call, is_ready, limited, ok, one, read};
 use bytes::Bytes;
@@ -101,7 +101,9 @@ async fn an_idle_service_that_was_shed_leaves_the_queue() {
     sleep(ABANDONED).await;
     drop(held);
     let next = limited(&layer).into_inner().oneshot(Request::new(()));
-    let Ok(next) = timeout(BOUND, next).await.expect("nobody is before it");
+    let Ok(next) = timeout(BOUND, next)
+        .await
+        .expect("it is at the head of the queue");
     assert_eq!(next.status(), 200);
     drop(next);
     assert_eq!(memory.keys(), 0);

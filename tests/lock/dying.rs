@@ -58,7 +58,7 @@ impl Fixture {
     /// The process that holds the lock by now, for a moment at least.
     async fn holder(&self) -> usize {
         let mut found = None;
-        eventually("somebody holds the lock", BOUND, async || {
+        eventually("a process holds the lock", BOUND, async || {
             let holder = holder(&self.witness.read());
             found = self.processes.iter().position(|p| Some(p.id()) == holder);
             found.is_some()

@@ -48,7 +48,7 @@ async fn tokens_grow_although_every_key_has_expired() {
         assert!(guard.token() > last, "{} after {last}", guard.token());
         last = guard.token();
         drop(guard);
-        // They live for eight leases after their last use, which the release is.
+        // The keys live for eight leases after their last use, which is the release.
         eventually("no key is left", LEASE * 8 + BOUND, async || {
             raw.keys("*").await.is_empty()
         })
@@ -79,7 +79,7 @@ async fn a_wait_that_is_over_leaves_nothing_in_redis() {
     lock.acquire(LEASE / 10)
         .await
         .expect_err("it was held all the time");
-    eventually("nobody waits", LEASE * 2, async || {
+    eventually("the queue is empty", LEASE * 2, async || {
         raw.zmembers(QUEUE).await.is_empty() && raw.zmembers(ALIVE).await.is_empty()
     })
     .await;

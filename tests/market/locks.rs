@@ -50,7 +50,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     let server = RedisServer::start();
     let (one, two) = markets(&server).await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
-    // It waits for the lock when it is stopped, gets the lock, and loses it.
+    // The process is stopped while it waits for the lock, gets the lock, and loses it.
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());

@@ -26,7 +26,7 @@ const ROUNDS: u32 = 50;
 /// What a [`Cuttable`] connection does with the calls that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// They run, and their replies wait for the cut.
+    /// The calls run, and their replies wait for the cut.
     Holds,
     /// Calls from now on are answered; the replies held back still wait.
     Answers,

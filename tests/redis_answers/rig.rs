@@ -34,7 +34,7 @@ impl Rig {
         }
     }
 
-    /// Waits until nothing is held and nobody waits.
+    /// Waits until nothing is held and no claim waits.
     ///
     /// # Panics
     ///

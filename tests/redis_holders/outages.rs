@@ -63,7 +63,7 @@ impl Fixture {
         let failed = failing.await.expect("it did not panic");
         assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
         proxy.accept().await;
-        // It lives on, as a process would whose gateway was restarted.
+        // The store lives on, as in a process whose gateway was restarted.
         tokio::spawn(async move {
             let _alive = (proxy, far);
             std::future::pending::<()>().await;

@@ -1,5 +1,5 @@
-//! The server's clock is set back by an hour: nobody who has died holds anything up for that long,
-//! and tokens grow.
+//! The server's clock is set back by an hour: dead processes hold nothing up for that long, and
+//! tokens grow.
 
 use crate::common::{BOUND, claim, permit, queued, store};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! The way to the server: its length, its faults, and how it does at the moment.
+//! The link to the server: its delay, its faults, and its state.
 //!
-//! It has threads of its own, so that it is as long as it should be whatever the load does.
+//! The link has threads of its own, so that the load does not change its delay.
 
 use crate::{
     oracle::Oracle,
@@ -25,7 +25,7 @@ const GRAIN: Duration = Duration::from_millis(5);
 
 /// A server, and a proxy in front of it.
 pub(crate) struct Link {
-    // Ends first, and with it whoever still uses the others.
+    // Dropped first, which ends every task that uses the other fields.
     runtime: Runtime,
     proxy: Arc<Proxy>,
     server: RedisServer,

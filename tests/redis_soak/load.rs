@@ -35,7 +35,7 @@ pub(crate) struct Load {
     pub(crate) end: Instant,
 }
 
-/// One of them.
+/// A caller.
 struct Caller {
     load: Arc<Load>,
     key: &'static str,

@@ -1,4 +1,4 @@
-//! What was promised and did not come.
+//! Promises that were broken.
 
 use crate::lateness::Lateness;
 use std::{

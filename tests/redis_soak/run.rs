@@ -21,7 +21,7 @@ use tokio::{
 };
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// Within this, nothing is left. Much shorter than the lease of whoever lives.
+/// Within this, nothing is left. Much shorter than the lease of a process that lives.
 const BOUND: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -50,7 +50,7 @@ async fn run(plan: Plan, link: &Link, oracle: &Arc<Oracle>) {
     let faults = link.inject_faults(load.end);
     let kills = victim::kills(plan, link.url(), load.end);
     load.run(&stores, Rng::new(plan.seed)).await;
-    kills.await.expect("nobody fails to kill");
+    kills.await.expect("the kills end");
     faults.await.expect("the faults end");
     everything_happened(oracle);
     nothing_is_left(plan, link, oracle, &stores).await;
@@ -100,10 +100,10 @@ async fn within(
     }
 }
 
-/// Nobody holds or waits, and all that a key has can be had at once.
+/// Nothing is held, no claim waits, and the whole limit of each key can be acquired at once.
 async fn nothing_is_left(plan: Plan, link: &Link, oracle: &Oracle, stores: &[RedisSemaphore]) {
     let mut raw = Raw::connect(link.port()).await;
-    // What the dead have left is swept when somebody comes after their leases.
+    // A killed process's permits are purged by the next claim after their leases.
     if plan.fault == Fault::Kill {
         whole_limit_is_free(oracle, stores, plan.fault.lease() + BOUND).await;
     }

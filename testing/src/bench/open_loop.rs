@@ -48,7 +48,7 @@ pub struct Offered {
     pub rate: f64,
     /// Of these, granted within their budget.
     pub good: f64,
-    /// How long those took, if there were any.
+    /// Their mean latency, if there were any.
     pub mean_ms: Option<f64>,
 }
 

@@ -94,7 +94,7 @@ async fn answer(
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
             let work = Duration::from_millis(work.parse().expect("a number"));
-            // Polled here, not when the task first runs, so that claims arrive in the order of commands.
+            // Polled here, not when the task first runs, so that claims keep the order of commands.
             let name = name.to_owned();
             match futures_util::poll!(&mut acquire) {
                 Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), work)),

@@ -35,7 +35,7 @@ pub(super) struct Answers {
     pub(super) listed: Vec<String>,
     /// The trades that were bought.
     pub(super) bought: Vec<Value>,
-    /// Id and buyer of each purchase of which nobody knows whether it was done.
+    /// Id and buyer of each purchase whose outcome is unknown.
     pub(super) unknown: HashSet<(String, String)>,
     /// Purchases of items that were sold already.
     pub(super) late: usize,
