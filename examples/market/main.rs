@@ -54,7 +54,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An error on one line of text, down to its first cause. Some repeat their cause themselves.
+/// An error and its causes, joined. An error that repeats its cause itself is not doubled.
 fn with_causes(error: &dyn Error) -> String {
     let text = error.to_string();
     let cause = error.source().map(with_causes);
