@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// Five lines, one each second.
+/// Five items, one each second.
 async fn market() -> Body {
     let items = tokio_stream::iter(1..=5).map(|n| Ok::<_, Infallible>(format!("item {n}\n")));
     Body::from_stream(items.throttle(Duration::from_secs(1)))

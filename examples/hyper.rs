@@ -37,12 +37,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Five lines, one each second.
+/// Five items, one each second.
 async fn market(
     _: Request<Incoming>,
 ) -> Result<Response<impl Body<Data = Bytes, Error = Infallible>>, Infallible> {
-    let line = |n| Ok(Frame::data(Bytes::from(format!("item {n}\n"))));
-    let items = tokio_stream::iter(1..=5).map(line);
+    let item = |n| Ok(Frame::data(Bytes::from(format!("item {n}\n"))));
+    let items = tokio_stream::iter(1..=5).map(item);
     let body = StreamBody::new(items.throttle(Duration::from_secs(1)));
     Ok(Response::new(body))
 }

@@ -1,28 +1,23 @@
-//! The endings of a body: each gives the permit back, once, and none changes a frame.
-
-#[path = "support/http.rs"]
-mod http_requests;
-#[path = "support/ledger.rs"]
-mod ledger;
-#[path = "support/script.rs"]
-mod script;
+//! The endings of a body: each releases the permit, once, and none changes a frame.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full};
-use http_requests::{limit, request};
-use ledger::{Ledger, Page};
 use proptest::prelude::*;
-use script::{
-    Script,
-    Step::{self, Data, Fail, Panic, Trailers},
-};
 use std::{
     convert::Infallible,
     future::ready,
     panic::{AssertUnwindSafe, catch_unwind},
+};
+use testing::{
+    http_requests::{limit, request},
+    ledger::{Ledger, Page},
+    script::{
+        Script,
+        Step::{self, Data, Fail, Panic, Trailers},
+    },
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore};
@@ -100,7 +95,7 @@ fn an_error_passes_and_frees_the_permit() {
     let mut body = wrap(Script::stream([Data("one"), Fail]), ledger.clone());
     assert_eq!(next_data(&mut body), "one");
     let error = next(&mut body).unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "as told");
+    assert_eq!(error.to_string(), "on purpose");
     assert_eq!(ledger.page("alice"), FREED);
 }
 
@@ -172,7 +167,7 @@ fn wrap_refused(memory: &MemorySemaphore) -> ResponseBody<Script> {
     wrap(Script::stream([Data("two")]), memory.clone())
 }
 
-/// All that a server can see of a body, poll by poll.
+/// Everything that a server can see of a body, poll by poll.
 fn transcript<B>(mut body: B) -> Vec<(String, (u64, Option<u64>), bool)>
 where
     B: Body<Data = Bytes> + Unpin,

@@ -1,12 +1,10 @@
 //! The crawler, run as processes of its own against a site of three hosts.
 
-mod support;
-
 use std::{
     process::{Output, Stdio},
     time::Duration,
 };
-use support::example;
+use testing::example;
 use tokio::{process::Child, time::timeout};
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -29,9 +27,9 @@ fn report(output: &Output) -> (usize, usize) {
     (pages, seen.into_iter().max().unwrap_or_default())
 }
 
-/// The word of a line at `place`, where `unit` follows it.
-fn number(line: &str, place: usize, unit: &str) -> Option<usize> {
-    let mut words = line.split(' ').skip(place);
+/// The number at word `position` of a text, if `unit` follows it.
+fn number(text: &str, position: usize, unit: &str) -> Option<usize> {
+    let mut words = text.split(' ').skip(position);
     let number = words.next()?.parse().ok()?;
     (words.next() == Some(unit)).then_some(number)
 }
@@ -63,7 +61,7 @@ async fn a_crawler_reads_every_page_with_three_requests_at_a_time_at_each_host()
 }
 
 #[tokio::test]
-async fn a_crawler_that_asks_for_more_fails() {
+async fn a_crawler_with_a_higher_limit_fails() {
     let output = run(&[("LIMIT", "5")]).await;
     let (pages, seen) = report(&output);
     assert_eq!(pages, PAGES);
@@ -72,7 +70,7 @@ async fn a_crawler_that_asks_for_more_fails() {
 }
 
 #[tokio::test]
-async fn two_crawlers_that_share_nothing_ask_for_more_together() {
+async fn two_crawlers_that_share_nothing_exceed_the_limit_together() {
     let site = Site::start().await;
     let settings = [("SITE", site.url.as_str())];
     let (one, other) = tokio::join!(run(&settings), run(&settings));
@@ -83,7 +81,7 @@ async fn two_crawlers_that_share_nothing_ask_for_more_together() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_together() {
-    let server = support::redis::RedisServer::start();
+    let server = testing::redis::RedisServer::start();
     let (site, redis) = (Site::start().await, server.url());
     let settings = [("SITE", site.url.as_str()), ("REDIS_URL", redis.as_str())];
     let (one, other) = tokio::join!(run(&settings), run(&settings));
@@ -93,20 +91,20 @@ async fn two_crawlers_on_one_redis_have_three_requests_at_a_time_at_each_host_to
         assert!(seen <= 3, "{seen}");
         assert!(output.status.success(), "{output:?}");
     }
-    let mut raw = support::resp::Raw::connect(server.port()).await;
+    let mut raw = testing::resp::Raw::connect(server.port()).await;
     assert!(raw.keys("*:held").await.is_empty(), "a permit was left");
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_crawler_goes_on_when_its_redis_was_silent_for_a_while() {
-    let server = support::redis::RedisServer::start();
-    let mut raw = support::resp::Raw::connect(server.port()).await;
+    let server = testing::redis::RedisServer::start();
+    let mut raw = testing::resp::Raw::connect(server.port()).await;
     let redis = server.url();
     let settings = [("REDIS_URL", redis.as_str())];
     let crawler = run(&settings);
     let silence = async {
-        support::wait::eventually("it crawls", BOUND, async || {
+        testing::wait::eventually("it crawls", BOUND, async || {
             raw.keys("*:queue").await.len() == 3
         })
         .await;

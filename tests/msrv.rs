@@ -1,4 +1,4 @@
-//! `rust-version` is honest: no crate that users get with this one asks for a newer Rust.
+//! `rust-version` is honest: no crate that users get with this one needs a newer Rust.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -38,7 +38,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 /// The crates that come with this one: all that is reached without a development dependency.
-/// What a crate brings for a feature that only the tests turn on counts, too.
+/// The dependencies of a feature that only the tests enable count, too.
 fn shipped(metadata: &Value) -> BTreeSet<&str> {
     let nodes = list(&metadata["resolve"], "nodes").iter();
     let nodes: BTreeMap<_, _> = nodes.map(|node| (text(node, "id"), node)).collect();
@@ -58,34 +58,34 @@ fn is_shipped(dependency: &Value) -> bool {
     kinds.any(|kind| kind["kind"] != "dev")
 }
 
-/// Each shipped crate's name, and the Rust that it asks for.
-fn asked(metadata: &Value) -> Vec<(&str, Version)> {
+/// Each shipped crate's name, and the Rust version that it needs.
+fn required(metadata: &Value) -> Vec<(&str, Version)> {
     let shipped = shipped(metadata);
     let packages = list(metadata, "packages").iter();
     let packages = packages.filter(|package| shipped.contains(text(package, "id")));
-    let asked = packages.filter_map(|package| {
+    let required = packages.filter_map(|package| {
         let version = package["rust_version"].as_str()?;
         Some((text(package, "name"), parse(version)))
     });
-    asked.collect()
+    required.collect()
 }
 
 fn parse(text: &str) -> Version {
     let mut version = Version::default();
-    for (part, digits) in version.iter_mut().zip(text.split('.')) {
-        *part = digits.parse().expect("versions are numbers");
+    for (number, digits) in version.iter_mut().zip(text.split('.')) {
+        *number = digits.parse().expect("versions are numbers");
     }
     version
 }
 
 #[test]
-fn no_dependency_asks_for_a_newer_rust_than_we_do() {
+fn no_dependency_needs_a_newer_rust_than_this_crate() {
     let ours = parse(env!("CARGO_PKG_RUST_VERSION"));
     let metadata = metadata();
-    let asked = asked(&metadata);
-    assert!(asked.iter().any(|(name, _)| *name == "tokio"));
-    assert!(!asked.iter().any(|(name, _)| *name == "proptest"));
-    for (name, version) in asked {
-        assert!(version <= ours, "{name} asks for Rust {version:?}");
+    let required = required(&metadata);
+    assert!(required.iter().any(|(name, _)| *name == "tokio"));
+    assert!(!required.iter().any(|(name, _)| *name == "proptest"));
+    for (name, version) in required {
+        assert!(version <= ours, "{name} needs Rust {version:?}");
     }
 }

@@ -2,10 +2,8 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::time::{Duration, Instant};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
     redis::{self, ConnectError},
@@ -15,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const BOUND: Duration = Duration::from_secs(10);
 /// Within this, a store that is back serves again.
 const BACK: Duration = Duration::from_secs(2);
-/// A whole try, reconnect included, is over in 500 ms; the rest is this machine's noise.
+/// A whole try, reconnect included, is over in 500 ms; the rest is slack for a busy machine.
 const TRY: Duration = Duration::from_millis(1_500);
 const HELD: &str = "semaphore:{concurrency:a}:held";
 
@@ -28,14 +26,14 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-/// What the store says of its failure; anything else is a wrong answer.
+/// The store's own description of its failure; any other error is a wrong answer.
 async fn failure(store: &RedisSemaphore) -> redis::Error {
     let start = Instant::now();
     let answer = store.acquire(claim(5)).await;
     assert!(start.elapsed() < TRY, "it took {:?}", start.elapsed());
     let error = answer.expect_err("nobody could have granted it");
     let AcquireError::Store(error) = error else {
-        panic!("not told as a failure of the store: {error}");
+        panic!("not reported as a failure of the store: {error}");
     };
     let source = std::error::Error::source(&error).expect("it has a cause");
     source

@@ -2,10 +2,8 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::{fs, time::Duration};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::runtime::Handle;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 

@@ -1,11 +1,9 @@
-//! Leases: how they last, how they end, and who is told.
+//! Leases: how they last, how they end, and how holders learn of their end.
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::time::{Duration, Instant};
-use support::{
+use testing::{
     fleet,
     redis::RedisServer,
     resp::Raw,
@@ -36,10 +34,10 @@ async fn permit(store: &RedisSemaphore, limit: u32) -> Permit {
     store.acquire(claim(limit)).await.expect("there is room")
 }
 
-async fn told(permit: &Permit) {
+async fn until_lost(permit: &Permit) {
     tokio::time::timeout(BOUND, permit.lost())
         .await
-        .expect("the holder is told");
+        .expect("the holder learns of the loss");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,33 +90,36 @@ async fn a_killed_process_holds_its_permits_to_the_end_of_their_lease_and_not_mu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_whose_entry_is_deleted_is_told_and_comes_back_if_there_is_room() {
+async fn a_permit_whose_entry_is_deleted_is_reported_lost_and_comes_back_if_there_is_room() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 1).await;
     let token = permit.token();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
-    told(&permit).await;
+    until_lost(&permit).await;
     eventually("it is back", BOUND, async || !permit.is_lost()).await;
     assert_eq!(raw.zmembers(HELD).await.len(), 1);
-    assert!(permit.token() > token, "it came back under its old token");
+    assert!(
+        permit.token() > token,
+        "it was granted again under its old token"
+    );
     assert!(store.acquire(claim(1)).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_permit_stays_lost_while_another_holds_its_place() {
+async fn a_lost_permit_stays_lost_while_another_permit_leaves_no_room() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
     let lost = permit(&ours, 1).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
     let successor = permit(&other, 1).await;
-    told(&lost).await;
+    until_lost(&lost).await;
     let refreshed = raw.zmembers(HELD).await[0].1;
     eventually("the successor is refreshed twice", BOUND, async || {
         let members = raw.zmembers(HELD).await;
-        assert_eq!(members.len(), 1, "both hold it");
+        assert_eq!(members.len(), 1, "it has two holders");
         members[0].1 > refreshed + LEASE.as_millis() as f64 / 2.0
     })
     .await;
@@ -139,13 +140,13 @@ async fn a_refresh_of_an_ended_lease_does_not_bring_it_back() {
         .await;
     let other = self::store(&server).await;
     let successor = self::permit(&other, 1).await;
-    told(&permit).await;
+    until_lost(&permit).await;
     assert_eq!(raw.zmembers(HELD).await.len(), 1);
     assert!(successor.release().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_is_told_by_its_own_clock_when_the_server_is_out_of_reach() {
+async fn a_holder_learns_of_its_loss_from_its_own_clock_when_the_server_is_out_of_reach() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 1).await;
@@ -154,26 +155,26 @@ async fn a_holder_is_told_by_its_own_clock_when_the_server_is_out_of_reach() {
     let left = end - raw.server_time_ms().await;
     let start = Instant::now();
     server.stop();
-    told(&permit).await;
-    // It may have been refreshed once more before the server stopped.
+    until_lost(&permit).await;
+    // The permit may have been refreshed once more before the server stopped.
     let longest = Duration::from_millis(left as u64) + LEASE / 3;
     assert!(
         start.elapsed() < longest,
-        "told after {:?}",
+        "lost after {:?}",
         start.elapsed()
     );
     server.cont();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_process_is_told_of_its_loss_when_it_goes_on() {
+async fn a_stopped_process_learns_of_its_loss_when_it_continues() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let mut process = fleet::Process::start(&server.url(), LEASE);
     let old = process.acquire("p", "a", 1).expect("there is room");
     process.stop();
     let mut successor = None;
-    eventually("the place is free", BOUND, async || {
+    eventually("the permit is free", BOUND, async || {
         successor = store.acquire(claim(1)).await.ok();
         successor.is_some()
     })
@@ -197,7 +198,7 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_gives_everything_back_and_admits_nobody() {
+async fn a_shutdown_releases_everything_and_admits_nobody() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
     let permits = [
@@ -215,7 +216,7 @@ async fn a_shutdown_gives_everything_back_and_admits_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_returns_what_it_could_not_give_back() {
+async fn a_shutdown_returns_what_it_could_not_release() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 1).await;

@@ -2,11 +2,9 @@
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
-mod support;
-
 use futures_util::{StreamExt, stream};
 use std::{fs, time::Duration};
-use support::redis::RedisServer;
+use testing::redis::RedisServer;
 use tokio::{sync::Mutex, task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -20,13 +18,16 @@ const NOISE: usize = 50 * REQUESTS;
 
 /// The memory of this process that is really there.
 fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.expect("it has a size").trim().trim_end_matches(" kB");
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = resident
+        .expect("it has a size")
+        .trim()
+        .trim_end_matches(" kB");
     kib.parse::<usize>().expect("a number") * 1024
 }
 
-/// Permits that are given back at once, by clients side by side.
+/// Permits that are released at once, by concurrent clients.
 async fn requests(store: &RedisSemaphore, count: usize) {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {

@@ -2,22 +2,20 @@
 
 #![cfg(feature = "redis")]
 
-mod support;
-
 use std::{collections::BTreeMap, time::Duration};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Commands that clients sent: those that a script calls are counted by the server too, but
-/// those that this library sends are all scripts.
+/// Commands that clients sent. The server also counts the commands inside scripts, but the library
+/// sends only scripts.
 fn sent(stats: &BTreeMap<String, u64>) -> u64 {
     let of = |name: &str| stats.get(name).copied().unwrap_or_default();
     of("evalsha") + of("eval")
 }
 
-/// A store that has connected and whose scripts the server knows, and no count yet.
+/// A store that has connected, whose scripts the server knows; the server's counts are reset.
 async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
     let store = RedisSemaphore::builder()
         .lease(lease)
@@ -48,7 +46,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     assert_eq!(sent(&raw.commandstats().await), 200);
 
     let _held = store.acquire(claim(1)).await.expect("there is room");
-    // The first may ask once more, because the last release above has only just landed.
+    // The first may retry once, because the last release above was answered only just now.
     assert!(store.acquire(claim(1)).await.is_err());
     raw.reset_stats().await;
     for _ in 0..100 {
@@ -60,7 +58,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     assert_eq!(
         stats.get("time"),
         Some(&100),
-        "more than one look at the clock: {stats:?}"
+        "more than one TIME: {stats:?}"
     );
 }
 
@@ -86,7 +84,7 @@ async fn permits_dropped_together_travel_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_beat() {
+async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_refresh_interval() {
     let lease = Duration::from_millis(3_000);
     let server = RedisServer::start();
     let (store, mut raw) = warm(&server, lease).await;
@@ -96,14 +94,14 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_beat() {
         permits.push(store.acquire(claim).await.expect("there is room"));
     }
     raw.reset_stats().await;
-    let beats = 4;
-    tokio::time::sleep(lease / 3 * beats).await;
+    let intervals = 4;
+    tokio::time::sleep(lease / 3 * intervals).await;
     let sent = sent(&raw.commandstats().await);
-    // The measured time may cut one more beat at either end.
-    let (least, most) = (16 * u64::from(beats - 1), 16 * u64::from(beats + 1));
+    // The measured time may include one more refresh at either end.
+    let (least, most) = (16 * u64::from(intervals - 1), 16 * u64::from(intervals + 1));
     assert!(
         (least..=most).contains(&sent),
-        "{sent} commands in {beats} beats"
+        "{sent} commands in {intervals} intervals"
     );
     assert!(!permits.iter().any(Permit::is_lost));
 }

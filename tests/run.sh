@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that has to hold before a change is good. Needs Rust; sees to a Redis server itself.
+# All checks that a change has to pass. Needs Rust; installs a Redis server if there is none.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -7,7 +7,7 @@ exec </dev/null
 source tests/run/tools.sh
 source tests/run/examples.sh
 
-# Runs a command under a heading, and says how long it took.
+# Runs a command under a heading, and prints how long it took.
 step() {
     local heading=$1 start=$SECONDS
     shift
@@ -21,7 +21,7 @@ docs() {
 }
 
 lint() {
-    cargo clippy --all-targets "$@" -- -D warnings
+    cargo clippy --workspace --all-targets "$@" -- -D warnings
 }
 
 connections() {
@@ -29,7 +29,7 @@ connections() {
 }
 
 step "tools" tools
-step "format" cargo fmt --check
+step "format" cargo fmt --all --check
 step "lints, all features" lint --all-features
 step "lints, no features" lint --no-default-features
 step "lints, native TLS" lint --no-default-features --features tls-native-tls

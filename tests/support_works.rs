@@ -1,17 +1,17 @@
-//! The test support is judged too: an oracle that lies is worse than none.
+//! The test support is tested too: a wrong oracle is worse than none.
 
 #![cfg(feature = "redis")]
-
-mod support;
 
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
-use support::redis::RedisServer;
-use support::resp::{Raw, Reply};
-use support::wait::eventually;
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(100);
@@ -149,13 +149,13 @@ async fn a_raw_client_sees_sorted_sets_keys_and_the_clock() {
 
 #[tokio::test]
 async fn eventually_returns_once_the_condition_holds() {
-    let mut asked = 0;
-    eventually("asked three times", LONG, async || {
-        asked += 1;
-        asked == 3
+    let mut calls = 0;
+    eventually("called three times", LONG, async || {
+        calls += 1;
+        calls == 3
     })
     .await;
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn eventually_panics_with_what_it_waited_for() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_stepped_clock_moves_a_servers_time_and_not_its_life() {
-    let clock = support::clock::SteppedClock::new();
+    let clock = testing::clock::SteppedClock::compile();
     let server = RedisServer::with_environment(&[], &clock.environment());
     let mut raw = Raw::connect(server.port()).await;
     let before = raw.server_time_ms().await;
@@ -183,7 +183,7 @@ async fn a_stepped_clock_moves_a_servers_time_and_not_its_life() {
 
 #[tokio::test]
 async fn a_stall_of_the_runtime_is_measured() {
-    let watch = support::stall::StallWatch::start();
+    let watch = testing::stall::StallWatch::start();
     tokio::time::sleep(SHORT).await;
     std::thread::sleep(SHORT * 3);
     tokio::time::sleep(SHORT).await;

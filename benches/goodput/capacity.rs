@@ -1,11 +1,12 @@
 //! The lowest offered rate at which goodput is at its peak.
 
-use crate::{load::Rate, support::run::pick, variant::Variant};
+use crate::variant::Variant;
+use testing::bench::{open_loop::Rate, run::pick};
 
 /// The first rate, and a rate that no variant reaches on one machine.
 const RATES: (f64, f64) = (64.0, 300_000.0);
 
-/// Below this part of the best so far, goodput is past its peak.
+/// Below this fraction of the best so far, goodput is past its peak.
 const PAST: f64 = 0.7;
 
 /// As good as the best, but for noise.

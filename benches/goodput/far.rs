@@ -38,10 +38,10 @@ impl Far {
     /// Begins to forward to `server`, with so long a way in each direction.
     pub(crate) fn to(server: u16, way: Duration) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = sync::channel();
-        let thread = thread::spawn(move || run(server, way, &tell, stopped));
+        let (port, bound) = sync::channel();
+        let thread = thread::spawn(move || run(server, way, &port, stopped));
         Self {
-            port: told.recv().expect("the thread tells its port"),
+            port: bound.recv().expect("the thread sends its port"),
             stop: Some(stop),
             thread: Some(thread),
         }
@@ -62,12 +62,12 @@ impl Drop for Far {
     }
 }
 
-fn run(server: u16, way: Duration, tell: &sync::Sender<u16>, stopped: oneshot::Receiver<()>) {
+fn run(server: u16, way: Duration, port: &sync::Sender<u16>, stopped: oneshot::Receiver<()>) {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let listener = listen().expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        tell.send(address.port()).expect("somebody asked for it");
+        port.send(address.port()).expect("the starter waits for it");
         tokio::select! {
             () = accept(listener, server, way) => {}
             _ = stopped => {}
@@ -83,7 +83,7 @@ fn listen() -> io::Result<TcpListener> {
 
 async fn accept(listener: TcpListener, server: u16, way: Duration) {
     while let Ok((client, _)) = listener.accept().await {
-        // One that breaks ends for both sides, and that is all.
+        // A broken connection ends for both sides, without an error.
         tokio::spawn(async move { relay(client, server, way).await.ok() });
     }
 }

@@ -1,26 +1,19 @@
 //! How many claims are granted within their budget when more are offered than the link carries.
 //!
-//! The server is 100 ms away. The offered load is an open loop: claims come at their rate, whatever
-//! becomes of those before. Each variant's capacity is measured first; then it is offered from half
-//! of that to eight times as much.
+//! The server is 100 ms away. The offered load is an open loop: claims arrive at a constant rate,
+//! whatever the outcome of earlier ones. Each variant's capacity is measured first; then it is
+//! offered from half of that to eight times as much.
 //!
-//! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer takes part once
-//! `benches/peers/run.sh` has built it.
+//! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer is included
+//! once `benches/peers/run.sh` has built it.
 
-#[path = "../book/mod.rs"]
-mod book;
 mod capacity;
 mod far;
-mod load;
 mod peer;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod variant;
 
-use load::{Offered, Rate};
-use support::{
+use testing::bench::{
+    open_loop::{Offered, Rate},
     plot::{self, Title},
     run::bar,
     table::{Table, figure},

@@ -1,7 +1,7 @@
 //! distributed-lock, driven by a program of its own so that the crate does not depend on it.
 
-use crate::load::{Offered, Rate};
 use std::path::{Path, PathBuf};
+use testing::bench::open_loop::{Offered, Rate};
 use tokio::process::Command;
 
 /// Where `benches/peers/run.sh` builds it.

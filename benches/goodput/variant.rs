@@ -1,14 +1,12 @@
-//! Who is compared, each on a server and a link of its own at each rate.
+//! The semaphores that are compared, each on a server and a link of its own at each rate.
 
-use crate::{
-    book::{Client, Clock, Fair, Locked, Pause},
-    far::Far,
-    load::{self, Offered, Rate},
-    peer,
-    servers::redis::RedisServer,
-    support::run::pick,
-};
+use crate::{far::Far, peer};
 use std::{sync::Arc, time::Duration};
+use testing::{
+    bench::open_loop::{self, Offered, Rate},
+    book::{Client, Clock, Fair, Locked, Pause},
+    redis::RedisServer,
+};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// From a client to the server, and back.
@@ -17,7 +15,7 @@ const WAY: Duration = Duration::from_millis(50);
 /// So many, that no variant is held up by a lock on one of them.
 const KEYS: u64 = 1_000;
 
-/// Above what is held, so that nobody is refused for want of room.
+/// Above the permits that are held, so that no claim is refused as full.
 pub(crate) const LIMIT: u32 = 1_000_000;
 
 /// A semaphore.
@@ -27,18 +25,6 @@ pub(crate) enum Variant {
     Fair,
     Locked,
     Peer,
-}
-
-impl Rate {
-    /// So many a second, for as long as the benchmark takes.
-    pub(crate) fn of(per_second: f64) -> Self {
-        let (warm, span) = pick((500, 1_000), (1_000, 4_000));
-        Self {
-            per_second,
-            warm: Duration::from_millis(warm),
-            span: Duration::from_millis(span),
-        }
-    }
 }
 
 impl Variant {
@@ -85,7 +71,7 @@ async fn ours(url: &str, rate: Rate) -> Offered {
         let acquire = store.acquire(Claim::new(key(number)).with_limit(LIMIT));
         async move { acquire.await.is_ok() }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }
 
 async fn book(url: &str) -> Client {
@@ -100,12 +86,12 @@ async fn fair(url: &str, rate: Rate) -> Offered {
             let Ok(Some(id)) = book.acquire(&key, LIMIT).await else {
                 return false;
             };
-            // As ours does: nobody waits for it.
+            // In the background, as our release.
             tokio::spawn(async move { book.release(&key, &id).await });
             true
         }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }
 
 async fn locked(url: &str, rate: Rate) -> Offered {
@@ -120,5 +106,5 @@ async fn locked(url: &str, rate: Rate) -> Offered {
             true
         }
     };
-    load::offer(rate, claim).await
+    open_loop::offer(rate, claim).await
 }

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, RedisSemaphore, Semaphore, key};
 
-/// Above what is in flight, so that nobody is refused.
+/// Above the requests in flight, so that none is refused.
 const LIMIT: u32 = 1_000;
 
 /// An app that serves.

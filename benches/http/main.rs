@@ -3,21 +3,17 @@
 //! `cargo bench --bench http`, about a minute; `-- --quick` in ten seconds.
 
 mod app;
-mod connection;
-mod load;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 
-use load::Outcome;
-use servers::redis::RedisServer;
 use std::time::Duration;
-use support::{
-    figures::{Latencies, median, ratio},
-    plot::{self, Title},
-    run::{bar, pick},
-    table::{Table, figure},
+use testing::{
+    bench::{
+        closed_loop::Outcome,
+        figures::{Latencies, median, ratio},
+        plot::{self, Title},
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    redis::RedisServer,
 };
 
 const CONNECTIONS: usize = 64;
@@ -47,7 +43,12 @@ async fn main() {
     let progress = bar("requests", (rounds + 1) * apps.len());
     for round in 0..=rounds {
         for (app, series) in apps.iter().zip(&mut all) {
-            let outcome = load::run(app.address, CONNECTIONS, Duration::from_millis(span)).await;
+            let outcome = testing::bench::closed_loop::run(
+                app.address,
+                CONNECTIONS,
+                Duration::from_millis(span),
+            )
+            .await;
             // The first round only warms up.
             if round > 0 {
                 series.add(outcome);

@@ -3,17 +3,16 @@
 //! On one machine all processors are busy, so that what counts is the work; across a network it
 //! is how often a deal has to wait for an answer.
 
-use crate::{
-    HEAD, figures_of,
-    servers::{proxy::Proxy, redis::RedisServer},
-    support::{
+use crate::{HEAD, figures_of, trade_at, way::Way};
+use std::time::Duration;
+use testing::{
+    bench::{
         run::{bar, pick},
         table::{Table, figure},
     },
-    trade_at,
-    way::Way,
+    proxy::Proxy,
+    redis::RedisServer,
 };
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// From a client to the server, and back.

@@ -3,30 +3,27 @@
 //! `cargo bench --bench market`, thirteen minutes, since the chapter's runs took 60 s each;
 //! `-- --quick` in one.
 
-#[path = "../book/mod.rs"]
-mod book;
 mod far;
 mod plots;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 mod trader;
 mod way;
 
-use servers::redis::RedisServer;
 use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{
-    run::{bar, pick},
-    table::{Table, figure},
+use testing::{
+    bench::{
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    redis::RedisServer,
 };
 use trader::Tally;
 use way::Way;
 
-/// Its name, and for each crowd what was listed, bought, retried, and the mean wait in ms.
+/// Its name, and for each size of the market the items listed and bought, the retries, and the mean
+/// wait in ms.
 type Variant = (String, Vec<[f64; 4]>);
 
 const HEAD: [&str; 6] = [
@@ -39,14 +36,14 @@ const HEAD: [&str; 6] = [
 ];
 
 /// Sellers and buyers.
-const CROWDS: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
+const SIZES: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
 
 fn main() {
     let span = Duration::from_secs(pick(5, 60));
     let named = |way: Way| (way.name().to_owned(), Vec::new());
     let mut all: Vec<Variant> = Way::ALL.map(named).into();
-    let progress = bar("market", CROWDS.len() * Way::ALL.len());
-    for (sellers, buyers) in CROWDS {
+    let progress = bar("market", SIZES.len() * Way::ALL.len());
+    for (sellers, buyers) in SIZES {
         for (way, (name, figures)) in Way::ALL.into_iter().zip(&mut all) {
             progress.set_message(format!("{name}, {sellers} x {buyers}"));
             figures.push(figures_of(&trade(way, sellers, buyers, span)));
@@ -59,7 +56,7 @@ fn main() {
     far::compare();
 }
 
-/// Lets a crowd trade on a server of its own, each trader in a thread of its own.
+/// Lets sellers and buyers trade on a server of their own, each in a thread of its own.
 fn trade(way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let server = RedisServer::start();
     trade_at(&server.url(), way, sellers, buyers, span)
@@ -94,11 +91,11 @@ fn figures_of(tally: &Tally) -> [f64; 4] {
 fn report(span: Duration, all: &[Variant]) {
     let title = format!("A market for {} s", span.as_secs());
     let mut table = Table::new(title, &HEAD);
-    for (at, (sellers, buyers)) in CROWDS.iter().enumerate() {
+    for (at, (sellers, buyers)) in SIZES.iter().enumerate() {
         for (name, figures) in all {
-            let crowd = format!("{sellers} × {buyers}");
+            let size = format!("{sellers} × {buyers}");
             table.row(
-                [crowd, name.clone()]
+                [size, name.clone()]
                     .into_iter()
                     .chain(figures[at].map(figure)),
             );

@@ -1,15 +1,13 @@
 //! The chapter's three plots, beside the chapter's figures.
 
-use crate::{
-    CROWDS, Variant,
-    support::{
-        plot::{self, Title},
-        run::pick,
-    },
+use crate::{SIZES, Variant};
+use testing::bench::{
+    plot::{self, Title},
+    run::pick,
 };
 
-/// The chapter's figures for the same crowds: listed, bought, retries, mean wait in ms. Where it
-/// gives a bound, this is the bound.
+/// The chapter's figures for the same numbers of sellers and buyers: listed, bought, retries, mean
+/// wait in ms. Where it gives a bound, this is the bound.
 const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
     (
         "book: WATCH",
@@ -62,6 +60,6 @@ fn bars(title: Title<'_>, all: &[Variant], column: usize, scale: f64) {
     let book = BOOK.iter();
     let book = book.map(|(name, rows)| ((*name).to_owned(), pick(rows, 1.0)));
     let series: Vec<_> = ours.chain(book).collect();
-    let groups = CROWDS.map(|(sellers, buyers)| format!("{sellers} × {buyers}"));
+    let groups = SIZES.map(|(sellers, buyers)| format!("{sellers} × {buyers}"));
     plot::bars(title, &groups, &series);
 }

@@ -1,17 +1,17 @@
 //! Sellers and buyers, each a thread with connections of its own, as the chapter's are processes.
 
-use crate::{
-    book::{
-        Client, Clock, Pause,
-        market::{Offer, inventory, user},
-    },
-    support::figures::Dice,
-    way::{Desk, Way},
-};
+use crate::way::{Desk, Way};
 use redis::Cmd;
 use std::{
     ops::Add,
     time::{Duration, Instant},
+};
+use testing::{
+    bench::figures::Dice,
+    book::{
+        Client, Clock, Pause,
+        market::{Offer, inventory, user},
+    },
 };
 use tokio::runtime::Builder;
 
@@ -92,7 +92,7 @@ async fn open(way: Way, url: &str) -> Desk {
     Desk::open(way, client, url).await
 }
 
-/// Runs a trader's life in this thread.
+/// Runs a trader in this thread.
 fn alone<T>(life: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(life)

@@ -1,12 +1,12 @@
 //! The four ways to make a deal.
 
-use crate::book::{
+use redis::RedisError;
+use std::time::Duration;
+use testing::book::{
     Client, acquire_lock,
     market::{self, Deal, MARKET, Offer},
     release_lock,
 };
-use redis::RedisError;
-use std::time::Duration;
 use tower_semaphore::{Lock, RedisSemaphore, lock::LockGuard};
 
 /// How long a trader tries to get a lock.
@@ -16,7 +16,7 @@ const ANSWERS: &str = "the server answers";
 
 type Done = Result<bool, RedisError>;
 
-/// What keeps traders apart.
+/// What prevents conflicts between traders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// B8: optimistic transactions.
@@ -49,8 +49,8 @@ pub(crate) struct Desk {
     store: Option<RedisSemaphore>,
 }
 
-/// What keeps others away meanwhile.
-enum Kept {
+/// A lock that is held.
+enum Guard {
     Book(String, String),
     Library(LockGuard),
 }
@@ -88,20 +88,20 @@ impl Desk {
         }
     }
 
-    /// Makes a deal while others are kept away.
+    /// Makes a deal while other traders are locked out.
     async fn locked(&self, offer: &Offer, deal: impl Future<Output = Done>) -> Deal {
-        let Some(kept) = self.keep(offer).await else {
+        let Some(guard) = self.lock(offer).await else {
             return Deal {
                 done: false,
                 retries: 1,
             };
         };
         let done = deal.await.expect(ANSWERS);
-        self.let_go(kept).await;
+        self.unlock(guard).await;
         Deal { done, retries: 0 }
     }
 
-    async fn keep(&self, offer: &Offer) -> Option<Kept> {
+    async fn lock(&self, offer: &Offer) -> Option<Guard> {
         let name = match self.way {
             Way::OneLock => MARKET,
             _ => &offer.member,
@@ -110,20 +110,20 @@ impl Desk {
             let lock = acquire_lock(&self.client, name, PATIENCE)
                 .await
                 .expect(ANSWERS)?;
-            return Some(Kept::Book(name.to_owned(), lock));
+            return Some(Guard::Book(name.to_owned(), lock));
         };
         let lock = Lock::new(store.clone(), name.to_owned());
-        lock.acquire(PATIENCE).await.ok().map(Kept::Library)
+        lock.acquire(PATIENCE).await.ok().map(Guard::Library)
     }
 
-    async fn let_go(&self, kept: Kept) {
-        match kept {
-            Kept::Book(name, lock) => {
+    async fn unlock(&self, guard: Guard) {
+        match guard {
+            Guard::Book(name, lock) => {
                 release_lock(&self.client, &name, &lock)
                     .await
                     .expect(ANSWERS);
             }
-            Kept::Library(guard) => drop(guard),
+            Guard::Library(guard) => drop(guard),
         }
     }
 }

@@ -3,7 +3,6 @@
 use crate::{
     measure::{Bench, Estimate},
     rival::{Dash, Rival},
-    support::table::{Table, figure},
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,6 +15,7 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+use testing::bench::table::{Table, figure};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer as TowerLayer};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
@@ -40,7 +40,7 @@ impl Service<Request<()>> for Hello {
     }
 }
 
-/// What one would write by hand: a permit of the map, held until the response's head.
+/// The hand-written limit: a permit of the map, held until the response's head.
 #[derive(Clone)]
 struct ByHand(Hello, Dash);
 
@@ -100,7 +100,7 @@ fn id(name: &str) -> [&str; 3] {
     ["request", name, "one thread"]
 }
 
-/// Every row is compared with what is written by hand, itself too: that shows the noise.
+/// Every row is compared with the hand-written limit, itself too: that shows the noise.
 fn report(rows: &[(&str, Option<(Estimate, f64)>)]) {
     let Some((_, Some((none, _)))) = rows.first() else {
         return;

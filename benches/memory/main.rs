@@ -1,5 +1,5 @@
-//! The store in memory, and the layer over it, beside what one would write by hand: a `DashMap`
-//! of Tokio's semaphores. Measured by criterion.
+//! The store in memory, and the layer over it, beside a hand-written limit: a `DashMap` of Tokio's
+//! semaphores. Measured by criterion.
 //!
 //! `cargo bench --bench memory`, about two minutes; `-- --quick` in twenty seconds.
 
@@ -7,8 +7,6 @@ mod layer;
 mod measure;
 mod pairs;
 mod rival;
-#[path = "../support/mod.rs"]
-mod support;
 
 fn main() {
     let mut bench = measure::Bench::new();

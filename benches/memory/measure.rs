@@ -1,6 +1,5 @@
 //! What criterion measures, and what is read from it afterwards.
 
-use crate::support::{figures::median, run::is_quick};
 use criterion::{BenchmarkId, Criterion};
 use serde_json::Value;
 use std::{
@@ -8,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use testing::bench::{figures::median, run::is_quick};
 
 /// With fewer operations a sample says more of the clock than of them.
 const MANY: u64 = 1_000;

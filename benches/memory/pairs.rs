@@ -3,17 +3,17 @@
 use crate::{
     measure::{Bench, Estimate},
     rival::{Dash, Rival},
-    support::{
-        figures::Dice,
-        plot::{self, Title},
-        run::bar,
-        table::{Table, figure},
-    },
 };
 use std::{
     sync::Barrier,
     thread,
     time::{Duration, Instant},
+};
+use testing::bench::{
+    figures::Dice,
+    plot::{self, Title},
+    run::bar,
+    table::{Table, figure},
 };
 use tower_semaphore::MemorySemaphore;
 
@@ -22,10 +22,10 @@ const KEYS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
 const TITLE: &str = "Acquire and release in memory, ns of a thread's time";
 
-/// So high that nobody is refused, however many threads are paused with a permit.
+/// So high that no claim is refused, however many threads are paused with a permit.
 const LIMIT: u32 = 1_000;
 
-/// What came out for a number of threads and keys.
+/// The results for a number of threads and keys.
 struct Cell {
     threads: usize,
     keys: usize,
@@ -123,7 +123,7 @@ fn report(cells: &[Cell]) {
     plot::lines(title, &[1, 8].map(|threads| lines(cells, threads)).concat());
 }
 
-/// The lines of both, for a number of threads.
+/// The curves of both, for a number of threads.
 fn lines(cells: &[Cell], threads: usize) -> [(String, Vec<(f64, f64)>); 2] {
     let own = || cells.iter().filter(|cell| cell.threads == threads);
     let ours = own().map(|cell| (cell.keys as f64, cell.ours));

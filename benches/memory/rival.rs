@@ -1,5 +1,5 @@
-//! The semaphores that are compared, asked as a middleware would ask: with the key as it lies in
-//! the request, looked up anew each time.
+//! The semaphores that are compared, called as a middleware would: with the key as it is in the
+//! request, looked up anew each time.
 
 use dashmap::DashMap;
 use futures_util::FutureExt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore as TokioSemaphore};
 use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
 
-/// What takes a permit of a key, held until it is dropped.
+/// A semaphore per key; its permits are held until they are dropped.
 pub(crate) trait Rival: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
 

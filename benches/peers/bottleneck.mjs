@@ -15,12 +15,12 @@ const limiter = (id, maxConcurrent) => {
 };
 
 await drive(async (key, limit) => {
-  let giveBack;
+  let release;
   let done;
   await new Promise((granted) => {
     done = limiter(key, limit).schedule(
-      () => new Promise((end) => { giveBack = end; granted(); }),
+      () => new Promise((end) => { release = end; granted(); }),
     );
   });
-  return async () => { giveBack(); await done; };
+  return async () => { release(); await done; };
 });

@@ -1,5 +1,5 @@
 // What every driver in JavaScript does with a semaphore. `take(key, limit)` resolves to a function
-// that gives the permit back.
+// that releases the permit.
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -8,8 +8,8 @@ async function pairs(take, key, tasks, seconds) {
   let count = 0;
   const work = async () => {
     while (performance.now() - start < seconds * 1e3) {
-      const giveBack = await take(key, 1000);
-      await giveBack();
+      const release = await take(key, 1000);
+      await release();
       count += 1;
     }
   };
@@ -23,11 +23,11 @@ async function contend(take, key) {
   const granted = [];
   const contender = async (_, at) => {
     await sleep(4 * at);
-    const giveBack = await take(key, 5);
+    const release = await take(key, 5);
     granted[at] = performance.now();
     await sleep(100);
     const end = performance.now();
-    await giveBack();
+    await release();
     return end - start;
   };
   const ends = await Promise.all(Array.from({ length: 50 }, contender));

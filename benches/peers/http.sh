@@ -39,7 +39,7 @@ end_all() {
     for one in $running; do end "$one" TERM; done
 }
 
-# says LOG PATTERN: waits until the server has said so, and fails if it ends before.
+# says LOG PATTERN: waits until the server's log has the pattern, and fails if it ends before.
 says() {
     until grep -q "$2" "$1" 2>/dev/null; do
         kill -0 "$pid" 2>/dev/null || return 1
@@ -66,7 +66,7 @@ proxy() {
     says "$prefix/error.log" 'start worker process ' && address="127.0.0.1:$own"
 }
 
-# Begins a front, whose process id is in $server_pid, or prints why it cannot run.
+# Starts a front, whose process id is in $server_pid, or prints why it cannot run.
 front() {
     : >"$into/http.err"
     case $1 in
@@ -79,8 +79,8 @@ front() {
     return 1
 }
 
-# The front's server is killed: nginx's worker, which its master replaces, or our process, which
-# is begun anew.
+# Kills the front's server: nginx's worker, which its master replaces, or our process, which this
+# restarts.
 kill_server() {
     if [ "$1" = limit_conn ]; then
         kill -9 "$(sed -n 's/.*start worker process //p' "$prefix/error.log" | tail -n 1)"
@@ -133,14 +133,14 @@ contended() {
 }
 
 contention() {
-    row '50 requests of one account' 'admitted when each asks once' 'most at once' \
+    row '50 requests of one account' 'admitted when each tries once' 'most at once' \
         'total ms (ideal 1,000)' 'requests' 'inversions of 1,225'
     printf '|---|---|---|---|---|---|\n'
-    contended limit_conn /stream 'nginx, limit_conn: asking again after 10 ms'
-    contended memory /stream 'layer, memory: asking again after 10 ms'
-    contended redis /stream 'layer, Redis: asking again after 10 ms'
-    contended memory /line/stream 'layer, memory: waiting'
-    contended redis /line/stream 'layer, Redis: waiting'
+    contended limit_conn /stream 'nginx, limit_conn: retrying after 10 ms'
+    contended memory /stream 'layer, memory: retrying after 10 ms'
+    contended redis /stream 'layer, Redis: retrying after 10 ms'
+    contended memory /queue/stream 'layer, memory: waiting'
+    contended redis /queue/stream 'layer, Redis: waiting'
 }
 
 # Five bodies of ACCOUNT, held by $holder; $sixth is how the sixth request was answered.
@@ -152,7 +152,7 @@ hold_five() {
     read -r _ _ sixth <"$into/hold"
 }
 
-# One row of what counts and of who dies.
+# One row of kills: of the client, then of the server.
 killed() {
     say "measuring kills: $1"
     front "$1" || { end_all; return; }

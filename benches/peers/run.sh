@@ -71,7 +71,7 @@ drive() {
     esac
 }
 
-# The commands that clients send while a driver runs: those of scripts are marked by MONITOR.
+# The commands that clients send while a driver runs. MONITOR marks commands inside scripts.
 contend() {
     redis-cli -p "$port" monitor >"$into/monitor" 2>/dev/null &
     monitor=$!

@@ -1,17 +1,17 @@
-//! What one acquire takes when nothing else is on its way: the rivals take turns, call by call.
+//! The latency of one acquire on an idle connection: the rivals alternate, call by call.
 
-use crate::{
-    book::Clock,
-    rival::{Held, NAMES, Rival},
-    support::{
+use crate::rival::{Held, NAMES, Rival};
+use std::time::Instant;
+use testing::{
+    bench::{
         figures::Latencies,
         run::{bar, pick},
         table::{Table, figure},
     },
+    book::Clock,
 };
-use std::time::Instant;
 
-/// Measures an acquire of each rival in turn. Every release has come back before the next turn.
+/// Measures one acquire of each rival in every round. Each release is answered before the next.
 pub(crate) async fn compare(url: &str) {
     let calls = pick(1_000, 10_000);
     let mut rivals = Vec::new();

@@ -1,20 +1,21 @@
-//! Many tasks that take permits and give them back, for a while.
+//! Many tasks that acquire and release permits, for a while.
 
-use crate::{rival::Rival, support::figures::Latencies};
+use crate::rival::Rival;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::bench::figures::Latencies;
 use tokio::task::JoinSet;
 
-/// What came out of a while of load.
+/// The results of a while of load.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Pairs of acquire and release per second, the last release included.
     pub(crate) pairs: f64,
     /// How long an acquire took.
     pub(crate) acquire: Latencies,
-    /// How long a caller was kept by both.
+    /// How long acquire and release took together.
     pub(crate) pair: Latencies,
     /// How often there was no permit.
     pub(crate) refused: u64,
@@ -48,7 +49,7 @@ pub(crate) async fn run(
         outcome.refused += seen.refused;
     }
     rival.settle().await;
-    outcome.pairs = outcome.pair.len() as f64 / start.elapsed().as_secs_f64();
+    outcome.pairs = outcome.pair.count() as f64 / start.elapsed().as_secs_f64();
     outcome
 }
 

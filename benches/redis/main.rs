@@ -4,18 +4,12 @@
 //! `cargo bench --bench redis`, a few minutes; `-- --quick` in half a minute.
 
 mod alone;
-#[path = "../book/mod.rs"]
-mod book;
 mod load;
 mod rival;
-#[path = "../../tests/support/mod.rs"]
-mod servers;
 mod skew;
 mod speed;
-#[path = "../support/mod.rs"]
-mod support;
 
-use servers::redis::RedisServer;
+use testing::redis::RedisServer;
 
 #[tokio::main]
 async fn main() {

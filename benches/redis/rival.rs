@@ -1,10 +1,10 @@
-//! Who is compared, behind one face.
+//! The semaphores that are compared, behind one interface.
 
-use crate::{
-    book::{Basic, Client, Clock, Fair, Locked, Pause},
-    support::link::{self, MultiplexedConnection},
-};
 use redis::{Cmd, Script};
+use testing::{
+    bench::link::{self, MultiplexedConnection},
+    book::{Basic, Client, Clock, Fair, Locked, Pause},
+};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ pub(crate) const NAMES: [&str; 6] = [
     "B7 fair, locked",
 ];
 
-/// The least that a semaphore with leases can do: look at the clock, count, add, set an end.
+/// The minimum that a semaphore with leases must do: read the clock, count, add, set a TTL.
 const FLOOR: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -27,9 +27,9 @@ redis.call('ZADD', KEYS[1], now + 10000, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 40000)
 return 1";
 
-/// One of those who are compared.
+/// One of the semaphores that are compared.
 pub(crate) enum Rival {
-    /// A script that does nothing, twice: what the client and the way cost.
+    /// A script that does nothing, twice: the cost of the client and of the round trips.
     Empty(MultiplexedConnection, Script),
     /// [`FLOOR`] and `ZREM`.
     Floor(MultiplexedConnection, Script),
@@ -39,7 +39,7 @@ pub(crate) enum Rival {
     Locked(Locked),
 }
 
-/// What a rival gave.
+/// A rival's permit.
 pub(crate) enum Held {
     Nothing,
     Id(String),
@@ -93,7 +93,7 @@ impl Rival {
         }
     }
 
-    /// Gives a permit back as its users would: ours by dropping it, the others by their call.
+    /// Releases a permit as its users would: ours by dropping it, the others by their call.
     pub(crate) async fn release(&self, key: &str, held: Held) {
         let Held::Id(id) = held else {
             if let Self::Empty(connection, script) = self {
@@ -117,7 +117,7 @@ impl Rival {
     /// Returns when all that was released before has reached the server.
     pub(crate) async fn settle(&self) {
         if let Self::Ours(store) = self {
-            let permit = store.acquire(Claim::new("settle").with_limit(1)).await;
+            let permit = store.acquire(Claim::new("flush").with_limit(1)).await;
             permit.expect("nobody else has it").release().await;
         }
     }

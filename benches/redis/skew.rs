@@ -1,14 +1,6 @@
 //! Five clients whose clocks differ, and one permit: how often has it more than one holder?
 
-use crate::{
-    book::Clock,
-    rival::{Held, NAMES, Rival},
-    support::{
-        figures::Dice,
-        run::{bar, pick},
-        table::Table,
-    },
-};
+use crate::rival::{Held, NAMES, Rival};
 use std::{
     sync::{
         Arc,
@@ -16,12 +8,20 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use testing::{
+    bench::{
+        figures::Dice,
+        run::{bar, pick},
+        table::Table,
+    },
+    book::Clock,
+};
 use tokio::{task::JoinSet, time::sleep};
 
 /// By how many seconds each client's clock is ahead.
 const AHEAD: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 
-/// What the harness sees, whatever a semaphore believes.
+/// What the harness observes, independent of the semaphores.
 #[derive(Default)]
 struct Witness {
     inside: AtomicU64,

@@ -1,21 +1,23 @@
 //! Pairs per second and latency, uncontended.
 
 use crate::{
-    book::Clock,
     load::{self, Outcome},
     rival::{NAMES, Rival},
-    support::{
+};
+use std::{sync::Arc, time::Duration};
+use testing::{
+    bench::{
         figures::{Latencies, median, ratio},
         plot::{self, Title},
         run::{bar, pick},
         table::{Table, figure},
     },
+    book::Clock,
 };
-use std::{sync::Arc, time::Duration};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Above what is held, and what is still on its way back, so that nobody is refused.
+/// Above the permits that are held or not released yet, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
 /// Which keys the tasks use.
@@ -130,7 +132,7 @@ fn report(keys: Keys, all: &[Vec<Series>]) {
     draw(keys, all);
 }
 
-/// What the library claims to be better than.
+/// The library's ratios to its rivals.
 fn ratios(all: &[Vec<Series>]) {
     for (tasks, series) in TASKS.iter().zip(all) {
         let to = |other: usize| figure(ratio(&series[2].pairs, &series[other].pairs));

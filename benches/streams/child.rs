@@ -1,14 +1,14 @@
 //! A fresh process that takes permits and holds them, so that its memory is theirs.
 //!
-//! It is this very benchmark, told by its environment what to hold.
+//! The child is this very benchmark, started with a load in its environment.
 
-use crate::support::proc::resident;
 use std::{
     env,
     io::{self, BufRead, BufReader},
     process::{self, Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
+use testing::bench::proc::resident;
 use tokio::task::JoinSet;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
@@ -28,8 +28,8 @@ pub(crate) struct Load {
     pub(crate) keys: usize,
 }
 
-/// What this process is to hold, if it is such a child.
-pub(crate) fn asked() -> Option<Load> {
+/// The load that this process holds, if it is such a child.
+pub(crate) fn load_of_child() -> Option<Load> {
     let load = env::var(LOAD).ok()?;
     let mut words = load.split(' ');
     let mut word = || words.next().expect("the parent says all");
@@ -41,8 +41,8 @@ pub(crate) fn asked() -> Option<Load> {
     })
 }
 
-/// The child's life: takes all permits, says so, and holds them until its input ends.
-pub(crate) async fn hold(load: Load) {
+/// Runs as a child: acquires all permits, prints that it has, and holds them until its input ends.
+pub(crate) async fn hold_permits(load: Load) {
     let store = RedisSemaphore::builder()
         .lease(LEASE)
         .connect(load.url.as_str())
@@ -103,8 +103,8 @@ impl Holder {
             output,
             before: 0,
         };
-        holder.before = holder.line().parse().expect("it is a number");
-        assert_eq!(holder.line(), "held");
+        holder.before = holder.read().parse().expect("it is a number");
+        assert_eq!(holder.read(), "held");
         holder
     }
 
@@ -115,14 +115,16 @@ impl Holder {
     /// Ends it. How many of its permits were lost.
     pub(crate) fn end(mut self) -> usize {
         drop(self.child.stdin.take());
-        let lost = self.line().parse().expect("it is a number");
+        let lost = self.read().parse().expect("it is a number");
         self.child.wait().expect("it is our child");
         lost
     }
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("the child writes");
-        line.trim_end().to_owned()
+    fn read(&mut self) -> String {
+        let mut output = String::new();
+        self.output
+            .read_line(&mut output)
+            .expect("the child writes");
+        output.trim_end().to_owned()
     }
 }

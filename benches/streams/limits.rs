@@ -1,14 +1,15 @@
 //! One key, nearly full: does a large limit cost more than a small one?
 
-use crate::{
-    servers::{redis::RedisServer, resp::Raw},
-    support::{
+use std::time::{Duration, Instant};
+use testing::{
+    bench::{
         figures::{Latencies, median, ratio},
         run::{bar, pick},
         table::{Table, figure},
     },
+    redis::RedisServer,
+    resp::Raw,
 };
-use std::time::{Duration, Instant};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LIMITS: [u32; 4] = [5, 100, 1_000, 10_000];
@@ -74,10 +75,10 @@ async fn in_scripts(raw: &mut Raw) -> f64 {
     let stats = info
         .text()
         .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+        .find_map(|field| field.strip_prefix("cmdstat_evalsha:"));
     let used = stats.and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("usec=")));
     used.and_then(|used| used.parse().ok())
-        .expect("the server tells")
+        .expect("the server has it")
 }
 
 async fn take(store: &RedisSemaphore, limit: u32) -> Permit {
@@ -86,7 +87,7 @@ async fn take(store: &RedisSemaphore, limit: u32) -> Permit {
 }
 
 fn report(all: &[Vec<Round>]) {
-    let title = "One key with one place left, µs";
+    let title = "One key with one permit left, µs";
     let head = [
         "limit",
         "acquire p50",

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 /// Reads every page that can be reached, each once. Returns how many there are.
 ///
-/// All links that are known are asked for at once: to wait is the business of each host's service.
+/// All known links are requested at once: each host's service makes them wait.
 pub(crate) async fn crawl(web: &Web, start: String) -> Result<usize, BoxError> {
     let bar = progress_bar();
     let mut seen = HashSet::new();

@@ -1,8 +1,8 @@
 //! A crawler that has at most three requests in flight at each host, however many of it run.
 //!
 //! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the
-//! end it asks each host how many requests it has seen at a time, and fails if these were more
-//! than three.
+//! end it reads from each host how many requests the host has seen at a time, and fails if these
+//! were more than three.
 //!
 //! Two crawlers that share the limit need a site that outlives them, and Redis:
 //!
@@ -12,7 +12,7 @@
 //! SITE=http://127.0.0.1:PORT/ REDIS_URL=redis://127.0.0.1/ cargo run --example crawler
 //! ```
 //!
-//! Without `REDIS_URL` each would count for itself, and the hosts would see six.
+//! Without `REDIS_URL` each would count its own requests only, and the hosts would see six.
 
 mod crawl;
 mod site;
@@ -26,7 +26,7 @@ use web::Web;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What a host takes without complaint.
+/// The number of requests at a time that a host permits.
 const MOST: usize = 3;
 
 #[tokio::main]
@@ -48,14 +48,14 @@ async fn main() -> Result<ExitCode, BoxError> {
     report(&web).await
 }
 
-/// Starts the site, and says where.
+/// Serves the site, and prints its address.
 async fn serve() -> Result<String, BoxError> {
     let address = site::start().await?;
     println!("listening on http://{address}");
     Ok(format!("http://{address}/"))
 }
 
-/// `LIMIT`, for those who want to see a host complain.
+/// `LIMIT`: a higher one shows how the check fails.
 fn limit() -> Result<u32, BoxError> {
     let limit = env::var("LIMIT").unwrap_or_else(|_| MOST.to_string());
     Ok(limit.parse()?)

@@ -1,4 +1,4 @@
-//! Where requests are counted: here, or in Redis for all crawlers together.
+//! The store that counts requests: in memory, or in Redis for all crawlers together.
 
 use crate::BoxError;
 use std::env;
@@ -18,7 +18,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// The one that `REDIS_URL` names.
+    /// The store at `REDIS_URL`, else one in memory.
     pub(crate) async fn from_environment() -> Result<Self, BoxError> {
         match env::var("REDIS_URL") {
             #[cfg(feature = "redis")]
@@ -29,7 +29,7 @@ impl Store {
         }
     }
 
-    /// Gives everything back before the process ends, so that others need not wait for a lease.
+    /// Releases all permits before the process ends, so that others need not wait for a lease.
     pub(crate) async fn close(self) {
         match self {
             Self::Memory(_) => {}
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Nobody waits for a crawler, so a server may take its time, and start later than we do.
+/// A crawler is not urgent, so a server may be slow, and may start later than this process.
 #[cfg(feature = "redis")]
 async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));

@@ -22,7 +22,7 @@ type Http = Client<HttpConnector, Empty<Bytes>>;
 type Host = GlobalConcurrencyLimit<Http>;
 type Get = Request<Empty<Bytes>>;
 
-/// How often to ask again while the store fails, and the pause before it.
+/// How often to retry while the store fails, and the pause before each retry.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -45,34 +45,34 @@ impl Web {
         }
     }
 
-    /// Reads a page when it is its turn at the page's host.
+    /// Reads a page as soon as its host has a permit for it.
     pub(crate) async fn page(&self, url: &str) -> Result<String, BoxError> {
         let uri: Uri = url.parse()?;
-        let mut response = self.ask(&uri).await?;
+        let mut response = self.send(&uri).await?;
         for _ in 0..TRIES {
-            // The host was not asked, because nobody could say whether there was room.
+            // The request was not sent, because the store could not say whether there was room.
             if response.extensions().get::<AcquireError>().is_none() {
                 break;
             }
             sleep(PAUSE).await;
-            response = self.ask(&uri).await?;
+            response = self.send(&uri).await?;
         }
         text(response).await
     }
 
-    async fn ask(&self, uri: &Uri) -> Result<<Host as Service<Get>>::Response, BoxError> {
+    async fn send(&self, uri: &Uri) -> Result<<Host as Service<Get>>::Response, BoxError> {
         let host = uri.authority().ok_or("a link without a host")?;
         Ok(self.host(host.as_str()).oneshot(get(uri)?).await?)
     }
 
-    /// How many requests a host has seen at a time. Asked without a limit, and not counted.
+    /// How many requests a host has seen at a time. Read without a limit, and not counted.
     pub(crate) async fn most_seen(&self, host: &str) -> Result<usize, BoxError> {
         let uri = format!("http://{host}/most").parse()?;
         let most = text(self.http.request(get(&uri)?).await?).await?;
         Ok(most.parse()?)
     }
 
-    /// All that were asked for a page.
+    /// All hosts that were sent a request.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.keys().cloned().collect()

@@ -1,4 +1,4 @@
-//! Who asks: the header `x-account-id`, else the query's `account`.
+//! The account of a request: from the header `x-account-id`, else from the query's `account`.
 
 use crate::{app::App, market::Holdings, problem::Problem};
 use axum::{
@@ -15,10 +15,10 @@ use tower_semaphore::{Key, KeyError};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Account(String);
 
-/// The account of a request: what the limit counts by, and whom the market serves.
+/// The account of a request: the key of the limit, and the trader in the market.
 ///
-/// A function of this shape is a key extractor, so the limit and the handlers cannot disagree
-/// about who asks.
+/// A function of this shape is a key extractor, so the limit and the handlers always agree on the
+/// account.
 pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
     let name = match in_header(parts)? {
         Some(name) => name,
@@ -30,7 +30,7 @@ pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
     Ok(Account(name))
 }
 
-/// `GET /accounts/{id}`: what an account has. Anybody may look, and it takes no permit.
+/// `GET /accounts/{id}`: what an account has. Anybody may read it, and it takes no permit.
 pub(crate) async fn show(
     State(app): State<App>,
     account: Result<Path<Account>, PathRejection>,
@@ -53,13 +53,16 @@ fn in_query(parts: &Parts) -> Result<Option<String>, KeyError> {
     only(names, "the query's account")
 }
 
-/// The one name among `names`: of two, nobody could say which one is meant.
-fn only(mut names: impl Iterator<Item = Vec<u8>>, place: &str) -> Result<Option<String>, KeyError> {
+/// The only name among `names`: two would be ambiguous.
+fn only(
+    mut names: impl Iterator<Item = Vec<u8>>,
+    source: &str,
+) -> Result<Option<String>, KeyError> {
     let first = names.next().map(String::from_utf8).transpose();
     if names.next().is_some() {
-        return Err(KeyError::Repeated(place.to_owned()));
+        return Err(KeyError::Repeated(source.to_owned()));
     }
-    first.map_err(|_| KeyError::Other(format!("{place} is not UTF-8")))
+    first.map_err(|_| KeyError::Other(format!("{source} is not UTF-8")))
 }
 
 impl FromRequestParts<App> for Account {

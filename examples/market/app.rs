@@ -1,4 +1,4 @@
-//! Which route leads where, and which of them share an account's limit.
+//! The routes, and which of them share an account's limit.
 
 use crate::{account, events, export, market::Market, problem::Problem, trade};
 use axum::{
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor};
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) market: Arc<dyn Market>,
-    /// Cancelled when the server is asked to stop.
+    /// Cancelled at the signal to stop.
     pub(crate) stop: CancellationToken,
 }
 
-/// All routes. Those of the market take one of the account's places each, until the last byte of
-/// their response is out: a stream holds its place for as long as it runs.
+/// All routes. Each request to `/market` takes one of the account's permits until the last byte of
+/// its response is out: a stream holds its permit for as long as it runs.
 pub(crate) fn router<K>(app: App, limit: ConcurrencyLimitLayer<K>) -> Router
 where
     K: KeyExtractor + Clone + Send + Sync + 'static,

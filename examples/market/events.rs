@@ -10,7 +10,8 @@ use futures_util::{Stream, StreamExt};
 
 /// `GET /market/events`: listings and trades from now on.
 ///
-/// It would never end by itself, so it ends when the server stops. An `EventSource` comes back.
+/// The stream would never end by itself, so it ends when the server stops. An `EventSource`
+/// reconnects.
 pub(crate) async fn events(
     State(app): State<App>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Error>>> {

@@ -41,7 +41,7 @@ struct Row {
     cheapest: Option<Price>,
 }
 
-/// `GET /market/export?rows=N&interval_ms=M`: N lines of NDJSON, one each M milliseconds.
+/// `GET /market/export?rows=N&interval_ms=M`: N rows of NDJSON, one each M milliseconds.
 pub(crate) async fn export(
     State(app): State<App>,
     query: Result<Query<Export>, QueryRejection>,
@@ -52,14 +52,14 @@ pub(crate) async fn export(
         let market = Arc::clone(&app.market);
         async move {
             sleep(interval).await;
-            line(row, &*market).await
+            encode(row, &*market).await
         }
     });
     let kind = [(CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)))
 }
 
-async fn line(row: u32, market: &dyn Market) -> Result<String, StoreError> {
+async fn encode(row: u32, market: &dyn Market) -> Result<String, StoreError> {
     let listings = market.listings().await?;
     let row = Row {
         row,

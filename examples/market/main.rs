@@ -4,18 +4,18 @@
 //! cargo run --example market
 //!
 //! curl localhost:3000/accounts/ann
-//! curl localhost:3000/market/events -H 'x-account-id: ann'                 # holds a place until you leave
+//! curl localhost:3000/market/events -H 'x-account-id: ann'                 # holds a permit until you leave
 //! curl localhost:3000/market/items -H 'x-account-id: ann' --json '{"item":"ann-1","price":100}'
 //! curl localhost:3000/market/items/ID/purchase -H 'x-account-id: bob' -X POST
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set, processes are one market with one limit: what one lists another sells, and
-//! an account's sixth request is refused wherever the other five are.
+//! With `REDIS_URL` set, all processes are one market with one limit: an item that is listed in one
+//! is sold in another, and an account's sixth request is refused whichever process has the five.
 //!
-//! Read on in `app.rs` for the routes and the limit that they share, in `account.rs` for whom the
-//! limit counts, in `permits.rs` for where it counts, in `market.rs` for what a market does, in
-//! `memory.rs` and `redis/` for where it does it, and in `settings.rs` for the settings.
+//! Read on in `app.rs` for the routes and their limit, in `account.rs` for its key, in `permits.rs`
+//! for its store, in `market.rs` for the trait of a market, in `memory.rs` and `redis/` for its two
+//! implementations, and in `settings.rs` for the settings.
 
 mod account;
 mod app;
@@ -54,7 +54,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// An error in one line, down to its first cause. Some repeat their cause themselves.
+/// An error and its causes, joined. An error that repeats its cause itself is not doubled.
 fn with_causes(error: &dyn Error) -> String {
     let text = error.to_string();
     let cause = error.source().map(with_causes);
@@ -64,7 +64,7 @@ fn with_causes(error: &dyn Error) -> String {
     }
 }
 
-/// Serves the market until the process is asked to stop.
+/// Serves the market until a signal stops the process.
 async fn run() -> Result<(), Box<dyn Error>> {
     let settings = Settings::from_env()?;
     let permits = Permits::open(&settings).await?;
@@ -82,9 +82,9 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(served?)
 }
 
-/// Serves until responses have ended after the request to stop, or have had their time.
+/// Serves until the signal to stop, and then until responses have ended or their time is over.
 async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
-    // A row or an event is small, and must not wait until there are more of them.
+    // A row or an event is small, and must be sent at once.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
     let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::select! {
@@ -102,7 +102,7 @@ async fn listen(port: u16) -> Result<TcpListener, SettingError> {
     listener.map_err(|source| SettingError::Port { port, source })
 }
 
-/// The market, which lives beside the permits.
+/// The market, in the same store as the permits.
 async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market>, SettingError> {
     match (permits, &settings.redis_url) {
         #[cfg(feature = "redis")]

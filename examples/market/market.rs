@@ -11,7 +11,7 @@ use std::error::Error;
 /// How many events a reader may be behind.
 pub(crate) const BACKLOG: usize = 1_024;
 
-/// A failure of the place where the market's state lives.
+/// A failure of the store of the market's state.
 pub(crate) type StoreError = Box<dyn Error + Send + Sync>;
 
 /// An answer on its way, unless the store fails.
@@ -19,8 +19,8 @@ pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Accounts that trade items for coins.
 ///
-/// An account is born when it is first seen, see [`Holdings::of_newborn`]. Item and coins move
-/// together or not at all, and everybody hears of it.
+/// An account is created when it is first seen, see [`Holdings::of_newborn`]. Item and coins move
+/// together or not at all, and every change is published.
 pub(crate) trait Market: Send + Sync {
     /// Puts an item that `seller` owns up for sale.
     fn list(
@@ -39,11 +39,11 @@ pub(crate) trait Market: Send + Sync {
     /// What an account has.
     fn account(&self, account: Account) -> Answer<'_, Holdings>;
 
-    /// What happens from now on. Ends early for a reader that falls too far behind.
+    /// Events from now on. Ends early for a reader that falls too far behind.
     fn events(&self) -> BoxStream<'static, Event>;
 }
 
-/// Why the market does not do what it was asked for.
+/// Why the market refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The seller has no such item.
@@ -67,7 +67,7 @@ pub(crate) struct Listing {
     pub(crate) seller: Account,
 }
 
-/// A listing, and who bought it.
+/// A listing, and its buyer.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Trade {
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct Trade {
     pub(crate) buyer: Account,
 }
 
-/// What all who watch the market are told.
+/// What happens in the market, for its subscribers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
@@ -91,7 +91,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// A thousand coins, and ten items that nobody else has.
+    /// A thousand coins, and ten items that no other account has.
     pub(crate) fn of_newborn(account: &Account) -> Self {
         Self {
             funds: 1_000,

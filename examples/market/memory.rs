@@ -21,7 +21,7 @@ pub(crate) struct MemoryMarket {
 }
 
 impl MemoryMarket {
-    /// A market that nobody has been to yet.
+    /// A market without accounts or listings.
     pub(crate) fn new() -> Self {
         Self {
             books: Mutex::default(),
@@ -29,29 +29,29 @@ impl MemoryMarket {
         }
     }
 
-    /// The books change in single steps that cannot panic halfway, so a poisoned lock guards
-    /// sound ones.
+    /// The books change in single steps that cannot panic halfway, so they are consistent even
+    /// under a poisoned lock.
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all who listen. Called under the lock, so that they hear things in order.
-    fn tell(&self, event: Event) {
-        // An error only says that nobody listens.
+    /// Publishes an event. Called under the lock, so that events are in order.
+    fn publish(&self, event: Event) {
+        // An error only means that there is no subscriber.
         let _ = self.events.send(event);
     }
 
     fn list_now(&self, seller: Account, item: &str, price: Price) -> Result<Listing, Refusal> {
         let mut books = self.books();
         let listing = books.list(seller, item, price)?;
-        self.tell(Event::Listing(listing.clone()));
+        self.publish(Event::Listing(listing.clone()));
         Ok(listing)
     }
 
     fn purchase_now(&self, buyer: Account, id: &str) -> Result<Trade, Refusal> {
         let mut books = self.books();
         let trade = books.purchase(buyer, id)?;
-        self.tell(Event::Trade(trade.clone()));
+        self.publish(Event::Trade(trade.clone()));
         Ok(trade)
     }
 }
@@ -92,7 +92,7 @@ fn answer<T: Send + 'static>(value: T) -> Answer<'static, T> {
     ready(Ok(value)).boxed()
 }
 
-/// Who has what, what is for sale, and what was.
+/// The accounts, the listings, and the sold listings.
 #[derive(Default)]
 struct Books {
     holdings: HashMap<Account, Holdings>,
@@ -103,10 +103,10 @@ struct Books {
 impl Books {
     fn list(&mut self, seller: Account, item: &str, price: Price) -> Result<Listing, Refusal> {
         let items = &mut self.holdings(&seller).items;
-        let place = items.iter().position(|owned| owned == item);
+        let position = items.iter().position(|owned| owned == item);
         let listing = Listing {
             id: Uuid::new_v4().to_string(),
-            item: items.remove(place.ok_or(Refusal::NotOwned)?),
+            item: items.remove(position.ok_or(Refusal::NotOwned)?),
             price,
             seller,
         };
@@ -114,7 +114,7 @@ impl Books {
         Ok(listing)
     }
 
-    /// Asks everything before it moves anything.
+    /// Checks everything before it moves anything.
     fn purchase(&mut self, buyer: Account, id: &str) -> Result<Trade, Refusal> {
         let listing = self.listing(id)?.clone();
         let coins = listing.price.coins();

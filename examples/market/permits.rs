@@ -1,4 +1,4 @@
-//! Where the permits are counted: in this process, or in Redis for a fleet of them.
+//! The store of the permits: in this process, or in Redis for a fleet.
 
 use crate::settings::{SettingError, Settings};
 use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
@@ -17,7 +17,7 @@ pub(crate) enum Permits {
 }
 
 impl Permits {
-    /// Where the settings say.
+    /// In Redis if the settings have a URL, else in memory.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Permits {
         Err(SettingError::unusable("REDIS_URL", why))
     }
 
-    /// Admits nobody any more, and gives back what responses that were cut off still held: others
-    /// of the fleet need not wait for the end of a lease.
+    /// Admits no request any more, and releases the permits of responses that were cut off: the
+    /// other processes of the fleet need not wait for the end of a lease.
     pub(crate) async fn close(&self) {
         #[cfg(feature = "redis")]
         if let Self::Redis(semaphore) = self {

@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) struct Price(u64);
 
 impl Price {
-    /// More than anybody will ever have, and exact in any store's numbers.
+    /// More than any account will ever have, and exact in any store's numbers.
     pub(crate) const MAX: u64 = 1_000_000_000;
 
     pub(crate) fn coins(self) -> u64 {

@@ -1,4 +1,4 @@
-//! What goes wrong, as a client reads it: a problem of RFC 9457.
+//! Errors as clients see them: a problem of RFC 9457.
 
 use crate::{
     market::{Refusal, StoreError},
@@ -13,7 +13,7 @@ use axum::{
 use serde_json::json;
 use tower_semaphore::KeyError;
 
-/// A status, and what to say beside it.
+/// A status, and the details for the client.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -71,7 +71,7 @@ impl From<KeyError> for Problem {
 }
 
 impl From<JsonRejection> for Problem {
-    /// 400 for what is no JSON, 422 for JSON that says something else than the route asks for.
+    /// 400 for what is no JSON, 422 for JSON of another shape than the route expects.
     fn from(rejection: JsonRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())
     }

@@ -1,4 +1,4 @@
-//! What the environment says.
+//! The settings, from the environment.
 
 use std::{env, error::Error, fmt, io, ops::RangeInclusive, str::FromStr, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 const MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Settings {
-    /// Reads them.
+    /// Reads the environment.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Settings {
     }
 }
 
-/// What a variable says, if it is set.
+/// The text of a variable, if it is set.
 fn text(name: &'static str) -> Result<Option<String>, SettingError> {
     match env::var(name) {
         Ok(value) => Ok(Some(value)),
@@ -47,7 +47,7 @@ fn text(name: &'static str) -> Result<Option<String>, SettingError> {
     }
 }
 
-/// The number that a variable says, if it is within `range`.
+/// The number in a variable, if it is within `range`.
 fn number<T>(name: &'static str, default: T, range: RangeInclusive<T>) -> Result<T, SettingError>
 where
     T: FromStr + PartialOrd + Into<u64> + Copy,
@@ -69,10 +69,10 @@ impl fmt::Display for Settings {
         let Self {
             limit, lease, wait, ..
         } = self;
-        let place = self.redis_url.as_ref().map_or("memory", |_| "Redis");
+        let store = self.redis_url.as_ref().map_or("memory", |_| "Redis");
         write!(
             f,
-            "limit {limit}, lease {lease:?}, wait {wait:?}, state in {place}"
+            "limit {limit}, lease {lease:?}, wait {wait:?}, state in {store}"
         )
     }
 }
@@ -80,18 +80,18 @@ impl fmt::Display for Settings {
 /// What is wrong with a setting. Its text begins with the setting's name.
 #[derive(Debug)]
 pub(crate) enum SettingError {
-    /// It is no number, or one out of range.
+    /// The value is no number, or out of range.
     Number {
         name: &'static str,
         value: String,
         min: u64,
         max: u64,
     },
-    /// It is not UTF-8.
+    /// The value is not UTF-8.
     NotUnicode { name: &'static str },
-    /// Nobody can listen there.
+    /// The port cannot be listened on.
     Port { port: u16, source: io::Error },
-    /// It is well-formed, and nothing can be done with it. The source says why.
+    /// The value is well-formed but cannot be used. The source is the reason.
     Unusable {
         name: &'static str,
         source: Box<dyn Error + Send + Sync>,

@@ -1,16 +1,16 @@
-//! How the server ends: asked to, it lets requests finish, but not for ever.
+//! How the server stops: at a signal it lets requests finish, within a bound.
 
 use std::{io, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// How long a response may go on after the server was asked to stop.
+/// How long a response may go on after the signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// A token that is cancelled when the process is asked to stop.
+/// A token that is cancelled at SIGINT or SIGTERM.
 ///
 /// # Errors
 ///
-/// When the system does not let us listen for signals.
+/// When no signal handler can be installed.
 pub(crate) fn on_signal() -> io::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (signal, stopping) = (signal()?, stop.clone());
@@ -21,7 +21,7 @@ pub(crate) fn on_signal() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Returns when responses have had all the time that they get.
+/// Returns when the time of the responses is over.
 pub(crate) async fn overdue(stop: CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(DRAIN).await;

@@ -1,4 +1,4 @@
-//! To look, to sell and to buy.
+//! Listing, selling and buying.
 
 use crate::{
     account::Account,
@@ -17,14 +17,14 @@ use axum::{
 };
 use serde::Deserialize;
 
-/// What a seller asks for.
+/// An offer of a seller.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Offer {
     item: String,
     price: Price,
 }
 
-/// `GET /market`: what is for sale.
+/// `GET /market`: all listings.
 pub(crate) async fn listings(State(app): State<App>) -> Result<Json<Vec<Listing>>, Problem> {
     Ok(Json(app.market.listings().await?))
 }

@@ -1,9 +1,6 @@
 //! Clients: hyper's, and a bare socket that can hang up.
 
-use crate::{
-    http_requests::{ACCOUNT, request},
-    server::Server,
-};
+use crate::server::Server;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, Empty};
@@ -13,6 +10,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use std::net::SocketAddr;
+use testing::http_requests::{ACCOUNT, request};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -79,8 +77,8 @@ pub(crate) async fn read(response: Response<Incoming>) -> (Bytes, Option<HeaderM
     (body.to_bytes(), trailers)
 }
 
-/// A connection on which alice has asked for `path`.
-pub(crate) async fn ask(server: &Server, path: &str) -> TcpStream {
+/// A connection on which alice has requested `path`.
+pub(crate) async fn open(server: &Server, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
     let request = format!(
         "GET {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: alice\r\n\

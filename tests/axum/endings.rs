@@ -2,11 +2,11 @@
 
 use crate::{
     client::{BOTH, Client, read},
-    ledger::Page,
     server::Server,
 };
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use testing::ledger::Page;
 
 const FREED: Page = Page {
     granted: 1,

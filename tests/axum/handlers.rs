@@ -1,12 +1,5 @@
 //! What the service does for each path.
 
-use crate::{
-    script::{
-        Script,
-        Step::{Data, Fail, Panic, Trailers},
-    },
-    support::inside::{Inside, Witness},
-};
 use axum::{
     Router,
     body::Body,
@@ -19,6 +12,13 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use hyper_util::rt::TokioIo;
 use std::{future::pending, io};
+use testing::{
+    inside::{Inside, Witness},
+    script::{
+        Script,
+        Step::{Data, Fail, Panic, Trailers},
+    },
+};
 use tokio::{io::copy, sync::mpsc, task::yield_now};
 use tokio_stream::wrappers::ReceiverStream;
 use tower_semaphore::Permit;
@@ -26,7 +26,7 @@ use tower_semaphore::Permit;
 /// The other end of a response's body.
 pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
 
-/// Where handlers hand out the other ends of their bodies.
+/// Where handlers put the other ends of their bodies.
 pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
 
 pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
@@ -56,7 +56,7 @@ pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
 
 async fn panicking() -> StatusCode {
     yield_now().await;
-    panic!("as told")
+    panic!("on purpose")
 }
 
 /// A body that the test feeds.
@@ -89,7 +89,7 @@ fn frames(inside: Inside, count: usize) -> impl Stream<Item = io::Result<Bytes>>
     })
 }
 
-/// Says back what it hears, and keeps the permit for as long as that takes.
+/// Echoes what the client sends, and keeps the permit until the connection ends.
 async fn upgrade(Extension(permit): Extension<Permit>, request: Request) -> Response {
     tokio::spawn(async move {
         let upgraded = hyper::upgrade::on(request).await.expect("an upgrade");

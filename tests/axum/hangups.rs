@@ -1,13 +1,13 @@
 //! Clients that hang up: each frees the permit, once.
 
 use crate::{
-    client::{BOTH, Client, Http, ask, head},
-    ledger::Page,
+    client::{BOTH, Client, Http, head, open},
     server::Server,
 };
 use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt;
+use testing::ledger::Page;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 const FREED: Page = Page {
@@ -19,7 +19,7 @@ const FREED: Page = Page {
 /// A server that streams to a client over HTTP/1.
 async fn streaming() -> (Server, TcpStream) {
     let server = Server::start().await;
-    let mut socket = ask(&server, "/stream").await;
+    let mut socket = open(&server, "/stream").await;
     assert!(head(&mut socket).await.starts_with("HTTP/1.1 200 "));
     assert_eq!(server.held(), 1);
     (server, socket)
@@ -57,7 +57,7 @@ async fn a_client_that_resets_its_connection_frees_the_permit() {
 #[tokio::test]
 async fn a_client_that_closes_before_the_head_frees_the_permit() {
     let server = Server::start().await;
-    let socket = ask(&server, "/never").await;
+    let socket = open(&server, "/never").await;
     server.holds(1).await;
     drop(socket);
     server.holds(0).await;
@@ -94,7 +94,7 @@ async fn a_request_that_the_client_drops_frees_the_permit() {
 async fn a_reset_stream_frees_its_own_permit_only() {
     let mut server = Server::start().await;
     let client = Client::new(Http::Two, &server);
-    let mut kept = client.get("/stream").await;
+    let mut live = client.get("/stream").await;
     let feed = server.feed().await;
     let reset = client.get("/stream").await;
     assert_eq!(server.held(), 2);
@@ -103,7 +103,7 @@ async fn a_reset_stream_frees_its_own_permit_only() {
     feed.send(Ok(Bytes::from_static(b"still here")))
         .await
         .unwrap();
-    let frame = kept.body_mut().frame().await.unwrap().unwrap();
+    let frame = live.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "still here");
     assert_eq!(server.page().returned, 1);
 }

@@ -1,9 +1,7 @@
 //! Five requests of an account, and the sixth.
 
 use crate::{
-    client::{BOTH, Client, Http, ask, head, read},
-    http_requests::limit,
-    ledger::Page,
+    client::{BOTH, Client, Http, head, open, read},
     server::{Server, eventually},
 };
 use bytes::Bytes;
@@ -13,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 use std::time::Duration;
+use testing::{http_requests::limit, ledger::Page};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, key};
 
 async fn assert_refused(response: Response<Incoming>) {
@@ -97,7 +96,7 @@ async fn a_permit_is_held_while_the_body_streams() {
 async fn an_upgraded_connection_holds_its_permit_while_the_handler_keeps_it() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let server = Server::start().await;
-    let mut socket = ask(&server, "/upgrade").await;
+    let mut socket = open(&server, "/upgrade").await;
     assert!(head(&mut socket).await.starts_with("HTTP/1.1 101 "));
     socket.write_all(b"ping").await.unwrap();
     let mut heard = [0; 4];
@@ -114,9 +113,9 @@ async fn an_upgraded_connection_holds_the_permits_of_all_layers() {
     let all = ConcurrencyLimitLayer::new(9, key::fixed("all"), memory.clone()).with_policy("all");
     let account = limit(1, memory.clone());
     let server = Server::with(|routes| routes.layer(all).layer(account)).await;
-    let mut first = ask(&server, "/upgrade").await;
+    let mut first = open(&server, "/upgrade").await;
     assert!(head(&mut first).await.starts_with("HTTP/1.1 101 "));
-    let mut second = ask(&server, "/upgrade").await;
+    let mut second = open(&server, "/upgrade").await;
     assert!(head(&mut second).await.starts_with("HTTP/1.1 429 "));
     drop(first);
     eventually(|| memory.keys() == 0).await;
@@ -138,7 +137,7 @@ async fn forty_clients_that_try_again_are_all_served_and_five_at_a_time() {
     }
 }
 
-/// Asks until it is admitted.
+/// Sends requests until one is admitted.
 async fn insist(client: Client) {
     loop {
         let response = client.get("/witnessed").await;
@@ -153,8 +152,8 @@ async fn insist(client: Client) {
 
 #[tokio::test]
 async fn a_client_that_stops_reading_holds_its_permit_no_longer_than_the_longest_hold() {
-    let hold = Duration::from_millis(50);
-    let server = Server::start_with(|layer| layer.with_max_hold(hold)).await;
+    let max_hold = Duration::from_millis(50);
+    let server = Server::start_with(|layer| layer.with_max_hold(max_hold)).await;
     let stalled = Client::new(Http::One, &server).get("/endless").await;
     eventually(|| server.page().returned == 1).await;
     assert_eq!(stalled.status(), 200);
@@ -163,9 +162,10 @@ async fn a_client_that_stops_reading_holds_its_permit_no_longer_than_the_longest
 #[tokio::test]
 async fn a_client_sees_that_a_response_was_aborted() {
     for http in BOTH {
-        let hold = Duration::from_millis(50);
-        let abort =
-            |layer: ConcurrencyLimitLayer<_>| layer.with_max_hold(hold).with_on_lost(OnLost::Abort);
+        let max_hold = Duration::from_millis(50);
+        let abort = |layer: ConcurrencyLimitLayer<_>| {
+            layer.with_max_hold(max_hold).with_on_lost(OnLost::Abort)
+        };
         let mut server = Server::start_with(abort).await;
         let response = Client::new(http, &server).get("/stream").await;
         let _feed = server.feed().await;

@@ -1,14 +1,14 @@
 //! A server, and what can be seen of its permits.
 
 pub(crate) use crate::handlers::Feed;
-use crate::{
-    handlers::routes,
-    http_requests::limit,
-    ledger::{Ledger, Page},
-    support::inside::Witness,
-};
+use crate::handlers::routes;
 use axum::Router;
 use std::{net::SocketAddr, time::Duration};
+use testing::{
+    http_requests::limit,
+    inside::Witness,
+    ledger::{Ledger, Page},
+};
 use tokio::{
     net::TcpListener,
     sync::mpsc,
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tower_semaphore::{ConcurrencyLimitLayer, key};
 
-/// What a condition that will hold may take on a busy machine.
+/// How long a condition may take to come true on a busy machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
@@ -69,7 +69,7 @@ impl Server {
         feed.expect("a stream in time").expect("a server that runs")
     }
 
-    /// What became of alice's permits.
+    /// The permits that alice was granted.
     pub(crate) fn page(&self) -> Page {
         self.ledger.page("alice")
     }

@@ -1,15 +1,14 @@
 //! Requests that wait for their permit, over real sockets.
 
 use crate::{
-    client::{BOTH, Client, Http, ask, read},
-    http_requests::limit,
+    client::{BOTH, Client, Http, open, read},
     server::{BOUND, Feed, Server},
-    support::wait::eventually,
 };
 use futures_util::future::join_all;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::time::{Duration, Instant};
+use testing::{http_requests::limit, wait::eventually};
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,
@@ -51,11 +50,11 @@ impl Busy {
         read(response).await;
     }
 
-    /// Starts a request that waits as number `place`.
-    async fn wait(&self, place: usize) -> JoinHandle<Response<Incoming>> {
+    /// Starts a request that waits at `position` in the queue.
+    async fn wait(&self, position: usize) -> JoinHandle<Response<Incoming>> {
         let client = self.client.clone();
         let waiting = tokio::spawn(async move { client.get("/full").await });
-        self.waits(place).await;
+        self.waits(position).await;
         waiting
     }
 
@@ -68,14 +67,14 @@ impl Busy {
         .await;
     }
 
-    /// What one more is told where no more than `longest` may wait.
+    /// How one more claim fails if at most `longest` may wait.
     async fn probe(&self, longest: usize) -> AcquireError {
         let claim = Claim::new("alice")
             .with_limit(5)
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(longest);
-        let told = self.memory.acquire(claim).await;
-        told.expect_err("five are in flight")
+        let refused = self.memory.acquire(claim).await;
+        refused.expect_err("five are in flight")
     }
 }
 
@@ -127,22 +126,22 @@ async fn a_queue_that_is_full_refuses_at_once() {
 }
 
 #[tokio::test]
-async fn requests_are_served_in_the_order_in_which_they_came() {
+async fn requests_are_served_in_the_order_of_their_arrival() {
     for http in BOTH {
         let mut busy = Busy::start(http, |layer| layer).await;
         let (served, mut order) = mpsc::unbounded_channel();
-        for place in 1..=10 {
+        for position in 1..=10 {
             let (client, served) = (busy.client.clone(), served.clone());
             tokio::spawn(async move {
                 let response = client.get("/stream").await;
-                served.send((place, response)).expect("the test runs");
+                served.send((position, response)).expect("the test runs");
             });
-            busy.waits(place).await;
+            busy.waits(position).await;
         }
         busy.end_one().await;
-        for place in 1..=10 {
+        for position in 1..=10 {
             let (served, response) = order.recv().await.expect("the test holds a sender");
-            assert_eq!(served, place, "{http:?}");
+            assert_eq!(served, position, "{http:?}");
             drop(busy.server.feed().await);
             read(response).await;
         }
@@ -167,11 +166,11 @@ async fn a_request_that_the_client_drops_leaves_the_queue() {
 #[tokio::test]
 async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     let mut busy = Busy::start(Http::One, |layer| layer).await;
-    let closes = ask(&busy.server, "/panic").await;
+    let closes = open(&busy.server, "/panic").await;
     busy.waits(1).await;
-    let mut closes_its_half = ask(&busy.server, "/panic").await;
+    let mut closes_its_half = open(&busy.server, "/panic").await;
     busy.waits(2).await;
-    let resets = ask(&busy.server, "/panic").await;
+    let resets = open(&busy.server, "/panic").await;
     busy.waits(3).await;
     let next = busy.wait(4).await;
 

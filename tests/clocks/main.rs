@@ -3,12 +3,10 @@
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
 mod skewed;
-#[path = "../support/mod.rs"]
-mod support;
 
 use skewed::{LEASE, SKEWS, Skewed};
 use std::time::Instant;
-use support::{fleet, redis::RedisServer, resp::Raw, wait::granted_at};
+use testing::{fleet, redis::RedisServer, resp::Raw, wait::granted_at};
 
 const LIMIT: u32 = 3;
 const HELD: &str = "semaphore:{concurrency:a}:held";
@@ -19,7 +17,7 @@ fn a_process_of_the_fleet() {
     fleet::serve();
 }
 
-/// One process moves at a time, so it is known at each moment how many hold a permit.
+/// Only one process acts at a time, so the test always knows how many permits are held.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_with_clocks_minutes_apart_hold_the_limit_and_never_more() {
     let server = RedisServer::start();

@@ -1,11 +1,11 @@
 //! Processes whose wall clocks are bent by `libfaketime`, which leaves the monotonic clock alone.
 
-use crate::support::{fleet::Process, redis::RedisServer};
 use std::{
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use testing::{fleet::Process, redis::RedisServer};
 
 /// How far each process's wall clock is off, in seconds.
 pub(crate) const SKEWS: [i64; 5] = [-600, -60, 0, 90, 600];
@@ -43,7 +43,7 @@ impl Skewed {
         }
     }
 
-    /// One with each skew.
+    /// A process for each skew.
     pub(crate) fn fleet(server: &RedisServer) -> Vec<Self> {
         SKEWS.map(|skew| Self::start(server, skew)).into()
     }
@@ -62,7 +62,7 @@ impl Skewed {
         self.refusals += u32::from(!granted);
     }
 
-    /// Still holds what it holds, and gives it back once it has held it for so long.
+    /// Checks that its permit is still held, and releases the permit after the given time.
     pub(crate) fn keep(&mut self, since: Instant, long: Duration) {
         let lost = self.process.is_lost("p");
         assert!(!lost, "that of {:+} s lost its live permit", self.skew);

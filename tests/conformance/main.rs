@@ -3,8 +3,7 @@
 mod cancels;
 mod keys;
 mod queue;
-#[path = "../support/mod.rs"]
-mod support;
+use testing as support;
 
 use keys::*;
 use std::time::Duration;

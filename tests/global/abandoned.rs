@@ -1,20 +1,18 @@
-//! Readiness that nobody uses: answers that are out of date, permits that were lost, and services
-//! that are kept although nobody polls them any more.
+//! Unused readiness: answers that are out of date, permits that were lost, and services that are
+//! idle: alive, but not polled any more.
 
-use crate::{
-    inner::{BOUND, Limited, ask, is_ready, limited, ok, one, read},
-    stores::{Fickle, Flaky, Slow},
-};
+use crate::inner::{BOUND, Limited, call, is_ready, limited, ok, one, read};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use std::time::Duration;
+use testing::stubs::{Fickle, Flaky, Slow};
 use tokio::time::{advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::BufferLayer};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore, PermitLost};
 use tower_test::mock;
 
-/// Longer than an answer counts.
+/// Longer than a refusal counts.
 const LATER: Duration = Duration::from_secs(5);
 
 /// Longer than an abandoned service holds anything.
@@ -36,7 +34,7 @@ async fn a_failure_that_is_over_is_not_answered_later() {
     assert!(is_ready(&mut service));
     store.recover();
     advance(LATER).await;
-    assert_eq!(ask(&mut service).await.status(), 200);
+    assert_eq!(call(&mut service).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,8 +44,8 @@ async fn a_failure_counts_for_a_service_that_is_polled_twice_before_its_call() {
     store.fail();
     assert!(is_ready(&mut service));
     store.recover();
-    assert_eq!(ask(&mut service).await.status(), 503);
-    assert_eq!(ask(&mut service).await.status(), 200);
+    assert_eq!(call(&mut service).await.status(), 503);
+    assert_eq!(call(&mut service).await.status(), 200);
 }
 
 #[tokio::test]
@@ -57,7 +55,7 @@ async fn a_permit_that_was_lost_is_acquired_anew_by_the_next_poll() {
     assert!(is_ready(&mut service));
     let lost = store.token();
     store.lose();
-    let answer = ask(&mut service).await;
+    let answer = call(&mut service).await;
     assert_eq!(answer.status(), 200);
     assert!(store.token() > lost && store.is_out());
 }
@@ -88,11 +86,11 @@ async fn a_call_whose_permit_was_lost_since_the_poll_is_refused_with_503_without
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_was_shed_and_is_kept_leaves_the_queue() {
+async fn an_idle_service_that_was_shed_leaves_the_queue() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     let mut holder = limited(&layer);
-    let held = ask(&mut holder).await;
+    let held = call(&mut holder).await;
     let mut shedding = ServiceBuilder::new()
         .load_shed()
         .layer(layer.clone())
@@ -103,7 +101,9 @@ async fn a_service_that_was_shed_and_is_kept_leaves_the_queue() {
     sleep(ABANDONED).await;
     drop(held);
     let next = limited(&layer).into_inner().oneshot(Request::new(()));
-    let Ok(next) = timeout(BOUND, next).await.expect("nobody is before it");
+    let Ok(next) = timeout(BOUND, next)
+        .await
+        .expect("it is at the head of the queue");
     assert_eq!(next.status(), 200);
     drop(next);
     assert_eq!(memory.keys(), 0);
@@ -111,10 +111,10 @@ async fn a_service_that_was_shed_and_is_kept_leaves_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_was_shed_and_is_kept_pins_no_permit() {
+async fn an_idle_service_that_was_shed_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
-    let held = ask(&mut holder).await;
+    let held = call(&mut holder).await;
     let mut shedding = ServiceBuilder::new()
         .load_shed()
         .layer(layer.clone())
@@ -128,35 +128,35 @@ async fn a_service_that_was_shed_and_is_kept_pins_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
-    let mut kept = limited(&layer);
-    assert!(is_ready(&mut kept));
+    let mut idle = limited(&layer);
+    assert!(is_ready(&mut idle));
     let mut other = becomes_ready(limited(&layer)).await;
-    let held = ask(&mut other).await;
+    let held = call(&mut other).await;
 
-    let Ok(refused) = kept.call(Request::new(())).await;
+    let Ok(refused) = idle.call(Request::new(())).await;
     assert_eq!(refused.status(), 503, "its permit is another's by now");
     assert!(refused.extensions().get::<PermitLost>().is_some());
-    assert!(!is_ready(&mut kept), "it has to wait again");
+    assert!(!is_ready(&mut idle), "the service has to wait again");
     drop(held);
-    assert_eq!(ask(&mut kept).await.status(), 200);
+    assert_eq!(call(&mut idle).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_whose_permit_was_reclaimed_is_served_if_there_is_room() {
     let memory = MemorySemaphore::new();
-    let mut kept = limited(&one(memory.clone()));
-    assert!(is_ready(&mut kept));
+    let mut idle = limited(&one(memory.clone()));
+    assert!(is_ready(&mut idle));
     sleep(ABANDONED).await;
     assert_eq!(memory.keys(), 0);
-    let Ok(answer) = kept.call(Request::new(())).await;
+    let Ok(answer) = idle.call(Request::new(())).await;
     assert_eq!(read(answer).await, "ok");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_waits_for_long_keeps_its_place() {
+async fn a_task_that_waits_for_long_keeps_its_position() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
-    let held = ask(&mut holder).await;
+    let held = call(&mut holder).await;
     let first = tokio::spawn(becomes_ready(limited(&layer)));
     sleep(Duration::from_millis(1)).await;
     let second = tokio::spawn(async move {
@@ -169,12 +169,12 @@ async fn a_task_that_waits_for_long_keeps_its_place() {
     drop(held);
     let mut first = first.await.expect("the first is served first");
     assert!(!second.is_finished());
-    drop(ask(&mut first).await);
+    drop(call(&mut first).await);
     second.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_in_a_buffer_keeps_its_place_for_a_minute() {
+async fn a_request_in_a_buffer_keeps_its_position_for_a_minute() {
     let store = Slow::default();
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(8))
@@ -182,7 +182,7 @@ async fn a_request_in_a_buffer_keeps_its_place_for_a_minute() {
         .service(ok());
     let request = tokio::spawn(service.oneshot(Request::new(())));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!((store.waiting(), store.asked()), (1, 1));
+    assert_eq!((store.waiting(), store.acquires()), (1, 1));
     request.abort();
 }
 
@@ -203,13 +203,13 @@ async fn a_service_that_waits_for_the_inner_one_keeps_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clone_is_looked_after_although_its_original_is_gone() {
+async fn a_clone_is_probed_although_its_original_is_gone() {
     let memory = MemorySemaphore::new();
     let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone());
     let original = layer.layer(ok());
-    let mut kept = mock::Spawn::new(original.clone());
+    let mut idle = mock::Spawn::new(original.clone());
     drop(original);
-    assert!(is_ready(&mut kept));
+    assert!(is_ready(&mut idle));
     sleep(ABANDONED).await;
     assert_eq!(memory.keys(), 0);
 }
@@ -223,10 +223,10 @@ fn probes_go_on_in_another_runtime_when_the_first_has_ended() {
         let runtime = builder.enable_time().start_paused(true).build();
         runtime.expect("a runtime")
     };
-    let mut kept = limited(&layer);
+    let mut idle = limited(&layer);
     runtime().block_on(async { assert!(is_ready(&mut limited(&layer))) });
     runtime().block_on(async {
-        assert!(is_ready(&mut kept));
+        assert!(is_ready(&mut idle));
         sleep(ABANDONED).await;
     });
     assert_eq!(memory.keys(), 0);
@@ -236,6 +236,6 @@ fn probes_go_on_in_another_runtime_when_the_first_has_ended() {
 fn it_works_without_a_runtime_too() {
     let memory = MemorySemaphore::new();
     let mut service = limited(&one(memory.clone()));
-    let answer = futures_util::FutureExt::now_or_never(ask(&mut service));
+    let answer = futures_util::FutureExt::now_or_never(call(&mut service));
     assert_eq!(answer.expect("it is answered at once").status(), 200);
 }

@@ -1,6 +1,5 @@
 //! Services to put under the layer.
 
-use crate::support::inside::{Inside, Witness};
 use bytes::Bytes;
 use futures_util::{
     future::join_all,
@@ -15,6 +14,7 @@ use std::{
     future::{Ready, ready},
     time::Duration,
 };
+use testing::inside::{Inside, Witness};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
 use tower_semaphore::{
@@ -31,7 +31,7 @@ pub(crate) type Ok = ServiceFn<fn(Request<()>) -> Answered>;
 /// A response. Holding it is holding the permit.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
-/// A service under a limit, which notices when it is woken.
+/// A service under a limit, with a task that records wake-ups.
 pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<Ok>>;
 
 /// Answers every request with the same two bytes.
@@ -56,8 +56,8 @@ pub(crate) fn is_ready(service: &mut Limited) -> bool {
     }
 }
 
-/// Asks a service that has to be ready.
-pub(crate) async fn ask(service: &mut Limited) -> Answer {
+/// Calls a service that has to be ready.
+pub(crate) async fn call(service: &mut Limited) -> Answer {
     assert!(is_ready(service));
     let Ok(answer) = service.call(Request::new(())).await;
     answer

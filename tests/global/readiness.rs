@@ -1,6 +1,6 @@
 //! Readiness is the permit.
 
-use crate::inner::{ask, is_ready, limited, one, read};
+use crate::inner::{call, is_ready, limited, one, read};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -17,7 +17,7 @@ async fn it_is_ready_as_often_as_the_limit_says() {
 }
 
 #[tokio::test]
-async fn to_be_asked_twice_takes_one_permit() {
+async fn two_polls_take_one_permit() {
     let layer = GlobalConcurrencyLimitLayer::new(2, "host", MemorySemaphore::new());
     let (mut first, mut second) = (limited(&layer), limited(&layer));
     assert!(is_ready(&mut first) && is_ready(&mut first) && is_ready(&mut first));
@@ -28,14 +28,14 @@ async fn to_be_asked_twice_takes_one_permit() {
 async fn it_is_ready_again_when_the_body_has_ended_and_not_before() {
     let layer = one(MemorySemaphore::new());
     let (mut first, mut second) = (limited(&layer), limited(&layer));
-    let answer = ask(&mut first).await;
+    let answer = call(&mut first).await;
     assert_eq!(answer.headers()["ratelimit"], r#""concurrency";r=0"#);
     assert!(!is_ready(&mut second) && !second.is_woken());
 
     let mut body = answer.into_body();
     body.frame().await.expect("a frame").expect("no error");
     assert!(second.is_woken(), "the last frame was read");
-    assert_eq!(read(ask(&mut second).await).await, "ok");
+    assert_eq!(read(call(&mut second).await).await, "ok");
     drop(body);
 }
 
@@ -43,7 +43,7 @@ async fn it_is_ready_again_when_the_body_has_ended_and_not_before() {
 async fn a_response_that_is_dropped_makes_another_service_ready() {
     let layer = one(MemorySemaphore::new());
     let (mut first, mut second) = (limited(&layer), limited(&layer));
-    let answer = ask(&mut first).await;
+    let answer = call(&mut first).await;
     assert!(!is_ready(&mut second));
     drop(answer);
     assert!(second.is_woken() && is_ready(&mut second));
@@ -52,17 +52,17 @@ async fn a_response_that_is_dropped_makes_another_service_ready() {
 #[tokio::test]
 async fn every_call_needs_a_permit_of_its_own() {
     let mut service = limited(&one(MemorySemaphore::new()));
-    let first = ask(&mut service).await;
+    let first = call(&mut service).await;
     assert!(!is_ready(&mut service));
     drop(first);
-    ask(&mut service).await;
+    call(&mut service).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "called before it was ready")]
 async fn a_call_that_nobody_was_ready_for_panics() {
     let mut service = limited(&one(MemorySemaphore::new()));
-    let _answer = ask(&mut service).await;
+    let _answer = call(&mut service).await;
     drop(service.call(Request::new(())));
 }
 
@@ -76,7 +76,7 @@ async fn a_call_of_a_service_that_waits_panics() {
 }
 
 #[tokio::test]
-async fn a_service_that_was_ready_and_is_dropped_gives_its_permit_back() {
+async fn a_service_that_was_ready_and_is_dropped_releases_its_permit() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     let (mut first, mut second) = (limited(&layer), limited(&layer));
@@ -114,14 +114,14 @@ async fn a_clone_holds_no_permit() {
         1,
         "the clone gave its original's permit back"
     );
-    ask(&mut service).await;
+    call(&mut service).await;
 }
 
 #[tokio::test]
-async fn services_become_ready_in_the_order_in_which_they_asked() {
+async fn services_become_ready_in_the_order_of_their_polls() {
     let layer = one(MemorySemaphore::new());
     let mut services = [(); 5].map(|()| limited(&layer));
-    let mut answer = ask(&mut services[0]).await;
+    let mut answer = call(&mut services[0]).await;
     for service in &mut services[1..] {
         assert!(!is_ready(service));
     }
@@ -129,17 +129,17 @@ async fn services_become_ready_in_the_order_in_which_they_asked() {
         drop(answer);
         let ready = services.each_mut().map(|service| service.is_woken());
         assert_eq!(ready.iter().rposition(|ready| *ready), Some(next));
-        answer = ask(&mut services[next]).await;
+        answer = call(&mut services[next]).await;
     }
 }
 
 #[tokio::test]
-async fn layers_of_two_names_share_nothing() {
+async fn layers_of_two_policies_share_nothing() {
     let memory = MemorySemaphore::new();
     let mut first = limited(&one(memory.clone()).with_policy("crawl"));
     let mut second = limited(&one(memory).with_policy("market"));
     assert!(is_ready(&mut first));
-    let answer = ask(&mut second).await;
+    let answer = call(&mut second).await;
     assert_eq!(answer.headers()["ratelimit"], r#""market";r=0"#);
 }
 
@@ -160,11 +160,11 @@ async fn it_is_not_ready_before_the_inner_service_is() {
     handle.allow(1);
     assert!(service.is_woken());
     assert!(service.poll_ready().is_ready());
-    handle.send_error("as told");
+    handle.send_error("on purpose");
     let Poll::Ready(Err(error)) = service.poll_ready() else {
-        panic!("the inner service's error is kept back");
+        panic!("the inner service's error is held back");
     };
-    assert_eq!(error.to_string(), "as told");
+    assert_eq!(error.to_string(), "on purpose");
 }
 
 #[tokio::test]

@@ -1,10 +1,8 @@
 //! One limit for services in several processes.
 
-use crate::{
-    inner::{Answer, BOUND, Ok, all_served, ok, read, watched},
-    support::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::inner::{Answer, BOUND, Ok, all_served, ok, read, watched};
 use http::Request;
+use testing::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
@@ -17,7 +15,7 @@ async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer 
     GlobalConcurrencyLimitLayer::new(limit, "host", store.expect("it connects"))
 }
 
-async fn ask(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
+async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
     let ready = timeout(BOUND, service.ready()).await;
     let Ok(service) = ready.expect("it is ready in time");
     let Ok(answer) = service.call(Request::new(())).await;
@@ -26,7 +24,7 @@ async fn ask(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
 
 /// A request that waits in the queue.
 async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
-    let waiter = tokio::spawn(ask(service.clone()));
+    let waiter = tokio::spawn(call(service.clone()));
     let mut raw = Raw::connect(server.port()).await;
     eventually("it waits", BOUND, async || {
         raw.zmembers(QUEUE).await.len() == 1
@@ -40,7 +38,7 @@ async fn a_body_that_ends_here_makes_a_service_ready_there() {
     let server = RedisServer::start();
     let here = layer(1, &server).await.layer(ok());
     let there = layer(1, &server).await.layer(ok());
-    let held = ask(here.clone()).await;
+    let held = call(here.clone()).await;
     let waiter = waiter(&there, &server).await;
     assert!(!waiter.is_finished());
     assert_eq!(read(held).await, "ok");
@@ -61,7 +59,7 @@ async fn two_stores_on_one_redis_share_the_limit() {
 async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
     let server = RedisServer::start();
     let service = layer(1, &server).await.layer(ok());
-    let held = ask(service.clone()).await;
+    let held = call(service.clone()).await;
     waiter(&service, &server).await.abort();
     let mut raw = Raw::connect(server.port()).await;
     eventually("it has left", BOUND, async || {
@@ -69,7 +67,7 @@ async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
     })
     .await;
     drop(held);
-    assert_eq!(ask(service).await.status(), 200);
+    assert_eq!(call(service).await.status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,27 +75,27 @@ async fn a_server_that_is_gone_makes_it_ready_to_refuse() {
     let mut server = RedisServer::start();
     let service = layer(1, &server).await.layer(ok());
     server.kill();
-    assert_eq!(ask(service.clone()).await.status(), 503);
+    assert_eq!(call(service.clone()).await.status(), 503);
     server.restart();
     eventually("it serves again", BOUND, async || {
-        ask(service.clone()).await.status() == 200
+        call(service.clone()).await.status() == 200
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_makes_those_who_wait_ready_to_refuse() {
+async fn a_server_that_dies_makes_waiting_services_ready_to_refuse() {
     let mut server = RedisServer::start();
     let service = layer(1, &server).await.layer(ok());
-    let _held = ask(service.clone()).await;
+    let _held = call(service.clone()).await;
     let waiter = waiter(&service, &server).await;
     server.kill();
-    let refused = timeout(BOUND, waiter).await.expect("it is told");
+    let refused = timeout(BOUND, waiter).await.expect("the waiter is refused");
     assert_eq!(refused.unwrap().status(), 503);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_look_is_shed_because_the_server_has_to_be_asked() {
+async fn the_first_poll_is_shed_because_an_acquire_takes_a_round_trip() {
     let server = RedisServer::start();
     let limit = layer(1, &server).await;
     let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());

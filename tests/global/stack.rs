@@ -1,11 +1,9 @@
 //! The limit among tower's other layers.
 
-use crate::{
-    inner::{all_served, ok, read, watched},
-    support::inside::Witness,
-};
+use crate::inner::{all_served, ok, read, watched};
 use futures_util::future::BoxFuture;
 use http::Request;
+use testing::inside::Witness;
 use tower::{
     Service, ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded,
 };
@@ -27,7 +25,7 @@ async fn a_buffer_queues_before_it_and_all_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clones_wait_their_turn_and_all_are_served() {
+async fn clones_wait_and_all_are_served() {
     let witness = Witness::default();
     let service = ServiceBuilder::new()
         .layer(three())
@@ -42,16 +40,16 @@ async fn load_is_shed_while_it_is_not_ready() {
         .load_shed()
         .layer(three())
         .service(ok());
-    let ask = || service.clone().oneshot(Request::new(()));
+    let call = || service.clone().oneshot(Request::new(()));
     let mut held = Vec::new();
     for _ in 0..3 {
-        held.push(ask().await.expect("there is room"));
+        held.push(call().await.expect("there is room"));
     }
-    let shed = ask().await.expect_err("three are in flight");
+    let shed = call().await.expect_err("three are in flight");
     assert!(shed.is::<Overloaded>(), "{shed}");
     let freed = held.pop().expect("three are held");
     assert_eq!(read(freed).await, "ok");
-    assert!(ask().await.is_ok());
+    assert!(call().await.is_ok());
 }
 
 #[tokio::test]

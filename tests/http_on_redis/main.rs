@@ -1,14 +1,13 @@
-//! Responses that hold permits of a store in Redis: what becomes of the one without the other.
+//! Responses that hold permits of a store in Redis: what a lost permit does to its response, and
+//! what the end of a response does to its permit.
 
 #![cfg(feature = "redis")]
 
 mod streaming;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 use streaming::{BOUND, Streaming};
-use support::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
 use tower_semaphore::{Claim, OnLost, PermitLost, RedisSemaphore, Semaphore};
 
@@ -20,14 +19,14 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     builder.connect(server.url()).await.expect("it connects")
 }
 
-/// Whether somebody else would get the one place.
+/// Whether another claim would get the one permit.
 async fn is_free(store: &RedisSemaphore) -> bool {
     let claim = Claim::new("a").with_limit(1);
     store.acquire(claim).await.is_ok()
 }
 
 async fn becomes_free(store: &RedisSemaphore) {
-    eventually("the place is free", BOUND, async || is_free(store).await).await;
+    eventually("the permit is free", BOUND, async || is_free(store).await).await;
 }
 
 /// Deletes the entry of the one permit.
@@ -80,7 +79,7 @@ async fn a_body_whose_permit_was_deleted_goes_on_to_its_end_otherwise() {
     streaming.flows().await;
     delete(&mut Raw::connect(server.port()).await).await;
     let lost = timeout(BOUND, streaming.permit.lost()).await;
-    lost.expect("the handler is told");
+    lost.expect("the handler learns of the loss");
 
     streaming.flows().await;
     streaming.finish();
@@ -101,7 +100,7 @@ async fn a_body_of_three_leases_keeps_its_permit_to_the_end() {
     let end = Instant::now() + LEASE * 3;
     while Instant::now() < end {
         streaming.flows().await;
-        assert!(!is_free(&other).await, "another has its place");
+        assert!(!is_free(&other).await, "another request got a permit");
         sleep(LEASE / 20).await;
     }
     let permit = &streaming.permit;
@@ -117,7 +116,7 @@ async fn a_body_that_nobody_reads_for_three_leases_keeps_its_permit() {
     let mut streaming = Streaming::start(&ours, OnLost::Abort).await;
     let end = Instant::now() + LEASE * 3;
     while Instant::now() < end {
-        assert!(!is_free(&other).await, "another has its place");
+        assert!(!is_free(&other).await, "another request got a permit");
         sleep(LEASE / 20).await;
     }
     streaming.flows().await;

@@ -1,4 +1,4 @@
-//! A response under way.
+//! A response whose body streams.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
@@ -23,7 +23,7 @@ pub(crate) struct Streaming {
 }
 
 impl Streaming {
-    /// One for the key `a`, whose limit is 1.
+    /// A response for the key `a`, whose limit is 1.
     pub(crate) async fn start(store: &RedisSemaphore, on_lost: OnLost) -> Self {
         let (sender, mut handled) = mpsc::unbounded_channel();
         let handler = service_fn(move |request: Request<()>| {

@@ -1,10 +1,6 @@
-//! The parts that users put together.
+//! The public types that users combine.
 
-use crate::{
-    http_requests::{ACCOUNT, limit, request},
-    rig::{ok, send, statuses},
-    stores::{Broken, Fickle},
-};
+use crate::rig::{ok, send, statuses};
 use futures_util::FutureExt;
 use http::Request;
 use std::{
@@ -14,6 +10,10 @@ use std::{
     sync::Arc,
     task::{Context, Waker},
     time::Duration,
+};
+use testing::{
+    http_requests::{ACCOUNT, limit, request},
+    stubs::{Broken, Fickle},
 };
 use tower::{Layer, Service, ServiceExt};
 use tower_semaphore::{
@@ -170,14 +170,14 @@ fn a_policy_is_its_name() {
 /// A store that grants what another store grants, and adds nothing.
 struct Wrapped(Fickle);
 
-struct Part([Permit; 1], Loss);
+struct Composite([Permit; 1], Loss);
 
 impl Semaphore for Wrapped {
     fn acquire(&self, claim: Claim) -> Acquire {
         let (units, inner) = (claim.units(), self.0.acquire(claim));
         Acquire::pending(async move {
             Ok(Permit::new(
-                Part([inner.await?], Loss::default()),
+                Composite([inner.await?], Loss::default()),
                 units?,
                 1,
             ))
@@ -185,7 +185,7 @@ impl Semaphore for Wrapped {
     }
 }
 
-impl Grant for Part {
+impl Grant for Composite {
     fn token(&self) -> u64 {
         self.0[0].token()
     }
@@ -209,9 +209,9 @@ async fn a_composite_store_s_permit_is_lost_with_its_part() {
     let claim = Claim::new("alice").with_limit(1);
     let permit = Wrapped(inner.clone()).acquire(claim).await.unwrap();
     assert!(!permit.is_lost());
-    let (told, ()) = tokio::join!(
+    let (lost, ()) = tokio::join!(
         tokio::time::timeout(Duration::from_secs(20), permit.lost()),
         async { inner.lose() }
     );
-    assert!(told.is_ok() && permit.is_lost());
+    assert!(lost.is_ok() && permit.is_lost());
 }

@@ -1,11 +1,8 @@
 //! Claims with a limit, a weight or a policy of their own.
 
-use crate::{
-    http_requests::request,
-    rig::{ok, problem, send, statuses, values},
-    stores::Unasked,
-};
+use crate::rig::{ok, problem, send, statuses, values};
 use http::{Request, request::Parts};
+use testing::{http_requests::request, stubs::Uncalled};
 use tower::Layer;
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
@@ -48,7 +45,7 @@ async fn a_heavy_claim_takes_its_weight() {
 
 #[tokio::test]
 async fn a_claim_that_is_heavier_than_its_limit_is_a_bad_request() {
-    let service = ConcurrencyLimitLayer::new(5, by_weight, Unasked).layer(ok());
+    let service = ConcurrencyLimitLayer::new(5, by_weight, Uncalled).layer(ok());
     let answer = send(&service, heavy(6)).await;
     assert_eq!(answer.status(), 400);
     let detail = "weight: 6 is more than the limit of 5";
@@ -57,13 +54,13 @@ async fn a_claim_that_is_heavier_than_its_limit_is_a_bad_request() {
 
 #[tokio::test]
 async fn a_limit_of_0_refuses_a_claim_of_any_weight_with_429() {
-    let service = ConcurrencyLimitLayer::new(0, by_weight, Unasked).layer(ok());
+    let service = ConcurrencyLimitLayer::new(0, by_weight, Uncalled).layer(ok());
     assert_eq!(statuses(&service, [1, 6].map(heavy)).await, [429, 429]);
 }
 
 #[tokio::test]
 async fn a_claim_of_weight_0_is_a_bad_request() {
-    let service = ConcurrencyLimitLayer::new(5, by_weight, Unasked).layer(ok());
+    let service = ConcurrencyLimitLayer::new(5, by_weight, Uncalled).layer(ok());
     let answer = send(&service, heavy(0)).await;
     assert_eq!(answer.status(), 400);
     assert_eq!(

@@ -1,13 +1,13 @@
 //! The RateLimit fields.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{ok, send, values},
-    stores::Broken,
-};
+use crate::rig::{ok, send, values};
 use http::{Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Broken,
+};
 use tower::{Layer, ServiceBuilder, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore};
 
@@ -65,7 +65,7 @@ async fn the_fields_of_two_layers_stand_side_by_side() {
 }
 
 #[tokio::test]
-async fn the_handler_s_own_fields_are_kept() {
+async fn the_handler_s_own_fields_stay() {
     let inner = service_fn(|_| {
         let response = Response::builder().header("ratelimit", r#""hourly";r=7"#);
         ready(Ok::<_, Infallible>(
@@ -116,6 +116,6 @@ async fn any_name_makes_a_valid_field() {
             string(&remaining[0]).expect("a string"),
             (policy.clone(), ";r=1")
         );
-        assert!(seen.insert(policy), "{name:?} looks like another name");
+        assert!(seen.insert(policy), "{name:?} reads as another name");
     }
 }

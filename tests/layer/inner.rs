@@ -1,9 +1,6 @@
 //! What the layer does to the service under it.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{is_refused, send},
-};
+use crate::rig::{is_refused, send};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -13,6 +10,7 @@ use std::{
     future::{Ready, ready},
     task::{Context, Poll},
 };
+use testing::http_requests::{limit, request};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody};
 use tower_test::mock;
@@ -49,7 +47,7 @@ impl Service<Request<()>> for Strict {
     }
 }
 
-/// An error that nobody boxed.
+/// An error that is not boxed.
 #[derive(Debug, PartialEq, Eq)]
 struct Lost(u8);
 
@@ -90,8 +88,8 @@ async fn a_refused_request_reserves_nothing() {
     let mut other = service.call(request("bob"));
     assert!((&mut other).now_or_never().is_none());
     assert!(handle.next_request().await.is_some());
-    let (asked, _reply) = handle.next_request().await.unwrap();
-    assert_eq!(asked.headers()["x-account-id"], "bob");
+    let (inner_request, _reply) = handle.next_request().await.unwrap();
+    assert_eq!(inner_request.headers()["x-account-id"], "bob");
 }
 
 #[tokio::test]
@@ -150,12 +148,12 @@ async fn the_request_and_the_response_pass_unchanged() {
         response.extensions_mut().insert(request.into_body());
         ready(Ok::<_, Infallible>(response))
     });
-    let mut asked: Request<String> = request("alice");
-    *asked.uri_mut() = http::Uri::from_static("/market");
-    *asked.version_mut() = http::Version::HTTP_2;
-    *asked.body_mut() = "an offer".into();
+    let mut inner_request: Request<String> = request("alice");
+    *inner_request.uri_mut() = http::Uri::from_static("/market");
+    *inner_request.version_mut() = http::Version::HTTP_2;
+    *inner_request.body_mut() = "an offer".into();
     let service = limit(1, MemorySemaphore::new()).layer(inner);
-    let Ok(response) = service.oneshot(asked).await;
+    let Ok(response) = service.oneshot(inner_request).await;
     assert_eq!(response.status(), 201);
     assert_eq!(response.version(), http::Version::HTTP_2);
     assert_eq!(response.extensions().get(), Some(&"an offer".to_owned()));

@@ -1,16 +1,16 @@
-//! Whom a request counts for.
+//! The account that a request counts for.
 
-use crate::{
-    http_requests::{ACCOUNT, limit, request},
-    rig::{ok, problem, send, statuses},
-    stores::Unasked,
-};
+use crate::rig::{ok, problem, send, statuses};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+};
+use testing::{
+    http_requests::{ACCOUNT, limit, request},
+    stubs::Uncalled,
 };
 use tower::Layer;
 use tower_semaphore::{
@@ -207,7 +207,7 @@ async fn a_fixed_key_is_everybody_s() {
     assert_eq!(statuses(&service, requests).await, [200, 429]);
 }
 
-/// A request whose account is any bytes that a header can hold.
+/// A request whose account is any bytes that a header can have.
 fn bytes(account: impl AsRef<[u8]>) -> Request<()> {
     let mut request = Request::new(());
     let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");
@@ -242,7 +242,7 @@ async fn keys_are_one_only_when_their_bytes_are() {
 }
 
 async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> String {
-    let service = ConcurrencyLimitLayer::new(1, extractor, Unasked).layer(ok());
+    let service = ConcurrencyLimitLayer::new(1, extractor, Uncalled).layer(ok());
     let answer = send(&service, request).await;
     assert_eq!(answer.status(), 400);
     let problem = problem(answer).await;

@@ -1,14 +1,14 @@
-//! How many are admitted.
+//! How many requests are admitted.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, send, statuses},
-    stores::{Slow, Unasked},
-};
+use crate::rig::{Answer, is_refused, ok, send, statuses};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Slow, Uncalled},
+};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, Key, MemorySemaphore, ResponseBody};
 use tower_test::mock;
@@ -58,13 +58,13 @@ async fn an_exempt_request_is_not_counted() {
 #[tokio::test]
 async fn an_exempt_request_passes_although_the_limit_is_0() {
     let nobody = |_: &http::request::Parts| None::<Key>;
-    let service = ConcurrencyLimitLayer::new(0, nobody, Unasked).layer(ok());
+    let service = ConcurrencyLimitLayer::new(0, nobody, Uncalled).layer(ok());
     assert_eq!(statuses(&service, [request("alice")]).await, [200]);
 }
 
 #[tokio::test]
 async fn a_limit_of_0_refuses_without_asking_the_store() {
-    let service = limit(0, Unasked).layer(ok());
+    let service = limit(0, Uncalled).layer(ok());
     let answer = send(&service, request("alice")).await;
     assert!(is_refused(&answer));
     assert_eq!(answer.headers()["ratelimit"], r#""concurrency";r=0"#);
@@ -79,7 +79,7 @@ async fn clones_of_a_service_count_together() {
 }
 
 #[tokio::test]
-async fn layers_of_one_name_share_the_permits_of_a_key() {
+async fn layers_of_one_policy_share_the_permits_of_a_key() {
     let memory = MemorySemaphore::new();
     let market = limit(1, memory.clone()).with_policy("market").layer(ok());
     let export = limit(1, memory).with_policy("market").layer(ok());
@@ -88,7 +88,7 @@ async fn layers_of_one_name_share_the_permits_of_a_key() {
 }
 
 #[tokio::test]
-async fn layers_of_two_names_share_nothing() {
+async fn layers_of_two_policies_share_nothing() {
     let memory = MemorySemaphore::new();
     let market = limit(1, memory.clone()).with_policy("market").layer(ok());
     let export = limit(1, memory.clone()).with_policy("export").layer(ok());
@@ -106,10 +106,10 @@ async fn a_request_under_two_limits_needs_a_permit_of_each() {
     let service = ServiceBuilder::new().layer(whole).layer(each).service(ok());
     let first = nested(&service, "alice").await;
     assert_eq!(first, 200);
-    let held = hold(&service, "alice").await;
+    let held = occupy(&service, "alice").await;
     assert_eq!(nested(&service, "alice").await, 429);
     assert_eq!(nested(&service, "bob").await, 200);
-    let _second = hold(&service, "bob").await;
+    let _second = occupy(&service, "bob").await;
     assert_eq!(nested(&service, "carol").await, 429);
     drop(held);
     assert_eq!(nested(&service, "carol").await, 200);
@@ -118,7 +118,7 @@ async fn a_request_under_two_limits_needs_a_permit_of_each() {
 /// What comes out of two layers.
 type Nested = Response<ResponseBody<ResponseBody<Full<Bytes>>>>;
 
-async fn hold<S>(service: &S, account: &str) -> Nested
+async fn occupy<S>(service: &S, account: &str) -> Nested
 where
     S: Service<Request<()>, Response = Nested, Error = std::convert::Infallible> + Clone,
 {
@@ -129,18 +129,18 @@ async fn nested<S>(service: &S, account: &str) -> u16
 where
     S: Service<Request<()>, Response = Nested, Error = std::convert::Infallible> + Clone,
 {
-    hold(service, account).await.status().as_u16()
+    occupy(service, account).await.status().as_u16()
 }
 
 #[tokio::test]
-async fn a_response_future_that_is_dropped_gives_its_permit_back() {
+async fn a_response_future_that_is_dropped_releases_its_permit() {
     let memory = MemorySemaphore::new();
     let (mut service, mut handle) =
         mock::spawn_layer::<Request<()>, Response<Full<Bytes>>, _>(limit(1, memory.clone()));
     let mut response = service.call(request("alice"));
     assert!((&mut response).now_or_never().is_none());
-    let (asked, _reply) = handle.next_request().await.expect("a request");
-    drop(asked);
+    let (inner_request, _reply) = handle.next_request().await.expect("a request");
+    drop(inner_request);
     assert_eq!(memory.keys(), 1);
     drop(response);
     assert_eq!(memory.keys(), 0);
@@ -158,9 +158,9 @@ async fn a_response_future_that_is_dropped_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_gives_its_permit_back() {
+async fn a_handler_that_panics_releases_its_permit() {
     let memory = MemorySemaphore::new();
-    let inner = service_fn(|_: Request<()>| async { panic!("as told") });
+    let inner = service_fn(|_: Request<()>| async { panic!("on purpose") });
     let service = limit(1, memory.clone()).layer(inner);
     let response = tokio::spawn(async move {
         let _: Answer = send(&service, request("alice")).await;

@@ -1,10 +1,6 @@
-//! How a request is told that it is not admitted.
+//! What the response to a refused request says.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, problem, send, values},
-    stores::{Broken, Closed, Failing, Fleet, Overloaded},
-};
+use crate::rig::{Answer, is_refused, ok, problem, send, values};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::stream;
@@ -14,6 +10,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
 use std::{error::Error, time::Duration};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Broken, Closed, Failing, Fleet, Overloaded},
+};
 use tower::Layer;
 use tower_semaphore::{
     AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,
@@ -138,7 +138,7 @@ async fn the_reason_lies_in_the_extensions() {
 }
 
 #[tokio::test]
-async fn a_store_s_error_is_told_to_nobody_outside() {
+async fn a_store_s_error_is_in_no_response() {
     let answer = answer(Broken, request("alice")).await;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));

@@ -1,4 +1,4 @@
-//! Services to put under the layer, and a way to ask them.
+//! Services to put under the layer, and how a test calls them.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -63,11 +63,11 @@ pub(crate) async fn problem(answer: Answer) -> Value {
     problem
 }
 
-/// The values of a field, one for each line.
+/// The values of a field, one for each time that it is there.
 pub(crate) fn values<B>(answer: &Response<B>, field: &str) -> Vec<String> {
     let lines = answer.headers().get_all(field).iter();
     lines
-        .map(|line| line.to_str().expect("visible ASCII").to_owned())
+        .map(|value| value.to_str().expect("visible ASCII").to_owned())
         .collect()
 }
 

@@ -1,9 +1,6 @@
 //! The layer among other crates' layers.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::ok,
-};
+use crate::rig::ok;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -13,6 +10,7 @@ use std::{
     future::{pending, ready},
     time::Duration,
 };
+use testing::http_requests::{limit, request};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::{cors::CorsLayer, timeout::TimeoutLayer};
 use tower_semaphore::{MemorySemaphore, OnLost, ResponseBody};

@@ -1,14 +1,12 @@
 //! Requests that wait for their permit.
 
-use crate::{
-    http_requests::{limit, request},
-    rig::{Answer, is_refused, ok, problem, send, values},
-};
+use crate::rig::{Answer, is_refused, ok, problem, send, values};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use std::{convert::Infallible, time::Duration};
+use testing::http_requests::{limit, request};
 use tokio::time::advance;
 use tower::{Layer, Service};
 use tower_semaphore::{AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
@@ -33,7 +31,7 @@ where
 
 fn error(answer: &Answer) -> &AcquireError {
     let error = answer.extensions().get();
-    error.expect("a refusal tells its reason")
+    error.expect("a refusal has a reason")
 }
 
 #[tokio::test]
@@ -42,28 +40,33 @@ async fn a_request_that_waits_is_admitted_when_a_body_ends_and_not_before() {
     let mut body = send(&service, request("alice")).await.into_body();
     let mut waiting = wait(&mut service, "alice");
     body.frame().await.expect("a frame").expect("no error");
-    let answer = (&mut waiting).now_or_never().expect("it is its turn");
+    let answer = (&mut waiting)
+        .now_or_never()
+        .expect("it is at the head of the queue");
     assert_eq!(answer.expect("no error").status(), 200);
     drop(body);
 }
 
 #[tokio::test]
-async fn requests_are_admitted_in_the_order_in_which_they_came() {
+async fn requests_are_admitted_in_the_order_of_their_arrival() {
     let mut service = patient(&MemorySemaphore::new()).layer(ok());
     let mut held = Ok(send(&service, request("alice")).await);
     let mut queue: Vec<_> = (0..5).map(|_| wait(&mut service, "alice")).collect();
     while !queue.is_empty() {
         drop(held);
         for behind in &mut queue[1..] {
-            assert!(behind.now_or_never().is_none(), "it is not its turn");
+            assert!(
+                behind.now_or_never().is_none(),
+                "it is not at the head of the queue"
+            );
         }
         let first = queue.remove(0).now_or_never();
-        held = first.expect("it is its turn");
+        held = first.expect("it is at the head of the queue");
     }
 }
 
 #[tokio::test]
-async fn a_newcomer_does_not_pass_those_who_wait() {
+async fn a_newcomer_passes_no_waiter() {
     let memory = MemorySemaphore::new();
     let mut service = patient(&memory).layer(ok());
     // Under its own limit there would be room for a second.
@@ -117,7 +120,7 @@ async fn a_queue_that_is_full_refuses_at_once() {
 }
 
 #[tokio::test]
-async fn a_queue_of_nobody_refuses_at_once() {
+async fn a_queue_of_length_zero_refuses_at_once() {
     let layer = patient(&MemorySemaphore::new()).with_max_waiting(0);
     let service = layer.layer(ok());
     let _held = send(&service, request("alice")).await;
@@ -126,7 +129,7 @@ async fn a_queue_of_nobody_refuses_at_once() {
 }
 
 #[tokio::test]
-async fn a_response_future_that_is_dropped_makes_way_for_the_next() {
+async fn a_response_future_that_is_dropped_lets_the_next_waiter_in() {
     let memory = MemorySemaphore::new();
     let mut service = patient(&memory).layer(ok());
     let held = send(&service, request("alice")).await;
@@ -134,7 +137,7 @@ async fn a_response_future_that_is_dropped_makes_way_for_the_next() {
     let next = wait(&mut service, "alice");
     drop(gone);
     drop(held);
-    let next = next.now_or_never().expect("it is its turn");
+    let next = next.now_or_never().expect("it is at the head of the queue");
     assert_eq!(next.as_ref().expect("no error").status(), 200);
     drop(next);
     assert_eq!(memory.keys(), 0);
@@ -169,12 +172,12 @@ async fn a_request_that_waits_does_not_reserve_the_inner_service() {
     assert!((&mut held).now_or_never().is_none());
     let mut waiting = Box::pin(service.call(request("alice")));
     assert!((&mut waiting).now_or_never().is_none());
-    // Only one was called, and the one that waits did not take the place of another account's.
-    let (asked, _) = handle.next_request().await.expect("a request");
-    assert_eq!(asked.headers()["x-account-id"], "alice");
+    // Only one request was called, and the waiting one did not reserve the inner service.
+    let (called, _) = handle.next_request().await.expect("a request");
+    assert_eq!(called.headers()["x-account-id"], "alice");
     handle.allow(1);
     let mut bob = Box::pin(service.call(request("bob")));
     assert!((&mut bob).now_or_never().is_none());
-    let (asked, _) = handle.next_request().await.expect("a request");
-    assert_eq!(asked.headers()["x-account-id"], "bob");
+    let (called, _) = handle.next_request().await.expect("a request");
+    assert_eq!(called.headers()["x-account-id"], "bob");
 }

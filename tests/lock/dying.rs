@@ -3,21 +3,21 @@
 use crate::{
     BOUND, locked,
     overlaps::{holder, judge},
-    support::{
-        fleet::{Process, fenced::FencedFile, witness::Witness},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
 };
 use std::time::Duration;
 use tempfile::TempDir;
+use testing::{
+    fleet::{Process, fenced::FencedFile, witness::Witness},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::time::sleep;
 use tower_semaphore::{Lock, RedisSemaphore};
 
 const LEASE: Duration = Duration::from_millis(1_200);
 const HELD: &str = "semaphore:{lock:a}:held";
-const LINE: &str = "semaphore:{lock:a}:queue";
+const QUEUE: &str = "semaphore:{lock:a}:queue";
 
 async fn lock(server: &RedisServer) -> Lock {
     let builder = RedisSemaphore::builder().lease(LEASE);
@@ -25,40 +25,40 @@ async fn lock(server: &RedisServer) -> Lock {
     Lock::new(store.expect("it connects"), "a")
 }
 
-/// Processes that take the lock in turns, and the log of it.
-struct Stage {
+/// Processes that take the lock again and again, and the log that they write.
+struct Fixture {
     server: RedisServer,
     processes: Vec<Process>,
     witness: Witness,
     _folder: TempDir,
 }
 
-impl Stage {
+impl Fixture {
     fn new(processes: usize) -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
-        let mut stage = Self {
+        let mut fixture = Self {
             server: RedisServer::start(),
             processes: Vec::new(),
             witness: Witness::at(folder.path().join("log")),
             _folder: folder,
         };
         for _ in 0..processes {
-            stage.enter();
+            fixture.enter();
         }
-        stage
+        fixture
     }
 
-    /// One more process.
+    /// Starts one more process.
     fn enter(&mut self) {
         let mut process = Process::start(&self.server.url(), LEASE);
-        process.take_turns("a", &self.witness);
+        process.lock_repeatedly("a", &self.witness);
         self.processes.push(process);
     }
 
     /// The process that holds the lock by now, for a moment at least.
     async fn holder(&self) -> usize {
         let mut found = None;
-        eventually("somebody holds the lock", BOUND, async || {
+        eventually("a process holds the lock", BOUND, async || {
             let holder = holder(&self.witness.read());
             found = self.processes.iter().position(|p| Some(p.id()) == holder);
             found.is_some()
@@ -68,15 +68,15 @@ impl Stage {
     }
 
     /// Waits until the lock has been taken so many times more.
-    async fn turns(&self, count: usize) {
-        let before = judge(&self.witness.read()).holds;
-        eventually("the lock goes round", BOUND, async || {
-            judge(&self.witness.read()).holds >= before + count
+    async fn grants(&self, count: usize) {
+        let before = judge(&self.witness.read()).grants;
+        eventually("the lock is granted again", BOUND, async || {
+            judge(&self.witness.read()).grants >= before + count
         })
         .await;
     }
 
-    /// Kills the holder, and starts another process in its place.
+    /// Kills the holder, and starts another process instead.
     async fn kill(&mut self) {
         let mut victim = self.processes.swap_remove(self.holder().await);
         victim.kill();
@@ -88,33 +88,33 @@ impl Stage {
     async fn stop(&self, index: usize) {
         self.processes[index].stop();
         sleep(LEASE * 5 / 4).await;
-        self.turns(3).await;
+        self.grants(3).await;
         self.processes[index].cont();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_two_live_holders_although_processes_are_killed_and_stopped() {
-    let mut stage = Stage::new(3);
+    let mut fixture = Fixture::new(3);
     for _ in 0..3 {
-        stage.turns(5).await;
-        stage.kill().await;
-        stage.turns(5).await;
-        stage.stop(stage.holder().await).await;
-        stage.turns(5).await;
-        stage.stop((stage.holder().await + 1) % 3).await;
+        fixture.grants(5).await;
+        fixture.kill().await;
+        fixture.grants(5).await;
+        fixture.stop(fixture.holder().await).await;
+        fixture.grants(5).await;
+        fixture.stop((fixture.holder().await + 1) % 3).await;
     }
-    stage.turns(5).await;
-    let verdict = judge(&stage.witness.read());
-    assert!(verdict.overlaps.is_empty(), "{verdict:?}");
-    assert!(verdict.backwards.is_empty(), "{verdict:?}");
-    // Only a process that was stopped has an excuse, and only for the hold that was interrupted.
-    assert!(verdict.excused.len() <= 6, "{verdict:?}");
-    assert!(verdict.holds >= 50, "{verdict:?}");
+    fixture.grants(5).await;
+    let findings = judge(&fixture.witness.read());
+    assert!(findings.overlaps.is_empty(), "{findings:?}");
+    assert!(findings.backwards.is_empty(), "{findings:?}");
+    // Only a process that was stopped is excused, and only for the grant that was interrupted.
+    assert!(findings.excused.len() <= 6, "{findings:?}");
+    assert!(findings.grants >= 50, "{findings:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_late_write_of_a_stopped_holder_is_refused_by_a_file_that_looks_at_tokens() {
+async fn the_late_write_of_a_stopped_holder_is_refused_by_a_file_that_checks_tokens() {
     let server = RedisServer::start();
     let folder = TempDir::new().expect("a temporary folder can be made");
     let path = folder.path().join("fenced");
@@ -166,15 +166,15 @@ async fn processes_get_the_lock_in_the_order_of_their_arrival() {
         .collect();
     for (before, process) in processes.iter_mut().enumerate() {
         process.begin_lock("l", "a", BOUND);
-        eventually("it stands in the line", BOUND, async || {
-            raw.zmembers(LINE).await.len() == before + 1
+        eventually("it stands in the queue", BOUND, async || {
+            raw.zmembers(QUEUE).await.len() == before + 1
         })
         .await;
     }
     let mut last = guard.token();
     assert!(guard.release().await);
     for process in &mut processes {
-        let token = process.locked().expect("its turn comes");
+        let token = process.locked().expect("it is granted");
         assert!(token > last);
         last = token;
         assert!(process.unlock("l"), "another had it");
@@ -188,17 +188,17 @@ async fn a_killed_waiter_does_not_keep_the_lock_from_the_next() {
     let guard = locked(&lock).await;
     let mut dead = Process::start(&server.url(), LEASE);
     let mut next = Process::start(&server.url(), LEASE);
-    for (place, process) in [&mut dead, &mut next].into_iter().enumerate() {
+    for (before, process) in [&mut dead, &mut next].into_iter().enumerate() {
         process.begin_lock("l", "a", BOUND);
-        eventually("it stands in the line", BOUND, async || {
-            raw.zmembers(LINE).await.len() == place + 1
+        eventually("it stands in the queue", BOUND, async || {
+            raw.zmembers(QUEUE).await.len() == before + 1
         })
         .await;
     }
     dead.kill();
     assert!(guard.release().await);
     let released = raw.server_time_ms().await;
-    next.locked().expect("its turn comes");
+    next.locked().expect("it is granted");
     let waited = raw.server_time_ms().await - released;
     // Far longer than a waiter counts as alive, and shorter than its keys live.
     assert!(waited < 3 * LEASE.as_millis() as i64, "{waited} ms");

@@ -1,18 +1,16 @@
 //! What a lock is in every store.
 
-use crate::{
-    BOUND, locked,
-    support::{
-        stores::{Store, facts},
-        wait::eventually,
-    },
-};
+use crate::{BOUND, locked};
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
+};
+use testing::{
+    stores::{Store, facts},
+    wait::eventually,
 };
 use tokio::{
     sync::mpsc,
@@ -26,8 +24,8 @@ facts! {
     a_release_frees_the_lock_and_says_that_it_was_held
     forty_tasks_hold_it_one_after_the_other_and_tokens_grow
     it_is_taken_in_the_order_of_arrival
-    a_newcomer_does_not_pass_those_who_wait
-    a_wait_that_is_over_is_told_and_leaves_nothing_behind
+    a_newcomer_passes_no_waiter
+    a_wait_that_is_over_fails_and_leaves_nothing_behind
     a_wait_that_is_dropped_leaves_nothing_behind
     locks_of_two_keys_do_not_disturb_each_other
     a_lock_and_a_limit_of_one_key_do_not_disturb_each_other
@@ -37,8 +35,8 @@ fn lock(store: &Store) -> Lock {
     Lock::new(Arc::clone(store), "a")
 }
 
-/// Waits until so many wait for the lock, as one finds out who would be the next in the queue.
-async fn lines_up(store: &Store, count: usize) {
+/// Waits until `count` claims wait for the lock. A further claim finds that out by its own refusal.
+async fn queues(store: &Store, count: usize) {
     let probe = Claim::new("a")
         .with_policy("lock")
         .with_limit(1)
@@ -81,7 +79,7 @@ async fn forty_tasks_hold_it_one_after_the_other_and_tokens_grow(store: Store) {
         tasks.spawn(async move {
             let guard = locked(&lock).await;
             let (held, last) = &*state;
-            assert!(!held.swap(true, Ordering::SeqCst), "two hold it");
+            assert!(!held.swap(true, Ordering::SeqCst), "it has two holders");
             let before = last.swap(guard.token(), Ordering::SeqCst);
             assert!(guard.token() > before);
             yield_now().await;
@@ -96,27 +94,27 @@ async fn forty_tasks_hold_it_one_after_the_other_and_tokens_grow(store: Store) {
 async fn it_is_taken_in_the_order_of_arrival(store: Store) {
     let guard = locked(&lock(&store)).await;
     let (served, mut order) = mpsc::unbounded_channel();
-    for place in 1..=10 {
+    for position in 1..=10 {
         let (lock, served) = (lock(&store), served.clone());
         tokio::spawn(async move {
             let _guard = locked(&lock).await;
-            served.send(place).expect("the test runs");
+            served.send(position).expect("the test runs");
         });
-        lines_up(&store, place).await;
+        queues(&store, position).await;
     }
     drop(guard);
-    for place in 1..=10 {
-        assert_eq!(order.recv().await, Some(place));
+    for position in 1..=10 {
+        assert_eq!(order.recv().await, Some(position));
     }
 }
 
-async fn a_newcomer_does_not_pass_those_who_wait(store: Store) {
+async fn a_newcomer_passes_no_waiter(store: Store) {
     let guard = locked(&lock(&store)).await;
     let mut waiters = JoinSet::new();
-    for place in 1..=2 {
+    for position in 1..=2 {
         let lock = lock(&store);
         waiters.spawn(async move { locked(&lock).await });
-        lines_up(&store, place).await;
+        queues(&store, position).await;
     }
     guard.release().await;
     assert!(lock(&store).try_acquire().await.is_err());
@@ -127,12 +125,12 @@ async fn a_newcomer_does_not_pass_those_who_wait(store: Store) {
     drop(second.expect("it did not panic"));
 }
 
-async fn a_wait_that_is_over_is_told_and_leaves_nothing_behind(store: Store) {
+async fn a_wait_that_is_over_fails_and_leaves_nothing_behind(store: Store) {
     let guard = locked(&lock(&store)).await;
     let over = lock(&store).acquire(Duration::from_millis(30)).await;
     let over = over.expect_err("it was held all the time");
     assert!(matches!(over, AcquireError::TimedOut), "{over:?}");
-    lines_up(&store, 0).await;
+    queues(&store, 0).await;
     assert!(guard.release().await);
     assert!(lock(&store).try_acquire().await.is_ok());
 }
@@ -141,9 +139,9 @@ async fn a_wait_that_is_dropped_leaves_nothing_behind(store: Store) {
     let guard = locked(&lock(&store)).await;
     let waiter = lock(&store);
     let waiter = tokio::spawn(async move { locked(&waiter).await });
-    lines_up(&store, 1).await;
+    queues(&store, 1).await;
     waiter.abort();
-    lines_up(&store, 0).await;
+    queues(&store, 0).await;
     assert!(guard.release().await);
     assert!(lock(&store).try_acquire().await.is_ok());
 }

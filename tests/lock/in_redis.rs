@@ -1,14 +1,12 @@
 //! What a lock leaves in Redis, and what others can do to it there.
 
-use crate::{
-    BOUND, locked,
-    support::{
-        redis::RedisServer,
-        resp::{Raw, Reply},
-        wait::eventually,
-    },
-};
+use crate::{BOUND, locked};
 use std::{str, time::Duration};
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
 use tokio::time::timeout;
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
 
@@ -25,11 +23,11 @@ async fn lock(server: &RedisServer) -> Lock {
     Lock::new(store.expect("it connects"), "a")
 }
 
-/// Makes a server forget who holds the lock, and waits until the holder has been told.
+/// Deletes the lock's entry in the server, and waits until the guard is lost.
 async fn lose(raw: &mut Raw, guard: &LockGuard) {
     raw.cmd(&["DEL", HELD]).await;
-    let told = timeout(BOUND, guard.lost()).await;
-    told.expect("the holder is told");
+    let lost = timeout(BOUND, guard.lost()).await;
+    lost.expect("the guard is lost");
 }
 
 /// A guard whose lock the server forgot and gave to another, and the other's guard.
@@ -50,7 +48,7 @@ async fn tokens_grow_although_every_key_has_expired() {
         assert!(guard.token() > last, "{} after {last}", guard.token());
         last = guard.token();
         drop(guard);
-        // They live for eight leases after their last use, which the release is.
+        // The keys live for eight leases after their last use, which is the release.
         eventually("no key is left", LEASE * 8 + BOUND, async || {
             raw.keys("*").await.is_empty()
         })
@@ -81,7 +79,7 @@ async fn a_wait_that_is_over_leaves_nothing_in_redis() {
     lock.acquire(LEASE / 10)
         .await
         .expect_err("it was held all the time");
-    eventually("nobody waits", LEASE * 2, async || {
+    eventually("the queue is empty", LEASE * 2, async || {
         raw.zmembers(QUEUE).await.is_empty() && raw.zmembers(ALIVE).await.is_empty()
     })
     .await;
@@ -164,13 +162,13 @@ async fn a_forged_release_touches_nothing() {
     assert!(guard.release().await);
 }
 
-/// When the one who waits counts as dead without a further word.
-async fn beat(raw: &mut Raw) -> f64 {
+/// Until when the waiter counts as alive without another heartbeat.
+async fn alive_until(raw: &mut Raw) -> f64 {
     raw.zmembers(ALIVE).await[0].1
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_a_grant_that_is_over_is_not_believed() {
+async fn a_notification_of_a_grant_that_is_over_is_not_accepted() {
     let server = RedisServer::start();
     let (ours, other) = (lock(&server).await, lock(&server).await);
     let mut raw = Raw::connect(server.port()).await;
@@ -192,12 +190,12 @@ async fn a_message_of_a_grant_that_is_over_is_not_believed() {
     })
     .await;
 
-    let before = beat(&mut raw).await;
-    eventually("it looks again", BOUND, async || {
-        beat(&mut raw).await > before
+    let before = alive_until(&mut raw).await;
+    eventually("it polls again", BOUND, async || {
+        alive_until(&mut raw).await > before
     })
     .await;
-    assert!(!waiter.is_finished(), "two hold it");
+    assert!(!waiter.is_finished(), "it has two holders");
     let token = guard.token();
     assert!(guard.release().await);
     assert!(waiter.await.expect("it did not panic").token() > token);

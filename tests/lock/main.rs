@@ -1,4 +1,4 @@
-//! The lock: what it promises within a process, across processes, and when they die.
+//! The lock: what it promises within a process, across processes, and when processes die.
 
 #[cfg(feature = "redis")]
 mod dying;
@@ -7,8 +7,6 @@ mod every_store;
 mod in_redis;
 #[cfg(feature = "redis")]
 mod overlaps;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 use tower_semaphore::{Lock, LockGuard};
@@ -25,5 +23,5 @@ pub(crate) async fn locked(lock: &Lock) -> LockGuard {
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn a_process_of_the_fleet() {
-    support::fleet::serve();
+    testing::fleet::serve();
 }

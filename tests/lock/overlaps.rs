@@ -1,41 +1,41 @@
-//! Who held the lock together, judged by what witnesses wrote down.
+//! Which processes held the lock at the same time, judged by the log that they wrote.
 
-use crate::support::fleet::witness::Said;
 use std::collections::{BTreeMap, BTreeSet};
+use testing::fleet::witness::Said;
 
 /// What the log of a lock says.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    /// Pairs of tokens of holders who were alive and had not lost the lock.
+pub(crate) struct Findings {
+    /// Pairs of tokens of holders that were alive and had not lost the lock.
     pub(crate) overlaps: Vec<(u64, u64)>,
-    /// Those who held it beside another, and found out that they had lost it.
+    /// Holders that held it beside another, and found out that they had lost it.
     pub(crate) excused: BTreeSet<u64>,
-    /// Holders who had not lost the lock and began under a token lower than one before.
+    /// Holders that had not lost the lock and began under a token lower than an earlier one.
     pub(crate) backwards: Vec<u64>,
-    /// How many began.
-    pub(crate) holds: usize,
+    /// How many holders began.
+    pub(crate) grants: usize,
     holding: BTreeMap<u32, u64>,
     highest: u64,
 }
 
-/// Reads `start`, `end` and `lost` of the holders, and `killed` of who killed them.
-pub(crate) fn judge(log: &[Said]) -> Verdict {
+/// Reads `start`, `end` and `lost`, written by holders, and `killed`, written by the test.
+pub(crate) fn judge(log: &[Said]) -> Findings {
     let lost = log.iter().filter(|said| said.word == "lost");
     let lost: BTreeSet<u64> = lost.map(|said| said.token).collect();
-    let mut verdict = Verdict::default();
+    let mut findings = Findings::default();
     for said in log {
         match said.word.as_str() {
-            "start" => verdict.start(said, &lost),
-            "end" | "killed" => drop(verdict.holding.remove(&said.process)),
+            "start" => findings.start(said, &lost),
+            "end" | "killed" => drop(findings.holding.remove(&said.process)),
             _ => {}
         }
     }
-    verdict
+    findings
 }
 
-impl Verdict {
+impl Findings {
     fn start(&mut self, said: &Said, lost: &BTreeSet<u64>) {
-        self.holds += 1;
+        self.grants += 1;
         for &other in self.holding.values() {
             match [other, said.token]
                 .iter()
@@ -71,7 +71,7 @@ fn log(lines: &[(&str, u32, u64)]) -> Vec<Said> {
 }
 
 #[test]
-fn the_judge_sees_two_who_hold_together() {
+fn the_judge_sees_two_holders_at_once() {
     let together = log(&[
         ("start", 1, 7),
         ("start", 2, 8),
@@ -89,7 +89,7 @@ fn the_judge_sees_two_who_hold_together() {
 }
 
 #[test]
-fn the_judge_excuses_the_dead_and_those_who_know_of_their_loss() {
+fn the_judge_excuses_dead_holders_and_holders_that_know_of_their_loss() {
     let dead = log(&[("start", 1, 7), ("killed", 1, 0), ("start", 2, 8)]);
     assert!(judge(&dead).overlaps.is_empty());
     let lost = log(&[
@@ -98,9 +98,9 @@ fn the_judge_excuses_the_dead_and_those_who_know_of_their_loss() {
         ("end", 1, 7),
         ("lost", 1, 7),
     ]);
-    let verdict = judge(&lost);
-    assert!(verdict.overlaps.is_empty());
-    assert_eq!(verdict.excused, BTreeSet::from([7]));
+    let findings = judge(&lost);
+    assert!(findings.overlaps.is_empty());
+    assert_eq!(findings.excused, BTreeSet::from([7]));
 }
 
 #[test]

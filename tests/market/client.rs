@@ -1,4 +1,4 @@
-//! Somebody who uses the market.
+//! A client of the market.
 
 use crate::{answer::Answer, soon};
 use http::{Method, Request, header::CONTENT_TYPE, request::Builder};
@@ -65,7 +65,7 @@ impl Client {
         self.send(self.request(Method::POST, &path), "").await
     }
 
-    /// What an account has, as the market says.
+    /// What an account has, as the market reports it.
     pub(crate) async fn account(&self, account: &str) -> Value {
         let answer = self.get(&format!("/accounts/{account}")).await;
         assert_eq!(answer.status(), 200);

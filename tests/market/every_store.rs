@@ -14,7 +14,7 @@ macro_rules! on_every_store {
 
         #[cfg(feature = "redis")]
         mod in_redis {
-            use crate::support::redis::RedisServer;
+            use testing::redis::RedisServer;
 
             $(
                 #[tokio::test]

@@ -1,14 +1,14 @@
-//! Markets that share one Redis share the places of an account.
+//! Markets that share one Redis share the permits of an account.
 
 use crate::{
     answer::Answer,
-    places::{ENDLESS, admitted, streams},
+    permits::{ENDLESS, admitted, streams},
     process::Market,
     soon,
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use serde_json::json;
 use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 
 const HELD: &str = "semaphore:{concurrency:ann}:held";
 /// How long the end of a body may take to be felt in another process.
@@ -40,7 +40,7 @@ async fn is_a_refusal(answer: Answer) {
 }
 
 #[tokio::test]
-async fn two_processes_on_one_redis_share_an_accounts_five_places() {
+async fn two_processes_on_one_redis_share_an_accounts_five_permits() {
     let server = RedisServer::start();
     let (one, two) = (
         market(&server, "60000").await,
@@ -60,7 +60,7 @@ async fn two_processes_on_one_redis_share_an_accounts_five_places() {
 
     drop(held.pop());
     eventually(
-        "a place that was freed here is taken there",
+        "a permit that was released here is taken there",
         FELT,
         async || there.get("/market").await.status() == 200,
     )
@@ -68,7 +68,7 @@ async fn two_processes_on_one_redis_share_an_accounts_five_places() {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_by_itself_frees_its_place_in_the_other_process() {
+async fn a_body_that_ends_by_itself_frees_its_permit_for_the_other_process() {
     let server = RedisServer::start();
     let (one, two) = (
         market(&server, "60000").await,
@@ -83,14 +83,14 @@ async fn a_body_that_ends_by_itself_frees_its_place_in_the_other_process() {
 
     assert_eq!(export.text().await.lines().count(), 3);
     let there = two.client("ann");
-    eventually("its place is free", FELT, async || {
+    eventually("its permit is free", FELT, async || {
         there.get("/market").await.status() == 200
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_killed_process_keeps_its_places_to_the_end_of_their_leases_and_not_much_longer() {
+async fn a_killed_process_holds_its_permits_to_the_end_of_their_leases_and_not_much_longer() {
     let server = RedisServer::start();
     let (mut one, two) = (market(&server, "2000").await, market(&server, "2000").await);
     let _held = streams(&one.client("ann"), 5).await;
@@ -116,7 +116,7 @@ async fn a_killed_process_keeps_its_places_to_the_end_of_their_leases_and_not_mu
 }
 
 #[tokio::test]
-async fn a_process_that_is_asked_to_stop_gives_all_places_back_before_it_ends() {
+async fn a_process_that_is_stopped_by_a_signal_releases_all_permits_before_it_ends() {
     let server = RedisServer::start();
     let (one, two) = (
         market(&server, "60000").await,
@@ -142,7 +142,7 @@ async fn requests_that_were_cut_off_by_their_clients_leave_nothing_in_redis() {
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(ends(&mut raw).await.len(), 5);
     drop(held);
-    let gone = eventually("all are given back", FELT, async || {
+    let gone = eventually("all are released", FELT, async || {
         ends(&mut raw).await.is_empty()
     });
     soon("the end of it", gone).await;

@@ -1,7 +1,7 @@
 //! An account may have five requests in flight.
 
 use crate::{
-    places::{ENDLESS, admitted, streams},
+    permits::{ENDLESS, admitted, streams},
     process::Market,
 };
 
@@ -36,7 +36,7 @@ async fn the_routes_of_the_market_share_the_limit_and_accounts_are_free() {
 }
 
 #[tokio::test]
-async fn a_stream_holds_its_place_to_its_last_line() {
+async fn a_stream_holds_its_permit_to_its_last_byte() {
     let market = Market::start(&[("LIMIT", "1")]).await;
     let ann = market.client("ann");
     let stream = ann.get("/market/export?rows=3&interval_ms=50").await;

@@ -1,12 +1,12 @@
-//! Who lists or buys an item holds that item's lock.
+//! Listing or buying an item takes that item's lock.
 
 use crate::{
     one_market::{listed, markets},
     soon,
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use serde_json::json;
 use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Lock, LockGuard, RedisSemaphore};
 
 const BOUND: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     let server = RedisServer::start();
     let (one, two) = markets(&server).await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
-    // It waits for the lock when it is stopped, gets the lock, and loses it.
+    // The process is stopped while it waits for the lock, gets the lock, and loses it.
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());
@@ -66,7 +66,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     .await;
 
     one.cont();
-    let status = soon("an answer", stopped).await.expect("it asks");
+    let status = soon("an answer", stopped).await.expect("it answers");
     assert!(status == 409 || status == 503, "{status}");
     let (ann, late) = (bob.account("ann").await, bob.account("late").await);
     assert_eq!(
@@ -75,9 +75,9 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     );
 }
 
-/// Whether somebody waits for the lock of `ann-1`.
+/// Whether a claim waits for the lock of `ann-1`.
 async fn waits(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
-    let line = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
-    !line.is_empty()
+    let queue = raw.zmembers("semaphore:{lock:item%3Aann-1}:queue").await;
+    !queue.is_empty()
 }

@@ -16,13 +16,11 @@ mod locks;
 mod one_market;
 #[cfg(feature = "redis")]
 mod outage;
-mod places;
+mod permits;
 mod process;
 mod settings;
 mod shutdown;
 mod streams;
-#[path = "../support/mod.rs"]
-mod support;
 mod trading;
 mod waiting;
 

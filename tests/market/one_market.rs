@@ -1,10 +1,11 @@
 //! Processes on one Redis serve one market.
 
-use crate::{answer::Answer, client::Client, process::Market, soon, support::redis::RedisServer};
+use crate::{answer::Answer, client::Client, process::Market, soon};
 use serde_json::json;
 use std::time::Duration;
+use testing::redis::RedisServer;
 
-/// Two of them, whose leases last a second.
+/// Two processes of the market, whose leases last a second.
 pub(crate) async fn markets(server: &RedisServer) -> (Market, Market) {
     let url = server.url();
     let settings = [("REDIS_URL", &*url), ("LEASE_MS", "1000")];
@@ -42,7 +43,7 @@ async fn what_is_listed_in_one_process_is_bought_in_the_other() {
 }
 
 #[tokio::test]
-async fn each_process_tells_what_happens_in_the_other() {
+async fn each_process_reports_what_happens_in_the_other() {
     let server = RedisServer::start();
     let (one, two) = markets(&server).await;
     let mut here = one.client("eve").get("/market/events").await;
@@ -70,7 +71,7 @@ async fn events_are_heard_again_when_redis_is_back() {
     let (one, two) = markets(&server).await;
     let mut there = two.client("eve").get("/market/events").await;
     server.restart();
-    // An event of before the other process has subscribed again is heard by nobody.
+    // An event from before the other process has subscribed again is lost.
     let listing = async {
         for n in 0.. {
             one.client(&format!("ann{n}"))
@@ -106,7 +107,7 @@ async fn an_account_is_born_once_however_many_see_it_first() {
     assert_eq!(bob["items"].as_array().map(Vec::len), Some(20));
 }
 
-/// Buys it, as soon as the account has a place.
+/// Buys it, as soon as the account has a permit.
 async fn bought(client: &Client, id: &str) {
     let buying = async {
         loop {
@@ -116,5 +117,5 @@ async fn bought(client: &Client, id: &str) {
             }
         }
     };
-    assert_eq!(soon("a place", buying).await, 200);
+    assert_eq!(soon("a permit", buying).await, 200);
 }

@@ -1,17 +1,13 @@
 //! While Redis does not answer, the market says so in time, and it serves when Redis is back.
 
-use crate::{
-    client::Client,
-    places::ENDLESS,
-    process::Market,
-    support::{redis::RedisServer, wait::eventually},
-};
+use crate::{client::Client, permits::ENDLESS, process::Market};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::{redis::RedisServer, wait::eventually};
 
-/// A whole try is over in half a second; the rest is a busy machine's.
+/// A whole try is over in half a second; the rest is slack for a busy machine.
 const BUDGET: Duration = Duration::from_millis(1_500);
 /// Within this, a market whose Redis is back serves again.
 const BACK: Duration = Duration::from_secs(2);
@@ -24,46 +20,43 @@ async fn on(server: &RedisServer) -> (Market, Client) {
     (market, ann)
 }
 
-/// Several clients ask several times, and all of them are told in time that it is not their fault.
+/// Several clients send several requests, and each gets a 503 in time.
 async fn is_closed(market: &Market) {
     for _ in 0..3 {
         let clients = (0..8).map(|n| market.client(&format!("account-{n}")));
-        let asked = clients.map(|client| tokio::spawn(async move { is_told(&client).await }));
-        for told in asked.collect::<Vec<_>>() {
-            told.await.expect("it is told");
+        let tasks =
+            clients.map(|client| tokio::spawn(async move { is_unavailable(&client).await }));
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("it is a 503 in time");
         }
     }
 }
 
-async fn is_told(client: &Client) {
+async fn is_unavailable(client: &Client) {
     let start = Instant::now();
     let answer = client.get("/market").await;
     let took = start.elapsed();
     assert_eq!(answer.status(), 503);
-    assert!(took < BUDGET, "told after {took:?}");
+    assert!(took < BUDGET, "answered after {took:?}");
     assert_eq!(answer.header("content-type"), "application/problem+json");
     assert_eq!(answer.header("retry-after"), "1");
-    assert_eq!(
-        answer.header("ratelimit"),
-        "",
-        "nobody can know what is left"
-    );
+    assert_eq!(answer.header("ratelimit"), "", "what is left is unknown");
     let problem = answer.json().await;
     assert_eq!(problem["status"], 503);
     let kind = problem["type"].as_str().expect("a problem has a type");
     assert!(kind.ends_with("#temporary-reduced-capacity"), "{kind}");
 }
 
-/// All five places are there again, and then a sixth is not.
+/// All five permits are available again, and a sixth is not.
 async fn is_open(client: &Client) {
-    eventually("all five places are back", BACK, async || {
+    eventually("all five permits are back", BACK, async || {
         let mut held = Vec::new();
         let mut answer = client.get(ENDLESS).await;
         while answer.status() == 200 {
             held.push(answer);
             answer = client.get(ENDLESS).await;
         }
-        assert!(held.len() <= 5, "{} places", held.len());
+        assert!(held.len() <= 5, "{} permits", held.len());
         held.len() == 5 && answer.status() == 429
     })
     .await;
@@ -90,7 +83,7 @@ async fn a_redis_that_is_killed_closes_the_market_until_it_is_back_without_its_d
 }
 
 #[tokio::test]
-async fn a_redis_that_starts_anew_under_load_is_told_from_a_limit_that_is_reached() {
+async fn a_restart_of_redis_under_load_is_not_reported_as_a_reached_limit() {
     let mut server = RedisServer::start();
     let (market, ann) = on(&server).await;
     let market = Arc::new(market);
@@ -107,8 +100,8 @@ async fn a_redis_that_starts_anew_under_load_is_told_from_a_limit_that_is_reache
     }
 }
 
-/// Asks for two seconds, each time for an account that nobody has seen, so that no limit is
-/// reached. How often it was served; otherwise the market was closed.
+/// Sends requests for two seconds, each of a new account, so that no limit is reached. Returns how
+/// many were served; all others got a 503.
 async fn served(market: Arc<Market>, n: u32) -> u32 {
     let start = Instant::now();
     let client = market.nobody();

@@ -1,8 +1,9 @@
 //! A market that runs as a child process and ends with the test.
 
-use crate::{client::Client, soon, support::example};
+use crate::{client::Client, soon};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{ExitStatus, Stdio};
+use testing::example;
 use tokio::process::{Child, Command};
 
 /// A running market. Killed when it is dropped.
@@ -26,7 +27,7 @@ impl Market {
         Client::http1(&self.url).with_account(account)
     }
 
-    /// A client that speaks HTTP/2 for `account`, without asking first.
+    /// A client that speaks HTTP/2 for `account`, with prior knowledge.
     pub(crate) fn http2_client(&self, account: &str) -> Client {
         Client::http2(&self.url).with_account(account)
     }
@@ -36,18 +37,18 @@ impl Market {
         Client::http1(&self.url)
     }
 
-    /// Asks it to end, as an operator would.
+    /// Sends it a SIGTERM, as an operator would.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Freezes it.
+    /// Stops it with SIGSTOP.
     #[cfg(feature = "redis")]
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues it with SIGCONT.
     #[cfg(feature = "redis")]
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
@@ -59,7 +60,7 @@ impl Market {
         kill_process(pid.expect("a pid"), signal).expect("it is our child");
     }
 
-    /// Kills it, so that it can do nothing any more.
+    /// Kills it with SIGKILL.
     #[cfg(feature = "redis")]
     pub(crate) async fn kill(&mut self) {
         soon("the market is killed", self.child.kill())

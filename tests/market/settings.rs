@@ -1,9 +1,9 @@
 //! A wrong setting is named.
 
-#[cfg(feature = "redis")]
-use crate::support::{redis::RedisServer, resp::Raw};
 use crate::{process, soon};
 use std::process::Stdio;
+#[cfg(feature = "redis")]
+use testing::{redis::RedisServer, resp::Raw};
 
 const WRONG: [(&str, &str); 14] = [
     ("PORT", "http"),

@@ -1,4 +1,4 @@
-//! Asked to stop, the market stops.
+//! At a signal the market stops.
 
 use crate::process::Market;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! A request that finds no place waits for one, if the settings say so.
+//! A request without a free permit waits for one, if the settings say so.
 
 use crate::{
-    places::{ENDLESS, streams},
+    permits::{ENDLESS, streams},
     process::Market,
 };
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_millis(500);
 const SETTINGS: [(&str, &str); 2] = [("LIMIT", "2"), ("WAIT_MS", "500")];
 
-/// One that nobody makes room for is refused when its wait is over; another gets the place that
-/// is freed meanwhile, wherever it is freed.
+/// A request without room is refused when its wait is over; another gets the permit that is
+/// released meanwhile, in whichever process.
 async fn waits(here: &Market, there: &Market) {
     let ann = here.client("ann");
     let mut held = streams(&ann, 1).await;
@@ -30,15 +30,15 @@ async fn waits(here: &Market, there: &Market) {
 }
 
 #[tokio::test]
-async fn a_request_waits_for_a_place_in_its_process() {
+async fn a_request_waits_for_a_permit_in_its_process() {
     let market = Market::start(&SETTINGS).await;
     waits(&market, &market).await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test]
-async fn a_request_waits_for_a_place_that_another_process_frees() {
-    let server = crate::support::redis::RedisServer::start();
+async fn a_request_waits_for_a_permit_that_another_process_releases() {
+    let server = testing::redis::RedisServer::start();
     let url = server.url();
     let settings = [&SETTINGS[..], &[("REDIS_URL", &*url)]].concat();
     waits(

@@ -16,8 +16,8 @@ mod scenario;
 mod server;
 #[cfg(feature = "redis")]
 mod settle;
-#[path = "../support/mod.rs"]
-mod support;
+#[cfg(feature = "redis")]
+use testing as support;
 mod waiter;
 
 use proptest::{

@@ -1,4 +1,4 @@
-//! One budget for each claim, also where it is refused and asks again.
+//! One budget for each claim, also if it is refused and sent again.
 
 use crate::{
     load::{Tally, alone, answer, hot_request, offer},
@@ -42,12 +42,12 @@ async fn a_claim_refused_just_before_the_server_stops_is_answered_in_one_budget(
     assert!(tallies.iter().all(|tally| tally.failed > 0), "{tallies:#?}");
 }
 
-/// Permits of a hundred keys, in crowds that a slow machine can serve in time.
+/// Permits of a hundred keys, in batches that a slow machine can serve in time.
 async fn many_permits(store: &RedisSemaphore, count: usize) -> Vec<Permit> {
-    const CROWD: usize = 500;
-    let mut permits = Vec::with_capacity(count + CROWD);
-    for key in (0..100_u64).cycle().take(count / CROWD * 2) {
-        let claims = (0..CROWD).map(|_| Claim::new(key).with_limit(100_000));
+    const CLAIMS: usize = 500;
+    let mut permits = Vec::with_capacity(count + CLAIMS);
+    for key in (0..100_u64).cycle().take(count / CLAIMS * 2) {
+        let claims = (0..CLAIMS).map(|_| Claim::new(key).with_limit(100_000));
         let answers = join_all(claims.map(|claim| store.acquire(claim))).await;
         permits.extend(answers.into_iter().flatten());
         if permits.len() >= count {

@@ -2,12 +2,12 @@
 //! answers.
 
 use crate::rig::{Rig, until_held};
-use crate::support::proxy::End;
 use futures_util::future::join_all;
 use std::time::Duration;
+use testing::proxy::End;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Long enough that no lease ends while a test looks.
+/// Long enough that no lease ends during a test.
 const LEASE: Duration = Duration::from_secs(10);
 /// So long that nothing but the cut ends a call.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ async fn a_claim_that_ran_and_was_cut_off_from_the_server_holds_nothing_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_that_ran_and_was_cut_off_from_the_server_holds_nothing_soon() {
+async fn batches_that_ran_and_were_cut_off_from_the_server_hold_nothing_soon() {
     let mut rig = rig().await;
     let claims = (0..200_u64).map(|key| Claim::new(key % 20).with_limit(10));
     let answers = cut_off(&mut rig, claims.collect()).await;

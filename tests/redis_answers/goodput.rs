@@ -14,7 +14,7 @@ const TRIES: usize = 4;
 /// What the lower rate counts for at least, so that a slow moment does not hide a collapse.
 const LEAST: usize = 4_500;
 
-/// What became of claims at a rate, each on one of many keys with room for all.
+/// The outcomes of claims at a rate, each on one of many keys with room for all.
 async fn offered(rate: u64) -> Tally {
     let mut rig = Rig::new(RedisSemaphore::builder()).await;
     rig.proxy.delay(DELAY, DELAY);

@@ -1,4 +1,4 @@
-//! Claims that come at a rate of their own, whatever becomes of those before them.
+//! Claims that arrive at a constant rate, whatever the outcome of earlier claims.
 
 use std::{
     future::Future,
@@ -7,7 +7,7 @@ use std::{
 use tokio::sync::{Mutex, MutexGuard};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// A claim without an answer for so long has none.
+/// After this, a claim counts as unanswered.
 const NEVER: Duration = Duration::from_secs(20);
 
 static MACHINE: Mutex<()> = Mutex::const_new(());
@@ -17,7 +17,7 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     MACHINE.lock().await
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Granted,
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Other,
 }
 
-/// The outcome of a claim and how long it took.
+/// The outcome of a claim and its duration.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
@@ -59,7 +59,7 @@ pub(crate) async fn hot_request(store: RedisSemaphore, number: u64) -> Answer {
     answer
 }
 
-/// Starts one task after the other at a rate per second. Returns what came of all of them.
+/// Starts one task after the other at a rate per second. Returns the outcomes of all.
 pub(crate) async fn offer<F>(
     rate: u64,
     time: Duration,

@@ -14,6 +14,4 @@ mod overload;
 mod resent;
 mod rig;
 mod stalled;
-#[path = "../support/mod.rs"]
-mod support;
 mod weight;

@@ -20,12 +20,12 @@ async fn a_refusal_for_overload_sends_nothing_to_the_server() {
             "{answer:?}"
         );
     }
-    // Whatever was to be sent for the refused goes with the release of another, or before it.
+    // Anything sent for the refused claim would travel with the other's release, or before it.
     let other = rig.store.acquire(Claim::new("other").with_limit(1)).await;
     assert!(other.expect("there is room").release().await);
     let about = |key: &str| {
         let key = key.as_bytes();
-        let names = |arg: &Vec<u8>| arg.windows(key.len()).any(|part| part == key);
+        let names = |arg: &Vec<u8>| arg.windows(key.len()).any(|bytes| bytes == key);
         let log = rig.proxy.log();
         log.iter()
             .filter(|seen| seen.args.iter().any(names))

@@ -1,9 +1,8 @@
-//! Acquires that are sent again after a cut, when some of their callers have gone.
+//! Acquires that are sent again after a cut, when some of their claims were dropped.
 
 use crate::{
     load::alone,
     rig::{Rig, until_held, warm},
-    support::{proxy::End, redis::RedisServer, resp::Raw, wait::eventually},
 };
 use futures_util::future::join_all;
 use redis::{
@@ -11,6 +10,7 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{io, time::Duration};
+use testing::{proxy::End, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{sync::watch, task::JoinHandle};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Much less than a lease.
 const SOON: Duration = Duration::from_secs(3);
-const CROWD: u64 = 100;
+const CLAIMS: u64 = 100;
 /// Each way.
 const DELAY: Duration = Duration::from_millis(10);
 const ROUNDS: u32 = 50;
@@ -26,9 +26,9 @@ const ROUNDS: u32 = 50;
 /// What a [`Cuttable`] connection does with the calls that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// They run, and their replies wait for the cut.
+    /// The calls run, and their replies wait for the cut.
     Holds,
-    /// Those from now on are answered; the replies held back still wait.
+    /// Calls from now on are answered; the replies held back still wait.
     Answers,
     /// The replies held back are lost: their calls end in a reset.
     Cut,
@@ -85,21 +85,21 @@ async fn cuttable(server: &RedisServer) -> (RedisSemaphore, watch::Sender<State>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_who_have_gone_are_not_asked_for_again_after_a_cut() {
+async fn dropped_claims_are_not_sent_again_after_a_cut() {
     let server = RedisServer::start();
     let (store, state) = cuttable(&server).await;
     let mut raw = Raw::connect(server.port()).await;
     state.send_replace(State::Holds);
-    let claims = (0..CROWD).map(|_| store.acquire(Claim::new("a").with_limit(1_000)));
-    let crowd = tokio::spawn(join_all(claims));
-    until_held(&mut raw, CROWD as usize).await;
+    let claims = (0..CLAIMS).map(|_| store.acquire(Claim::new("a").with_limit(1_000)));
+    let claims = tokio::spawn(join_all(claims));
+    until_held(&mut raw, CLAIMS as usize).await;
 
     state.send_replace(State::Answers);
-    crowd.abort();
+    claims.abort();
     until_held(&mut raw, 0).await;
 
     state.send_replace(State::Cut);
-    // Time for what is sent again to arrive; then for it to be taken back.
+    // Time for the resent acquires to arrive, then for their releases.
     tokio::time::sleep(Duration::from_secs(1)).await;
     eventually("nothing is held", SOON, async || {
         raw.keys("*:held").await.is_empty()
@@ -107,8 +107,8 @@ async fn callers_who_have_gone_are_not_asked_for_again_after_a_cut() {
     .await;
 }
 
-/// A crowd whose acquires run and whose replies are lost, and who leave while the store connects
-/// again. Long names make the acquires take long to write, so that a release may pass them.
+/// Claims whose acquires run and whose replies are lost, and which are dropped while the store
+/// reconnects. Long names make the acquires take long to write, so that a release may pass them.
 async fn hang_up_around_a_reset(rig: &Rig, after: Duration) {
     let claims = (0..100_u64).map(|number| {
         let acquire = rig
@@ -133,7 +133,7 @@ async fn clients_that_hang_up_around_a_reset_leave_nothing_held() {
         rig.proxy.delay(DELAY, DELAY);
         hang_up_around_a_reset(&rig, Duration::from_micros(100) * (round % 4)).await;
         rig.proxy.delay(Duration::ZERO, Duration::ZERO);
-        // Time for what is sent again to arrive.
+        // Time for the resent acquires to arrive.
         tokio::time::sleep(Duration::from_millis(200)).await;
         rig.nothing_is_left(SOON).await;
     }

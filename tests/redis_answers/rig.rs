@@ -1,13 +1,13 @@
 //! A server, a proxy in front of it, a store through the proxy and a reader past it.
 
-use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use std::time::Duration;
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 /// Nothing that waits for this is about time.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// What is held and who waits. Only one name of each kind exists.
+/// The sets of held units and of waiters. Only one key of each kind exists.
 const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
 /// See the module docs.
@@ -34,7 +34,7 @@ impl Rig {
         }
     }
 
-    /// Waits until nothing is held and nobody waits.
+    /// Waits until nothing is held and no claim waits.
     ///
     /// # Panics
     ///

@@ -3,17 +3,17 @@
 use crate::{
     load::alone,
     rig::{BOUND, Rig},
-    support::wait::eventually,
 };
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
+use testing::wait::eventually;
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);
 const STOP: Duration = Duration::from_secs(8);
-/// Within this after the stop, nothing stale is in the way any more.
+/// Within this after the stop, no stale acquire blocks a key any more.
 const BACK: Duration = Duration::from_millis(1_500);
 const KEYS: u64 = 40;
 
@@ -21,7 +21,7 @@ fn claim(key: u64) -> Claim {
     Claim::new(key).with_limit(1)
 }
 
-/// A client for each key comes, and again for as long, and goes when it is granted.
+/// A client for each key, which retries until it is granted.
 async fn clients_come(store: &RedisSemaphore, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -33,7 +33,7 @@ async fn clients_come(store: &RedisSemaphore, time: Duration) {
     }
 }
 
-/// The keys of which a lone client is told that their limit is reached.
+/// The keys for which a lone client gets the answer that their limit is reached.
 async fn full(store: &RedisSemaphore, time: Duration) -> BTreeSet<u64> {
     let (end, mut full) = (Instant::now() + time, BTreeSet::new());
     while Instant::now() < end {
@@ -55,7 +55,7 @@ async fn answers(store: &RedisSemaphore) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acquires_that_lay_in_a_stopped_servers_sockets_are_in_nobodys_way() {
+async fn acquires_that_lay_in_a_stopped_servers_sockets_block_nobody() {
     let _alone = alone().await;
     let rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
     rig.server.stop();

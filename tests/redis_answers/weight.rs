@@ -1,9 +1,8 @@
-//! Heavy claims, beside somebody else who uses the server.
+//! Heavy claims, beside another user of the server.
 
 use crate::{
     load::alone,
     rig::{BOUND, Rig},
-    support::resp::Raw,
 };
 use futures_util::future::join_all;
 use std::{
@@ -14,6 +13,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use testing::resp::Raw;
 use tokio::runtime;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -21,7 +21,7 @@ const ROUNDS: usize = 4;
 /// What another user of the server may feel.
 const STALL: Duration = Duration::from_millis(60);
 
-/// Somebody else who uses the server, on a thread of its own.
+/// Another user of the server, on a thread of its own.
 struct Other {
     end: Arc<AtomicBool>,
     pings: JoinHandle<Duration>,
@@ -73,7 +73,7 @@ async fn heavy_round(rig: &mut Rig) -> [Duration; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heavy_claims_do_not_stall_others_who_use_the_server() {
+async fn heavy_claims_do_not_stall_other_users_of_the_server() {
     let _alone = alone().await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
     // Long enough for the server to do all of it.
@@ -83,8 +83,8 @@ async fn heavy_claims_do_not_stall_others_who_use_the_server() {
         rounds.push(heavy_round(&mut rig).await);
     }
     // A busy machine stalls some rounds, but not the best of several.
-    for part in 0..2 {
-        let best = rounds.iter().map(|round| round[part]).min();
+    for phase in 0..2 {
+        let best = rounds.iter().map(|round| round[phase]).min();
         assert!(best < Some(STALL), "the slowest pings: {rounds:?}");
     }
 }

@@ -20,7 +20,7 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
-        let clock = SteppedClock::new();
+        let clock = SteppedClock::compile();
         let server = RedisServer::with_environment(&[], &clock.environment());
         let proxy = Proxy::start(&server).await;
         let builder = RedisSemaphore::builder().lease(LEASE);

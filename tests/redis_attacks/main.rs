@@ -10,8 +10,7 @@ mod routes;
 mod scale;
 mod storm;
 mod supplied;
-#[path = "../support/mod.rs"]
-mod support;
+use testing as support;
 
 use tokio::sync::{Mutex, MutexGuard};
 

@@ -66,7 +66,7 @@ async fn a_dead_node_loses_no_permit_of_another_node() {
 
 /// What fails of 2,000 claims on two nodes whose clocks differ by so many seconds.
 async fn failures(seconds: i64) -> BTreeMap<String, usize> {
-    let clock = SteppedClock::new();
+    let clock = SteppedClock::compile();
     clock.set(seconds);
     let other = RedisServer::with_environment(&[], &clock.environment());
     let first = RedisServer::start();

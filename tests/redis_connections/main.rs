@@ -13,8 +13,7 @@ mod identity;
 mod roots;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure_server;
-#[path = "../support/mod.rs"]
-mod support;
+use testing as support;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
 mod urls;

@@ -1,14 +1,12 @@
 //! Handlers that block every worker of the application's runtime.
 
-use crate::{
-    common::{BOUND, HELD, claim, live, store},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, claim, live, store};
 use std::{
     sync::{Arc, Barrier},
     thread,
     time::{Duration, Instant},
 };
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,

@@ -1,7 +1,7 @@
 //! What these tests share: one key, and what Redis itself says of it.
 
-use crate::support::{proxy::Proxy, resp::Raw, wait::eventually};
 use std::{future::Future, time::Duration};
+use testing::{proxy::Proxy, resp::Raw, wait::eventually};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
 /// What must happen, but not at a certain time.
@@ -69,7 +69,7 @@ pub(crate) fn calls_for(proxy: &Proxy, key: &str) -> usize {
 /// Returns when the waiters behind a proxy can be reached by messages, and what followed from that
 /// is over.
 pub(crate) async fn settled(proxy: &Proxy) {
-    eventually("somebody listens to messages", BOUND, async || {
+    eventually("a store is subscribed", BOUND, async || {
         let log = proxy.log();
         let mut names = log.iter().map(|seen| seen.args[0].to_ascii_uppercase());
         names.any(|name| name.ends_with(b"SUBSCRIBE"))

@@ -1,15 +1,13 @@
 //! A connection that breaks right after a waiter was granted.
 
-use crate::{
-    common::{BOUND, builder, calls_for, ended, settled},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
-};
+use crate::common::{BOUND, builder, calls_for, ended, settled};
 use std::time::Duration;
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::time::timeout;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
@@ -79,13 +77,13 @@ impl Round {
         self.proxy.kill(End::Reset);
     }
 
-    /// Whether its holder was told of a loss within the lease, or the server has no entry.
+    /// Whether its holder learned of a loss within the lease, or the server has no entry.
     async fn ends_early(self, near: &RedisSemaphore, port: u16, cut: Cut) -> bool {
         let mut raw = Raw::connect(port).await;
         let permit = self.granted(near, &mut raw).await;
         self.cut(cut).await;
-        let told = timeout(LEASE, permit.lost()).await.is_ok();
-        told || raw.zmembers(self.name("held")).await.len() != 1
+        let lost = timeout(LEASE, permit.lost()).await.is_ok();
+        lost || raw.zmembers(self.name("held")).await.len() != 1
     }
 }
 

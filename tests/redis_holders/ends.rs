@@ -1,10 +1,8 @@
 //! A permit that has ended is lost for good, whatever an answer on its way says.
 
-use crate::{
-    common::{BOUND, HELD, SOON, calls_for, ended, permit, store},
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, SOON, calls_for, ended, permit, store};
 use std::time::{Duration, Instant};
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);

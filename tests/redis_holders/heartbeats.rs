@@ -1,10 +1,8 @@
 //! Waiters whose round trip is long beside their lease.
 
-use crate::{
-    common::{BOUND, SOON, builder, claim, ended, queued},
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, stall::StallWatch, wait::eventually},
-};
+use crate::common::{BOUND, SOON, builder, claim, ended, queued};
 use std::time::Duration;
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, stall::StallWatch, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{
     Acquire, AcquireError, Permit, RedisSemaphore, Semaphore, semaphore::StoreError,

@@ -1,15 +1,13 @@
-//! A lease of an hour: what has a bound of its own does not wait for a part of it.
+//! A lease of an hour: operations with a bound of their own do not wait for a fraction of it.
 
-use crate::{
-    common::{BOUND, HELD, SOON, builder, calls_for, ended, live, permit},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
-};
+use crate::common::{BOUND, HELD, SOON, builder, calls_for, ended, live, permit};
 use std::time::{Duration, Instant};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 
 const LEASE: Duration = Duration::from_secs(60 * 60);
 
@@ -34,7 +32,7 @@ async fn a_shutdown_ends_at_its_bound_when_the_server_does_not_answer() {
 async fn a_release_whose_connection_was_cut_is_sent_again_within_seconds() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    // No timeout of the store's own tells it that the release is gone.
+    // No timeout of the store reveals that the release is lost.
     let store = builder(LEASE).timeout(Duration::from_secs(30));
     let store = store.connect(proxy.url()).await.expect("it connects");
     let permit = permit(&store, 1).await;
@@ -48,6 +46,6 @@ async fn a_release_whose_connection_was_cut_is_sent_again_within_seconds() {
     .await;
     proxy.forward();
     proxy.kill(End::Reset);
-    assert_eq!(live(&mut raw).await, 1, "the cut came too late");
+    assert_eq!(live(&mut raw).await, 1, "the cut was too late");
     eventually("it is free", BOUND, async || live(&mut raw).await == 0).await;
 }

@@ -1,5 +1,5 @@
 //! Permits and waiters over Redis, from the view of the process that has them: whatever ends around
-//! them, they are refreshed, released, listed or told.
+//! them, they are refreshed, released, listed or reported lost.
 
 #![cfg(feature = "redis")]
 
@@ -14,12 +14,10 @@ mod runtimes;
 #[cfg(target_os = "linux")]
 mod server_clock;
 mod shutdown;
-#[path = "../support/mod.rs"]
-mod support;
 mod tokens;
 
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn a_process_of_the_fleet() {
-    support::fleet::serve();
+    testing::fleet::serve();
 }

@@ -1,15 +1,15 @@
 //! Waiters whose store fails: they say so, and leave nothing behind.
 
-use crate::{
-    common::{BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, settled, store},
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-        wait::eventually,
-    },
+use crate::common::{
+    BOUND, Outcome, SOON, claim, ended, heartbeats, permit, queued, settled, store,
 };
 use std::time::{Duration, Instant};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::task::JoinHandle;
 use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore};
 
@@ -63,7 +63,7 @@ impl Fixture {
         let failed = failing.await.expect("it did not panic");
         assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
         proxy.accept().await;
-        // It lives on, as a process would whose gateway was restarted.
+        // The store lives on, as in a process whose gateway was restarted.
         tokio::spawn(async move {
             let _alive = (proxy, far);
             std::future::pending::<()>().await;
@@ -107,14 +107,14 @@ async fn outcome_of(lease: Duration, wait: Duration) -> Outcome {
     let late = start.elapsed().saturating_sub(wait);
     fixture.server.cont();
     assert!(late < SOON, "{late:?} late");
-    eventually("its place is empty", SOON, async || {
+    eventually("its permit is gone", SOON, async || {
         queued(&mut fixture.raw).await == 0
     })
     .await;
     outcome
 }
 
-/// Waits of various lengths, so that they end at various points of a waiter's turns.
+/// Waits of various lengths, so that they end at various points between two polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_while_the_server_is_stopped_is_a_failure_of_the_store() {
     let lease = LEASE / 2;

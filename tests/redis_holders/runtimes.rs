@@ -1,10 +1,8 @@
 //! A store that several runtimes share: none of them carries the permits of another.
 
-use crate::{
-    common::{BOUND, HELD, SOON, claim, ended, live, permit, queued, store},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, SOON, claim, ended, live, permit, queued, store};
 use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
@@ -47,20 +45,20 @@ async fn a_permit_is_refreshed_after_the_runtime_of_the_first_acquire_has_ended(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_entry_is_told_after_the_runtime_of_the_first_acquire_has_ended() {
+async fn a_deleted_entry_is_reported_after_the_runtime_of_the_first_acquire_has_ended() {
     let server = RedisServer::start();
     let (_store, permit) = orphaned(&server).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
-    ended("the holder is told", permit.lost()).await;
+    ended("the holder learns of the loss", permit.lost()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_is_told_after_the_runtime_of_the_first_acquire_has_ended() {
+async fn a_killed_server_is_reported_after_the_runtime_of_the_first_acquire_has_ended() {
     let mut server = RedisServer::start();
     let (_store, permit) = orphaned(&server).await;
     server.kill();
-    ended("the holder is told", permit.lost()).await;
+    ended("the holder learns of the loss", permit.lost()).await;
     assert!(permit.is_lost());
 }
 
@@ -95,11 +93,11 @@ async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
         let full = full.expect("a full key is answered in time");
         assert!(matches!(full, Err(AcquireError::Full { .. })), "{full:?}");
     }
-    let crowd: Vec<_> = (0..100)
+    let claims: Vec<_> = (0..100)
         .map(|_| tokio::spawn(store.acquire(Claim::new("b").with_limit(100))))
         .collect();
     let mut permits = Vec::new();
-    for claim in crowd {
+    for claim in claims {
         let answer = timeout(SOON, claim).await.expect("answered in time");
         permits.push(answer.expect("it did not panic").expect("there is room"));
     }

@@ -1,11 +1,9 @@
-//! The server's clock is set back by an hour: nobody who has died holds anything up for that long,
-//! and tokens grow.
+//! The server's clock is set back by an hour: dead processes hold nothing up for that long, and
+//! tokens grow.
 
-use crate::{
-    common::{BOUND, claim, permit, queued, store},
-    support::{clock::SteppedClock, fleet, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, claim, permit, queued, store};
 use std::time::Duration;
+use testing::{clock::SteppedClock, fleet, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -14,7 +12,7 @@ const FREE: Duration = Duration::from_secs(5);
 const HOUR: i64 = 3_600;
 
 fn server() -> (RedisServer, SteppedClock) {
-    let clock = SteppedClock::new();
+    let clock = SteppedClock::compile();
     let server = RedisServer::with_environment(&[], &clock.environment());
     (server, clock)
 }
@@ -70,7 +68,7 @@ async fn token_of_an_expired_key(server: &RedisServer, store: &RedisSemaphore) -
     let token = last.token();
     let keys = raw.keys("*{concurrency:a}*").await;
     assert!(last.release().await);
-    // To be asked for, an expired key is deleted. Else the step would bring it back to life.
+    // Reading an expired key deletes it. Otherwise the step would bring it back.
     let exists: Vec<_> = [b"EXISTS".to_vec()].into_iter().chain(keys).collect();
     eventually("its keys have expired", BOUND, async || {
         raw.cmd(&exists).await.int() == 0

@@ -1,12 +1,10 @@
-//! A shutdown is told of everything, and tells everything.
+//! A shutdown knows every permit and every waiter, and reports what it could not release.
 
-use crate::{
-    common::{
-        BOUND, HELD, Outcome, SOON, builder, calls_for, claim, ended, live, permit, queued, store,
-    },
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
+use crate::common::{
+    BOUND, HELD, Outcome, SOON, builder, calls_for, claim, ended, live, permit, queued, store,
 };
 use std::time::{Duration, Instant};
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
@@ -35,7 +33,7 @@ async fn a_shutdown_ends_the_waiters() {
             .expect_err("it is closed");
         assert!(matches!(refused, AcquireError::Closed), "{refused:?}");
     }
-    eventually("their places are empty", SOON, async || {
+    eventually("their permits are gone", SOON, async || {
         queued(&mut raw).await == 0
     })
     .await;
@@ -69,7 +67,7 @@ async fn stays_free(raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_on_its_way_to_the_server_is_listed_by_a_shutdown_or_given_back() {
+async fn an_acquire_on_its_way_to_the_server_is_listed_by_a_shutdown_or_released() {
     let server = RedisServer::start();
     let (proxy, store) = behind(&server).await;
     let mut raw = Raw::connect(server.port()).await;
@@ -88,7 +86,7 @@ async fn an_acquire_on_its_way_to_the_server_is_listed_by_a_shutdown_or_given_ba
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_whose_answer_does_not_come_is_listed_by_a_shutdown_or_given_back() {
+async fn an_acquire_without_an_answer_is_listed_by_a_shutdown_or_released() {
     let server = RedisServer::start();
     let (proxy, store) = behind(&server).await;
     let mut raw = Raw::connect(server.port()).await;

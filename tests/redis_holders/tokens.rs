@@ -1,9 +1,6 @@
-//! A permit that was lost and came back, but the answer that said so did not arrive.
+//! A permit that was lost and granted again, but the answer that said so did not arrive.
 
-use crate::{
-    common::{BOUND, HELD, ended, live, permit, store},
-    support::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually},
-};
+use crate::common::{BOUND, HELD, ended, live, permit, store};
 use std::{
     sync::{
         Arc,
@@ -11,6 +8,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::Permit;
 
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -60,11 +58,11 @@ async fn a_permit_that_came_back_unheard_has_a_token_greater_than_every_earlier_
     raw.cmd(&["DEL", HELD]).await;
     let successor = permit(&other, 1).await;
     let newest = successor.token();
-    ended("the holder is told", ours.lost()).await;
+    ended("the holder learns of the loss", ours.lost()).await;
 
     let lost = lose_answers_to_acquires(&proxy, acquire);
     assert!(successor.release().await);
-    eventually("it came back unheard", BOUND, async || {
+    eventually("it was granted again unheard", BOUND, async || {
         lost.load(Ordering::SeqCst) > 0 && live(&mut raw).await == 1
     })
     .await;

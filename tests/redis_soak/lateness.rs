@@ -6,7 +6,7 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How long the watchdog sleeps. A timer may be a millisecond late without anybody being busy.
+/// How long the watchdog sleeps. A timer may be a millisecond late on an idle machine.
 const NAP: Duration = Duration::from_millis(5);
 const GRAIN: Duration = Duration::from_millis(1);
 
@@ -23,7 +23,7 @@ struct Late {
 }
 
 impl Lateness {
-    /// Sleeps again and again, and records how late it woke. Never ends.
+    /// Sleeps again and again, and records how late each sleep ended. Never ends.
     pub(crate) async fn watch(&self) {
         loop {
             let start = Instant::now();
@@ -44,7 +44,7 @@ impl Lateness {
     /// All delays together that overlap with a span of time.
     pub(crate) fn late(&self, from: Instant, to: Instant) -> Duration {
         let seen = self.lock();
-        // They are recorded in the order of their ends.
+        // The sleeps are recorded in the order of their ends.
         let first = seen.partition_point(|late| late.to < from);
         let during = seen[first..].iter().filter(|late| late.from <= to);
         during.map(|late| late.by).sum()

@@ -1,31 +1,31 @@
-//! The way to the server: its length, its faults, and how it does at the moment.
+//! The link to the server: its delay, its faults, and its state.
 //!
-//! It has threads of its own, so that it is as long as it should be whatever the load does.
+//! The link has threads of its own, so that the load does not change its delay.
 
 use crate::{
     oracle::Oracle,
     plan::{Fault, Plan},
     rng::Rng,
-    support::{
-        proxy::{End, Proxy},
-        redis::RedisServer,
-        resp::Raw,
-    },
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+};
 use tokio::{runtime::Runtime, task::JoinHandle, time::sleep};
 
-/// Between two looks at the link.
+/// Between two checks of the link.
 const PROBE: Duration = Duration::from_millis(10);
 /// The timers of the proxy, two on each way, round up.
 const GRAIN: Duration = Duration::from_millis(5);
 
 /// A server, and a proxy in front of it.
 pub(crate) struct Link {
-    // Ends first, and with it whoever still uses the others.
+    // Dropped first, which ends every task that uses the other fields.
     runtime: Runtime,
     proxy: Arc<Proxy>,
     server: RedisServer,
@@ -57,7 +57,7 @@ impl Link {
         self.server.port()
     }
 
-    /// Sends `PING` again and again, and tells the oracle how late the answers were.
+    /// Sends `PING` again and again, and reports to the oracle how late the answers were.
     pub(crate) fn probe(&self, oracle: Arc<Oracle>) {
         let (port, trip) = (self.proxy.port(), self.plan.trip);
         self.runtime.spawn(async move {

@@ -1,4 +1,4 @@
-//! Callers that claim, wait, hang up, hold and release, at random.
+//! Callers that claim, wait, hang up, work and release, at random.
 
 use crate::{
     oracle::{Answer, Claimed, Oracle},
@@ -35,7 +35,7 @@ pub(crate) struct Load {
     pub(crate) end: Instant,
 }
 
-/// One of them.
+/// A caller.
 struct Caller {
     load: Arc<Load>,
     key: &'static str,
@@ -127,11 +127,11 @@ impl Caller {
         };
         self.load.oracle.claim(&claimed);
         if let Some(Ok(permit)) = answer {
-            self.hold(permit, request.weight).await;
+            self.keep_for_a_while(permit, request.weight).await;
         }
     }
 
-    async fn hold(&mut self, permit: Permit, weight: u32) {
+    async fn keep_for_a_while(&mut self, permit: Permit, weight: u32) {
         let held = self.held.fetch_add(weight, SeqCst) + weight;
         if held > LIMIT && self.nothing_can_be_lost() {
             let example = format!("{held} of {LIMIT}");

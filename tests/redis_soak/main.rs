@@ -17,8 +17,6 @@ mod plan;
 mod residue;
 mod rng;
 mod run;
-#[path = "../support/mod.rs"]
-mod support;
 mod victim;
 
 use plan::Fault;

@@ -1,4 +1,4 @@
-//! What was promised and did not come.
+//! Promises that were broken.
 
 use crate::lateness::Lateness;
 use std::{
@@ -171,11 +171,11 @@ impl Oracle {
                 add(&mut wrong, kind, suspect.example);
             }
         }
-        let line = |(kind, (count, example)): (&String, &(usize, String))| {
+        let entry = |(kind, (count, example)): (&String, &(usize, String))| {
             format!("  {kind}: {count} times, first: {example}\n")
         };
-        let lines: String = wrong.iter().map(line).collect();
-        (!lines.is_empty()).then(|| format!("{lines}  of {:?}", lock(&self.counts)))
+        let report: String = wrong.iter().map(entry).collect();
+        (!report.is_empty()).then(|| format!("{report}  of {:?}", lock(&self.counts)))
     }
 
     fn is_excused(&self, suspect: &Suspect) -> bool {

@@ -30,8 +30,8 @@ impl Fault {
         matches!(self, Self::None | Self::Kill)
     }
 
-    /// The lease of the stores. It is much longer than what a run waits for in the end, so that
-    /// what nobody holds is not mended by its lease, unless its holder was killed.
+    /// The lease of the stores. Much longer than the bound at the end of a run, so that no lease
+    /// frees a leaked permit in time, unless its holder was killed.
     pub(crate) fn lease(self) -> Duration {
         match self {
             Self::Kill => Duration::from_secs(2),
@@ -40,7 +40,7 @@ impl Fault {
     }
 }
 
-/// One run.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) fault: Fault,

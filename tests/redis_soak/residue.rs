@@ -1,9 +1,8 @@
 //! What is left in Redis, seen without the library.
 
-use crate::support::resp::Raw;
+use testing::resp::Raw;
 
-/// The sets of a semaphore by what their keys end with: who holds, who waits, who is alive. Some
-/// have had other names.
+/// The sets of a semaphore by the suffixes of their keys: holders, waiters, heartbeats.
 const SETS: [&str; 3] = [":held", ":queue", ":alive"];
 
 /// Each set that has members, with how many.

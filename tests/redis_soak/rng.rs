@@ -11,7 +11,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Another generator, for a part of the work that runs beside this one.
+    /// Another generator, for work that runs concurrently.
     pub(crate) fn another(&mut self) -> Self {
         Self(self.next())
     }
@@ -27,7 +27,7 @@ impl Rng {
         Duration::from_micros(range.start * 1_000 + self.next() % micros)
     }
 
-    /// One of several.
+    /// A random item of several.
     pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.next() as usize % all.len()]
     }

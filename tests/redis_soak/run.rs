@@ -7,7 +7,6 @@ use crate::{
     plan::{Fault, Plan},
     residue::residue,
     rng::Rng,
-    support::resp::Raw,
     victim,
 };
 use futures_util::future::join_all;
@@ -15,15 +14,16 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::resp::Raw;
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},
 };
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// Within this, nothing is left. Much shorter than the lease of whoever lives.
+/// Within this, nothing is left. Much shorter than the lease of a process that lives.
 const BOUND: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs a load over a link of this round trip, and fails with all that was wrong.
 pub(crate) fn soak(fault: Fault, trip_ms: u64) {
@@ -50,7 +50,7 @@ async fn run(plan: Plan, link: &Link, oracle: &Arc<Oracle>) {
     let faults = link.inject_faults(load.end);
     let kills = victim::kills(plan, link.url(), load.end);
     load.run(&stores, Rng::new(plan.seed)).await;
-    kills.await.expect("nobody fails to kill");
+    kills.await.expect("the kills end");
     faults.await.expect("the faults end");
     everything_happened(oracle);
     nothing_is_left(plan, link, oracle, &stores).await;
@@ -84,7 +84,7 @@ fn everything_happened(oracle: &Oracle) {
     }
 }
 
-/// Asks again and again until there is nothing to complain of, or it is too late.
+/// Checks again and again until nothing is wrong any more, or the bound has passed.
 async fn within(
     bound: Duration,
     mut complaint: impl AsyncFnMut() -> Option<String>,
@@ -96,14 +96,14 @@ async fn within(
         if complaint.is_none() || last {
             return complaint;
         }
-        sleep(LOOK).await;
+        sleep(PAUSE).await;
     }
 }
 
-/// Nobody holds or waits, and all that a key has can be had at once.
+/// Nothing is held, no claim waits, and the whole limit of each key can be acquired at once.
 async fn nothing_is_left(plan: Plan, link: &Link, oracle: &Oracle, stores: &[RedisSemaphore]) {
     let mut raw = Raw::connect(link.port()).await;
-    // What the dead have left is swept when somebody comes after their leases.
+    // A killed process's permits are purged by the next claim after their leases.
     if plan.fault == Fault::Kill {
         whole_limit_is_free(oracle, stores, plan.fault.lease() + BOUND).await;
     }
@@ -127,7 +127,7 @@ async fn whole_limit_is_free(oracle: &Oracle, stores: &[RedisSemaphore], bound: 
     }
 }
 
-/// Why all of a key was not granted, and given back.
+/// Why the whole limit of a key could not be granted and released.
 async fn refused_whole(store: &RedisSemaphore, key: &'static str) -> Option<String> {
     match timeout(BOUND, store.acquire(load::whole(key))).await {
         Ok(Ok(permit)) => (!permit.release().await).then(|| "it was lost".to_owned()),

@@ -27,7 +27,7 @@ const URL: &str = "SOAK_VICTIM_URL";
 const SEED: &str = "SOAK_SEED";
 const READY: &str = "under load";
 
-/// It ends by itself after this, should nobody be left to kill it.
+/// The victim ends by itself after this, if its parent is gone.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// Starts a victim and kills it, again and again, if that is planned.
@@ -64,7 +64,7 @@ impl Victim {
     }
 
     fn kill(&mut self) {
-        // One that is dead already is dead.
+        // An error means that the victim has ended already.
         let _ = self.0.kill();
         self.0.wait().expect("it is our child");
     }
@@ -91,7 +91,7 @@ pub(crate) fn live() {
     runtime.block_on(async {
         let store = connect_to(plan, &url).await;
         println!("{READY}");
-        // Other choices than those of the process that kills it.
+        // Other random choices than those of the parent.
         load.run(&[store], Rng::new(!plan.seed)).await;
     });
 }

@@ -1,4 +1,4 @@
-# Runs each example as a process: asks a server for /market, and waits for the end of the crawler.
+# Runs each example as a process: sends a server one request, and waits for the end of the crawler.
 
 work=$(mktemp -d)
 redis_pid=
@@ -29,24 +29,24 @@ examples() {
     done
 }
 
-# Starts an example (title, name, more environment), asks it once and ends it.
+# Starts an example (title, name, more environment), sends it one request and ends it.
 try_example() {
     local title=$1 name=$2 log="$work/example" url
     shift 2
-    # Emptied here, because the child may be slower than the first look.
+    # Emptied here, because the child may be slower than the first check.
     : >"$log"
     env -u REDIS_URL PORT=0 "$@" "${CARGO_TARGET_DIR:-target}/debug/examples/$name" \
         >"$log" 2>"$log.errors" &
     example_pid=$!
-    wait_for_line "$example_pid" "$log" '^listening on http://' || fail_with "$title does not listen" "$log"
+    wait_for_log "$example_pid" "$log" '^listening on http://' || fail_with "$title does not listen" "$log"
     url=$(sed -n '1s|^listening on http://||p' "$log")
-    ask "$url" || fail_with "$title does not answer" "$log"
+    request "$url" || fail_with "$title does not answer" "$log"
     printf '%s: %s\n' "$title" "$status"
     end "$example_pid"
     example_pid=
 }
 
-# Runs an example (title, name, more environment) that ends by itself, and wants it to succeed.
+# Runs an example (title, name, more environment) that ends by itself, and expects it to succeed.
 run_example() {
     local title=$1 name=$2 log="$work/example"
     shift 2
@@ -55,8 +55,8 @@ run_example() {
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 
-# Sends one request to HOST:PORT and wants a 200. Leaves the answer's first line in `status`.
-ask() {
+# Sends a request to HOST:PORT and expects a 200. Sets `status` to the answer's status line.
+request() {
     status=
     exec 3<>"/dev/tcp/${1%:*}/${1##*:}" || return 1
     printf 'GET /market HTTP/1.1\r\nhost: %s\r\nx-account-id: ann\r\nconnection: close\r\n\r\n' "$1" >&3
@@ -75,15 +75,15 @@ start_redis() {
         redis-server --bind 127.0.0.1 --port "$redis_port" --dir "$work" \
             --save "" --appendonly no >"$log" 2>&1 &
         redis_pid=$!
-        wait_for_line "$redis_pid" "$log" 'Ready to accept connections' && return
+        wait_for_log "$redis_pid" "$log" 'Ready to accept connections' && return
         end "$redis_pid"
         redis_pid=
     done
-    fail_with "no Redis server came up" "$log"
+    fail_with "no Redis server has started" "$log"
 }
 
-# Waits up to 10 s for a line in the log of a process; fails at once if the process ends.
-wait_for_line() {
+# Waits up to 10 s for a pattern in the log of a process; fails at once if the process ends.
+wait_for_log() {
     local try
     for try in {1..200}; do
         grep -q "$3" "$2" && return
@@ -93,7 +93,7 @@ wait_for_line() {
     return 1
 }
 
-# Asks a process to end, and ends it if it has not after 5 s.
+# Sends a process SIGTERM, and SIGKILL if it still runs after 5 s.
 end() {
     local try
     kill "$1" 2>/dev/null || true

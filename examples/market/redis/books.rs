@@ -15,10 +15,10 @@ use tokio::time::timeout;
 /// How long Redis may take, reconnecting included.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// For how long a listing that was sold is told from one that never was: a day, in seconds.
+/// For how long a sold listing is known as sold, not as unknown: a day, in seconds.
 const KNOWN: u32 = 24 * 60 * 60;
 
-/// Who has what, what is for sale, and what was.
+/// The accounts, the listings, and the sold listings.
 pub(super) struct Books {
     connection: ConnectionManager,
     list: Script,
@@ -57,7 +57,7 @@ impl Books {
         self.change(&self.purchase, message, token).await
     }
 
-    /// Runs a script, once: if no answer comes, nobody knows whether it was done.
+    /// Runs a script once: without an answer, its outcome is unknown.
     async fn change(&self, script: &Script, message: &Message, token: u64) -> Outcome {
         let call = invocation(script, message, token)?;
         let mut connection = self.connection.clone();
@@ -73,11 +73,11 @@ impl Books {
 
     /// The listing, or why there is none.
     pub(super) async fn listing(&self, id: &str) -> Result<Result<Listing, Refusal>, StoreError> {
-        let mut look = redis::pipe();
-        look.atomic()
+        let mut read = redis::pipe();
+        read.atomic()
             .hget(keys::LISTINGS, id)
             .exists(keys::sold(id));
-        let (listing, sold): (Option<String>, bool) = self.ask(&look).await?;
+        let (listing, sold): (Option<String>, bool) = self.query(&read).await?;
         match listing {
             Some(message) => Ok(Ok(listing_of(&message)?)),
             None if sold => Ok(Err(Refusal::Sold)),
@@ -87,30 +87,32 @@ impl Books {
 
     /// All that is for sale, the cheapest first.
     pub(super) async fn listings(&self) -> Result<Vec<Listing>, StoreError> {
-        let (ids,): (Vec<String>,) = self.ask(redis::pipe().zrange(keys::PRICES, 0, -1)).await?;
+        let (ids,): (Vec<String>,) = self
+            .query(redis::pipe().zrange(keys::PRICES, 0, -1))
+            .await?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let look = &mut redis::pipe();
-        let (found,): (Vec<Option<String>>,) = self.ask(look.hmget(keys::LISTINGS, ids)).await?;
-        // What is missing was sold in between.
+        let read = &mut redis::pipe();
+        let (found,): (Vec<Option<String>>,) = self.query(read.hmget(keys::LISTINGS, ids)).await?;
+        // A missing listing was sold in between.
         let listings = found.iter().flatten().map(|message| listing_of(message));
         Ok(listings.collect::<Result<_, _>>()?)
     }
 
     /// What an account has, or will have when it is born.
     pub(super) async fn account(&self, account: &Account) -> Result<Holdings, StoreError> {
-        let mut look = redis::pipe();
-        look.atomic().hget(keys::FUNDS, account.as_str());
-        look.smembers(keys::items(account));
-        let (funds, mut items): (Option<u64>, Vec<String>) = self.ask(&look).await?;
-        // `ann-2` comes before `ann-10`.
+        let mut read = redis::pipe();
+        read.atomic().hget(keys::FUNDS, account.as_str());
+        read.smembers(keys::items(account));
+        let (funds, mut items): (Option<u64>, Vec<String>) = self.query(&read).await?;
+        // `ann-2` sorts before `ann-10`.
         items.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let newborn = || Holdings::of_newborn(account);
         Ok(funds.map_or_else(newborn, |funds| Holdings { funds, items }))
     }
 
-    async fn ask<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
+    async fn query<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
         let mut connection = self.connection.clone();
         within(pipeline.query_async(&mut connection)).await
     }

@@ -21,7 +21,7 @@ pub(super) fn items(account: &Account) -> String {
     format!("market:{{market}}:items:{account}")
 }
 
-/// String: who bought a listing.
+/// String: the trade of a sold listing.
 pub(super) fn sold(id: &str) -> String {
     format!("market:{{market}}:sold:{id}")
 }

@@ -1,4 +1,4 @@
-//! How listings and trades are written in Redis, and told from process to process.
+//! How listings and trades are encoded in Redis and on its channel.
 
 use crate::{
     account::Account,
@@ -14,7 +14,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Who lists or buys.
+    /// The account that lists or buys.
     pub(super) fn account(&self) -> &Account {
         self.buyer.as_ref().unwrap_or(&self.listing.seller)
     }

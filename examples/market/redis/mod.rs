@@ -1,10 +1,9 @@
 //! A market in Redis, for all processes that share it.
 //!
-//! Who lists or buys an item holds that item's lock, so those who want the same item stand in
-//! line and the others do not wait. Each change is one script, so it is done or not, also when a
-//! process is killed in the middle of it. A process that is stopped for longer than its lease
-//! still believes that it holds the lock: the scripts look at the books themselves, and at the
-//! lock's token.
+//! Listing or buying an item takes that item's lock, so claims for the same item queue and other
+//! items are not affected. Each change is one script, so it is atomic, also if a process is killed
+//! in the middle of it. A process that is stopped for longer than its lease may continue under a
+//! lock that it has lost: so the scripts check the state themselves, and the lock's token.
 
 mod books;
 mod keys;
@@ -25,7 +24,7 @@ use tokio_stream::{StreamExt, wrappers::BroadcastStream};
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
 use uuid::Uuid;
 
-/// How long those who want the same item wait for each other.
+/// How long a request may wait for an item's lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A market in Redis.

@@ -1,4 +1,4 @@
-//! What all processes tell each other: one subscription for each process.
+//! The events of all processes: one subscription for each process.
 
 use super::{keys, message::Message};
 use crate::market::Event;
@@ -13,10 +13,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// After so long a silence, the connection has to show that it lives.
+/// After this time without an event, the connection has to answer a ping.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long anything may take that Redis is asked for.
+/// How long a command to Redis may take.
 const BUDGET: Duration = Duration::from_secs(1);
 
 /// How long to wait before another attempt to subscribe.
@@ -28,20 +28,19 @@ pub(super) struct Subscription {
     messages: PubSubStream,
 }
 
-/// Subscribes to what happens from now on.
+/// Subscribes to events from now on.
 pub(super) async fn subscribe(client: &Client) -> RedisResult<Subscription> {
     let (mut sink, messages) = client.get_async_pubsub().await?.split();
     sink.subscribe(keys::EVENTS).await?;
     Ok(Subscription { sink, messages })
 }
 
-/// Passes on what is heard, and subscribes again when the connection breaks. What happens until
-/// then is not heard of.
+/// Forwards events, and subscribes again when the connection breaks. Events in between are lost.
 pub(super) async fn pass_on(client: Client, mut news: Subscription, events: Sender<Event>) {
     loop {
         while let Some(message) = news.next().await {
             if let Ok(message) = serde_json::from_slice::<Message>(message.get_payload_bytes()) {
-                // An error only says that nobody listens.
+                // An error only means that there is no subscriber.
                 let _ = events.send(message.into());
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// Two processes on one Redis.
 pub(super) struct Doors {
     url: String,
-    /// Where each is, or was when it was killed.
+    /// The address of each process, or its last one if it was killed.
     clients: Mutex<Vec<Client>>,
     markets: Mutex<Vec<Option<Market>>>,
 }
@@ -33,20 +33,20 @@ impl Doors {
         Market::start(&settings).await
     }
 
-    /// Kills one of them in the middle of what it does.
+    /// Kills one of them in the middle of its work.
     pub(super) async fn kill(&self, door: usize) {
         let market = locked(&self.markets)[door].take();
         market.expect("it runs").kill().await;
     }
 
-    /// Starts it again, at another place.
+    /// Starts it again, on another port.
     pub(super) async fn restart(&self, door: usize) {
         let market = self.start().await;
         locked(&self.clients)[door] = market.nobody();
         locked(&self.markets)[door] = Some(market);
     }
 
-    /// Asks those that run to end, and waits until they have.
+    /// Sends a SIGTERM to the running processes, and waits for their end.
     pub(super) async fn close(&self) {
         let markets = std::mem::take(&mut *locked(&self.markets));
         for market in markets.into_iter().flatten() {
@@ -55,9 +55,9 @@ impl Doors {
         }
     }
 
-    /// What one of them answers. Nothing if the answer breaks off, or never comes: then nobody
-    /// knows what became of the request.
-    pub(super) async fn ask(
+    /// The answer of one of them. `None` if the answer breaks off or never arrives: then the
+    /// outcome of the request is unknown.
+    pub(super) async fn send(
         &self,
         door: usize,
         account: &str,

@@ -1,9 +1,9 @@
-//! What is in Redis, read in plain bytes, and whether it fits what traders were told.
+//! What is in Redis, read in plain bytes, and whether it agrees with the answers that traders got.
 
-use super::traders::{Told, text};
-use crate::support::{redis::RedisServer, resp::Raw};
+use super::traders::{Answers, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use testing::{redis::RedisServer, resp::Raw};
 
 /// All that the market has written.
 pub(super) struct Books {
@@ -64,7 +64,7 @@ impl Books {
             let price = listing["price"].as_i64().expect("a price");
             *coins.entry(text(&listing["seller"])).or_default() += price;
             *coins.entry(text(&trade["buyer"])).or_default() -= price;
-            // Buyers keep what they buy, so an item changes hands once.
+            // Buyers do not sell what they buy, so an item is sold once.
             assert!(items.insert(text(&listing["item"])), "sold twice: {trade}");
         }
         for (account, funds) in &self.funds {
@@ -74,10 +74,10 @@ impl Books {
         }
     }
 
-    /// What traders were told is so, and nothing is so that nobody could know of.
-    pub(super) fn agree_with(&self, told: &[Told]) {
+    /// Every answer that a trader got is true, and every trade was answered or is unknown.
+    pub(super) fn agree_with(&self, answers: &[Answers]) {
         let mut bought = BTreeMap::new();
-        for trade in told.iter().flat_map(|told| &told.bought) {
+        for trade in answers.iter().flat_map(|answers| &answers.bought) {
             let (id, buyer) = (text(&trade["id"]), text(&trade["buyer"]));
             let record = &self.sold[&id];
             assert_eq!(
@@ -88,13 +88,15 @@ impl Books {
         }
         for (id, trade) in &self.sold {
             let purchase = (id.clone(), text(&trade["buyer"]));
-            let unknown = told.iter().any(|told| told.unknown.contains(&purchase));
+            let unknown = answers
+                .iter()
+                .any(|answers| answers.unknown.contains(&purchase));
             assert!(
                 bought.contains_key(id) || unknown,
-                "nobody was told of {trade}"
+                "no trader got an answer for {trade}"
             );
         }
-        for id in told.iter().flat_map(|told| &told.listed) {
+        for id in answers.iter().flat_map(|answers| &answers.listed) {
             let known = self.listings.contains_key(id) || self.sold.contains_key(id);
             assert!(known, "the listing {id} is gone");
         }
@@ -132,7 +134,7 @@ async fn sold(raw: &mut Raw) -> BTreeMap<String, Value> {
     sold
 }
 
-/// The two places that say what is for sale say the same.
+/// The two keys that list what is for sale agree.
 async fn prices_are_those_of(raw: &mut Raw, listings: &BTreeMap<String, Value>) {
     let prices = raw.zmembers("market:{market}:prices").await;
     assert_eq!(prices.len(), listings.len());

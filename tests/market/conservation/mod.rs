@@ -7,11 +7,11 @@ mod traders;
 use self::{
     doors::Doors,
     judge::Books,
-    traders::{Floor, Told},
+    traders::{Answers, Floor},
 };
-use crate::support::redis::RedisServer;
 use futures_util::future::join_all;
 use std::{env, sync::Arc, time::Duration};
+use testing::redis::RedisServer;
 use tokio::time::sleep;
 
 const SELLERS: usize = 5;
@@ -25,7 +25,7 @@ fn duration() -> Duration {
 }
 
 /// Trades all the time; one process is killed after a third, and is back after another third.
-async fn trade(doors: &Arc<Doors>) -> Vec<Told> {
+async fn trade(doors: &Arc<Doors>) -> Vec<Answers> {
     let floor = Floor::new(Arc::clone(doors));
     let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
     let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
@@ -36,9 +36,10 @@ async fn trade(doors: &Arc<Doors>) -> Vec<Told> {
     doors.restart(0).await;
     sleep(duration() / 3).await;
     floor.stop.cancel();
-    let told = join_all(traders).await;
-    told.into_iter()
-        .map(|told| told.expect("a trader fares well"))
+    let answers = join_all(traders).await;
+    answers
+        .into_iter()
+        .map(|answers| answers.expect("no trader panics"))
         .collect()
 }
 
@@ -46,18 +47,18 @@ async fn trade(doors: &Arc<Doors>) -> Vec<Told> {
 async fn money_and_items_are_conserved() {
     let server = RedisServer::start();
     let doors = Arc::new(Doors::open(server.url()).await);
-    let told = trade(&doors).await;
+    let answers = trade(&doors).await;
     // From here on, nothing changes any more.
     doors.close().await;
 
     let books = Books::read(&server).await;
     books.are_conserved();
     books.agree_with_their_trades();
-    books.agree_with(&told);
-    let late: usize = told.iter().map(|told| told.late).sum();
-    let unknown: usize = told.iter().map(|told| told.unknown.len()).sum();
+    books.agree_with(&answers);
+    let late: usize = answers.iter().map(|answers| answers.late).sum();
+    let unknown: usize = answers.iter().map(|answers| answers.unknown.len()).sum();
     println!(
-        "{} trades by {} accounts in {:?}; {late} purchases came too late, {unknown} were cut off",
+        "{} trades by {} accounts in {:?}; {late} purchases were too late, {unknown} were cut off",
         books.trades(),
         books.accounts(),
         duration()

@@ -1,4 +1,4 @@
-//! Those who list and those who buy, and what they were told.
+//! Sellers and buyers, and the answers that they got.
 
 use super::doors::Doors;
 use http::Method;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 /// How many items may be for sale before sellers wait for buyers.
 const FOR_SALE: usize = 60;
 
-/// What traders share.
+/// The state that all traders share.
 #[derive(Clone)]
 pub(super) struct Floor {
     doors: Arc<Doors>,
@@ -28,25 +28,25 @@ impl Floor {
     }
 }
 
-/// What traders were told.
+/// The answers that a trader got.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Ids of what was listed.
+pub(super) struct Answers {
+    /// Ids of the listed items.
     pub(super) listed: Vec<String>,
-    /// What was bought.
+    /// The trades that were bought.
     pub(super) bought: Vec<Value>,
-    /// Id and buyer of each purchase of which nobody knows whether it was done.
+    /// Id and buyer of each purchase whose outcome is unknown.
     pub(super) unknown: HashSet<(String, String)>,
-    /// Purchases that came too late.
+    /// Purchases of items that were sold already.
     pub(super) late: usize,
 }
 
-/// A trader, whose requests go to the two processes in turn.
+/// A trader, whose requests alternate between the two processes.
 struct Trader {
     floor: Floor,
     name: String,
     requests: usize,
-    told: Told,
+    answers: Answers,
 }
 
 impl Trader {
@@ -55,18 +55,18 @@ impl Trader {
             floor,
             name,
             requests: 0,
-            told: Told::default(),
+            answers: Answers::default(),
         }
     }
 
-    /// A 429 comes while the permit of the request before is on its way back, and for a lease
-    /// when a killed process held some.
-    async fn ask(&mut self, account: &str, how: Method, path: &str, body: &str) -> (u16, Value) {
+    /// Retries a 429: the previous request's permit may not be released yet, and a killed
+    /// process holds its permits for a lease.
+    async fn send(&mut self, account: &str, how: Method, path: &str, body: &str) -> (u16, Value) {
         loop {
             self.requests += 1;
             let doors = &self.floor.doors;
             match doors
-                .ask(self.requests, account, how.clone(), path, body)
+                .send(self.requests, account, how.clone(), path, body)
                 .await
             {
                 Some((429, _)) => {}
@@ -78,20 +78,20 @@ impl Trader {
 }
 
 /// Lists ten items of one account after another.
-pub(super) async fn sell(floor: Floor, n: usize) -> Told {
+pub(super) async fn sell(floor: Floor, n: usize) -> Answers {
     let mut seller = Trader::new(floor, format!("s{n}"));
     for account in 0.. {
         for item in 1..=10 {
             let room = Arc::clone(&seller.floor.room);
             tokio::select! {
-                () = seller.floor.stop.cancelled() => return seller.told,
+                () = seller.floor.stop.cancelled() => return seller.answers,
                 room = room.acquire() => room.expect("it stays open").forget(),
             }
             let account = format!("{}-{account}", seller.name);
             seller.list(&account, item).await;
         }
     }
-    seller.told
+    seller.answers
 }
 
 impl Trader {
@@ -101,10 +101,10 @@ impl Trader {
         let mut unknown = false;
         while !self.floor.stop.is_cancelled() {
             let (status, answer) = self
-                .ask(account, Method::POST, "/market/items", &offer)
+                .send(account, Method::POST, "/market/items", &offer)
                 .await;
             match status {
-                201 => return self.told.listed.push(text(&answer["id"])),
+                201 => return self.answers.listed.push(text(&answer["id"])),
                 0 | 503 => unknown = true,
                 409 if unknown => return,
                 status => panic!("{status} for {offer}: {answer}"),
@@ -114,23 +114,23 @@ impl Trader {
 }
 
 /// Buys what is cheap, as all the others do, with one account after another.
-pub(super) async fn buy(floor: Floor, n: usize) -> Told {
+pub(super) async fn buy(floor: Floor, n: usize) -> Answers {
     let mut buyer = Trader::new(floor, format!("b{n}"));
     for account in 0.. {
         let account = format!("{}-{account}", buyer.name);
         while !buyer.is_poor(&account).await {
             if buyer.floor.stop.is_cancelled() {
-                return buyer.told;
+                return buyer.answers;
             }
         }
     }
-    buyer.told
+    buyer.answers
 }
 
 impl Trader {
     /// Buys something; whether the account is too poor for it.
     async fn is_poor(&mut self, account: &str) -> bool {
-        let (status, market) = self.ask(account, Method::GET, "/market", "").await;
+        let (status, market) = self.send(account, Method::GET, "/market", "").await;
         assert!(matches!(status, 0 | 200 | 503), "{status}: {market}");
         let cheap = market.as_array().map_or(0, Vec::len).min(4);
         let Some(choice) = self.requests.checked_rem(cheap) else {
@@ -138,12 +138,12 @@ impl Trader {
         };
         let id = text(&market[choice]["id"]);
         let path = format!("/market/items/{id}/purchase");
-        let (status, answer) = self.ask(account, Method::POST, &path, "").await;
+        let (status, answer) = self.send(account, Method::POST, &path, "").await;
         match status {
-            200 => self.told.bought.push(answer),
+            200 => self.answers.bought.push(answer),
             409 if answer["detail"] == "the account has too few coins" => return true,
-            409 => self.told.late += 1,
-            0 | 503 => drop(self.told.unknown.insert((id, account.to_owned()))),
+            409 => self.answers.late += 1,
+            0 | 503 => drop(self.answers.unknown.insert((id, account.to_owned()))),
             status => panic!("{status} for {path}: {answer}"),
         }
         self.floor.room.add_permits(usize::from(status == 200));

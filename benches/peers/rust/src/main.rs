@@ -56,7 +56,7 @@ impl Store {
 
 impl Held {
     /// As its users would: ours by dropping it.
-    async fn give_back(self) -> Result<(), BoxError> {
+    async fn release(self) -> Result<(), BoxError> {
         match self {
             Self::Ours(permit) => drop(permit),
             Self::Peer(handle) => handle.release().await?,
@@ -95,7 +95,7 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
         work.spawn(async move {
             let mut count = 0_u64;
             while start.elapsed().as_secs() < seconds {
-                store.take(&key, 1_000).await?.give_back().await?;
+                store.take(&key, 1_000).await?.release().await?;
                 count += 1;
             }
             Ok::<_, BoxError>(count)
@@ -113,7 +113,7 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
     Ok(())
 }
 
-/// Who it was, when it was granted, and when it was done.
+/// The contender, when it was granted, and when it was done.
 type Seen = (u32, Duration, Duration);
 
 /// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
@@ -138,7 +138,7 @@ async fn contender(store: Store, key: String, at: u32, start: Instant) -> Result
     let granted = start.elapsed();
     sleep(Duration::from_millis(100)).await;
     let end = start.elapsed();
-    held.give_back().await?;
+    held.release().await?;
     Ok((at, granted, end))
 }
 

@@ -2,13 +2,10 @@
 //!
 //! Prints claims made and claims granted in time, per second, and their mean in ms.
 
-#[path = "../../../../goodput/load.rs"]
-mod load;
-
 use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
 use distributed_lock_redis::RedisLockProvider;
-use load::Rate;
 use std::{env, error::Error, sync::Arc, time::Duration};
+use testing::bench::open_loop::{self, Rate};
 
 /// As many as the other variants have, under the same limit.
 const KEYS: u64 = 1_000;
@@ -25,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let builder = RedisLockProvider::builder().url(&args[1]);
     let provider = Arc::new(builder.expiry(Duration::from_secs(10)).build().await?);
-    let offered = load::offer(rate, |number| claim(Arc::clone(&provider), number)).await;
+    let offered = open_loop::offer(rate, |number| claim(Arc::clone(&provider), number)).await;
     let mean_ms = offered.mean_ms.unwrap_or_default();
     println!("{} {} {mean_ms}", offered.rate, offered.good);
     Ok(())
@@ -37,7 +34,7 @@ async fn claim(provider: Arc<RedisLockProvider>, number: u64) -> bool {
     let Ok(Some(handle)) = semaphore.try_acquire().await else {
         return false;
     };
-    // Nobody waits for it.
+    // In the background, as our release.
     tokio::spawn(handle.release());
     true
 }

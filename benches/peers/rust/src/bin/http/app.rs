@@ -1,6 +1,6 @@
 //! The app: alone, for nginx to limit, or under the layer.
 
-use crate::{BoxError, inside::Witness};
+use crate::BoxError;
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -18,6 +18,7 @@ use std::{
     },
     time::Duration,
 };
+use testing::inside::Witness;
 use tokio::{
     net::TcpListener,
     time::{Instant, sleep_until},
@@ -52,21 +53,21 @@ fn routes() -> Router<Seen> {
 /// All routes twice: where the sixth request is refused, and where it waits.
 fn limited(routes: Router, semaphore: impl Semaphore) -> Router {
     let limit = ConcurrencyLimitLayer::new(LIMIT, key::header("x-account-id"), semaphore);
-    let line = routes.clone().layer(limit.clone().with_wait(PATIENCE));
-    routes.layer(limit).nest("/line", line)
+    let queued = routes.clone().layer(limit.clone().with_wait(PATIENCE));
+    routes.layer(limit).nest("/queue", queued)
 }
 
-/// A body of ten parts in 100 ms, and the place in the order in which they began.
+/// A body of ten chunks in 100 ms, and a header with its position in the order of starts.
 async fn stream(State(seen): State<Seen>) -> impl IntoResponse {
     let order = seen.next();
     let first = (seen.witness.enter(), Instant::now(), 1..=10_u32);
-    let parts = stream::unfold(first, async |(inside, start, mut left)| {
+    let chunks = stream::unfold(first, async |(inside, start, mut left)| {
         let number = left.next()?;
         sleep_until(start + Duration::from_millis(10) * number).await;
-        let part = Bytes::from_static(b"a part\n");
-        Some((Ok::<_, Infallible>(part), (inside, start, left)))
+        let chunk = Bytes::from_static(b"a chunk\n");
+        Some((Ok::<_, Infallible>(chunk), (inside, start, left)))
     });
-    ([("x-order", order)], Body::from_stream(parts))
+    ([("x-order", order)], Body::from_stream(chunks))
 }
 
 /// A body that begins and never ends.

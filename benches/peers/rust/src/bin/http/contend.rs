@@ -1,23 +1,23 @@
 //! Fifty requests of one account, 4 ms apart, for bodies of 100 ms.
 
-use crate::connection::{Connection, read};
 use futures_util::future::join_all;
 use http::StatusCode;
 use hyper::{Response, body::Incoming};
 use std::{net::SocketAddr, time::Duration};
+use testing::bench::connection::{Connection, read};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 
-/// How soon who was refused asks again.
+/// The pause after a refusal.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Prints how many of those that ask once are admitted; the most bodies at once; and of those that
-/// ask until they are admitted, the total in ms, the requests and the inversions.
+/// Prints how many contenders are admitted if each tries once; the most bodies at once; and, if
+/// each tries until it is admitted, the total in ms, the requests and the inversions.
 pub(crate) async fn run(app: SocketAddr, path: &str) {
-    let once = crowd(app, path, "once", 1).await;
-    let again = crowd(app, path, "again", usize::MAX).await;
+    let once = contenders(app, path, "once", 1).await;
+    let again = contenders(app, path, "again", usize::MAX).await;
     let (_, most) = read(Connection::open(app).await.get("/most", "witness").await).await;
     let admitted = once.iter().filter(|one| one.order.is_some()).count();
     let total = again.iter().map(|one| one.end).max().unwrap_or_default();
@@ -30,16 +30,16 @@ pub(crate) async fn run(app: SocketAddr, path: &str) {
     );
 }
 
-/// What became of one contender.
+/// The outcome of one contender.
 struct Contender {
-    /// Its place in the order in which the app began to answer.
+    /// Its position in the order in which the app began to answer.
     order: Option<usize>,
     requests: usize,
     end: Duration,
 }
 
-/// All contenders, in the order in which they came.
-async fn crowd(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<Contender> {
+/// All contenders, in the order of their starts.
+async fn contenders(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<Contender> {
     let connections = join_all((0..50).map(|_| Connection::open(app))).await;
     let start = Instant::now();
     let mut work = JoinSet::new();
@@ -47,7 +47,7 @@ async fn crowd(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<
         let (path, account) = (path.to_owned(), account.to_owned());
         work.spawn(async move {
             sleep_until(start + Duration::from_millis(4) * at).await;
-            let (order, requests) = ask(&mut connection, &path, &account, tries).await;
+            let (order, requests) = retry(&mut connection, &path, &account, tries).await;
             let end = start.elapsed();
             (
                 at,
@@ -59,13 +59,13 @@ async fn crowd(app: SocketAddr, path: &str, account: &str, tries: usize) -> Vec<
             )
         });
     }
-    let mut crowd = work.join_all().await;
-    crowd.sort_by_key(|(at, _)| *at);
-    crowd.into_iter().map(|(_, contender)| contender).collect()
+    let mut contenders = work.join_all().await;
+    contenders.sort_by_key(|(at, _)| *at);
+    contenders.into_iter().map(|(_, contender)| contender).collect()
 }
 
-/// Asks until admitted, at most so often, and reads to the end.
-async fn ask(
+/// Sends requests until one is admitted, at most `tries`, and reads the body to its end.
+async fn retry(
     connection: &mut Connection,
     path: &str,
     account: &str,
@@ -97,10 +97,10 @@ fn order(response: &Response<Incoming>) -> Option<usize> {
 }
 
 /// Pairs of which the later was answered before the earlier.
-fn inversions(crowd: &[Contender]) -> usize {
+fn inversions(contenders: &[Contender]) -> usize {
     let overtakers = |(at, one): (usize, &Contender)| {
-        let later = crowd[at + 1..].iter();
+        let later = contenders[at + 1..].iter();
         later.filter(|other| other.order < one.order).count()
     };
-    crowd.iter().enumerate().map(overtakers).sum()
+    contenders.iter().enumerate().map(overtakers).sum()
 }

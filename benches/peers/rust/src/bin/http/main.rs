@@ -4,23 +4,9 @@
 //! wait ADDRESS ACCOUNT | fleet ADDRESS ADDRESS
 
 mod app;
-#[path = "../../../../../http/connection.rs"]
-mod connection;
 mod contend;
-#[allow(dead_code, reason = "it belongs to the benchmarks")]
-#[path = "../../../../../support/figures.rs"]
-mod figures;
-#[path = "../../../../../../tests/support/inside.rs"]
-mod inside;
-#[path = "../../../../../http/load.rs"]
-mod load;
 mod rates;
 mod streams;
-
-/// Where the load looks for it.
-mod support {
-    pub(crate) use crate::figures;
-}
 
 use std::{env, error::Error, net::SocketAddr};
 

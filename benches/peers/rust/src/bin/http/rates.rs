@@ -1,15 +1,15 @@
 //! Requests per second over keep-alive connections, an account for each.
 
-use crate::{
-    figures::{median, ratio},
-    load,
-};
 use std::{net::SocketAddr, time::Duration};
+use testing::bench::{
+    closed_loop,
+    figures::{median, ratio},
+};
 
 const ROUND: Duration = Duration::from_millis(250);
 
-/// A line for each app, in `seconds` for each figure: how many and how many times the first's,
-/// over 1 connection and over 16. The apps take turns.
+/// Prints a row for each app, in `seconds` for each figure: the rate and its ratio to the first
+/// app's, over 1 connection and over 16. The apps alternate.
 pub(crate) async fn run(seconds: u64, apps: &[SocketAddr]) {
     let rounds = 4 * seconds;
     let one = rates(rounds, apps, 1).await;
@@ -29,8 +29,8 @@ async fn rates(rounds: u64, apps: &[SocketAddr], connections: usize) -> Vec<Vec<
     let mut rates = vec![Vec::new(); apps.len()];
     for round in 0..=rounds {
         for (app, rates) in apps.iter().zip(&mut rates) {
-            let outcome = load::run(*app, connections, ROUND).await;
-            assert_eq!(outcome.refused, 0, "each account has five places");
+            let outcome = closed_loop::run(*app, connections, ROUND).await;
+            assert_eq!(outcome.refused, 0, "each account has five permits");
             // The first round only warms up.
             if round > 0 {
                 rates.push(outcome.rate);

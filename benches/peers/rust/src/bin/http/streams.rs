@@ -1,16 +1,16 @@
-//! Bodies that go on: what counts, and what becomes of it when a process is killed.
+//! Bodies that do not end: which of them count, and until when if a process is killed.
 
-use crate::connection::Connection;
 use http::StatusCode;
 use std::{net::SocketAddr, process, time::Duration};
+use testing::bench::connection::Connection;
 use tokio::time::{Instant, sleep};
 
-/// Keeps five bodies, and says with which status the sixth request is answered.
+/// Holds five bodies, and prints the status of the sixth request.
 pub(crate) async fn hold(app: SocketAddr, account: &str) {
     let mut bodies = Vec::new();
     for _ in 0..5 {
         let response = Connection::open(app).await.get("/open", account).await;
-        assert_eq!(response.status(), StatusCode::OK, "there are five places");
+        assert_eq!(response.status(), StatusCode::OK, "there are five permits");
         bodies.push(response);
     }
     let sixth = Connection::open(app).await.get("/open", account).await;
@@ -18,7 +18,7 @@ pub(crate) async fn hold(app: SocketAddr, account: &str) {
     sleep(Duration::MAX).await;
 }
 
-/// Says after how many seconds a request is admitted, if it is within 20 s.
+/// Prints after how many seconds a request is admitted, if within 20 s.
 pub(crate) async fn wait(app: SocketAddr, account: &str) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(20) {
@@ -30,7 +30,7 @@ pub(crate) async fn wait(app: SocketAddr, account: &str) {
     println!("-");
 }
 
-/// Says how many of ten requests are admitted, spread over the apps, while their bodies go on.
+/// Prints how many of ten requests, spread over the apps, are admitted while their bodies last.
 pub(crate) async fn fleet(apps: &[SocketAddr]) {
     let (mut bodies, mut admitted) = (Vec::new(), 0);
     for app in apps.iter().cycle().take(10) {

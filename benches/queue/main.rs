@@ -1,0 +1,18 @@
+//! The queue: how soon the next waiter is granted, in which order, with how many commands, and how
+//! long a grant takes when many wait.
+//!
+//! `cargo bench --bench queue`, about a minute; `-- --quick` in twenty seconds.
+
+mod drain;
+mod order;
+mod wake;
+
+use testing::redis::RedisServer;
+
+#[tokio::main]
+async fn main() {
+    let server = RedisServer::start();
+    order::compare(&server).await;
+    wake::compare(&server.url()).await;
+    drain::compare(&server.url()).await;
+}

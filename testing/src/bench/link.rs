@@ -1,0 +1,21 @@
+//! The connection that every rival of the library gets: the kind that the library makes itself.
+
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, io::tcp::TcpSettings};
+
+pub use redis::aio::MultiplexedConnection;
+
+/// A client whose connections send small packets at once.
+pub fn client(url: &str) -> Client {
+    let info = url.into_connection_info().expect("the address is valid");
+    let settings = TcpSettings::default().set_nodelay(true);
+    Client::open(info.set_tcp_settings(settings)).expect("the address is valid")
+}
+
+/// One more connection of a client.
+pub async fn connect(client: &Client) -> MultiplexedConnection {
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .expect("the server is there")
+}

@@ -1,0 +1,11 @@
+//! What the benchmarks share: loads, flags, progress, figures, tables and plots.
+
+pub mod closed_loop;
+pub mod connection;
+pub mod figures;
+pub mod link;
+pub mod open_loop;
+pub mod plot;
+pub mod proc;
+pub mod run;
+pub mod table;

@@ -1,0 +1,213 @@
+//! Other processes that use the library: killed, stopped, or with clocks of their own.
+//!
+//! A child is this very test binary: with variables in its environment that make it serve commands
+//! from its standard input. A test file that starts one has a test of the name [`CHILD`] that calls
+//! [`serve`].
+
+mod child;
+pub mod fenced;
+mod locks;
+pub mod witness;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+/// The name of the ignored test that runs as a child.
+pub const CHILD: &str = "a_process_of_the_fleet";
+
+const URL: &str = "FLEET_URL";
+const LEASE: &str = "FLEET_LEASE_MS";
+/// How often a child claims again at most, when the store fails.
+const AGAIN: usize = 5;
+/// Precedes every answer, among what the test harness prints.
+const MARK: &str = "fleet: ";
+
+/// Another process with a store of its own. Killed when dropped.
+pub struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts one whose store is at `url`, with this lease.
+    pub fn start(url: &str, lease: Duration) -> Self {
+        Self::with(url, lease, &[])
+    }
+
+    /// Starts one with more in its environment.
+    pub fn with(url: &str, lease: Duration, environment: &[(&str, String)]) -> Self {
+        let mut child = Command::new(env::current_exe().expect("a test is a program"))
+            .args([
+                "--exact",
+                CHILD,
+                "--ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(URL, url)
+            .env(LEASE, lease.as_millis().to_string())
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the child starts");
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut process = Self {
+            child,
+            input,
+            output,
+        };
+        assert_eq!(process.answer(), "ready");
+        process
+    }
+
+    /// Sends a command and waits for the answer.
+    fn call(&mut self, command: &str) -> String {
+        self.send(command);
+        self.answer()
+    }
+
+    fn send(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("the child reads");
+    }
+
+    fn answer(&mut self) -> String {
+        let mut output = String::new();
+        loop {
+            output.clear();
+            let length = self
+                .output
+                .read_line(&mut output)
+                .expect("the child writes");
+            assert!(length > 0, "the child is gone");
+            if let Some((_, answer)) = output.trim_end().split_once(MARK) {
+                return answer.to_owned();
+            }
+        }
+    }
+
+    /// Acquires a permit and stores it under `name`. Returns its token, if it was granted.
+    pub fn acquire(&mut self, name: &str, key: &str, limit: u32) -> Option<u64> {
+        match self.call(&format!("acquire {name} {key} {limit}")).as_str() {
+            "full" => None,
+            token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
+        }
+    }
+
+    /// Releases a permit. Returns whether it was still held.
+    pub fn release(&mut self, name: &str) -> bool {
+        self.call(&format!("release {name}")) == "true"
+    }
+
+    /// Starts a claim that waits, holds its permit for `work` and releases it. The child reports
+    /// the grants by [`contended`](Self::contended).
+    pub fn contend(&mut self, name: &str, key: &str, limit: u32, work: Duration) {
+        let work = work.as_millis();
+        assert_eq!(
+            self.call(&format!("contend {name} {key} {limit} {work}")),
+            "started"
+        );
+    }
+
+    /// The names of the contenders with their tokens, in the order in which they were granted,
+    /// once all have released their permits.
+    pub fn contended(&mut self) -> Vec<(String, u64)> {
+        let answer = self.call("contended");
+        let pairs = answer.split_whitespace().map(|pair| {
+            let (name, token) = pair.split_once('=').expect("name=token");
+            (name.to_owned(), token.parse().expect("a number"))
+        });
+        pairs.collect()
+    }
+
+    /// Acquires a lock and stores it under `name`. Returns its token, if it was granted within
+    /// `timeout`.
+    pub fn lock(&mut self, name: &str, key: &str, timeout: Duration) -> Option<u64> {
+        self.begin_lock(name, key, timeout);
+        self.locked()
+    }
+
+    /// The first half of [`lock`](Self::lock): sends the command, and waits for no answer.
+    pub fn begin_lock(&mut self, name: &str, key: &str, timeout: Duration) {
+        self.send(&format!("lock {name} {key} {}", timeout.as_millis()));
+    }
+
+    /// The second half of [`lock`](Self::lock).
+    pub fn locked(&mut self) -> Option<u64> {
+        match self.answer().as_str() {
+            "timed out" => None,
+            token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
+        }
+    }
+
+    /// Releases a lock. Returns whether it was still held.
+    pub fn unlock(&mut self, name: &str) -> bool {
+        self.call(&format!("unlock {name}")) == "true"
+    }
+
+    /// Writes to a [`FencedFile`](fenced::FencedFile) under the token of a lock, whether or not
+    /// the lock is still held. Returns whether the file accepted it.
+    pub fn write(&mut self, name: &str, file: &Path) -> bool {
+        self.call(&format!("write {name} {}", file.display())) == "true"
+    }
+
+    /// Starts to take a lock again and again, and to log each grant to a
+    /// [`Witness`](witness::Witness).
+    pub fn lock_repeatedly(&mut self, key: &str, witness: &witness::Witness) {
+        let file = witness.path().display();
+        assert_eq!(self.call(&format!("repeat {key} {file}")), "started");
+    }
+
+    /// Whether a permit is lost.
+    pub fn is_lost(&mut self, name: &str) -> bool {
+        self.call(&format!("lost {name}")) == "true"
+    }
+
+    /// The child's own wall clock, in seconds.
+    pub fn clock(&mut self) -> u64 {
+        self.call("clock").parse().expect("it is a number")
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("it is our child");
+    }
+
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is our child");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.kill();
+        }
+    }
+}
+
+/// Runs as a child: connects, answers commands, and ends with its standard input.
+pub fn serve() {
+    child::run();
+}

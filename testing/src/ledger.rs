@@ -1,0 +1,102 @@
+//! A store that counts the permits that were granted and released.
+
+use std::{
+    collections::HashMap,
+    future::ready,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tower_semaphore::{
+    Acquire, AcquireError, Claim, Key, Permit, Semaphore,
+    semaphore::{BoxFuture, Grant, Loss},
+};
+
+/// A store for permits of weight 1. Clones share their counts.
+#[derive(Clone, Default)]
+pub struct Ledger(Arc<Mutex<HashMap<Key, Page>>>);
+
+/// The counts of one key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Page {
+    /// How many were granted.
+    pub granted: u32,
+    /// How many releases there were.
+    pub returned: u32,
+    /// The most permits that were held at once.
+    pub most: u32,
+}
+
+impl Ledger {
+    pub fn page(&self, key: &'static str) -> Page {
+        self.lock().get(&key.into()).copied().unwrap_or_default()
+    }
+
+    fn take(&self, claim: &Claim) -> Result<Permit, AcquireError> {
+        let units = claim.units()?;
+        let mut book = self.lock();
+        let page = book.entry(claim.key().clone()).or_default();
+        let held = page.granted - page.returned + 1;
+        if held > units.limit() {
+            return Err(AcquireError::full(claim, held - 1));
+        }
+        page.granted += 1;
+        page.most = page.most.max(held);
+        let entry = Entry {
+            ledger: self.clone(),
+            key: claim.key().clone(),
+            loss: Loss::default(),
+            back: AtomicBool::new(false),
+        };
+        Ok(Permit::new(entry, units, held))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Page>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Semaphore for Ledger {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        Acquire::ready(self.take(&claim))
+    }
+}
+
+/// A permit, held or released.
+struct Entry {
+    ledger: Ledger,
+    key: Key,
+    loss: Loss,
+    back: AtomicBool,
+}
+
+impl Entry {
+    /// Whether it was held until now.
+    fn give_back(&self) -> bool {
+        let was_out = !self.back.swap(true, Ordering::SeqCst);
+        let mut book = self.ledger.lock();
+        book.entry(self.key.clone()).or_default().returned += u32::from(was_out);
+        was_out
+    }
+}
+
+impl Grant for Entry {
+    fn token(&self) -> u64 {
+        0
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        Box::pin(ready(self.give_back()))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,30 @@
+//! What the tests and the benchmarks of tower-semaphore share.
+//!
+//! `fleet`, `http_requests`, `ledger`, `stores` and `stubs` use the library. The other modules are
+//! the oracles that judge it, or measure it, so they share no code with it.
+
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "no user of the library sees this crate"
+)]
+
+pub mod bench;
+pub mod book;
+#[cfg(target_os = "linux")]
+pub mod clock;
+pub mod example;
+#[cfg(feature = "redis")]
+pub mod fleet;
+mod frame;
+pub mod http_requests;
+pub mod inside;
+pub mod ledger;
+pub mod proxy;
+pub mod redis;
+pub mod resp;
+pub mod script;
+pub mod stall;
+pub mod stores;
+pub mod stubs;
+pub mod wait;

@@ -1,0 +1,102 @@
+//! What a proxy knows of one connection, and what it does with each frame.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::frame::{Frame, Reply};
+use super::wire::{Hole, Wire};
+
+/// What the proxy does with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Pass,
+    Swallow,
+    /// Lost, and the connection ends.
+    Cut,
+}
+
+/// One connection: the commands without a reply yet, and whether the stream has a gap.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) wire: Arc<Wire>,
+    gap: AtomicBool,
+    unanswered: Mutex<VecDeque<Vec<Vec<u8>>>>,
+}
+
+impl Link {
+    /// A connection that has seen nothing.
+    pub(super) fn new(wire: Arc<Wire>) -> Self {
+        Self {
+            wire,
+            gap: AtomicBool::new(false),
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// Returns when the black hole is gone and this connection lost bytes in it.
+    pub(super) async fn until_healed_with_a_gap(&self) {
+        let gap = || self.gap.load(Ordering::Relaxed);
+        self.wire.until_no_hole_and(gap).await;
+    }
+
+    /// What the proxy does with a frame from the client.
+    pub(super) fn command(&self, frame: &Frame) -> Fate {
+        let args = words(&frame.value);
+        self.wire.saw(args.clone());
+        if self.wire.faults().hole == Hole::Both {
+            return self.swallow();
+        }
+        if !answered_by_push(&args[0]) {
+            self.unanswered().push_back(args);
+        }
+        Fate::Pass
+    }
+
+    /// What the proxy does with a frame from the server.
+    pub(super) fn reply(&self, frame: &Frame) -> Fate {
+        let faults = self.wire.faults();
+        let push = frame.is_push();
+        let command = if push {
+            None
+        } else {
+            self.unanswered().pop_front()
+        };
+        if faults.hole != Hole::Off {
+            return self.swallow();
+        }
+        if faults.drop_messages && push && is_message(&frame.value) {
+            return Fate::Swallow;
+        }
+        match command {
+            Some(command) if self.wire.drops_reply_to(&command) => Fate::Cut,
+            _ => Fate::Pass,
+        }
+    }
+
+    fn swallow(&self) -> Fate {
+        self.gap.store(true, Ordering::Relaxed);
+        Fate::Swallow
+    }
+
+    fn unanswered(&self) -> std::sync::MutexGuard<'_, VecDeque<Vec<Vec<u8>>>> {
+        self.unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn words(command: &Reply) -> Vec<Vec<u8>> {
+    let words = command.array().iter();
+    words.map(|word| word.bytes().to_vec()).collect()
+}
+
+/// `SUBSCRIBE` and its relatives are answered once per channel, by frames that have the form of
+/// pushes.
+fn answered_by_push(name: &[u8]) -> bool {
+    name.to_ascii_lowercase().ends_with(b"subscribe")
+}
+
+fn is_message(push: &Reply) -> bool {
+    push.array()[0].bytes().ends_with(b"message")
+}

@@ -1,0 +1,139 @@
+//! What all connections of a proxy share: the faults that are on, and the log.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use super::{End, Seen};
+
+/// Which bytes are dropped.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hole {
+    #[default]
+    Off,
+    Replies,
+    Both,
+}
+
+/// The faults that stay until they are switched off.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Faults {
+    pub(super) hole: Hole,
+    pub(super) drop_messages: bool,
+    pub(super) one_byte_writes: bool,
+    pub(super) to_server: Duration,
+    pub(super) to_client: Duration,
+}
+
+/// Picks commands by their name and arguments.
+pub(super) type Matches = Box<dyn Fn(&[Vec<u8>]) -> bool + Send>;
+
+/// The shared state of a proxy.
+pub(super) struct Wire {
+    /// The port of the server behind the proxy.
+    pub(super) server: u16,
+    faults: watch::Sender<Faults>,
+    ends: broadcast::Sender<End>,
+    drops: Mutex<(usize, Matches)>,
+    log: Mutex<Vec<Seen>>,
+}
+
+impl Wire {
+    /// A wire without faults.
+    pub(super) fn to(server: u16) -> Self {
+        Self {
+            server,
+            faults: watch::Sender::default(),
+            ends: broadcast::Sender::new(16),
+            drops: Mutex::new((0, Box::new(|_| false))),
+            log: Mutex::default(),
+        }
+    }
+
+    /// The faults that are on now.
+    pub(super) fn faults(&self) -> Faults {
+        *self.faults.borrow()
+    }
+
+    /// Switches faults.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Faults)) {
+        self.faults.send_modify(change);
+    }
+
+    /// Switches all faults off.
+    pub(super) fn forward(&self) {
+        lock(&self.drops).0 = 0;
+        self.faults.send_replace(Faults::default());
+    }
+
+    /// Returns once there is no black hole and `too` is true; checks whenever the faults change.
+    pub(super) async fn until_no_hole_and(&self, too: impl Fn() -> bool) {
+        let whole = |faults: &Faults| faults.hole == Hole::Off && too();
+        let mut faults = self.faults.subscribe();
+        faults
+            .wait_for(whole)
+            .await
+            .expect("the wire owns the sender");
+    }
+
+    /// Loses the replies to the next `count` commands that match.
+    pub(super) fn drop_replies_to(&self, count: usize, matches: Matches) {
+        *lock(&self.drops) = (count, matches);
+    }
+
+    /// Whether the reply to this command is lost; counts it if so.
+    pub(super) fn drops_reply_to(&self, command: &[Vec<u8>]) -> bool {
+        let mut drops = lock(&self.drops);
+        let drop = drops.0 > 0 && drops.1(command);
+        drops.0 -= usize::from(drop);
+        drop
+    }
+
+    /// Ends every connection that has subscribed.
+    pub(super) fn kill(&self, end: End) {
+        // An error only means that no connection is open.
+        let _ = self.ends.send(end);
+    }
+
+    /// How a connection learns that it has to end; also counts as an open connection.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<End> {
+        self.ends.subscribe()
+    }
+
+    /// How many connections are open.
+    pub(super) fn connections(&self) -> usize {
+        self.ends.receiver_count()
+    }
+
+    /// Logs a command.
+    pub(super) fn saw(&self, args: Vec<Vec<u8>>) {
+        let at = Instant::now();
+        lock(&self.log).push(Seen { at, args });
+    }
+
+    /// The log.
+    pub(super) fn log(&self) -> Vec<Seen> {
+        lock(&self.log).clone()
+    }
+
+    /// Clears the log.
+    pub(super) fn clear_log(&self) {
+        lock(&self.log).clear();
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire")
+            .field("server", &self.server)
+            .field("faults", &self.faults())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,125 @@
+//! A plain client that speaks RESP over a socket: the oracle for what is really in Redis.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+pub use super::frame::Reply;
+use super::frame::{self, Frames};
+
+/// One connection, one command at a time.
+#[derive(Debug)]
+pub struct Raw {
+    stream: TcpStream,
+    frames: Frames,
+}
+
+impl Raw {
+    /// Connects to a port of this machine.
+    ///
+    /// # Panics
+    ///
+    /// When nothing listens there.
+    pub async fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .expect("something listens on the port");
+        stream.set_nodelay(true).expect("a TCP socket has nodelay");
+        Self {
+            stream,
+            frames: Frames::default(),
+        }
+    }
+
+    /// Sends one command and reads its reply, which may be an [`Reply::Error`].
+    ///
+    /// # Panics
+    ///
+    /// When the connection ends before the reply.
+    pub async fn cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        self.try_cmd(args).await.expect("the server answers")
+    }
+
+    /// Sends one command and reads its reply.
+    ///
+    /// # Errors
+    ///
+    /// When the connection ends before the reply.
+    pub async fn try_cmd<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
+        self.send(args).await?;
+        self.next().await
+    }
+
+    /// Sends one command and leaves its reply to [`next`](Self::next).
+    ///
+    /// # Errors
+    ///
+    /// When the connection has ended.
+    pub async fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
+        self.stream.write_all(&frame::command(args)).await
+    }
+
+    /// Reads the next frame: a reply, or a message after `SUBSCRIBE`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection ends first.
+    pub async fn next(&mut self) -> io::Result<Reply> {
+        let frame = self.frames.next(&mut self.stream).await?;
+        frame
+            .map(|frame| frame.value)
+            .ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    }
+
+    /// How often each command ran, inside scripts too, since the start or [`reset_stats`](Self::reset_stats).
+    pub async fn commandstats(&mut self) -> BTreeMap<String, u64> {
+        let info = self.cmd(&["INFO", "commandstats"]).await;
+        info.text().lines().filter_map(command_and_calls).collect()
+    }
+
+    /// Sets the counts of [`commandstats`](Self::commandstats) to zero.
+    pub async fn reset_stats(&mut self) {
+        let reply = self.cmd(&["CONFIG", "RESETSTAT"]).await;
+        assert_eq!(reply, Reply::Simple("OK".to_owned()));
+    }
+
+    /// The members of a sorted set with their scores, lowest first; empty for a missing key.
+    pub async fn zmembers(&mut self, key: impl AsRef<[u8]>) -> Vec<(Vec<u8>, f64)> {
+        let range: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];
+        let reply = self.cmd(&range).await;
+        reply.array().chunks(2).map(member_and_score).collect()
+    }
+
+    /// The keys that match a glob, sorted.
+    pub async fn keys(&mut self, pattern: impl AsRef<[u8]>) -> Vec<Vec<u8>> {
+        let reply = self.cmd(&[b"KEYS", pattern.as_ref()]).await;
+        let mut keys: Vec<_> = reply
+            .array()
+            .iter()
+            .map(|key| key.bytes().to_vec())
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    /// The server's clock in milliseconds since 1970.
+    pub async fn server_time_ms(&mut self) -> i64 {
+        let reply = self.cmd(&["TIME"]).await;
+        reply.array()[0].int() * 1000 + reply.array()[1].int() / 1000
+    }
+}
+
+/// `cmdstat_zadd:calls=2,usec=…` as `("zadd", 2)`.
+fn command_and_calls(entry: &str) -> Option<(String, u64)> {
+    let (command, stats) = entry.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let calls = stats.split(',').next()?.parse().ok()?;
+    Some((command.to_owned(), calls))
+}
+
+fn member_and_score(pair: &[Reply]) -> (Vec<u8>, f64) {
+    let score = pair[1].text().parse().expect("a score is a number");
+    (pair[0].bytes().to_vec(), score)
+}

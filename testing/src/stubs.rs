@@ -1,0 +1,205 @@
+//! Stores that never grant, or grant what does not last.
+
+use std::{
+    future::{pending, ready},
+    sync::{
+        Arc, Mutex, MutexGuard, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+use tower_semaphore::{
+    Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore,
+    semaphore::{BoxFuture, Grant, Loss, StoreError},
+};
+
+/// A store that cannot be reached.
+#[derive(Clone, Copy)]
+pub struct Broken;
+
+impl Semaphore for Broken {
+    fn acquire(&self, _: Claim) -> Acquire {
+        Acquire::ready(Err(StoreError::new("connection refused").into()))
+    }
+}
+
+/// A store that fails while a claim waits.
+pub struct Failing;
+
+impl Semaphore for Failing {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        Acquire::pending(async move {
+            tokio::task::yield_now().await;
+            Broken.acquire(claim).await
+        })
+    }
+}
+
+/// A store in which as many claims wait as may.
+pub struct Overloaded;
+
+impl Semaphore for Overloaded {
+    fn acquire(&self, _: Claim) -> Acquire {
+        Acquire::ready(Err(AcquireError::Overloaded))
+    }
+}
+
+/// A store that refuses under a limit of its own.
+pub struct Fleet;
+
+impl Semaphore for Fleet {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        let fleet = claim.with_policy("fleet").with_limit(7);
+        Acquire::ready(Err(AcquireError::full(&fleet, 6)))
+    }
+}
+
+/// A store that is shut down.
+pub struct Closed;
+
+impl Semaphore for Closed {
+    fn acquire(&self, _: Claim) -> Acquire {
+        Acquire::ready(Err(AcquireError::Closed))
+    }
+}
+
+/// A store that must not be called.
+pub struct Uncalled;
+
+impl Semaphore for Uncalled {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        panic!("called with {claim:?}")
+    }
+}
+
+/// A store that can be reached at times.
+#[derive(Clone, Default)]
+pub struct Flaky(Arc<AtomicBool>, MemorySemaphore);
+
+impl Flaky {
+    pub fn fail(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub fn recover(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Semaphore for Flaky {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        if self.0.load(Ordering::SeqCst) {
+            return Broken.acquire(claim);
+        }
+        self.1.acquire(claim)
+    }
+}
+
+/// A store in which every claim waits, and which counts the waiters.
+#[derive(Clone, Default)]
+pub struct Slow(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Slow {
+    pub fn waiting(&self) -> usize {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    /// How many claims there were in all.
+    pub fn acquires(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+}
+
+impl Semaphore for Slow {
+    fn acquire(&self, _: Claim) -> Acquire {
+        self.0.0.fetch_add(1, Ordering::SeqCst);
+        self.0.1.fetch_add(1, Ordering::SeqCst);
+        let waiter = Waiter(self.clone());
+        Acquire::pending(async move {
+            let _waiter = waiter;
+            pending().await
+        })
+    }
+}
+
+struct Waiter(Slow);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A store that grants everything until it is closed, and loses the last permit when a test calls
+/// [`lose`](Self::lose). Tokens count the permits.
+#[derive(Clone, Default)]
+pub struct Fickle(Arc<Mutex<Last>>);
+
+#[derive(Default)]
+struct Last {
+    loss: Weak<Loss>,
+    token: u64,
+    closed: bool,
+}
+
+impl Fickle {
+    pub fn lose(&self) {
+        let lent = self.last().loss.upgrade();
+        lent.expect("a permit that is out").set();
+    }
+
+    /// Whether the last permit is not released yet.
+    pub fn is_out(&self) -> bool {
+        self.last().loss.strong_count() > 0
+    }
+
+    /// The last permit's token.
+    pub fn token(&self) -> u64 {
+        self.last().token
+    }
+
+    pub fn close(&self) {
+        self.last().closed = true;
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.0.lock().expect("no panic")
+    }
+
+    fn lend(&self) -> Lent {
+        let loss = Arc::new(Loss::default());
+        let mut last = self.last();
+        last.loss = Arc::downgrade(&loss);
+        last.token += 1;
+        Lent(loss, last.token)
+    }
+}
+
+impl Semaphore for Fickle {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        if self.last().closed {
+            return Closed.acquire(claim);
+        }
+        Acquire::ready(
+            claim
+                .units()
+                .map(|units| Permit::new(self.lend(), units, 1)),
+        )
+    }
+}
+
+/// A grant that the store can lose.
+struct Lent(Arc<Loss>, u64);
+
+impl Grant for Lent {
+    fn token(&self) -> u64 {
+        self.1
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.0
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        Box::pin(ready(false))
+    }
+}

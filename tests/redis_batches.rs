@@ -1,0 +1,226 @@
+//! Many claims at once travel in batches, and each gets the same answer as alone.
+
+#![cfg(feature = "redis")]
+
+use futures_util::future::join_all;
+use redis::{Client, aio::MultiplexedConnection};
+use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(10);
+
+const CLAIMS: u64 = 1_000;
+
+/// A store whose scripts the server knows.
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let store = RedisSemaphore::connect(server.url()).await;
+    warm(store.expect("it connects")).await
+}
+
+/// A store whose answers may take as long as a busy machine needs.
+async fn patient(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    warm(builder.connect(server.url()).await.expect("it connects")).await
+}
+
+async fn warm(store: RedisSemaphore) -> RedisSemaphore {
+    let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
+    assert!(permit.expect("there is room").release().await);
+    store
+}
+
+/// One claim for each of the keys, all at once.
+async fn claim_all(
+    store: &RedisSemaphore,
+    keys: impl Iterator<Item = u64>,
+    limit: u32,
+) -> Vec<Result<Permit, AcquireError>> {
+    join_all(keys.map(|key| store.acquire(Claim::new(key).with_limit(limit)))).await
+}
+
+/// How many script calls clients have sent.
+async fn calls(raw: &mut Raw) -> u64 {
+    let stats = raw.commandstats().await;
+    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
+    of("evalsha") + of("eval")
+}
+
+async fn held(raw: &mut Raw, key: u64) -> usize {
+    let held = format!("semaphore:{{concurrency:{key}}}:held");
+    raw.zmembers(&held).await.len()
+}
+
+async fn nothing_is_held(raw: &mut Raw) {
+    eventually("nothing is held", BOUND, async || {
+        raw.keys("*:held").await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_granted() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let limit = CLAIMS as u32 - 100;
+    let answers = claim_all(&store, (0..CLAIMS).map(|_| 0), limit).await;
+    let calls = calls(&mut raw).await;
+    assert!(calls <= CLAIMS / 5, "{calls} calls");
+    let full = |answer: &&Result<_, _>| matches!(answer, Err(AcquireError::Full { .. }));
+    assert_eq!(answers.iter().filter(full).count(), 100);
+    let mut tokens: Vec<u64> = answers.iter().flatten().map(Permit::token).collect();
+    assert_eq!(tokens.len(), limit as usize);
+    assert_eq!(held(&mut raw, 0).await, limit as usize);
+    tokens.dedup();
+    // The first eight claims travel alone, over another connection than the batches.
+    assert!(tokens[8..].is_sorted(), "not in the order of their claims");
+    assert_eq!(tokens.len(), limit as usize, "two have the same token");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
+    let of_acquire = calls(&mut raw).await;
+    assert!(of_acquire <= CLAIMS / 5, "{of_acquire} calls");
+    assert!(permits.iter().all(Result::is_ok));
+    assert_eq!(raw.keys("*:held").await.len(), CLAIMS as usize);
+
+    drop(permits);
+    nothing_is_held(&mut raw).await;
+    let of_release = calls(&mut raw).await - of_acquire;
+    assert!(of_release <= CLAIMS / 5, "{of_release} calls");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_joins_the_queue_from_a_batch_is_not_passed_by_claims_behind_it() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = || Claim::new("a").with_limit(3);
+    let one = store.acquire(claim()).await.expect("there is room");
+    // The claims before the heavy one make it travel in one batch with those behind it.
+    let before = claim_all(&store, 0..CLAIMS, 1);
+    let heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
+    let behind = join_all((0..50).map(|_| store.acquire(claim())));
+    let (before, heavy, behind) = tokio::join!(before, heavy, async {
+        let behind = behind.await;
+        drop(one);
+        behind
+    });
+    assert!(before.iter().all(Result::is_ok));
+    let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
+    assert!(behind.iter().all(full), "{behind:?}");
+    assert!(heavy.is_ok(), "{heavy:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_used_fails_alone() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let bad = "semaphore:{concurrency:500}:held";
+    raw.cmd(&["SET", bad, "not a set"]).await;
+    let answers = claim_all(&store, 0..CLAIMS, 1).await;
+    for (key, answer) in answers.iter().enumerate() {
+        match key {
+            500 => assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}"),
+            _ => assert!(answer.is_ok(), "{key}: {answer:?}"),
+        }
+    }
+    drop(answers);
+    raw.cmd(&["DEL", bad]).await;
+    nothing_is_held(&mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
+    let server = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    eventually("the cluster is up", BOUND, async || {
+        raw.cmd(&["CLUSTER", "INFO"])
+            .await
+            .text()
+            .contains("state:ok")
+    })
+    .await;
+    let store = patient(&server).await;
+    for _ in 0..2 {
+        let answers = claim_all(&store, 0..CLAIMS, 1).await;
+        assert!(
+            answers.iter().all(Result::is_ok),
+            "{:?}",
+            answers.iter().find(|a| a.is_err())
+        );
+        drop(answers);
+        nothing_is_held(&mut raw).await;
+    }
+    // The store now sends a call for each key: none is refused any more.
+    raw.reset_stats().await;
+    assert!(
+        claim_all(&store, 0..CLAIMS, 1)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+    assert_eq!(calls(&mut raw).await.min(CLAIMS), CLAIMS);
+    let errors = raw.cmd(&["INFO", "errorstats"]).await;
+    assert!(!errors.text().contains("CROSSSLOT"), "{}", errors.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supplied_connection_gets_a_call_for_each_key() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let client = Client::open(server.url()).expect("the address is valid");
+    let connection: MultiplexedConnection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("it connects");
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    let store = builder
+        .build_on(connection)
+        .expect("the settings are valid");
+    let store = warm(store).await;
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
+    assert!(permits.iter().all(Result::is_ok));
+    assert!(calls(&mut raw).await >= CLAIMS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_are_dropped_in_flight_leave_nothing_behind() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    for patience in (0..40).map(|step| Duration::from_micros(step * 250)) {
+        let claims = claim_all(&store, (0..CLAIMS).map(|key| key % 10), 50);
+        let _ = tokio::time::timeout(patience, claims).await;
+    }
+    nothing_is_held(&mut raw).await;
+    // The last claims may still be in flight.
+    eventually("the store serves in full", BOUND, async || {
+        let answers = claim_all(&store, (0..CLAIMS).map(|key| key % 10), 100).await;
+        answers.iter().all(Result::is_ok)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_on_a_stopped_server_fail_in_time_and_leave_nothing_behind() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    drop(claim_all(&store, 0..CLAIMS, 1).await);
+    nothing_is_held(&mut raw).await;
+    server.stop();
+    let start = Instant::now();
+    let answers = claim_all(&store, 0..CLAIMS, 1).await;
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store(_)));
+    assert!(answers.iter().all(failed));
+    server.cont();
+    nothing_is_held(&mut raw).await;
+    eventually("it serves again", BOUND, async || {
+        let answers = claim_all(&store, 0..CLAIMS, 1).await;
+        answers.iter().all(Result::is_ok)
+    })
+    .await;
+}

@@ -1,0 +1,413 @@
+//! The queue across processes: its order, its cost, and the faults that it survives.
+
+#![cfg(feature = "redis")]
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+use testing::{
+    fleet,
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// How long a dead waiter may hold the queue up: a quarter of a lease with the default timeout.
+const HEARTBEAT: Duration = Duration::from_millis(750);
+const BOUND: Duration = Duration::from_secs(20);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const ALIVE: &str = "semaphore:{concurrency:a}:alive";
+
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    fleet::serve();
+}
+
+async fn store(url: String) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    builder.connect(url).await.expect("it connects")
+}
+
+fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+type Waiters = JoinSet<Result<Permit, AcquireError>>;
+
+/// Starts claims that wait, and returns when all are in the queue.
+async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters {
+    let mut waiters = JoinSet::new();
+    join(store, raw, &mut waiters, count).await;
+    waiters
+}
+
+async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
+    let before = raw.cmd(&["ZCARD", QUEUE]).await.int();
+    for _ in 0..count {
+        waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
+    }
+    queued(raw, before + count as i64).await;
+}
+
+async fn queued(raw: &mut Raw, count: i64) {
+    eventually("as many are in the queue", BOUND, async || {
+        raw.cmd(&["ZCARD", QUEUE]).await.int() == count
+    })
+    .await;
+}
+
+async fn next(waiters: &mut Waiters) -> Permit {
+    let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
+    let granted = granted
+        .expect("a waiter is granted")
+        .expect("a claim waits");
+    granted.expect("it did not panic").expect("it is granted")
+}
+
+/// Commands that clients sent, of whatever kind, since the last reset.
+fn sent(stats: &BTreeMap<String, u64>) -> u64 {
+    ["evalsha", "eval"]
+        .iter()
+        .filter_map(|name| stats.get(*name))
+        .sum()
+}
+
+/// How many pairs were granted in another order than that of their arrival.
+fn inversions(granted: &[usize]) -> usize {
+    let pairs = (0..granted.len()).flat_map(|i| (0..i).map(move |j| (j, i)));
+    pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
+}
+
+/// Reads `MONITOR`, and returns the ids of permits that were claimed, each once, in the order in
+/// which the server first saw them.
+async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        let seen = monitor.next().await.expect("the server sends it");
+        let words: Vec<&str> = seen.text().split('"').collect();
+        // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., several if batched
+        let sent_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
+        let is_id = |word: &&&str| word.matches('.').count() == 4;
+        for id in words.iter().skip(2).filter(is_id) {
+            if sent_by_a_client && !ids.iter().any(|known| known == id) {
+                ids.push((*id).to_owned());
+            }
+        }
+    }
+    ids
+}
+
+fn process_of(id: &str) -> &str {
+    id.split('.').next().expect("it begins with its process")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_gap() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let mut monitor = Raw::connect(server.port()).await;
+    monitor.cmd(&["MONITOR"]).await;
+    let arrivals = tokio::spawn(arrivals(monitor, 4 + 50));
+    let mut fleet: Vec<_> = (0..4)
+        .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
+        .collect();
+    for process in &mut fleet {
+        process.contend("warm", "b", 1, Duration::ZERO);
+        process.contended();
+    }
+    raw.reset_stats().await;
+
+    let start = Instant::now();
+    for contender in 0..50 {
+        let process = &mut fleet[contender % 4];
+        process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
+    }
+    let mut granted: Vec<_> = fleet
+        .iter_mut()
+        .flat_map(fleet::Process::contended)
+        .collect();
+    let took = start.elapsed();
+    let sent = sent(&raw.commandstats().await);
+    assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
+    assert!(
+        took < Duration::from_secs(10),
+        "it took {took:?} instead of about 1 s"
+    );
+
+    granted.sort_by_key(|(_, token)| *token);
+    let arrivals = arrivals.await.expect("it did not panic");
+    let arrival = |name: &str| arrival(&arrivals, name.parse().expect("a number"));
+    let order: Vec<usize> = granted.iter().map(|(name, _)| arrival(name)).collect();
+    assert_eq!(order.len(), 50);
+    assert_eq!(inversions(&order), 0, "{order:?}");
+}
+
+/// The position of a contender among the arrivals. The first four ids belong to the warm-up claims
+/// of the four processes; a process sends its claims in the order of its commands.
+fn arrival(arrivals: &[String], contender: usize) -> usize {
+    let process = process_of(&arrivals[contender % 4]);
+    let of_process = arrivals
+        .iter()
+        .enumerate()
+        .skip(4)
+        .filter(|(_, id)| process_of(id) == process);
+    let mut serials: Vec<(u64, usize)> = of_process
+        .map(|(position, id)| {
+            let serial = id.split('.').nth(1).expect("it has a serial");
+            (
+                u64::from_str_radix(serial, 16).expect("it is a number"),
+                position,
+            )
+        })
+        .collect();
+    serials.sort_unstable();
+    serials[contender / 4].1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let mut raw = Raw::connect(server.port()).await;
+    // A long lease, so that no waiter polls meanwhile.
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    drop(store.acquire(claim(1)).await);
+    let held = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect("there is room soon");
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    // A waiter polls once more when its store has subscribed.
+    eventually(
+        "the store has subscribed and the waiter has polled",
+        BOUND,
+        async || {
+            sent(&raw.commandstats().await) >= 5
+                && raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len() == 1
+        },
+    )
+    .await;
+    join(&store, &mut raw, &mut waiters, 999).await;
+    raw.reset_stats().await;
+
+    assert!(held.release().await);
+    let first = next(&mut waiters).await;
+    let stats = raw.commandstats().await;
+    assert_eq!(sent(&stats), 1, "{stats:?}");
+    assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
+    assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
+    assert_eq!(raw.cmd(&["ZCARD", QUEUE]).await.int(), 999);
+    assert!(first.release().await);
+    drop(next(&mut waiters).await);
+}
+
+/// Waits until the store is subscribed to its channel. A waiter that was there before polls once
+/// more then.
+async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
+    eventually("the store is subscribed", BOUND, async || {
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:wake:*"]).await;
+        !channels.array().is_empty()
+    })
+    .await;
+    drop(held);
+    let permit = waits
+        .await
+        .expect("it did not panic")
+        .expect("it is granted");
+    assert!(permit.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    subscribed(&store, &mut raw).await;
+    let _held = store
+        .acquire(claim(3).with_weight(2))
+        .await
+        .expect("there is room");
+    let heavy = tokio::spawn(store.acquire(claim(3).with_weight(2).with_wait(BOUND)));
+    queued(&mut raw, 1).await;
+    let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
+    queued(&mut raw, 2).await;
+    heavy.abort();
+    // Sooner than the cancelled claim's release is retried, which would let it in too.
+    let granted = tokio::time::timeout(BOUND / 4, light)
+        .await
+        .expect("without a poll of its own");
+    drop(granted.expect("it did not panic").expect("it is granted"));
+    assert_eq!(
+        raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_head_holds_the_queue_up_for_a_quarter_of_a_lease_at_most() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    process.contend("head", "a", 1, Duration::ZERO);
+    queued(&mut raw, 1).await;
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    process.kill();
+    let start = Instant::now();
+    assert!(held.release().await);
+    drop(next(&mut waiters).await);
+    assert!(
+        start.elapsed() < HEARTBEAT + Duration::from_secs(2),
+        "it took {:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_holders_permit_goes_to_the_head_when_its_lease_ends() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let mut process = fleet::Process::start(&server.url(), LEASE);
+    process.acquire("p", "a", 1).expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 3).await;
+    process.kill();
+    let end = raw.zmembers(HELD).await[0].1 as i64;
+    let permit = next(&mut waiters).await;
+    let late = raw.server_time_ms().await - end;
+    assert!(
+        (0..2_500).contains(&late),
+        "granted {late} ms after the lease's end"
+    );
+    drop(permit);
+    drop(next(&mut waiters).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_granted_although_every_message_is_lost() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    proxy.drop_messages(true);
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(proxy.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 5).await;
+    drop(held);
+    for _ in 0..5 {
+        drop(next(&mut waiters).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_granted_although_the_connections_are_killed_again_and_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let subscriber = self::store(proxy.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&subscriber, &mut raw, 8).await;
+    let killer = tokio::spawn(async move {
+        loop {
+            let killed = raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+            assert!(killed.error().is_none(), "{killed:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    drop(held);
+    for _ in 0..8 {
+        drop(next(&mut waiters).await);
+    }
+    assert!(!killer.is_finished(), "the killer has ended");
+    killer.abort();
+    proxy.kill(End::Reset);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_of_a_store_without_an_address_poll() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let client = redis::Client::open(server.url()).expect("it is a URL");
+    let connection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("it connects");
+    let store = RedisSemaphore::with_connection(connection).expect("the defaults are right");
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 3).await;
+    drop(held);
+    for _ in 0..3 {
+        drop(next(&mut waiters).await);
+    }
+    assert_eq!(raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_was_passed_over_keeps_its_position() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut first = enqueue(&store, &mut raw, 1).await;
+    let mut second = enqueue(&store, &mut raw, 1).await;
+    // As if its heartbeat had ended and another claim had removed it.
+    let members = raw.zmembers(QUEUE).await;
+    let id = String::from_utf8(members[0].0.clone()).expect("ids are plain");
+    raw.cmd(&["ZREM", QUEUE, &id]).await;
+    raw.cmd(&["ZREM", ALIVE, &id]).await;
+    eventually("it is in the queue again", BOUND, async || {
+        raw.zmembers(QUEUE).await == members
+    })
+    .await;
+    drop(held);
+    let permit = next(&mut first).await;
+    assert_eq!(second.len(), 1);
+    drop(permit);
+    drop(next(&mut second).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_has_as_many_waiters_as_its_store_may() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().max_waiting_total(2);
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 2).await;
+    let refused = store
+        .acquire(claim(1).with_wait(BOUND))
+        .await
+        .expect_err("two wait");
+    assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
+    drop(held);
+    drop(next(&mut waiters).await);
+    drop(next(&mut waiters).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_fails_when_the_store_fails() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = store(server.url()).await;
+    let _held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    server.stop();
+    let failed = tokio::time::timeout(BOUND, waiters.join_next())
+        .await
+        .expect("it fails");
+    let failed = failed.expect("one waits").expect("it did not panic");
+    assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
+    server.cont();
+}
