@@ -108,7 +108,7 @@ impl Builder {
     ) -> Result<RedisSemaphore, ConnectError> {
         self.check()?;
         let info = self.tuned(tls::parse(url)?);
-        let client = self.certificates.client(info)?;
+        let client = tls::client(info, &self.certificates)?;
         let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await;
         let server = server.map_err(ConnectError::connecting)?;
         let semaphore = self.build(server, Some(client));

@@ -16,8 +16,14 @@ const MEMORY: [&str; 6] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 35] = [
+const REDIS: [&str; 42] = [
+    "connect",
     "builder",
+    "tls/client",
+    "tls/secure",
+    "tls/native_tls",
+    "tls/rustls",
+    "tls/certificates",
     "store",
     "acquire",
     "wait",
@@ -51,6 +57,7 @@ const REDIS: [&str; 35] = [
     "transport/link",
     "transport/contract",
     "clock",
+    "connect_error",
     "error",
 ];
 

@@ -2,12 +2,11 @@
 
 use super::{
     id::Owner,
-    script::{Form, Script},
+    script::{Form, Script, Text},
 };
 use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
-use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -245,13 +244,4 @@ fn begin<P: Part>(script: &Script, form: Form, parts: &[P]) -> Cmd {
         }
     }
     command
-}
-
-/// An argument written by its `Display`, without a string in between.
-pub(super) struct Text<T>(pub(super) T);
-
-impl<T: fmt::Display> ToRedisArgs for Text<T> {
-    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(&self.0);
-    }
 }

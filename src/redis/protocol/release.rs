@@ -1,9 +1,9 @@
 //! release: gives units back, or leaves the queue. See `release.lua`.
 
 use super::{
-    call::{Call, Part, Protocol, Reply, Text},
+    call::{Call, Part, Protocol, Reply},
     id::{Owner, PermitId},
-    script::Script,
+    script::{Script, Text},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};

@@ -1,6 +1,6 @@
 //! TLS through the platform's library.
 
-use super::Identity;
+use super::certificates::Identity;
 use crate::redis::connect_error::ConnectError;
 use native_tls::TlsConnector;
 

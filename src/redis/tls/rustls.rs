@@ -1,6 +1,6 @@
 //! TLS through rustls.
 
-use super::Identity;
+use super::certificates::Identity;
 use crate::redis::connect_error::ConnectError;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls::{

@@ -1,10 +1,10 @@
 //! A client for `rediss://`. Certificates that cannot work are found here, not when it connects.
 
+use super::certificates::{Certificates, Identity};
 #[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
 use super::native_tls as backend;
 #[cfg(feature = "tls-rustls")]
 use super::rustls as backend;
-use super::{Certificates, Identity};
 use crate::redis::connect_error::ConnectError;
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
