@@ -25,7 +25,7 @@ pub(super) struct InFlight<'a> {
 }
 
 impl Load {
-    /// Lets a claim go alone, unless there are many, or some that came before it wait for a batch.
+    /// Lets a claim go alone, unless there are many, or some that arrived before it wait for a batch.
     pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
         let units = weight as usize;
         if self.together.load(Ordering::Relaxed) > 0 {

@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// The owner of a lease is done with it: releases it if the server may have something of it.
-    /// `answer` is told whether it was still held.
+    /// `answer` receives whether it was still held.
     pub(in crate::redis) fn release(
         &self,
         lease: &Arc<Lease>,
@@ -75,8 +75,8 @@ impl Keeper {
         self.core.released.get(name)
     }
 
-    /// Waits until the releases of a semaphore that are in flight now are completed. Whether there
-    /// were any.
+    /// Waits until the releases of a semaphore that are in flight now are completed. Returns whether
+    /// there were any.
     pub(in crate::redis) async fn settled(&self, name: Arc<str>) -> bool {
         let (answer, settled) = oneshot::channel();
         self.send(Command::Settle(name, answer));
