@@ -19,8 +19,8 @@ pub(super) const SLOTS: u32 = 16;
 /// The longest time between two ticks of the keeper, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
-/// The longest time between two polls of a waiter, whatever the lease: a lost message delays it for no
-/// longer.
+/// The longest time between two polls of a waiter, whatever the lease: a lost message delays it no
+/// longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// An instant further away than this is as good as never, and additions to it cannot overflow.
@@ -109,8 +109,7 @@ pub(super) fn after(time: Duration) -> Instant {
 /// it has ever shown.
 ///
 /// Every answer of a script carries the server's time. The script read it before the answer
-/// arrived,
-/// so the server's clock stands at that time plus what has passed since, at least.
+/// arrived, so the server's clock stands at that time plus what has passed since, at least.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     times: Times,

@@ -140,8 +140,8 @@ impl Waiter<'_> {
         self.dispatch.acquire(claim).await
     }
 
-    /// A poll has failed. A waiter that is in the queue already tries again for as long as a claim may
-    /// take, so that it does not lose its position to a connection that was cut once.
+    /// A poll has failed. A waiter that is in the queue already tries again for as long as a claim
+    /// may take, so that it does not lose its position to a connection that was cut once.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
         let is_queued = self.position.arrival > 0;

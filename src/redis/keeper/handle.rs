@@ -75,8 +75,8 @@ impl Keeper {
         self.core.released.get(name)
     }
 
-    /// Waits until the releases of a semaphore that are in flight now are completed. Returns whether
-    /// there were any.
+    /// Waits until the releases of a semaphore that are in flight now are completed. Returns
+    /// whether there were any.
     pub(in crate::redis) async fn settled(&self, name: Arc<str>) -> bool {
         let (answer, settled) = oneshot::channel();
         self.send(Command::Settle(name, answer));

@@ -16,7 +16,7 @@
 --         wait   nothing if it does not wait; else `ALIVE MAX_WAITING ARRIVAL`, the ms for which
 --                it counts as alive, how many may wait, and the arrival that it was given before
 --                or 0
--- Returns the server's time in ms, alone if the call arrived too late, and for each claim two items:
+-- Returns the server's time in ms, alone if the call is late, and for each claim two items:
 --         token, units held now     it is granted
 --         0, units held now         it is full
 --         -1, units held now        the queue is full

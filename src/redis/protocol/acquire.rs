@@ -1,9 +1,9 @@
 //! acquire: grants permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    call::{Call, Protocol, Reply, Share, Text},
+    call::{Call, Protocol, Reply, Share},
     id::{Owner, PermitId},
-    script::Script,
+    script::{Script, Text},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};

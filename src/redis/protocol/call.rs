@@ -2,12 +2,11 @@
 
 use super::{
     id::Owner,
-    script::{Form, Script},
+    script::{Form, Script, Text},
 };
 use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
-use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +29,8 @@ pub(super) enum Reply {
     /// The server's time in ms, and as many items as its share expects.
     Items(u64, Vec<Value>),
 }
+
+type Replies = Vec<Result<Reply, Error>>;
 
 /// One semaphore's share of a call, and of its answer.
 pub(super) trait Share {
@@ -82,9 +83,7 @@ impl Protocol {
             prefix,
         }
     }
-}
 
-impl Protocol {
     /// Waits until there is a connection.
     pub(in crate::redis) async fn ready(&self, deadline: Instant) -> Result<(), Error> {
         match self.transport.ready(deadline) {
@@ -92,11 +91,7 @@ impl Protocol {
             None => Ok(()),
         }
     }
-}
 
-type Replies = Vec<Result<Reply, Error>>;
-
-impl Protocol {
     /// Runs a script for each of the shares, many in a call where the server lets them. As many
     /// replies, in their order.
     pub(super) async fn run<P: Share>(&self, call: &Call<'_>, shares: &[P]) -> Replies {
@@ -118,23 +113,18 @@ impl Protocol {
     }
 
     /// Calls for each semaphore alone, so that an error of one does not affect the others.
-    async fn run_one_each<P: Share>(
-        &self,
-        call: &Call<'_>,
-        shares: &[P],
-        error: &Error,
-    ) -> Replies {
+    async fn run_one_each<P: Share>(&self, call: &Call<'_>, batch: &[P], error: &Error) -> Replies {
         if error.is_cross_slot() {
             self.one_each.store(true, Ordering::Relaxed);
         }
-        let batches: Vec<_> = shares.chunks(1).collect();
+        let batches: Vec<_> = batch.chunks(1).collect();
         let answers = self.known(call, &batches).await;
         // The other calls of the group have their answers, whatever becomes of these. And what was
         // aborted halfway may have left something, so it keeps the error that says so.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
         let replies = batches.into_iter().zip(answers);
         replies
-            .flat_map(|(batch, answer)| self.split(batch, answer))
+            .flat_map(|(one, answer)| self.split(one, answer))
             .collect()
     }
 
@@ -253,13 +243,4 @@ fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
         }
     }
     command
-}
-
-/// An argument written by its `Display`, without a string in between.
-pub(super) struct Text<T>(pub(super) T);
-
-impl<T: fmt::Display> ToRedisArgs for Text<T> {
-    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(&self.0);
-    }
 }

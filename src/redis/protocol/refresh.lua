@@ -15,7 +15,8 @@
 local now = clock()
 local lease = tonumber(ARGV[1])
 local expires_at, expired_before = text(now + lease), text(now)
--- One lease of a key's TTL may pass before it is set again: to read a TTL is cheaper than to set it.
+-- One lease of a key's TTL may pass before it is set again: to read a TTL is cheaper than to set
+-- it.
 local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
 -- One list for all semaphores, because lists are slow to grow.

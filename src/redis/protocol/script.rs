@@ -3,7 +3,8 @@
 //! `EVALSHA` first and, where the server does not know the script, `EVAL`: a `SCRIPT LOAD` to
 //! every node would let one dead shard break all others.
 
-use redis::Cmd;
+use redis::{Cmd, RedisWrite, ToRedisArgs};
+use std::fmt;
 
 /// How a script is named to the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,5 +41,14 @@ impl Script {
             Form::Source => command.arg("EVAL").arg(self.source),
         };
         command
+    }
+}
+
+/// An argument written by its `Display`, without a string in between.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: fmt::Display> ToRedisArgs for Text<T> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(&self.0);
     }
 }
