@@ -31,7 +31,7 @@ impl Watch {
         let mut gates = self.gates.lock();
         if gates.len() == gates.capacity() {
             gates.retain(|gate| gate.strong_count() > 0);
-            // Room for as many again, so that a scan stays rare.
+            // Capacity for as many more, so that a scan stays rare.
             let live = gates.len();
             gates.reserve(live.max(4));
         }

@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Admits no claim any more, and releases everything. Returns what it could not by the
+    /// Refuses new claims, and releases everything. Returns what could not be released by the
     /// deadline.
     pub(super) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
         self.closed.send_replace(true);

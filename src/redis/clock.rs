@@ -23,7 +23,7 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// An instant further away than this is as good as never, and additions to it cannot overflow.
+/// The cap of a duration that is added to an instant, so that the sum cannot overflow.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Times {
@@ -178,7 +178,7 @@ impl ServerClock {
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// The next estimate of the offset. The highest of late is the best, because answers can only be
+/// The next estimate of the offset. The highest recent sample is the best, because answers can only be
 /// late, unless the clock was set back.
 fn estimate(old: i64, sample: i64) -> i64 {
     if old == UNKNOWN || sample >= old || old - sample > STEP {

@@ -19,9 +19,8 @@ impl RedisSemaphore {
         self.0.warm_up().await
     }
 
-    /// Admits no claim any more, ends those that wait, and releases everything that this process
-    /// holds. Returns what could not be released within `bound`; the server frees it when its
-    /// lease ends.
+    /// Refuses new claims, ends waiting ones, and releases everything that this process holds.
+    /// Returns what could not be released within `bound`; the server frees it when its lease ends.
     ///
     /// The permits of holders that still run are reported lost, so call it after the server
     /// has drained. A claim whose answer is on its way is refused and released too, which takes

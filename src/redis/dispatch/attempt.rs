@@ -83,8 +83,8 @@ impl Attempts {
             && Instant::now() + self.usual_round_trip() < claim.deadline
     }
 
-    /// What a round trip takes of late; at most half of what a call may, so that two of them leave
-    /// some of a claim's budget.
+    /// The usual round trip; at most half of a call's timeout, so that two of them leave some of a
+    /// claim's budget.
     pub(super) fn usual_round_trip(&self) -> Duration {
         self.round_trip.usual().min(self.times.timeout / 2)
     }

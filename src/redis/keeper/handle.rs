@@ -47,7 +47,7 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(in crate::redis) fn start(&self) -> io::Result<()> {
         self.thread.start()
     }
@@ -83,7 +83,7 @@ impl Keeper {
         settled.await.unwrap_or(false)
     }
 
-    /// Releases everything, and returns what it could not by the deadline.
+    /// Releases everything, and returns what could not be released by the deadline.
     pub(in crate::redis) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
         if !self.thread.has_started() {
             return Vec::new();

@@ -64,7 +64,7 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
         (some, groups) = groups.split_at(together(groups));
         (of_some, leases) = leases.split_at(some.len());
         if !refresh_some(&core, some, of_some, &mut failed, &mut lost).await {
-            // Those after it would wait for a timeout each.
+            // The groups after it would each wait for a timeout.
             failed.extend(leases.iter().flatten().cloned());
             break;
         }

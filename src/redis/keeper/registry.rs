@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-/// As many locks as keep the threads of a busy process apart.
+/// Locks, enough that the threads of a busy process rarely contend for one.
 const SHARDS: usize = 16;
 
 type Leases = HashMap<u64, Arc<Lease>>;
@@ -54,8 +54,8 @@ impl Registry {
     }
 }
 
-/// Counts releases that were answered, by a hash of their semaphore: as many counters as make it
-/// rare that one semaphore is taken for another.
+/// Counts releases that were answered, by a hash of their semaphore: enough counters that two
+/// semaphores rarely share one.
 pub(super) struct ReleaseCounts {
     hasher: RandomState,
     counts: Box<[AtomicU64]>,

@@ -28,7 +28,7 @@ pub(super) struct Pending {
     pub(super) lease: Arc<Lease>,
     /// Receives whether it was still held.
     answer: Option<oneshot::Sender<bool>>,
-    /// By then its lease has ended anyway.
+    /// When its lease has ended at the latest, so that no release is needed.
     gives_up: Instant,
     tries: u32,
     /// When it is sent again.

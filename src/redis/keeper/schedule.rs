@@ -119,7 +119,7 @@ impl Schedule {
         self.next.1
     }
 
-    /// What of a slot is still in use.
+    /// The leases of a slot that are not released.
     fn slot(&mut self, slot: usize) -> Vec<Arc<Lease>> {
         let mut live = Vec::new();
         self.slots[slot].retain(|_, leases| {

@@ -7,7 +7,7 @@
 --
 -- KEYS  for each semaphore held, queue, alive, token; see queue.lua
 -- ARGV  1 lease     ms
---       2 deadline  ms of the server's clock after which the caller does not want it any more
+--       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, where tokens begin at least if they have no predecessor
 --       and for each semaphore, three for each of its claims:
 --         id     the permit's id

@@ -86,7 +86,7 @@ impl Share for AcquireOf {
     }
 }
 
-/// What the server says of a permit that was wanted.
+/// The server's answer for a wanted permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Acquired {
     Granted {

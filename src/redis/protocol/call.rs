@@ -21,7 +21,7 @@ const MAX_SEMAPHORES: usize = 64;
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
 pub(in crate::redis) const MAX_UNITS: usize = 500;
 
-/// What a script says of one semaphore.
+/// A script's answer for one semaphore.
 #[derive(Clone)]
 pub(super) enum Reply {
     /// All units are held, or no answer was requested.
@@ -119,8 +119,8 @@ impl Protocol {
         }
         let batches: Vec<_> = batch.chunks(1).collect();
         let answers = self.known(call, &batches).await;
-        // The other calls of the group have their answers, whatever becomes of these. And what was
-        // aborted halfway may have left something, so it keeps the error that says so.
+        // Without answers the first error stands: the aborted call may have changed something, so it
+        // must not look as if it was not sent. Other batches keep their answers.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
         let replies = batches.into_iter().zip(answers);
         replies

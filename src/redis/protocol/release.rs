@@ -55,7 +55,7 @@ impl Share for Group {
     }
 }
 
-/// What a server says of the units of a group.
+/// The server's answer for the units of a group.
 pub(in crate::redis) enum Answers {
     /// They are all held, or no answer was requested.
     All,
@@ -76,7 +76,7 @@ impl Answers {
         Ok(Self::Each(now, each))
     }
 
-    /// When the server gave this answer, ms of its clock; 0 if it did not say.
+    /// When the server gave this answer, ms of its clock; 0 if it has no time.
     pub(in crate::redis) fn now(&self) -> u64 {
         match self {
             Self::All => 0,

@@ -88,7 +88,7 @@ impl Link {
             return Err(Error::Timeout(sent.elapsed()));
         };
         self.consecutive_timeouts.store(0, Ordering::Relaxed);
-        // What one of them says of the connection holds for all.
+        // One such error means that the connection is useless for every command.
         let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
         if let Some(error) = errors.find(is_useless) {
