@@ -27,8 +27,8 @@ impl<S: Sync> OptionalFromRequestParts<S> for Permit {
     }
 }
 
-/// A handler asks for a [`Permit`], and no layer gave the request one: status 500, because the
-/// service is put together wrongly.
+/// The error of a handler that extracts a [`Permit`] from a request that no layer has admitted:
+/// status 500, because the service is put together wrongly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingPermit;

@@ -92,7 +92,7 @@ where
         Self { state, settings }
     }
 
-    /// A request that did not come as far as its claim, or whose service had no permit for it.
+    /// A request that has no claim, or whose service had no permit for it.
     pub(crate) fn refused(parts: Parts, reason: Reason, settings: Arc<Settings>) -> Self {
         let policy = settings.policy.clone();
         let rejection = Rejection::new(reason, policy, settings.limit, parts);

@@ -88,7 +88,7 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// At most `limit` requests in flight for each key that `extractor` names, counted by
     /// `semaphore`.
     ///
-    /// A limit of 0 refuses every request with status 429, and does not ask the semaphore.
+    /// A limit of 0 refuses every request with status 429, and does not call the store.
     ///
     /// # Examples
     ///

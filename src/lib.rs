@@ -26,12 +26,12 @@
 //! bounded by [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
 //!
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
-//! waiters count as dead within a third of that.
+//! waiters count as dead within a quarter of a lease with the default settings.
 //!
 //! **What if Redis is down?** A request is refused with status 503 within half a second, never
 //! with "limit reached". Permits that are held go on until their lease is over; then their holders
-//! are told that they are lost, by this process's own clock if need be. They come back when Redis
-//! does.
+//! learn of the loss, from this process's own clock if need be. The permits are granted again when
+//! Redis is back.
 //!
 //! **What if clocks differ?** Nothing. Leases are measured by the server's clock; a process uses
 //! its own only to measure how long ago it sent a command.
@@ -62,7 +62,10 @@
 //!            key      reject     settings                 │          │
 //!             └─────────┴────── semaphore ────────────────┴──────────┘   the seam
 //!                         ^          ^         ^
-//!                        lock      memory    redis ─> wait ─> keeper ─> script ─> *.lua
+//!                        lock      memory    redis
+//!
+//! in redis:  store ─> acquire ─┬─────────────> dispatch ─> protocol ─> transport
+//!                              └─> keeper ────────^
 //! ```
 //!
 //! # Features

@@ -141,7 +141,7 @@ pub struct LockGuard(Permit);
 impl LockGuard {
     /// The fencing token: greater than that of every earlier holder.
     ///
-    /// A lock that was lost and came back has a new one.
+    /// A lock that was lost and granted again has a new token.
     pub fn token(&self) -> u64 {
         self.0.token()
     }

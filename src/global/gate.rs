@@ -12,14 +12,14 @@ use std::{
 use tokio::time::Instant;
 
 /// How many probes in a row may stay unanswered before a gate counts as abandoned. More than one,
-/// because a busy runtime may be late to poll the task that a probe has woken.
+/// because a busy runtime may be late to poll the task that a probe has notified.
 const PROBES: u8 = 3;
 
 /// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
-/// looks at it too, hence the lock.
+/// also reads it, hence the lock.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
 
@@ -52,7 +52,7 @@ pub(super) enum Answer {
 }
 
 impl Gate {
-    /// Whether there is a permit, once that is known. `acquire` is called if nothing is under way
+    /// Whether there is a permit, once that is known. `acquire` is called if no acquire is pending
     /// and no answer is left that still counts.
     pub(super) fn poll(
         &self,
@@ -95,7 +95,7 @@ impl Gate {
     }
 
     /// Wakes the task that waits, so that it polls again and proves that it is alive. A gate that
-    /// was probed too often in vain is closed. Tells whether there was anything to probe.
+    /// was probed too often in vain is closed. Returns whether there was anything to probe.
     pub(super) fn probe(&self) -> bool {
         let mut inner = self.0.lock();
         if !inner.state.is_holding() {

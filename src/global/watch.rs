@@ -1,4 +1,4 @@
-//! Finds gates whose service is kept but not used any more.
+//! Finds gates whose service is idle: kept, but not used any more.
 //!
 //! Tower does not report to a service that its caller has lost interest: `load_shed` forgets a
 //! service that was not ready, a connection pool keeps one that is idle. So while a gate holds a
@@ -31,7 +31,7 @@ impl Watch {
         let mut gates = self.gates.lock();
         if gates.len() == gates.capacity() {
             gates.retain(|gate| gate.strong_count() > 0);
-            // Room for as many again, so that looking at all of them stays rare.
+            // Capacity for as many more, so that a scan stays rare.
             let live = gates.len();
             gates.reserve(live.max(4));
         }
@@ -97,7 +97,7 @@ impl Probing {
     }
 
     /// Stops, unless a gate that was filled meanwhile relies on this task. A gate is filled before
-    /// its service looks at `probing`, and here it is the other way round; the gate's lock orders
+    /// its service reads `probing`, and here it is the other way round; the gate's lock orders
     /// the two, so one of them sees the other.
     fn stop(&mut self, watch: &Watch) {
         watch.probing.store(false, Ordering::Release);

@@ -8,9 +8,9 @@ use std::{error::Error, fmt};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The part of the request that should name the key is missing.
+    /// The header or extension that should name the key is missing.
     Missing(String),
-    /// The part of the request that names the key is there more than once.
+    /// The header or extension that names the key is there more than once.
     Repeated(String),
     /// The key is empty.
     Empty,

@@ -1,7 +1,7 @@
 //! Whom a request counts for.
 //!
 //! A [`KeyExtractor`] names the account, host or route of a request. Any closure from the
-//! request's [`Parts`] is one: it may return a [`Key`] (or anything that turns into one), a
+//! request's [`Parts`] is one: it may return a [`Key`] (or anything that converts into one), a
 //! [`Claim`] with its own limit and weight, an `Option` of them (`None` exempts the request from
 //! the limit) or a `Result` (`Err` rejects it with status 400).
 //!

@@ -1,4 +1,4 @@
-//! The way of a claim: one try, or the queue. Its [budget](Times::budget) is one, from its first
+//! The way of a claim: one try, or the queue. One [budget](Times::budget) covers it from its first
 //! byte to its answer.
 
 use super::{
@@ -73,7 +73,7 @@ impl Store {
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         self.start()?;
         let deadline = Instant::now() + self.times.budget();
-        // The first claim tries again, and tells what is wrong.
+        // The first claim tries again, and reports the error.
         let _ = self.dispatch.attempts().learn_clock(deadline).await;
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Admits no claim any more, and releases everything. Returns what it could not by the
+    /// Refuses new claims, and releases everything. Returns what could not be released by the
     /// deadline.
     pub(super) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
         self.closed.send_replace(true);
@@ -121,9 +121,9 @@ impl Store {
     pub(super) async fn acquire(self: Arc<Self>, claim: Claim) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
         self.open()?;
-        // From here on, a drop takes back what was asked.
+        // From here on, a drop releases what was claimed.
         let grant = self.lease(&claim, units);
-        // A shutdown that has not seen this lease was seen by it.
+        // A shutdown that has missed this lease has set `closed` before this check.
         self.check_open()?;
         let answer = match claim.wait() {
             None => self.try_once(&grant.lease).await?,
@@ -143,8 +143,8 @@ impl Store {
         }
     }
 
-    /// Asks, and does not wait. Where there is no room, but this process was releasing some, it
-    /// asks once more: what a client has just finished should not be in the way of its next
+    /// Acquires without waiting. If the key is full while this process was releasing units of it,
+    /// it tries once more: what a client has just finished should not be in the way of its next
     /// request. If there is no time for that, the first answer stands.
     async fn try_once(&self, lease: &Arc<Lease>) -> Result<Acquired, AcquireError> {
         let deadline = Instant::now() + self.times.budget();
@@ -193,8 +193,8 @@ impl fmt::Debug for Store {
     }
 }
 
-/// What a permit from Redis holds: a lease that is released when this is dropped, or taken back
-/// if its acquire was only asked for.
+/// What a permit from Redis holds: a lease. Dropping this releases it, if it was granted or if
+/// its acquire may have run.
 struct RedisGrant {
     lease: Arc<Lease>,
     store: Arc<Store>,
@@ -209,7 +209,7 @@ impl Grant for RedisGrant {
         &self.lease.loss
     }
 
-    /// Also by this process's own clock, when the server could not be asked since the lease ended.
+    /// Also by this process's own clock, when the server could not be reached since the lease ended.
     fn is_lost(&self) -> bool {
         self.lease.loss.is_set() || self.lease.is_past(self.store.times.now())
     }

@@ -52,7 +52,7 @@ impl Default for Builder {
 
 impl Builder {
     /// What the names of all keys in Redis begin with: `semaphore:` unless set. Stores of one
-    /// prefix share their permits. It must hold no brace.
+    /// prefix share their permits. It must contain no brace.
     ///
     /// # Examples
     ///

@@ -19,11 +19,11 @@ pub(super) const SLOTS: u32 = 16;
 /// The longest time between two ticks of the keeper, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
-/// The longest time between two polls of a waiter, whatever the lease: so long is a message missed
-/// that was lost.
+/// The longest time between two polls of a waiter, whatever the lease: a lost message delays it no
+/// longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// An instant further away than this is as good as never, and additions to it cannot overflow.
+/// The cap of a duration that is added to an instant, so that the sum cannot overflow.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Times {
@@ -35,7 +35,7 @@ impl Times {
         }
     }
 
-    /// How long the server may be asked on behalf of one claim: a call and one retry.
+    /// How long calls to the server may be used for one claim: a call and one retry.
     pub(super) fn budget(&self) -> Duration {
         self.timeout * 2
     }
@@ -68,7 +68,7 @@ impl Times {
         retried.max(self.heartbeat_interval() * 3)
     }
 
-    /// How long before the server's end of a lease its holder is told that it is lost. More than
+    /// How long before the server's end of a lease its permit is reported lost. More than
     /// two ticks, so that the keeper is never late.
     fn margin(&self) -> Duration {
         self.lease / 20
@@ -108,8 +108,8 @@ pub(super) fn after(time: Duration) -> Instant {
 /// What is known of the server's clock: a lower bound of its time now, and the highest time that
 /// it has ever shown.
 ///
-/// Every answer of a script carries the server's time. The script read it before the answer came,
-/// so the server's clock stands at that time plus what has passed since, at least.
+/// Every answer of a script carries the server's time. The script read it before the answer
+/// arrived, so the server's clock stands at that time plus what has passed since, at least.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     times: Times,
@@ -139,7 +139,7 @@ impl ServerClock {
         self.offset.load(Ordering::Relaxed) != UNKNOWN
     }
 
-    /// An answer that has just come says that it was this time, in ms.
+    /// Takes the server's time, in ms, from an answer that has just arrived.
     pub(super) fn observe(&self, server_ms: u64) {
         let sample = server_ms as i64 * 1_000 - self.times.now() as i64;
         self.highest.fetch_max(sample, Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl ServerClock {
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// The next estimate of the offset. The highest of late is the best, because answers can only be
+/// The next estimate of the offset. The highest recent sample is the best, because answers can only be
 /// late, unless the clock was set back.
 fn estimate(old: i64, sample: i64) -> i64 {
     if old == UNKNOWN || sample >= old || old - sample > STEP {

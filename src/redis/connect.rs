@@ -160,7 +160,7 @@ impl Builder {
         Ok(self.build(transport, None))
     }
 
-    /// Without delay for small packets, and with a bound for packets that nobody acknowledges.
+    /// Without delay for small packets, and with a bound for packets that are not acknowledged.
     fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]

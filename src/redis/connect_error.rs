@@ -35,7 +35,7 @@ pub enum ConnectError {
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
     /// No connection was made: no server answered, the server refused the user or the password,
-    /// or one side refused the other's certificate. The source tells.
+    /// or one side refused the other's certificate. The source is the reason.
     Unavailable(RedisError),
 }
 

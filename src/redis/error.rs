@@ -12,7 +12,7 @@ use std::{error::Error as StdError, fmt, time::Duration};
 pub enum Error {
     /// There is no connection, and the command was not sent.
     Unavailable(RedisError),
-    /// More claims came than the connection carries, and this one was not sent: it could not have
+    /// More claims arrived than the connection carries, and this one was not sent: it could not have
     /// been answered within its time.
     Congested,
     /// No answer within the store's own timeout. The command may have run.
@@ -21,7 +21,7 @@ pub enum Error {
     /// milliseconds.
     Late(u64),
     /// The connection broke, or the server answered with an error: it is loading, read-only, out
-    /// of memory, without permission and so on. The source tells.
+    /// of memory, without permission and so on. The source is the reason.
     Redis(RedisError),
     /// An answer of a shape that no script of this crate has.
     Reply,

@@ -1,22 +1,22 @@
-//! Bringing together what is of one semaphore.
+//! Groups items by their semaphore.
 
 use std::{collections::HashMap, sync::Arc};
 
-/// The items of each semaphore, in the order in which they came. Semaphores come in the order of
-/// their first items.
+/// The items of each semaphore, in the order of their arrival. Semaphores are in the order of their
+/// first items.
 pub(super) fn by_semaphore<T>(
     items: impl IntoIterator<Item = T>,
     name: impl Fn(&T) -> Arc<str>,
 ) -> Vec<(Arc<str>, Vec<T>)> {
     let mut groups: Vec<(Arc<str>, Vec<T>)> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indexes = HashMap::new();
     for item in items {
         let name = name(&item);
-        let place = *places.entry(Arc::clone(&name)).or_insert_with(|| {
+        let index = *indexes.entry(Arc::clone(&name)).or_insert_with(|| {
             groups.push((name, Vec::new()));
             groups.len() - 1
         });
-        groups[place].1.push(item);
+        groups[index].1.push(item);
     }
     groups
 }

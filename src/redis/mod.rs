@@ -35,16 +35,16 @@
 //! this process and counts once.
 //!
 //! A script does its work for one semaphore after the other, so that one call serves many.
-//! Refreshes and releases travel so, and so do claims that come while eight others are in
+//! Refreshes and releases travel so, and so do claims that arrive while eight others are in
 //! flight. On a connection that was supplied, which may be a cluster's, every semaphore has a call
 //! of its own.
 //!
-//! An acquire carries its own end by the server's clock, which every answer tells: run later, the
-//! script refuses it, so a command that lay in a socket grants nothing. An acquire without an
+//! An acquire carries its own end by the server's clock, which every answer carries: run later, the
+//! script refuses it, so a command that was delayed on its way grants nothing. An acquire without an
 //! answer may have run, so it is released, again and again, until a release was answered that ran
 //! after that end.
 //!
-//! All keys expire after a few leases. Waiters are told by `PUBLISH` on a channel of their
+//! All keys expire after a few leases. Waiters are notified by `PUBLISH` on a channel of their
 //! process, and poll now and then, in case a message is lost.
 //!
 //! # Threads and runtimes

@@ -1,7 +1,7 @@
 //! How a waiter learns that it was granted.
 //!
 //! Each process listens on one channel of its own. A message names one permit and its token, so
-//! only its waiter wakes, and needs to ask nothing more. Messages may be lost; so each waiter also
+//! only its waiter wakes, and needs no further call. Messages may be lost; so each waiter also
 //! polls now and then, and whenever the subscription is new.
 
 use futures_util::StreamExt;
@@ -22,10 +22,10 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Between two attempts: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How often a quiet subscription has to show that it lives.
+/// How often a subscription is pinged, so that a dead one is detected.
 const PING: Duration = Duration::from_secs(2);
 
-/// The waiters of this process, and where messages for them come in.
+/// The waiters of this process, and the subscription that carries their messages.
 pub(super) struct Notifications {
     waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
     subscription: watch::Sender<Subscription>,
@@ -46,7 +46,7 @@ struct Source {
     channel: String,
 }
 
-/// What a message says: a token, and how many units were held then. Token 0 tells a waiter to poll.
+/// What a message says: a token, and how many units were held then. Token 0 makes a waiter poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) token: u64,
@@ -67,14 +67,14 @@ pub(super) struct WaiterSlot<'a> {
 }
 
 impl WaiterSlot<'_> {
-    /// What tells of new subscriptions. The first call has the keeper's thread subscribe.
+    /// Notifies of new subscriptions. The first call has the keeper's thread subscribe.
     pub(super) fn subscribe(&self) -> watch::Receiver<Subscription> {
         self.notifications.wanted.notify_one();
         self.notifications.subscription.subscribe()
     }
 
-    /// Waits to be told of a grant under a token higher than `last`, or to poll. A process that was
-    /// stopped may hear of an earlier grant only after that has ended.
+    /// Waits for a notification of a grant under a token higher than `last`, or to poll. A process
+    /// that was stopped may receive an earlier one only after that grant has ended.
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
         loop {
             self.waiter.notified.notified().await;
@@ -93,7 +93,7 @@ impl Drop for WaiterSlot<'_> {
 }
 
 impl Notifications {
-    /// Without a client no message can come, and waiters have to poll.
+    /// Without a client no message can arrive, and waiters have to poll.
     pub(super) fn new(client: Option<Client>, prefix: &str, process: &str) -> Self {
         let channel = format!("{prefix}wake:{process}");
         Self {
@@ -104,7 +104,7 @@ impl Notifications {
         }
     }
 
-    /// Takes a slot, unless `most` are taken.
+    /// Returns a slot, unless `most` are in use.
     pub(super) fn register(&self, serial: u64, most: usize) -> Option<WaiterSlot<'_>> {
         let waiter = Arc::<Waiter>::default();
         let mut waiters = self.waiters.lock();
@@ -135,7 +135,7 @@ impl Notifications {
             if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
                 pause = PAUSE.0;
                 self.announce(true);
-                self.hear(sink, stream).await;
+                self.receive(sink, stream).await;
                 self.announce(false);
             }
             sleep(pause).await;
@@ -148,7 +148,7 @@ impl Notifications {
     }
 
     /// Passes messages on until the connection ends, or does not answer any more.
-    async fn hear(&self, mut sink: PubSubSink, mut messages: PubSubStream) {
+    async fn receive(&self, mut sink: PubSubSink, mut messages: PubSubStream) {
         let mut pings = interval(PING);
         loop {
             tokio::select! {

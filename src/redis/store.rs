@@ -19,11 +19,10 @@ impl RedisSemaphore {
         self.0.warm_up().await
     }
 
-    /// Admits no claim any more, ends those that wait, and releases everything that this process
-    /// holds. Returns what could not be released within `bound`; the server frees it when its
-    /// lease ends.
+    /// Refuses new claims, ends waiting ones, and releases everything that this process holds.
+    /// Returns what could not be released within `bound`; the server frees it when its lease ends.
     ///
-    /// Holders that still run are told that their permits are lost, so call it after the server
+    /// The permits of holders that still run are reported lost, so call it after the server
     /// has drained. A claim whose answer is on its way is refused and released too, which takes
     /// until no command of it can run any more: a [`timeout`](super::Builder::timeout) at most.
     ///
@@ -46,7 +45,7 @@ impl RedisSemaphore {
 pub struct Unreleased {
     /// What the names of its semaphore's keys in Redis begin with.
     pub semaphore: String,
-    /// Its token; 0 if the answer to its acquire never came.
+    /// Its token; 0 if the answer to its acquire never arrived.
     pub token: u64,
 }
 

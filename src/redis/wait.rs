@@ -23,7 +23,7 @@ const WITHOUT_MESSAGES: (Duration, Duration) =
 /// Between two polls that fail.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Asks, and waits in the queue until it is granted or the wait is over.
+/// Acquires, waiting in the queue until the claim is granted or the wait is over.
 pub(super) async fn granted(
     dispatch: &Dispatch,
     times: Times,
@@ -85,10 +85,11 @@ enum Wake {
 }
 
 impl Waiter<'_> {
-    /// Polls and waits in turn, until there is an answer other than to wait.
+    /// Alternates between polling and waiting, until there is an answer other than to wait.
     async fn granted(&mut self) -> Result<Acquired, AcquireError> {
         loop {
-            // The wait is for other holders, not for the server: that is asked once in any case.
+            // The wait is for other holders, not for the server: the server is polled once in any
+            // case.
             let next = match self.poll().await? {
                 Polled::Answered(answer) => return Ok(answer),
                 Polled::Again(at) => at,
@@ -104,13 +105,13 @@ impl Waiter<'_> {
         }
     }
 
-    /// Asks the server, which takes it as a heartbeat.
+    /// Polls the server, which counts as a heartbeat.
     async fn poll(&mut self) -> Result<Polled, AcquireError> {
         let sent = Instant::now();
         let has_messages = self.subscription.borrow_and_update().live;
         let budget = self.times.budget();
         let deadline = sent.min(self.end) + budget;
-        match self.ask(Some(self.position), deadline).await {
+        match self.acquire(Some(self.position), deadline).await {
             Ok(Acquired::Queued {
                 arrival,
                 recheck,
@@ -126,7 +127,11 @@ impl Waiter<'_> {
         }
     }
 
-    async fn ask(&self, position: Option<Position>, deadline: Instant) -> Result<Acquired, Error> {
+    async fn acquire(
+        &self,
+        position: Option<Position>,
+        deadline: Instant,
+    ) -> Result<Acquired, Error> {
         let claim = Claim {
             lease: Arc::clone(self.lease),
             position,
@@ -135,8 +140,8 @@ impl Waiter<'_> {
         self.dispatch.acquire(claim).await
     }
 
-    /// A poll has failed. One that is in the queue already tries again for as long as a claim may
-    /// take: it should not lose its position to a connection that was cut once.
+    /// A poll has failed. A waiter that is in the queue already tries again for as long as a claim
+    /// may take, so that it does not lose its position to a connection that was cut once.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
         let is_queued = self.position.arrival > 0;
@@ -146,11 +151,11 @@ impl Waiter<'_> {
         Err(StoreError::new(error).into())
     }
 
-    /// The wait is over: takes what there is, or leaves the queue. Only an answer tells whether
+    /// The wait is over: acquires what there is, or leaves the queue. Only an answer shows whether
     /// the limit was reached all the time.
     async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
         let deadline = self.end + self.times.budget();
-        match self.ask(None, deadline).await {
+        match self.acquire(None, deadline).await {
             Ok(Acquired::Full { .. }) => Err(AcquireError::TimedOut),
             Ok(answer) => Ok(answer),
             Err(error) => Err(StoreError::new(error).into()),
@@ -164,7 +169,7 @@ impl Waiter<'_> {
                 0 => Wake::Poll,
                 _ => Wake::Notified(notice),
             },
-            () = renewed(&mut self.subscription) => Wake::Poll,
+            () = resubscribed(&mut self.subscription) => Wake::Poll,
             () = sleep_until(next.into()) => Wake::Poll,
         }
     }
@@ -180,7 +185,7 @@ impl Waiter<'_> {
     }
 
     /// When to poll again: at each heartbeat, and when the earliest lease ends for the head.
-    /// Spread out by a quarter, so that waiters that came together do not poll together.
+    /// Spread out by a quarter, so that waiters that arrived together do not poll together.
     fn pause(&self, recheck: Option<Duration>, has_messages: bool) -> Duration {
         let regular = self.times.heartbeat_interval();
         let regular = match (has_messages, recheck) {
@@ -196,8 +201,8 @@ impl Waiter<'_> {
     }
 }
 
-/// A subscription that is new may have missed earlier messages.
-async fn renewed(subscription: &mut watch::Receiver<Subscription>) {
+/// Waits for a new subscription: it may have missed earlier messages.
+async fn resubscribed(subscription: &mut watch::Receiver<Subscription>) {
     while subscription.changed().await.is_ok() {
         if subscription.borrow_and_update().live {
             return;

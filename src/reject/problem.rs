@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::fmt::{self, Write};
 
-/// What a client is told.
+/// The problem that a client gets.
 pub(super) struct Problem {
     status: StatusCode,
     grpc_status: &'static str,

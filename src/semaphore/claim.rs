@@ -1,4 +1,4 @@
-//! What one request asks for.
+//! A request's claim on a store.
 
 use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
 use std::time::Duration;

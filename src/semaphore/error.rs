@@ -7,7 +7,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Why a claim got no permit.
 ///
-/// A refusal, a mistake in the claim and a failure of the store are told apart; see
+/// A refusal, a mistake in the claim and a failure of the store are distinct variants; see
 /// [`is_refusal`](Self::is_refusal). The layer puts a copy into the extensions of the response
 /// with which it refuses.
 ///
@@ -32,7 +32,7 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit, in units.
         limit: u32,
-        /// How many units were held when the store looked.
+        /// How many units were held when the store decided.
         held: u32,
     },
     /// The wait ended before the claim was granted.
@@ -45,7 +45,7 @@ pub enum AcquireError {
     Invalid(ClaimError),
     /// The store failed, so it is unknown whether there was room.
     Store(StoreError),
-    /// The store is shutting down and admits nobody.
+    /// The store is shutting down and admits no claim.
     Closed,
 }
 

@@ -207,9 +207,9 @@ impl From<Ipv6Addr> for Key {
 impl From<[u8; 16]> for Key {
     fn from(uuid: [u8; 16]) -> Self {
         let uuid = u128::from_be_bytes(uuid);
-        let part = |shift: u32, bits: u32| uuid >> shift & ((1 << bits) - 1);
-        let (a, b, c) = (part(96, 32), part(80, 16), part(64, 16));
-        let (d, e) = (part(48, 16), part(0, 48));
+        let bits_at = |shift: u32, bits: u32| uuid >> shift & ((1 << bits) - 1);
+        let (a, b, c) = (bits_at(96, 32), bits_at(80, 16), bits_at(64, 16));
+        let (d, e) = (bits_at(48, 16), bits_at(0, 48));
         Self::text(format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// Whether a permit is lost, and a way to wait for that.
 ///
-/// The store sets it, the holder reads it. A permit that came back is not lost any more, but a
+/// The store sets it, the holder reads it. A permit that was granted again is not lost any more, but a
 /// holder that was waiting has been notified.
 #[derive(Debug, Default)]
 pub struct Loss {

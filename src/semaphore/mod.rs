@@ -1,6 +1,6 @@
 //! The seam: claims of the HTTP half, permits of a store.
 //!
-//! Above it, a service turns a request into a [`Claim`] and keeps the [`Permit`] that it gets.
+//! Above it, a service turns a request into a [`Claim`] and holds the [`Permit`].
 //! Below it, a store decides how to be atomic. Neither side knows the other, so a store of your
 //! own needs one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
 //!

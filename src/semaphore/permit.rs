@@ -98,7 +98,7 @@ impl Permit {
     /// that refuses a lower token than it has seen is safe from a holder that was paused for
     /// longer than its lease.
     ///
-    /// A permit that was lost and came back has a new one.
+    /// A permit that was lost and granted again has a new token.
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }
@@ -135,8 +135,8 @@ impl Permit {
         let mut parts: Vec<_> = parts.collect();
         poll_fn(|cx| {
             let mut lost = own.as_mut().poll(cx).is_ready();
-            for part in &mut parts {
-                lost |= part.as_mut().poll(cx).is_ready();
+            for permit in &mut parts {
+                lost |= permit.as_mut().poll(cx).is_ready();
             }
             if lost { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -165,8 +165,8 @@ impl Permit {
         self.0.grant.release()
     }
 
-    /// Ends the permit after `max_hold`, whatever its holder does then: it is released, and the
-    /// holder is told that it is lost. Only the first call counts.
+    /// Ends the permit after `max_hold`, whatever its holder does then: it is released and
+    /// reported lost. Only the first call counts.
     ///
     /// # Panics
     ///

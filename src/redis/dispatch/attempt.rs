@@ -1,4 +1,4 @@
-//! Sending claims, and moving their leases on by the answers.
+//! Sends claims, and applies the answers to their leases.
 
 use super::load::RoundTrip;
 use crate::redis::{
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is asked for at one time.
+/// One claim, as it is sent.
 pub(in crate::redis) struct Claim {
     pub(in crate::redis) lease: Arc<Lease>,
     /// How it waits; `None` if it does not.
@@ -53,8 +53,8 @@ impl Attempts {
         }
     }
 
-    /// Asks for all, and once more where the connection has broken or the server's clock was not
-    /// as assumed. As many answers, in their order.
+    /// Acquires for all claims, and once more if the connection has broken or the server's clock
+    /// was not as assumed. As many answers, in their order.
     pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
         let mut answers = self.attempt(claims, None).await;
         let again: Vec<usize> = (0..claims.len())
@@ -62,12 +62,12 @@ impl Attempts {
             .collect();
         if !again.is_empty() {
             let claims: Vec<_> = again.iter().map(|&at| claims[at]).collect();
-            // The answer itself tells best what time it is there: nodes may differ.
-            let told = answers.iter().filter_map(|answer| match answer {
+            // The time in the answer itself is the best estimate: nodes may differ.
+            let server_times = answers.iter().filter_map(|answer| match answer {
                 Err(Error::Late(now)) => Some(*now),
                 _ => None,
             });
-            let now = told.max();
+            let now = server_times.max();
             for (at, answer) in again.into_iter().zip(self.attempt(&claims, now).await) {
                 answers[at] = answer;
             }
@@ -83,20 +83,20 @@ impl Attempts {
             && Instant::now() + self.usual_round_trip() < claim.deadline
     }
 
-    /// What a round trip takes of late; at most half of what a call may, so that two of them leave
-    /// some of a claim's budget.
+    /// The usual round trip; at most half of a call's timeout, so that two of them leave some of a
+    /// claim's budget.
     pub(super) fn usual_round_trip(&self) -> Duration {
         self.round_trip.usual().min(self.times.timeout / 2)
     }
 
-    /// Asks for all in as few calls as possible. `now`: the server's time in ms, if it was told
-    /// just now.
+    /// Acquires for all in as few calls as possible. `now`: the server's time in ms, if an answer
+    /// has just carried it.
     pub(in crate::redis) async fn attempt(
         &self,
         claims: &[&Claim],
         now: Option<u64>,
     ) -> Vec<Answer> {
-        // A claim whose own deadline comes before gives up by itself, and does not hurry the others.
+        // A claim whose own deadline is earlier gives up by itself, and does not shorten the others.
         let latest = claims.iter().map(|claim| claim.deadline).max();
         let latest = latest.unwrap_or_else(Instant::now);
         if let Err(error) = self.protocol.ready(latest).await {
@@ -110,24 +110,24 @@ impl Attempts {
         };
 
         let mut answers: Vec<Answer> = claims.iter().map(|_| Err(Error::Congested)).collect();
-        // A lease that was released meanwhile is not asked for.
+        // A lease that was released meanwhile is not sent.
         let wanted = (0..claims.len()).filter(|&at| claims[at].lease.sent(runs_until));
         let groups = by_semaphore(wanted, |&at| claims[at].lease.name());
-        let parts: Vec<_> = groups
+        let shares: Vec<_> = groups
             .iter()
-            .map(|(name, places)| AcquireOf {
+            .map(|(name, indexes)| AcquireOf {
                 name: Arc::clone(name),
-                wanted: places.iter().map(|&at| claims[at].wanted()).collect(),
+                wanted: indexes.iter().map(|&at| claims[at].wanted()).collect(),
             })
             .collect();
-        let replies = self.protocol.acquire(&parts, runs_until, deadline).await;
+        let replies = self.protocol.acquire(&shares, runs_until, deadline).await;
         if replies.iter().any(Result::is_ok) {
             self.round_trip.observe(sent.elapsed());
         }
 
         let held_until = self.times.held_until(sent);
-        let places = groups.into_iter().flat_map(|(_, places)| places);
-        for (at, reply) in places.zip(replies) {
+        let indexes = groups.into_iter().flat_map(|(_, indexes)| indexes);
+        for (at, reply) in indexes.zip(replies) {
             claims[at].lease.answered(&reply, held_until);
             answers[at] = reply;
         }
@@ -136,7 +136,8 @@ impl Attempts {
 }
 
 impl Claim {
-    /// How many units the server may have to grant at once for it. To waiters it grants bit by bit.
+    /// How many units the server may have to grant at once for it. To waiters it grants a bounded
+    /// number per call.
     pub(super) fn weight(&self) -> u32 {
         match self.position {
             Some(_) => 1,
@@ -150,7 +151,8 @@ impl Claim {
 }
 
 impl Lease {
-    /// Moves on by the answer to an acquire. Without one, nobody knows whether it has run.
+    /// Applies the answer to an acquire. Without an answer it is unknown whether the acquire has
+    /// run.
     fn answered(&self, answer: &Answer, held_until: u64) {
         match answer {
             Ok(Acquired::Granted { token, .. }) => self.granted(*token, held_until),

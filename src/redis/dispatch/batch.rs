@@ -1,7 +1,7 @@
-//! Claims that came while enough others were in flight: they travel together.
+//! Claims that arrived while enough others were in flight: they travel together.
 //!
 //! First come, first sent. A claim whose time is nearly over is refused without being sent: it would
-//! probably not be answered in time, and only take the place of another. So goodput stays at
+//! probably not be answered in time, and only delay another. So goodput stays at
 //! capacity, whatever is offered.
 
 use super::attempt::{Attempts, Claim};
@@ -29,7 +29,7 @@ const MIN_IN_FLIGHT: usize = 4;
 const MAX_IN_FLIGHT: usize = 16;
 
 /// Between two batches, once the fewest are in flight, so that they are not many and small: then
-/// claims that come later would wait for a round trip. One more may be in flight for each of these
+/// claims that arrive later would wait for a round trip. One more may be in flight for each of these
 /// in the round trip.
 const PACE: Duration = Duration::from_millis(6);
 
@@ -88,8 +88,8 @@ impl Batches {
         may_be_sent.then(|| self.sent + pace)
     }
 
-    /// Takes out what is to be sent now, if anything. What is wanted before `earliest` comes too
-    /// late to be answered in time: it is refused.
+    /// Takes out what is to be sent now, if anything. A claim whose deadline is before `earliest`
+    /// cannot be answered in time: it is refused.
     fn take(&mut self, most: usize, earliest: Instant) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
@@ -121,7 +121,7 @@ impl Batches {
         batch
     }
 
-    /// Refuses what waits at the front and comes too late: it has waited longest.
+    /// Refuses the claims at the front that cannot be answered in time: they have waited longest.
     fn refuse_late(&mut self, earliest: Instant) {
         while let Some(first) = self.queued.front()
             && first.claim.deadline < earliest
@@ -168,25 +168,26 @@ impl Attempts {
             }
             let units = batch.iter().map(Queued::weight).sum();
             let (attempts, report) = (Arc::clone(self), report.clone());
-            let mut flight = Box::pin(async move {
+            let mut call = Box::pin(async move {
                 attempts.answer(batch).await;
                 let _ = report.send(units);
             });
-            // Its first poll sends it, whatever this task has done before, so that what came first
-            // also arrives first.
-            if unconstrained(flight.as_mut()).now_or_never().is_none() {
-                tokio::spawn(flight);
+            // Its first poll sends it, whatever this task has done before, so that what
+            // arrived first is also sent first.
+            if unconstrained(call.as_mut()).now_or_never().is_none() {
+                tokio::spawn(call);
             }
         }
     }
 
-    /// Asks for all, and tells each its answer.
+    /// Acquires for all, and answers each claim.
     async fn answer(&self, mut batch: Vec<Queued>) {
         batch.retain(|queued| !queued.answer.is_closed());
         let claims: Vec<_> = batch.iter().map(|queued| &queued.claim).collect();
         let answers = self.attempt_twice(&claims).await;
         for (queued, answer) in batch.into_iter().zip(answers) {
-            // A caller that has gone has released its lease, whatever it was answered.
+            // A dropped receiver is ignored: its caller has released the lease, whatever the
+            // answer.
             let _ = queued.answer.send(answer);
         }
     }

@@ -41,20 +41,20 @@ impl Dispatch {
         (dispatch, batches)
     }
 
-    /// What sends claims, for whom they need not share.
+    /// Sends claims without this door: for the keeper, and to learn the clock.
     pub(in crate::redis) fn attempts(&self) -> &Arc<Attempts> {
         &self.attempts
     }
 
-    /// Asks the server for a claim, and moves its lease on by the answer. Over by the claim's
+    /// Acquires for one claim, and applies the answer to its lease. Returns by the claim's
     /// deadline, whatever happens.
     pub(in crate::redis) async fn acquire(&self, claim: Claim) -> Result<Acquired, Error> {
         let deadline = claim.deadline;
-        let answer = timeout_at(deadline.into(), self.ask(claim)).await;
+        let answer = timeout_at(deadline.into(), self.alone_or_batched(claim)).await;
         answer.unwrap_or(Err(Error::Timeout(self.attempts.times.budget())))
     }
 
-    async fn ask(&self, claim: Claim) -> Result<Acquired, Error> {
+    async fn alone_or_batched(&self, claim: Claim) -> Result<Acquired, Error> {
         self.attempts.learn_clock(claim.deadline).await?;
         if let Some(_in_flight) = self.load.alone(claim.weight()) {
             let answer = self.attempts.attempt_twice(&[&claim]).await.pop();

@@ -1,4 +1,4 @@
-//! How much is in flight, and how long it takes of late.
+//! How much is in flight, and how long round trips take.
 
 use parking_lot::Mutex;
 use std::{
@@ -18,14 +18,14 @@ pub(super) struct Load {
     together: AtomicUsize,
 }
 
-/// Something in flight; not any more when dropped.
+/// Counts units as in flight until it is dropped.
 pub(super) struct InFlight<'a> {
     count: &'a AtomicUsize,
     units: usize,
 }
 
 impl Load {
-    /// Lets a claim go alone, unless there are many, or some that came before it wait for a batch.
+    /// Lets a claim go alone, unless there are many, or some that arrived before it wait for a batch.
     pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
         let units = weight as usize;
         if self.together.load(Ordering::Relaxed) > 0 {
@@ -60,8 +60,8 @@ impl Drop for InFlight<'_> {
 #[derive(Default)]
 pub(super) struct RoundTrip(Mutex<Estimate>);
 
-/// As TCP estimates it (RFC 6298), and the shortest of late: what the network takes, whatever
-/// waits for the server.
+/// The smoothed round trip and its variation, as TCP estimates them (RFC 6298), and the shortest
+/// recent one: the time of the network, without that of a busy server.
 #[derive(Default)]
 struct Estimate {
     smoothed: Duration,
@@ -78,13 +78,13 @@ impl RoundTrip {
         self.0.lock().observe(sample, Instant::now());
     }
 
-    /// What nearly every round trip takes no longer than.
+    /// An upper bound of nearly every round trip.
     pub(super) fn usual(&self) -> Duration {
         let estimate = self.0.lock();
         estimate.smoothed + estimate.variation * 4
     }
 
-    /// The shortest of late.
+    /// The shortest recent round trip.
     pub(super) fn shortest(&self) -> Duration {
         let shortest = self.0.lock().shortest;
         shortest.into_iter().flatten().min().unwrap_or_default()

@@ -47,7 +47,7 @@ impl Keeper {
     ///
     /// # Errors
     ///
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(in crate::redis) fn start(&self) -> io::Result<()> {
         self.thread.start()
     }
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// The owner of a lease is done with it: releases it if the server may have something of it.
-    /// `answer` is told whether it was still held.
+    /// `answer` receives whether it was still held.
     pub(in crate::redis) fn release(
         &self,
         lease: &Arc<Lease>,
@@ -75,15 +75,15 @@ impl Keeper {
         self.core.released.get(name)
     }
 
-    /// Waits until the releases of a semaphore that are in flight now are completed. Whether there
-    /// were any.
+    /// Waits until the releases of a semaphore that are in flight now are completed. Returns
+    /// whether there were any.
     pub(in crate::redis) async fn settled(&self, name: Arc<str>) -> bool {
         let (answer, settled) = oneshot::channel();
         self.send(Command::Settle(name, answer));
         settled.await.unwrap_or(false)
     }
 
-    /// Releases everything, and returns what it could not by the deadline.
+    /// Releases everything, and returns what could not be released by the deadline.
     pub(in crate::redis) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
         if !self.thread.has_started() {
             return Vec::new();

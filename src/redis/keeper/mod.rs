@@ -1,4 +1,4 @@
-//! What a store does in the background: it refreshes, releases, and tells holders of loss.
+//! What a store does in the background: it refreshes, releases, and reports lost permits.
 //!
 //! The keeper runs on a thread of its own, with a runtime and a connection of its own. So handlers
 //! that block every worker of the application's runtime lose no permit, and runtimes that share a

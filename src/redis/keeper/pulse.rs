@@ -1,4 +1,4 @@
-//! What a process can know of time that it has not seen pass.
+//! Detects that this process, or its machine, has stood still.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,7 +8,7 @@ pub(super) struct Pulse {
     wall: SystemTime,
 }
 
-/// What two clocks may differ by between two ticks before one is said to have stood still.
+/// How far two clocks may differ between two ticks before one counts as having stood still.
 const JITTER: Duration = Duration::from_secs(1);
 
 impl Pulse {
@@ -42,14 +42,14 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_suspended_machine_is_told_by_the_wall_clock() {
+    fn a_suspended_machine_is_detected_by_the_wall_clock() {
         let pulse = Pulse::new(Instant::now());
         let missed = pulse.missed(pulse.at + SECOND, pulse.wall + 61 * SECOND);
         assert_eq!(missed, 60 * SECOND);
     }
 
     #[test]
-    fn a_wall_clock_that_was_set_back_or_drifts_tells_nothing() {
+    fn a_wall_clock_that_was_set_back_or_drifts_is_ignored() {
         let pulse = Pulse::new(Instant::now());
         let now = pulse.at + SECOND;
         assert!(pulse.missed(now, pulse.wall - 60 * SECOND).is_zero());

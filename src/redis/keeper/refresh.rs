@@ -1,4 +1,4 @@
-//! Refreshing, and bringing lost permits back.
+//! Refreshes permits, and acquires lost ones again.
 
 use super::core::Core;
 use crate::redis::{
@@ -10,15 +10,15 @@ use crate::redis::{
 use std::{sync::Arc, time::Instant};
 
 /// Groups that are sent together. The server answers other clients between two of these, and is
-/// done with one well within a timeout: 100,000 permits on 20,000 keys are refreshed in turns of
-/// as many (`cargo bench --bench streams`).
+/// done with one well within a timeout: 100,000 permits on 20,000 keys are refreshed in calls of
+/// 256 groups (`cargo bench --bench streams`).
 const MAX_TOGETHER: usize = 256;
 
 /// Units of those groups, for the same reason: the server works on as many for 10 ms.
 const MAX_UNITS_TOGETHER: usize = 10_000;
 
-/// Units that are claimed again together: an acquire costs the server more than a refresh.
-const MAX_UNITS_BACK: usize = 1_000;
+/// Units that are acquired again together: an acquire costs the server more than a refresh.
+const MAX_UNITS_REACQUIRED: usize = 1_000;
 
 /// How many of the first groups are sent together.
 pub(super) fn together(groups: &[Group]) -> usize {
@@ -49,8 +49,8 @@ pub(super) fn groups<T>(
     grouped.unzip()
 }
 
-/// Refreshes these, and tells the holders of those that are lost. Returns those that were not
-/// answered; those that are lost are claimed again meanwhile.
+/// Refreshes these, reports the lost ones, and acquires those again in the background. Returns the
+/// unanswered ones.
 pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
@@ -64,17 +64,17 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
         (some, groups) = groups.split_at(together(groups));
         (of_some, leases) = leases.split_at(some.len());
         if !refresh_some(&core, some, of_some, &mut failed, &mut lost).await {
-            // Those after it would wait for a timeout each.
+            // The groups after it would each wait for a timeout.
             failed.extend(leases.iter().flatten().cloned());
             break;
         }
     }
     failed.iter().for_each(|lease| lease.refresh_failed());
-    tokio::spawn(bring_back(core, lost));
+    tokio::spawn(reacquire(core, lost));
     failed
 }
 
-/// Whether the server can be reached.
+/// Refreshes these groups in one batch. Returns whether the server can be reached.
 async fn refresh_some(
     core: &Core,
     groups: &[Group],
@@ -101,17 +101,17 @@ async fn refresh_some(
                 true => lease.refreshed(held_until),
                 false => lease.displaced(),
             }
-            // Lost by now, or told so while the answer was on its way.
+            // Lost by now, or reported so while the answer was on its way.
             lost.extend(lease.is_lost().then(|| Arc::clone(lease)));
         }
     }
     is_reached
 }
 
-/// Claims again what was lost, as any newcomer would. What has no answer is claimed again at the
-/// next refresh: only the answer to an acquire tells the token.
-async fn bring_back(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
-    for lost in pieces(lost, MAX_UNITS_BACK, |lease| lease.permit.weight) {
+/// Acquires lost permits again, as any new claim would. What has no answer is acquired again at
+/// the next refresh: only the answer to an acquire has the token.
+async fn reacquire(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
+    for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit.weight) {
         let deadline = Instant::now() + core.times.timeout;
         let claims = lost.into_iter().map(|lease| Claim {
             lease,

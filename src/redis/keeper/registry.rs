@@ -11,14 +11,14 @@ use std::{
     },
 };
 
-/// As many locks as keep the threads of a busy process apart.
+/// Locks, enough that the threads of a busy process rarely contend for one.
 const SHARDS: usize = 16;
 
 type Leases = HashMap<u64, Arc<Lease>>;
 
 /// Leases that the keeper has not adopted yet: those of claims that are being answered, and what
 /// was granted since its last tick. Most permits of short requests are released before it, so they
-/// come and go here without a message.
+/// are inserted and removed here without a message.
 #[derive(Default)]
 pub(super) struct Registry([Mutex<Leases>; SHARDS]);
 
@@ -32,7 +32,7 @@ impl Registry {
         self.shard(serial).remove(&serial);
     }
 
-    /// Takes out what was granted.
+    /// Removes and returns what was granted.
     pub(super) fn adopt(&self) -> Vec<Arc<Lease>> {
         let shards = self.0.iter().map(Mutex::lock);
         let granted = shards.flat_map(|mut shard| {
@@ -42,7 +42,7 @@ impl Registry {
         granted.collect()
     }
 
-    /// Takes out all.
+    /// Removes and returns all.
     pub(super) fn drain(&self) -> Vec<Arc<Lease>> {
         let shards = self.0.iter().map(Mutex::lock);
         let all = shards.flat_map(|mut shard| std::mem::take(&mut *shard).into_values());
@@ -54,8 +54,8 @@ impl Registry {
     }
 }
 
-/// Counts releases that were answered, by a hash of their semaphore: as many counters as make it
-/// rare that one semaphore is taken for another.
+/// Counts releases that were answered, by a hash of their semaphore: enough counters that two
+/// semaphores rarely share one.
 pub(super) struct ReleaseCounts {
     hasher: RandomState,
     counts: Box<[AtomicU64]>,

@@ -1,4 +1,4 @@
-//! Permits on their way back: each is released until a release was answered.
+//! Pending releases: each is sent until it was answered.
 
 use super::{
     core::Core,
@@ -26,9 +26,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 /// A permit that is to be released.
 pub(super) struct Pending {
     pub(super) lease: Arc<Lease>,
-    /// Who wants to know whether it was still held.
+    /// Receives whether it was still held.
     answer: Option<oneshot::Sender<bool>>,
-    /// By then its lease has ended anyway.
+    /// When its lease has ended at the latest, so that no release is needed.
     gives_up: Instant,
     tries: u32,
     /// When it is sent again.
@@ -52,11 +52,11 @@ impl Pending {
         }
     }
 
-    fn asks(&self) -> bool {
+    fn wants_answer(&self) -> bool {
         self.answer.is_some() || self.lease.runs_until().is_some()
     }
 
-    fn tell(&mut self, was_held: bool) {
+    fn answer(&mut self, was_held: bool) {
         if let Some(answer) = self.answer.take() {
             // A dropped receiver is ignored.
             let _ = answer.send(was_held);
@@ -88,14 +88,14 @@ pub(super) struct Releases {
 
 impl Releases {
     pub(super) fn push(&mut self, pending: Pending) {
-        // What comes now goes with the next batch, or with a later one if that is full.
+        // What arrives now goes with the next batch, or with a later one if that is full.
         let batch = self.next + (self.now.len() / MAX_BATCH) as u64;
         self.newest.insert(pending.lease.name(), batch);
         self.now.push(pending);
     }
 
-    /// Tells whether releases of a semaphore are on their way, once those are completed. What has
-    /// to be tried again later is not waited for.
+    /// Answers whether releases of a semaphore are on their way, once those are completed. A
+    /// release that has to be tried again later is not waited for.
     pub(super) fn settle(&mut self, name: &str, settled: oneshot::Sender<bool>) {
         match self.newest.get(name) {
             Some(batch) => self.settling.push((*batch, settled)),
@@ -109,7 +109,7 @@ impl Releases {
     }
 
     /// What is to be sent next, and the number of its batch. Nothing while enough are in flight,
-    /// so that under load what comes meanwhile travels together.
+    /// so that under load what arrives meanwhile travels together.
     pub(super) fn take(&mut self) -> Option<(u64, Vec<Pending>)> {
         if self.in_flight.len() >= MAX_IN_FLIGHT || self.now.is_empty() {
             return None;
@@ -151,7 +151,7 @@ impl Releases {
             let mut pending = first.remove();
             match now < pending.gives_up {
                 true => self.push(pending),
-                false => pending.tell(false),
+                false => pending.answer(false),
             }
         }
     }
@@ -172,14 +172,14 @@ impl Releases {
 
 /// Releases a batch. Returns what has to be tried again.
 pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
-    let (asking, others) = pending.into_iter().partition(Pending::asks);
-    let asking = release_all(&core, true, asking);
-    let (mut again, more) = join(asking, release_all(&core, false, others)).await;
+    let (answered, others) = pending.into_iter().partition(Pending::wants_answer);
+    let answered = release_all(&core, true, answered);
+    let (mut again, more) = join(answered, release_all(&core, false, others)).await;
     again.extend(more);
     again
 }
 
-async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pending> {
+async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> Vec<Pending> {
     let mut again = Vec::new();
     let (groups, pending) = groups(pending, |pending| &pending.lease);
     let (mut groups, mut pending) = (&groups[..], pending.into_iter());
@@ -187,7 +187,11 @@ async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pendi
         let some;
         (some, groups) = groups.split_at(together(groups));
         let deadline = Instant::now() + core.times.budget();
-        let answers = core.attempts.protocol.release(ask, some, deadline).await;
+        let answers = core
+            .attempts
+            .protocol
+            .release(with_answer, some, deadline)
+            .await;
         for ((group, answer), pending) in some.iter().zip(answers).zip(&mut pending) {
             let Ok(answer) = answer else {
                 again.extend(pending.into_iter().map(Pending::retry));
@@ -208,7 +212,7 @@ async fn release_all(core: &Core, ask: bool, pending: Vec<Pending>) -> Vec<Pendi
 fn settle(core: &Core, now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
     let runs_until = pending.lease.runs_until().filter(|end| now <= *end);
     if was_held || runs_until.is_none() {
-        pending.tell(was_held);
+        pending.answer(was_held);
     }
     let end = core.clock.passed(runs_until?);
     let soonest = Instant::now() + Duration::from_millis(1);

@@ -119,7 +119,7 @@ impl Schedule {
         self.next.1
     }
 
-    /// What of a slot is still in use.
+    /// The leases of a slot that are not released.
     fn slot(&mut self, slot: usize) -> Vec<Arc<Lease>> {
         let mut live = Vec::new();
         self.slots[slot].retain(|_, leases| {
@@ -150,7 +150,7 @@ impl Schedule {
         self.watched.extend(watched);
     }
 
-    /// These were not refreshed, and nobody knows whether they are still held.
+    /// These were not refreshed, and it is unknown whether they are still held.
     pub(super) fn refreshed(&mut self, failed: Vec<Arc<Lease>>) {
         if failed.is_empty() {
             self.failures = 0;
@@ -162,7 +162,7 @@ impl Schedule {
         self.retries.extend(failed);
     }
 
-    /// Tells the holders whose deadline has passed without a good refresh.
+    /// Reports permits lost whose deadline has passed without a good refresh.
     pub(super) fn expire(&mut self, now: Instant) {
         let (micros, timeout) = (self.times.micros(now), self.times.timeout);
         for watched in mem::take(&mut self.watched) {
@@ -170,7 +170,7 @@ impl Schedule {
             if lease.is_released() || lease.is_lost() || lease.deadline() != watched.deadline {
                 continue;
             }
-            // A clock that jumped may have been set: the refresh that was sent then tells.
+            // A clock that jumped may have been set: that refresh then decides.
             let missed = if now >= watched.since + timeout {
                 *missed
             } else {

@@ -18,13 +18,13 @@ use tokio::{
     time::sleep_until,
 };
 
-/// What the keeper is told.
+/// A command to the keeper.
 pub(super) enum Command {
-    /// Release this, and tell whether it was still held.
+    /// Release this, and answer whether it was still held.
     Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
-    /// Tell whether releases of this semaphore were on their way, once they are completed.
+    /// Answer whether releases of this semaphore were on their way, once they are completed.
     Settle(Arc<str>, oneshot::Sender<bool>),
-    /// Release everything, and tell by the deadline what could not be.
+    /// Release everything, and return by the deadline what could not be released.
     Shutdown(Instant, oneshot::Sender<Vec<Arc<Lease>>>),
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
                 is_open = count > 0;
                 taken.drain(..).for_each(|command| task.take(command));
             }
-            Some(report) = reported.recv() => task.hear(report),
+            Some(report) = reported.recv() => task.apply(report),
             () = &mut alarm => task.wake(),
         }
         task.release();
@@ -128,14 +128,14 @@ impl Task {
         }
     }
 
-    fn hear(&mut self, report: Report) {
+    fn apply(&mut self, report: Report) {
         match report {
             Report::Refreshed(failed) => self.schedule.refreshed(failed),
             Report::Released(batch, again) => self.releases.completed(batch, again),
         }
     }
 
-    /// When there is something to do without being told.
+    /// When there is something to do without a command.
     fn next(&self) -> Instant {
         let deadlines = self.shutdowns.iter().map(|(deadline, _)| *deadline);
         let dues = deadlines.chain(self.releases.next());
@@ -184,12 +184,12 @@ impl Task {
         });
     }
 
-    /// Learns the server's time, and tells it the highest that was seen.
+    /// Exchanges the server's time for the highest seen.
     fn read_clock(&self) {
         let core = Arc::clone(&self.core);
         tokio::spawn(async move {
             let deadline = Instant::now() + core.times.timeout;
-            // The next one does better.
+            // A failure is ignored: the next read may succeed.
             let _ = core.attempts.protocol.clock(deadline).await;
         });
     }

@@ -47,13 +47,13 @@ impl Thread {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        // Handed over once there is a thread, so that the next start can try again without one.
-        let (hand_over, handed_over) = mpsc::channel::<BoxFuture<()>>();
+        // Supplied once there is a thread, so that the next start can try again without one.
+        let (supply, supplied) = mpsc::channel::<BoxFuture<()>>();
         thread::Builder::new()
             .name("tower-semaphore".to_owned())
-            .spawn(move || handed_over.recv().map(|future| runtime.block_on(future)))?;
+            .spawn(move || supplied.recv().map(|future| runtime.block_on(future)))?;
         if let Some(future) = future.take() {
-            let _ = hand_over.send(future);
+            let _ = supply.send(future);
         }
         self.started.store(true, Ordering::Release);
         Ok(())

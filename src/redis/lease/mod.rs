@@ -12,8 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use state::{Event, State};
 use std::sync::Arc;
 
-/// A permit that was asked for, is held, or is being released. Shared by its holder and the
-/// keeper.
+/// A permit that is claimed, held or being released. Shared by its holder and the keeper.
 pub(super) struct Lease {
     pub(super) permit: PermitId,
     pub(super) loss: Loss,
@@ -53,7 +52,7 @@ impl Lease {
         Arc::clone(&self.lock().name)
     }
 
-    /// Takes another copy of its own name.
+    /// Replaces its name by an equal one that is shared.
     pub(super) fn share_name(&self, name: &Arc<str>) {
         self.lock().name = Arc::clone(name);
     }
@@ -63,7 +62,7 @@ impl Lease {
     }
 
     /// An acquire is about to be sent, which the server refuses to run after `runs_until`. `false`:
-    /// the owner is done with it, so do not send it.
+    /// the owner has released it, so do not send it.
     pub(super) fn sent(&self, runs_until: u64) -> bool {
         let mut inner = self.lock();
         if inner.state == State::Released {
@@ -108,7 +107,8 @@ impl Lease {
         inner.step(Event::Refused);
     }
 
-    /// A message says that it was granted from the queue, until `deadline`. Whether that is news.
+    /// A message says that it was granted from the queue, until `deadline`. Returns whether
+    /// that is news.
     pub(super) fn notified(&self, token: u64, deadline: u64) -> bool {
         let mut inner = self.lock();
         let is_news = inner.step(Event::Notified);
@@ -131,14 +131,14 @@ impl Lease {
         self.lock().step(Event::RefreshFailed);
     }
 
-    /// A refresh did not find it: tells the holder.
+    /// A refresh did not find it: reports the permit lost.
     pub(super) fn displaced(&self) {
         if self.lock().step(Event::Ended) {
             self.loss.set();
         }
     }
 
-    /// Tells the holder if the deadline has passed.
+    /// Reports the permit lost if the deadline has passed.
     pub(super) fn expire(&self, now: u64) {
         let mut inner = self.lock();
         if now >= inner.deadline && inner.step(Event::Ended) {
@@ -146,7 +146,8 @@ impl Lease {
         }
     }
 
-    /// The owner is done with it. Whether the server has to be told; `false` if that was so before.
+    /// The owner is done with it. Returns whether the server needs a release; `false` if it was
+    /// released before.
     pub(super) fn release(&self) -> bool {
         let mut inner = self.lock();
         let state = inner.state;
@@ -178,7 +179,7 @@ impl Lease {
         self.lock().state == State::Lost
     }
 
-    /// Whether its deadline has passed, although nobody may have noticed yet.
+    /// Whether its deadline has passed, although it may not be reported yet.
     pub(super) fn is_past(&self, now: u64) -> bool {
         let inner = self.lock();
         inner.state != State::Released && now >= inner.deadline
@@ -194,15 +195,15 @@ impl Lease {
 }
 
 impl Inner {
-    /// Moves on, and tells whether that was a step.
+    /// Applies the event. Returns whether the state changed.
     fn step(&mut self, event: Event) -> bool {
         let next = self.state.next(event);
         self.state = next.unwrap_or(self.state);
         next.is_some()
     }
 
-    /// An acquire was answered. Too late for a released lease: what that answer granted is for a
-    /// release to find that runs after it.
+    /// An acquire was answered. For a released lease the answer is too late: a release that runs
+    /// after that acquire frees what it granted.
     fn answered(&mut self) {
         if self.state != State::Released {
             self.unanswered = self.unanswered.saturating_sub(1);

@@ -8,8 +8,8 @@
 //! | `Provisional` | granted from the queue; ends with the waiter's heartbeat until it is refreshed |
 //! | `Held` | granted, or refreshed |
 //! | `AtRisk` | held, but the last refresh failed |
-//! | `Lost` | the lease ended while the owner still runs; it may come back |
-//! | `Refused` | the server said no |
+//! | `Lost` | the lease ended while the owner still runs; it may be granted again |
+//! | `Refused` | the server refused it |
 //! | `Released` | the owner is done with it |
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl State {
     pub(super) fn next(self, event: Event) -> Option<Self> {
         use State::{AtRisk, Held, InDoubt, Lost, Provisional, Queued, Refused, Released, Unsent};
         match (self, event) {
-            // Nothing brings a released lease back.
+            // A released lease stays released.
             (Released, _) => None,
             (_, Event::Released) => Some(Released),
             (Unsent | Refused, Event::Sent) => Some(InDoubt),

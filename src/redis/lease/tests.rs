@@ -47,7 +47,7 @@ fn a_waiter_that_fails_needs_a_release() {
 }
 
 #[test]
-fn nothing_brings_a_released_lease_back() {
+fn a_released_lease_stays_released() {
     let lease = lease();
     assert!(lease.sent(10));
     lease.granted(7, 100);
@@ -61,7 +61,7 @@ fn nothing_brings_a_released_lease_back() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_release_leaves_the_doubt() {
+fn an_answer_that_arrives_after_the_release_leaves_the_doubt() {
     let lease = lease();
     assert!(lease.sent(10));
     assert!(lease.release());
@@ -70,7 +70,7 @@ fn an_answer_that_comes_after_the_release_leaves_the_doubt() {
 }
 
 #[test]
-fn only_an_acquire_brings_a_lost_lease_back() {
+fn only_an_acquire_grants_a_lost_lease_again() {
     let lease = lease();
     assert!(lease.sent(10));
     lease.granted(7, 100);

@@ -1,13 +1,13 @@
--- acquire: takes the units of a permit if they fit under its limit and nothing waits before it;
+-- acquire: grants the units of a permit if they fit under its limit and nothing waits before it;
 -- else joins the queue, if it may. So for each claim of each semaphore, one after the other.
 --
 -- Promises: at any instant of the server's clock, at most `limit` units are held. The same id
 -- counts once, however often it is sent, and keeps its position in the queue. Every permit gets a
--- token greater than those before it. A call that comes after its deadline changes nothing.
+-- token greater than those before it. A call that arrives after its deadline changes nothing.
 --
 -- KEYS  for each semaphore held, queue, alive, token; see queue.lua
 -- ARGV  1 lease     ms
---       2 deadline  ms of the server's clock after which the caller does not want it any more
+--       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, where tokens begin at least if they have no predecessor
 --       and for each semaphore, three for each of its claims:
 --         id     the permit's id
@@ -16,7 +16,7 @@
 --         wait   nothing if it does not wait; else `ALIVE MAX_WAITING ARRIVAL`, the ms for which
 --                it counts as alive, how many may wait, and the arrival that it was given before
 --                or 0
--- Returns the server's time in ms, alone if the call came too late, and for each claim two items:
+-- Returns the server's time in ms, alone if the call is late, and for each claim two items:
 --         token, units held now     it is granted
 --         0, units held now         it is full
 --         -1, units held now        the queue is full
@@ -47,7 +47,7 @@ for key = 1, #KEYS, 4 do
   for arg = at + 1, last, 3 do
     local id, first = ARGV[arg], nil
     if not is_contended and used < tonumber(ARGV[arg + 1]) then
-      -- The fast path: one unit of a semaphore for which nothing waits. The same as `take`.
+      -- The fast path: one unit of a semaphore for which nothing waits. The same as `grant`.
       local added = call('ZADD', held, expires_at, id)
       first = call('INCR', token)
       if first == 1 then

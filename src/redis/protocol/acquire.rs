@@ -1,7 +1,7 @@
-//! acquire: takes permits, or positions in a queue. See `acquire.lua`.
+//! acquire: grants permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    call::{Call, Part, Protocol, Reply},
+    call::{Call, Protocol, Reply, Share},
     id::{Owner, PermitId},
     script::{Script, Text},
 };
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Its parts are put together at compile time.
+/// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(
         include_str!("common.lua"),
@@ -32,7 +32,7 @@ pub(in crate::redis) struct AcquireOf {
 /// A permit that is wanted, and how it waits if there is no room.
 pub(in crate::redis) type Wanted = (PermitId, Option<Position>);
 
-/// A position in the queue, told with each acquire.
+/// A position in the queue, sent with each acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) struct Position {
     /// How long the waiter counts as alive from then on.
@@ -50,7 +50,7 @@ impl fmt::Display for Position {
     }
 }
 
-impl Part for AcquireOf {
+impl Share for AcquireOf {
     fn name(&self) -> &str {
         &self.name
     }
@@ -59,7 +59,7 @@ impl Part for AcquireOf {
         3 * self.wanted.len()
     }
 
-    /// What waits takes few steps, and the script bounds what it grants to waiters.
+    /// A waiter costs the script few steps, and it bounds what it grants to waiters.
     fn units(&self) -> usize {
         let units = self.wanted.iter().map(|(permit, position)| match position {
             Some(_) => 1,
@@ -86,7 +86,7 @@ impl Part for AcquireOf {
     }
 }
 
-/// What the server says of a permit that was wanted.
+/// The server's answer for a wanted permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Acquired {
     Granted {
@@ -107,7 +107,7 @@ pub(in crate::redis) enum Acquired {
 }
 
 impl Protocol {
-    /// Takes permits, or positions in a queue. As many answers as are wanted, in their order.
+    /// Acquires permits, or positions in a queue. As many answers as are wanted, in their order.
     ///
     /// The server refuses to run what it gets after `runs_until`, ms of its own clock.
     pub(in crate::redis) async fn acquire(
@@ -122,7 +122,7 @@ impl Protocol {
             deadline,
         };
         let replies = self.run(&call, all).await;
-        let counts = all.iter().map(|part| part.wanted.len());
+        let counts = all.iter().map(|of| of.wanted.len());
         let read = counts.zip(replies);
         read.flat_map(|(count, reply)| Acquired::read_all(reply, count))
             .collect()

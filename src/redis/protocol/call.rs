@@ -21,17 +21,19 @@ const MAX_SEMAPHORES: usize = 64;
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
 pub(in crate::redis) const MAX_UNITS: usize = 500;
 
-/// What a script says of one semaphore.
+/// A script's answer for one semaphore.
 #[derive(Clone)]
 pub(super) enum Reply {
-    /// All is as it should be.
+    /// All units are held, or no answer was requested.
     Done,
-    /// The server's time in ms, and as many items as its part expects.
+    /// The server's time in ms, and as many items as its share expects.
     Items(u64, Vec<Value>),
 }
 
+type Replies = Vec<Result<Reply, Error>>;
+
 /// One semaphore's share of a call, and of its answer.
-pub(super) trait Part {
+pub(super) trait Share {
     fn name(&self) -> &str;
 
     /// How many arguments it has.
@@ -46,7 +48,7 @@ pub(super) trait Part {
     fn items(&self) -> usize;
 }
 
-/// A script, what is told it once for all semaphores, and until when its answer is waited for.
+/// A script, its arguments for all semaphores, and the deadline of its answer.
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) head: &'a [u64],
@@ -81,9 +83,7 @@ impl Protocol {
             prefix,
         }
     }
-}
 
-impl Protocol {
     /// Waits until there is a connection.
     pub(in crate::redis) async fn ready(&self, deadline: Instant) -> Result<(), Error> {
         match self.transport.ready(deadline) {
@@ -91,61 +91,57 @@ impl Protocol {
             None => Ok(()),
         }
     }
-}
 
-type Replies = Vec<Result<Reply, Error>>;
-
-impl Protocol {
-    /// Runs a script for each of the parts, many in a call where the server lets them. As many
+    /// Runs a script for each of the shares, many in a call where the server lets them. As many
     /// replies, in their order.
-    pub(super) async fn run<P: Part>(&self, call: &Call<'_>, parts: &[P]) -> Replies {
-        let shares = self.shares(parts);
-        let answers = match self.known(call, &shares).await {
+    pub(super) async fn run<P: Share>(&self, call: &Call<'_>, shares: &[P]) -> Replies {
+        let batches = self.batches(shares);
+        let answers = match self.known(call, &batches).await {
             Ok(answers) => answers,
-            Err(error) => return vec![Err(error); parts.len()],
+            Err(error) => return vec![Err(error); shares.len()],
         };
-        let mut replies = Vec::with_capacity(parts.len());
-        for (share, answer) in shares.into_iter().zip(answers) {
+        let mut replies = Vec::with_capacity(shares.len());
+        for (batch, answer) in batches.into_iter().zip(answers) {
             match answer {
-                Err(error) if share.len() > 1 && error.is_of_a_key() => {
-                    replies.extend(self.run_one_each(call, share, &error).await);
+                Err(error) if batch.len() > 1 && error.is_of_a_key() => {
+                    replies.extend(self.run_one_each(call, batch, &error).await);
                 }
-                answer => replies.extend(self.split(share, answer)),
+                answer => replies.extend(self.split(batch, answer)),
             }
         }
         replies
     }
 
-    /// Calls for each semaphore alone, so that what is wrong with one does not touch the others.
-    async fn run_one_each<P: Part>(&self, call: &Call<'_>, parts: &[P], error: &Error) -> Replies {
+    /// Calls for each semaphore alone, so that an error of one does not affect the others.
+    async fn run_one_each<P: Share>(&self, call: &Call<'_>, batch: &[P], error: &Error) -> Replies {
         if error.is_cross_slot() {
             self.one_each.store(true, Ordering::Relaxed);
         }
-        let shares: Vec<_> = parts.chunks(1).collect();
-        let answers = self.known(call, &shares).await;
-        // The other calls of the group have their answers, whatever becomes of these. And what was
-        // aborted halfway may have left something, so it keeps the error that says so.
-        let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); shares.len()]);
-        let replies = shares.into_iter().zip(answers);
+        let batches: Vec<_> = batch.chunks(1).collect();
+        let answers = self.known(call, &batches).await;
+        // Without answers the first error stands: the aborted call may have changed something, so it
+        // must not look as if it was not sent. Other batches keep their answers.
+        let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
+        let replies = batches.into_iter().zip(answers);
         replies
-            .flat_map(|(share, answer)| self.split(share, answer))
+            .flat_map(|(one, answer)| self.split(one, answer))
             .collect()
     }
 
-    /// Sends a call for each share, and again with the script where it is not known.
-    async fn known<P: Part>(
+    /// Sends a call for each batch, and again with the script if the server does not know it.
+    async fn known<P: Share>(
         &self,
         call: &Call<'_>,
-        shares: &[&[P]],
+        batches: &[&[P]],
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let mut answers = self.send(call, Form::Hash, shares).await?;
-        let unknown: Vec<usize> = (0..shares.len())
+        let mut answers = self.send(call, Form::Hash, batches).await?;
+        let unknown: Vec<usize> = (0..batches.len())
             .filter(|&at| answers[at].as_ref().is_err_and(Error::is_no_script))
             .collect();
         if !unknown.is_empty() {
-            let shares: Vec<_> = unknown.iter().map(|&at| shares[at]).collect();
-            let again = self.send(call, Form::Source, &shares).await;
-            let again = again.unwrap_or_else(|error| vec![Err(error); shares.len()]);
+            let batches: Vec<_> = unknown.iter().map(|&at| batches[at]).collect();
+            let again = self.send(call, Form::Source, &batches).await;
+            let again = again.unwrap_or_else(|error| vec![Err(error); batches.len()]);
             for (at, answer) in unknown.into_iter().zip(again) {
                 answers[at] = answer;
             }
@@ -153,32 +149,32 @@ impl Protocol {
         Ok(answers)
     }
 
-    async fn send<P: Part>(
+    async fn send<P: Share>(
         &self,
         call: &Call<'_>,
         form: Form,
-        shares: &[&[P]],
+        batches: &[&[P]],
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let commands = shares.iter().map(|parts| {
-            let mut command = begin(call.script, form, parts);
+        let commands = batches.iter().map(|shares| {
+            let mut command = begin(call.script, form, shares);
             call.head.iter().for_each(|number| {
                 command.arg(number);
             });
-            for part in *parts {
-                command.arg(part.args());
-                part.write(&self.owner, &mut command);
+            for share in *shares {
+                command.arg(share.args());
+                share.write(&self.owner, &mut command);
             }
             command
         });
         self.transport.send(commands.collect(), call.deadline).await
     }
 
-    /// Which parts share a call: none on a cluster, where their keys live on several nodes.
-    fn shares<'a, P: Part>(&self, parts: &'a [P]) -> Vec<&'a [P]> {
+    /// Which shares travel in one call: none on a cluster, where their keys live on several nodes.
+    fn batches<'a, P: Share>(&self, shares: &'a [P]) -> Vec<&'a [P]> {
         if !self.transport.is_one_server() || self.one_each.load(Ordering::Relaxed) {
-            return parts.chunks(1).collect();
+            return shares.chunks(1).collect();
         }
-        let (mut count, mut units) = (1, parts.first().map_or(0, P::units));
+        let (mut count, mut units) = (1, shares.first().map_or(0, P::units));
         let fits = |_: &P, next: &P| {
             (count, units) = (count + 1, units + next.units());
             let fits = count <= MAX_SEMAPHORES && units <= MAX_UNITS;
@@ -187,22 +183,22 @@ impl Protocol {
             }
             fits
         };
-        parts.chunk_by(fits).collect()
+        shares.chunk_by(fits).collect()
     }
 
-    /// Gives each part of a call its share of the answer, which begins with the server's time.
-    fn split<P: Part>(&self, share: &[P], answer: Result<Value, Error>) -> Replies {
-        let expected = share.iter().map(P::items).sum();
+    /// Splits the answer among the shares of a call. It begins with the server's time.
+    fn split<P: Share>(&self, batch: &[P], answer: Result<Value, Error>) -> Replies {
+        let expected = batch.iter().map(P::items).sum();
         let (now, mut items) = match answer.and_then(|value| self.read(value, expected)) {
             Ok(Some((now, items))) => (now, items.into_iter()),
-            Ok(None) => return vec![Ok(Reply::Done); share.len()],
-            Err(error) => return vec![Err(error); share.len()],
+            Ok(None) => return vec![Ok(Reply::Done); batch.len()],
+            Err(error) => return vec![Err(error); batch.len()],
         };
-        let own = |part: &P| {
-            let items = items.by_ref().take(part.items()).collect();
+        let own = |share: &P| {
+            let items = items.by_ref().take(share.items()).collect();
             Ok(Reply::Items(now, items))
         };
-        share.iter().map(own).collect()
+        batch.iter().map(own).collect()
     }
 
     /// The server's time, which every answer begins with, and the items after it; `None` if all
@@ -230,17 +226,20 @@ impl Protocol {
 }
 
 /// A call with its keys, and with room for the rest of its arguments.
-fn begin<P: Part>(script: &Script, form: Form, parts: &[P]) -> Cmd {
+fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
     /// An id's length, about.
     const ARG: usize = 56;
     let keys = script.keys();
-    let args: usize = parts.iter().map(|part| part.args() + keys.len() + 1).sum();
-    let names = parts.iter().map(|part| part.name().len() * keys.len());
+    let args: usize = shares
+        .iter()
+        .map(|share| share.args() + keys.len() + 1)
+        .sum();
+    let names = shares.iter().map(|share| share.name().len() * keys.len());
     let mut command = script.call(form, args + 6, names.sum::<usize>() + args * ARG);
-    command.arg(keys.len() * parts.len());
-    for part in parts {
+    command.arg(keys.len() * shares.len());
+    for share in shares {
         for suffix in keys {
-            command.arg(Text(format_args!("{}{suffix}", part.name())));
+            command.arg(Text(format_args!("{}{suffix}", share.name())));
         }
     }
     command

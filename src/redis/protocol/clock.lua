@@ -1,6 +1,6 @@
--- clock: tells the server's time, and the highest time that any process has seen on it.
+-- clock: returns the server's time, and the highest time that any process has seen on it.
 --
--- Promise: the highest never falls, as long as some process asks now and then, although the
+-- Promise: the highest never falls, as long as some process calls it now and then, although the
 -- server's clock may be set back. Tokens that have no predecessor begin there.
 --
 -- KEYS  1 clock    the highest time, microseconds

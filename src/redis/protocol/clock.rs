@@ -2,7 +2,7 @@
 //! `clock.lua`.
 
 use super::{
-    call::{Call, Part, Protocol, Reply},
+    call::{Call, Protocol, Reply, Share},
     id::Owner,
     script::Script,
 };
@@ -10,16 +10,16 @@ use crate::redis::error::Error;
 use redis::{Cmd, Value};
 use std::{sync::LazyLock, time::Instant};
 
-/// Its parts are put together at compile time.
+/// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
     Script::new(source, &["clock"])
 });
 
-/// The prefix of all keys, in the place of a semaphore's name.
+/// The prefix of all keys, instead of a semaphore's name.
 struct Mark<'a>(&'a str);
 
-impl Part for Mark<'_> {
+impl Share for Mark<'_> {
     fn name(&self) -> &str {
         self.0
     }
@@ -40,7 +40,7 @@ impl Part for Mark<'_> {
 }
 
 impl Protocol {
-    /// Learns the server's time, and tells it the highest that this process has seen.
+    /// Exchanges the server's time for the highest that this process has seen.
     pub(in crate::redis) async fn clock(&self, deadline: Instant) -> Result<(), Error> {
         let call = Call {
             script: &SCRIPT,

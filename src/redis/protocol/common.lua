@@ -5,7 +5,7 @@ local LEASES = 8
 
 local call = redis.call
 
--- Numbers that turn into text by themselves take long to, and lose digits where they are large.
+-- Implicit conversion of numbers to text is slow, and loses digits of large ones.
 local function text(number)
   return string.format('%d', number)
 end

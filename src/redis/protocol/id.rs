@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// What tells a permit of this process from its others, and all that is needed to grant it.
+/// Identifies a permit within its process, with all that is needed to grant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) struct PermitId {
     /// Its number within the process.
@@ -39,7 +39,7 @@ impl Owner {
     }
 }
 
-/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and `:UNIT` after the first. It tells
+/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and `:UNIT` after the first. It has
 /// all that another process's script needs to grant it.
 pub(super) struct UnitId<'a> {
     owner: &'a Owner,

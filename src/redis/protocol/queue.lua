@@ -1,5 +1,5 @@
--- What acquire and release share where a semaphore is contended: how units are taken, and how its
--- queue advances.
+-- What acquire and release share where a semaphore is contended: how units are granted, and how
+-- its queue advances.
 --
 -- A call is for one semaphore or for many, one after the other. KEYS has for each:
 --
@@ -11,10 +11,10 @@
 -- ARGV has, behind what is for all semaphores, how many arguments follow for the first semaphore, and
 -- those; then the same for the next.
 --
--- A permit's id tells all that is needed to grant it: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. Its
+-- A permit's id has all that is needed to grant it: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. Its
 -- units are the id itself and, for those after the first, id:2, id:3 and so on.
 
--- Whether anything waits for any of the semaphores: mostly nothing does, and one call tells.
+-- Whether any of the semaphores has waiters: mostly none has, and one call shows it.
 local function any_queue(keys)
   if #keys == 4 then
     return call('EXISTS', keys[2]) == 1
@@ -38,23 +38,23 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
   -- A counter that has expired starts at the clock, or at the highest time that it has ever shown:
   -- both count more microseconds than there were tokens, so it does not matter when it expires.
   --
-  -- Only every fourth token prolongs the life of `held`. A permit that is not refreshed lasts a
+  -- Only every fourth token extends the TTL of `held`. A permit that is not refreshed lasts a
   -- lease at most, so three of them, each granted before the last has ended, are over within four
   -- leases of the token or the refresh before them, which left `held` seven at least.
   local function next_token(ttl)
-    local drawn = call('INCR', token)
-    if drawn == 1 then
-      drawn = math.max(micros, floor)
-      call('SET', token, text(drawn), 'PX', ttl)
-    elseif drawn % 4 == 0 then
+    local new_token = call('INCR', token)
+    if new_token == 1 then
+      new_token = math.max(micros, floor)
+      call('SET', token, text(new_token), 'PX', ttl)
+    elseif new_token % 4 == 0 then
       call('PEXPIRE', token, ttl)
       call('PEXPIRE', held, ttl)
     end
-    return drawn
+    return new_token
   end
 
   -- Adds the units of a permit to the `used` ones. Returns its token, and how many are held then.
-  function self.take(id, weight, used, expires_at, lease)
+  function self.grant(id, weight, used, expires_at, lease)
     local now_used = used + call('ZADD', held, expires_at, id)
     for unit = 2, weight do
       now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
@@ -86,17 +86,17 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     end
   end
 
-  -- Tells one process that one of its permits was granted, or with token 0 that it should poll.
-  local function notify(process, serial, drawn, used)
+  -- Notifies one process that one of its permits was granted, or with token 0 that it should poll.
+  local function notify(process, serial, new_token, used)
     local prefix = string.match(held, '^[^{]*')
-    call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(drawn) .. ' ' .. used)
+    call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(new_token) .. ' ' .. used)
   end
 
   -- Grants to the head of the queue while it fits, each under its own limit, and passes over
   -- waiters that have died. Nothing behind the head is considered, so no lighter claim starves a
   -- heavy one. Such a grant ends when the waiter ceases to count as alive, unless its process
   -- refreshes it: if that has just died, it holds the queue up no longer than as a waiter.
-  -- After many units the rest is left to the head, which is told to poll.
+  -- After many units the rest is left to the head, which is notified to poll.
   -- Returns how many units are held then, and the id of the head if one still waits.
   function self.advance(used)
     while true do
@@ -125,15 +125,15 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
       call('ZREM', alive, id)
       if is_alive then
         granted = granted + weight
-        local drawn
-        drawn, used = self.take(id, weight, used, text(alive_until), lease)
-        notify(process, serial, drawn, used)
+        local new_token
+        new_token, used = self.grant(id, weight, used, text(alive_until), lease)
+        notify(process, serial, new_token, used)
       end
     end
   end
 
-  -- Whether as many wait as may. Before it says so, it removes some of those that have died,
-  -- wherever they stand.
+  -- Whether the queue is full. Before that answer it removes some dead waiters, wherever they
+  -- are.
   local function is_full(max_waiting)
     if call('ZCARD', queue) < max_waiting then
       return false
@@ -146,7 +146,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return call('ZCARD', queue) >= max_waiting
   end
 
-  -- Waiters that are named in this very call are alive, however late their heartbeat comes. So
+  -- Waiters that are named in this very call are alive, however late their heartbeat arrives. So
   -- this goes before the queue advances.
   function self.revive(first, last)
     for arg = first, last, 3 do
@@ -177,7 +177,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return arrival
   end
 
-  -- It does not wait, or no longer: leaves the queue, and lets the next in.
+  -- The claim does not wait, or no longer: leaves the queue, and grants to the next waiters.
   local function leave(id, used, head)
     if head and call('ZREM', queue, id) == 1 then
       call('ZREM', alive, id)
@@ -196,8 +196,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return first[2] and math.max(first[2] - now, 0) or 0
   end
 
-  -- Takes the units of a permit, or a position in the queue. Returns the first item of the answer,
-  -- and how many units are held then.
+  -- Acquires the units of a permit, or a position in the queue. Returns the first item of the
+  -- answer, and how many units are held then.
   function self.acquire(used, id, wait, lease)
     local limit, weight = string.match(id, '^%w+%.%w+%.(%d+)%.(%d+)%.')
     limit, weight = tonumber(limit), tonumber(weight)
@@ -208,7 +208,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     local may_grant = not alive_ms or granted < MAX_GRANTED
     if used + weight <= limit and not head and may_grant or call('ZSCORE', held, id) then
       granted = granted + weight
-      return self.take(id, weight, used, text(now + lease), lease)
+      return self.grant(id, weight, used, text(now + lease), lease)
     end
     if not head then
       clamp(held)
@@ -221,7 +221,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if not arrival then
       return -1, used
     end
-    -- To look is cheaper than to prolong, and both live as long.
+    -- To read a TTL is cheaper than to set it, and both keys have the same.
     if call('PTTL', alive) < lease * (LEASES - 1) then
       call('PEXPIRE', queue, text(lease * LEASES))
       call('PEXPIRE', alive, text(lease * LEASES))

@@ -1,6 +1,6 @@
 -- refresh: moves the end of live leases forward.
 --
--- Promise: a lease that has ended stays ended, even when nothing has taken its place yet. Only
+-- Promise: a lease that has ended stays ended, even if its units are still free. Only
 -- members that are named, and still there, are touched. The counter of tokens outlives every
 -- permit that is refreshed.
 --
@@ -15,20 +15,21 @@
 local now = clock()
 local lease = tonumber(ARGV[1])
 local expires_at, expired_before = text(now + lease), text(now)
--- Of a key's life, one lease may pass before it begins anew: to look is cheaper than to prolong.
+-- One lease of a key's TTL may pass before it is set again: to read a TTL is cheaper than to set
+-- it.
 local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
 -- One list for all semaphores, because lists are slow to grow.
-local renewed = {}
+local members = {}
 local all, at = true, 2
 for key = 1, #KEYS, 2 do
   local held, token = KEYS[key], KEYS[key + 1]
   local units = tonumber(ARGV[at])
   call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
   for unit = 1, units do
-    renewed[2 * unit - 1], renewed[2 * unit] = expires_at, ARGV[at + unit]
+    members[2 * unit - 1], members[2 * unit] = expires_at, ARGV[at + unit]
   end
-  local changed = call('ZADD', held, 'XX', 'CH', unpack(renewed, 1, 2 * units))
+  local changed = call('ZADD', held, 'XX', 'CH', unpack(members, 1, 2 * units))
   if call('PTTL', held) < short then
     call('PEXPIRE', held, ttl)
     call('PEXPIRE', token, ttl)

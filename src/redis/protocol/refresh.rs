@@ -8,7 +8,7 @@ use super::{
 use crate::redis::error::Error;
 use std::{sync::LazyLock, time::Instant};
 
-/// Its parts are put together at compile time.
+/// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("refresh.lua"));
     Script::new(source, &[":held", ":token"])

@@ -1,24 +1,24 @@
--- release: gives units back, or leaves the queue, and lets the next in.
+-- release: frees units, or leaves the queue, and grants to the next waiters.
 --
 -- Promise: only members that are named are touched, so a permit that was lost, and another's,
 -- stay as they are. What has become free is granted in the same step to the head of the queue, and
--- only what was granted is told.
+-- only what was granted is notified.
 --
 -- KEYS  for each semaphore held, queue, alive, token; see queue.lua
--- ARGV  1 ask    1: say which units were still held; 0: the answer is not needed
---       2 floor  microseconds, where tokens begin at least if they have no predecessor
+-- ARGV  1 with_answer  1: say which units were still held; 0: the answer is not needed
+--       2 floor        microseconds, where tokens begin at least if they have no predecessor
 --       and for each semaphore every unit of every permit to release
--- Returns the server's time in ms, and for each unit 1 (it was held) or 0 (it was not) if asked;
+-- Returns the server's time in ms, and for each unit 1 (it was held) or 0 (it was not) if requested;
 -- else 0.
 
-local ask, floor = ARGV[1] == '1', tonumber(ARGV[2])
+local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
 local now, micros
 local answer, at = {}, 3
 for key = 1, #KEYS, 4 do
   local held, queue, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
-  if ask or anything_waits and call('EXISTS', queue) == 1 then
+  if with_answer or anything_waits and call('EXISTS', queue) == 1 then
     if not now then
       now, micros = clock()
       answer[1] = now
@@ -39,4 +39,4 @@ for key = 1, #KEYS, 4 do
   end
   at = last + 1
 end
-return ask and answer or 0
+return with_answer and answer or 0

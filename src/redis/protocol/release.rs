@@ -1,7 +1,7 @@
-//! release: gives units back, or leaves the queue. See `release.lua`.
+//! release: releases units, or leaves the queue. See `release.lua`.
 
 use super::{
-    call::{Call, Part, Protocol, Reply},
+    call::{Call, Protocol, Reply, Share},
     id::{Owner, PermitId},
     script::{Script, Text},
 };
@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-/// Its parts are put together at compile time.
+/// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(
         include_str!("common.lua"),
@@ -28,7 +28,7 @@ pub(in crate::redis) struct Group {
     pub(in crate::redis) permits: Vec<PermitId>,
 }
 
-impl Part for Group {
+impl Share for Group {
     fn name(&self) -> &str {
         &self.name
     }
@@ -55,9 +55,9 @@ impl Part for Group {
     }
 }
 
-/// What a server says of the units of a group.
+/// The server's answer for the units of a group.
 pub(in crate::redis) enum Answers {
-    /// They are all held, or the answer was not asked for.
+    /// They are all held, or no answer was requested.
     All,
     /// The server's time in ms, and for each unit, whether it is held.
     Each(u64, Vec<bool>),
@@ -76,7 +76,7 @@ impl Answers {
         Ok(Self::Each(now, each))
     }
 
-    /// When the server gave this answer, ms of its clock; 0 if it did not say.
+    /// When the server gave this answer, ms of its clock; 0 if it has no time.
     pub(in crate::redis) fn now(&self) -> u64 {
         match self {
             Self::All => 0,
@@ -103,16 +103,16 @@ impl Answers {
 }
 
 impl Protocol {
-    /// Gives units back. For each group, which of its units were held if `ask`.
+    /// Releases units. For each group, which of its units were held if `with_answer`.
     pub(in crate::redis) async fn release(
         &self,
-        ask: bool,
+        with_answer: bool,
         groups: &[Group],
         deadline: Instant,
     ) -> Vec<Result<Answers, Error>> {
         let call = Call {
             script: &SCRIPT,
-            head: &[u64::from(ask), self.clock.floor()],
+            head: &[u64::from(with_answer), self.clock.floor()],
             deadline,
         };
         let replies = self.run(&call, groups).await;

@@ -4,7 +4,7 @@ use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::{Cmd, Value};
 use std::time::Instant;
 
-/// What the server says of each command, in their order.
+/// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
 /// A way to a server: connections of our own, or one that was supplied.

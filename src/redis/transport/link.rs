@@ -1,4 +1,4 @@
-//! A connection that comes back by itself.
+//! A connection that reconnects by itself.
 //!
 //! redis-rs has one that reconnects too. It waits for that outside of its timeout, keeps a stale
 //! error after its last try, and does not reconnect after timeouts or when a primary has become a
@@ -27,7 +27,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// As many calls in a row without an answer, each within a whole timeout, make a connection dead:
-/// behind a gateway that swallows packets nothing else tells.
+/// behind a gateway that swallows packets nothing else shows it.
 const MAX_TIMEOUTS: u32 = 4;
 
 /// See the module docs.
@@ -37,7 +37,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// How many connections there were, so that a late failure does not end a successor.
     connected: AtomicU32,
-    /// Tells of the end of an attempt.
+    /// Notified at the end of an attempt.
     attempted: Notify,
     consecutive_timeouts: AtomicU32,
 }
@@ -77,7 +77,7 @@ impl Link {
             mut connection,
             number,
         } = self.connected(deadline).await?;
-        // Counted from here: the connection may have taken a part of the time that there was.
+        // Counted from here: connecting may have used up some of the time.
         let sent = Instant::now();
         let timeout = sent + self.timeout;
         let deadline = deadline.min(timeout);
@@ -88,7 +88,7 @@ impl Link {
             return Err(Error::Timeout(sent.elapsed()));
         };
         self.consecutive_timeouts.store(0, Ordering::Relaxed);
-        // What one of them says of the connection holds for all.
+        // One such error means that the connection is useless for every command.
         let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
         if let Some(error) = errors.find(is_useless) {
@@ -154,8 +154,8 @@ impl Link {
         }
     }
 
-    /// A connection is of no use. A server that is a replica by now is not asked again at once:
-    /// it would take any number of connections, and answer the same to all.
+    /// A connection is of no use. To a server that is a replica by now the next attempt is delayed:
+    /// it would accept any number of connections, and answer the same to all.
     fn disconnect(&self, number: u32, error: &Error) {
         let next = match error {
             Error::Redis(cause) if error.is_read_only() => {
