@@ -120,7 +120,7 @@ impl Attempts {
                 wanted: indexes.iter().map(|&at| claims[at].wanted()).collect(),
             })
             .collect();
-        let replies = self.protocol.acquire(&shares, runs_until, deadline).await;
+        let replies = self.protocol.acquire(&shares, runs_until, latest).await;
         if replies.iter().any(Result::is_ok) {
             self.round_trip.observe(sent.elapsed());
         }
