@@ -82,10 +82,19 @@ impl Batches {
     /// When what waits may be sent, if `most` batches may be in flight; `None`: when another is
     /// completed.
     fn due(&self, most: usize) -> Option<Instant> {
-        let may_be_sent = !self.queued.is_empty() && self.in_flight < most;
+        let first = self.queued.front()?;
+        // What does not fit beside what is in flight waits until some of that is completed.
+        let fits = self.units == 0 || first.weight() <= self.room(most);
+        let may_be_sent = self.in_flight < most && fits;
         let is_at_once = self.in_flight < MIN_IN_FLIGHT || self.queued.len() >= MAX_CLAIMS;
         let pace = if is_at_once { Duration::ZERO } else { PACE };
         may_be_sent.then(|| self.sent + pace)
+    }
+
+    /// Units that may be sent beside those in flight.
+    fn room(&self, most: usize) -> usize {
+        let room = (MAX_CLAIMS * most).saturating_sub(self.units);
+        room.min(MAX_UNITS)
     }
 
     /// Takes out what is to be sent now, if anything. A claim whose deadline is before `earliest`
@@ -97,9 +106,7 @@ impl Batches {
         if self.due(most).is_none_or(|due| now < due) {
             return batch;
         }
-        let room = (MAX_CLAIMS * most)
-            .saturating_sub(self.units)
-            .min(MAX_UNITS);
+        let room = self.room(most);
         while let Some(next) = self.queued.front()
             && batch.len() < MAX_CLAIMS
             && (units + next.weight() <= room || self.units + units == 0)
