@@ -10,7 +10,7 @@ use std::{
     },
     thread,
 };
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 
 /// A future that runs on a thread of its own, once it is started.
 pub(super) struct Thread {
@@ -47,13 +47,20 @@ impl Thread {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        // Supplied once there is a thread, so that the next start can try again without one.
-        let (supply, supplied) = mpsc::channel::<BoxFuture<()>>();
-        thread::Builder::new()
-            .name("tower-semaphore".to_owned())
-            .spawn(move || supplied.recv().map(|future| runtime.block_on(future)))?;
+        // Handed over once there is a thread, so that the next start can try again without one.
+        let (hand_over, handed_over) = mpsc::channel::<(Runtime, BoxFuture<()>)>();
+        let run = move || {
+            let handed_over = handed_over.recv();
+            handed_over.map(|(runtime, future)| runtime.block_on(future))
+        };
+        let thread = thread::Builder::new().name("tower-semaphore".to_owned());
+        if let Err(error) = thread.spawn(run) {
+            // Dropping a runtime in an asynchronous context panics.
+            runtime.shutdown_background();
+            return Err(error);
+        }
         if let Some(future) = future.take() {
-            let _ = supply.send(future);
+            let _ = hand_over.send((runtime, future));
         }
         self.started.store(true, Ordering::Release);
         Ok(())
