@@ -172,21 +172,21 @@ impl Permit {
     ///
     /// Outside of a Tokio runtime.
     pub fn end_after(&self, max_hold: Duration) {
-        let weak = Arc::downgrade(&self.0);
         self.0.watch.get_or_init(|| {
+            let weak = Arc::downgrade(&self.0);
             let task = tokio::spawn(async move {
                 tokio::time::sleep(max_hold).await;
-                if let Some(shared) = weak.upgrade() {
-                    Self(shared).end();
-                }
+                weak.upgrade().map(Self).iter().for_each(Self::end);
             });
             Watch(task.abort_handle())
         });
     }
 
+    /// Reports the loss again after the release: until then the permit may have come back.
     fn end(&self) {
         self.report_lost();
         drop(self.0.grant.release());
+        self.report_lost();
     }
 
     fn report_lost(&self) {

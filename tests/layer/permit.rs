@@ -20,7 +20,10 @@ use testing::{
 };
 use tokio::time::{advance, timeout};
 use tower::{Layer, Service, service_fn};
-use tower_semaphore::{MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt};
+use tower_semaphore::{
+    Claim, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt,
+    semaphore::{BoxFuture, Grant, Loss},
+};
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
 
@@ -204,4 +207,32 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
     assert!(store.is_out());
     assert_eq!(body.collect().await.unwrap().to_bytes(), "ok");
     assert!(!store.is_out());
+}
+
+/// Comes back just before it is released.
+#[derive(Default)]
+struct Returning(Loss);
+
+impl Grant for Returning {
+    fn token(&self) -> u64 {
+        1
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.0
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        self.0.clear();
+        Box::pin(ready(true))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
+    let units = Claim::new("alice").with_limit(1).units().unwrap();
+    let permit = Permit::new(Returning::default(), units, 1);
+    permit.end_after(MAX_HOLD);
+    permit.lost().await;
+    assert!(permit.is_lost());
 }
