@@ -96,7 +96,7 @@ impl<S> GlobalConcurrencyLimit<S> {
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let gate = self.gate.get_or_insert_with(|| self.watch.gate());
         let answer = gate.poll(cx, || acquire(&self.settings, &self.key));
-        self.watch.start();
+        self.watch.start(answer.is_pending());
         answer
     }
 

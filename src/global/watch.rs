@@ -9,19 +9,30 @@ use parking_lot::Mutex;
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{runtime::Handle, time::sleep};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// After how long without a probe another task takes over: the runtime of the first may be alive,
+/// but not driven, or one without time.
+const OVERDUE: Duration = Duration::from_secs(3);
+
+/// In place of a task's number: no task probes.
+const NOBODY: u64 = 0;
+
 /// The gates of a layer's services and of their clones.
 #[derive(Default)]
 pub(super) struct Watch {
     gates: Mutex<Vec<Weak<Gate>>>,
-    probing: AtomicBool,
+    /// The number of the task that probes.
+    prober: AtomicU64,
+    last_number: AtomicU64,
+    /// When a task probed last, or began to.
+    probed: Mutex<Option<Instant>>,
 }
 
 impl Watch {
@@ -39,26 +50,44 @@ impl Watch {
         gate
     }
 
-    /// Starts probing, unless a task does so already or there is no Tokio runtime.
+    /// Starts probing, unless a task does so already or there is no Tokio runtime. Only a service
+    /// that `waits` looks whether that task still does.
     #[inline]
-    pub(super) fn start(self: &Arc<Self>) {
-        if !self.probing.load(Ordering::Relaxed) {
-            self.spawn();
+    pub(super) fn start(self: &Arc<Self>, waits: bool) {
+        let prober = self.prober.load(Ordering::Relaxed);
+        if prober == NOBODY || waits && self.is_overdue() {
+            self.spawn(prober);
         }
     }
 
     #[cold]
-    fn spawn(self: &Arc<Self>) {
+    fn spawn(self: &Arc<Self>, replaced: u64) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        if !self.probing.swap(true, Ordering::AcqRel) {
-            runtime.spawn(Probing::new(self).run());
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.hand_over(replaced, number) {
+            *self.probed.lock() = Some(Instant::now());
+            runtime.spawn(Probing::new(self, number).run());
         }
+    }
+
+    /// Whether it was `from` that probed, and `to` does from now on.
+    fn hand_over(&self, from: u64, to: u64) -> bool {
+        let swapped = self
+            .prober
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        swapped.is_ok()
+    }
+
+    fn is_overdue(&self) -> bool {
+        let probed = *self.probed.lock();
+        probed.is_some_and(|probed| probed.elapsed() >= OVERDUE)
     }
 
     /// Probes all gates. `false`: none of them holds anything.
     fn probe(&self) -> bool {
+        *self.probed.lock() = Some(Instant::now());
         let gates = self.live();
         let holding = gates.iter().map(|gate| gate.probe());
         holding.fold(false, |any, holding| any | holding)
@@ -72,49 +101,48 @@ impl Watch {
 /// The task that probes. A runtime that ends drops it, and a later poll starts another one.
 struct Probing {
     watch: Weak<Watch>,
-    stopped: bool,
+    number: u64,
 }
 
 impl Probing {
-    fn new(watch: &Arc<Watch>) -> Self {
+    fn new(watch: &Arc<Watch>, number: u64) -> Self {
         Self {
             watch: Arc::downgrade(watch),
-            stopped: false,
+            number,
         }
     }
 
-    /// Until nothing is left to probe.
-    async fn run(mut self) {
-        while !self.stopped {
+    /// Until nothing is left to probe, or another task has taken over.
+    async fn run(self) {
+        loop {
             sleep(INTERVAL).await;
             let Some(watch) = self.watch.upgrade() else {
                 return;
             };
-            if !watch.probe() {
-                self.stop(&watch);
+            let replaced = watch.prober.load(Ordering::Acquire) != self.number;
+            if replaced || !watch.probe() && self.stops(&watch) {
+                return;
             }
         }
     }
 
     /// Stops, unless a gate that was filled meanwhile relies on this task. A gate is filled before
-    /// its service reads `probing`, and here it is the other way round; the gate's lock orders
+    /// its service reads `prober`, and here it is the other way round; the gate's lock orders
     /// the two, so one of them sees the other.
-    fn stop(&mut self, watch: &Watch) {
-        watch.probing.store(false, Ordering::Release);
+    fn stops(&self, watch: &Watch) -> bool {
+        watch.hand_over(self.number, NOBODY);
         let needed = watch.live().iter().any(|gate| gate.is_holding());
-        let goes_on = needed && !watch.probing.swap(true, Ordering::AcqRel);
-        self.stopped = !goes_on;
+        !(needed && watch.hand_over(NOBODY, self.number))
     }
 }
 
 impl Drop for Probing {
     fn drop(&mut self) {
-        // A runtime without time panics in `sleep`; another task would do the same.
-        if !self.stopped
-            && !std::thread::panicking()
+        // A runtime without time panics in `sleep`; another task would do the same at once.
+        if !std::thread::panicking()
             && let Some(watch) = self.watch.upgrade()
         {
-            watch.probing.store(false, Ordering::Release);
+            watch.hand_over(self.number, NOBODY);
         }
     }
 }

@@ -87,7 +87,7 @@ impl Times {
     /// Until when a grant from the queue counts as held whose waiter's last heartbeat was sent at
     /// `sent`.
     pub(super) fn provisional_until(&self, sent: Instant) -> u64 {
-        self.micros(sent + self.alive() - self.margin())
+        self.micros(sent + self.alive() - self.margin().min(self.alive() / 5))
     }
 
     pub(super) fn micros(&self, at: Instant) -> u64 {

@@ -4,6 +4,7 @@ mod abandoned;
 mod inner;
 mod readiness;
 mod refusing;
+mod runtimes;
 #[cfg(feature = "redis")]
 mod shared;
 mod stack;

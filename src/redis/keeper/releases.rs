@@ -200,7 +200,7 @@ async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> V
             core.released.add(&group.name);
             let each = pending.into_iter().zip(answer.of(&group.permits));
             again.extend(
-                each.filter_map(|(pending, held)| settle(core, answer.now(), pending, held)),
+                each.filter_map(|(pending, held)| settle(answer.now(), pending, held)),
             );
         }
     }
@@ -209,13 +209,13 @@ async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> V
 
 /// A release was answered that ran at `now` by the server's clock. It has to be tried again if an
 /// acquire may run after it.
-fn settle(core: &Core, now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
+fn settle(now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
     let runs_until = pending.lease.runs_until().filter(|end| now <= *end);
     if was_held || runs_until.is_none() {
         pending.answer(was_held);
     }
-    let end = core.clock.passed(runs_until?);
-    let soonest = Instant::now() + Duration::from_millis(1);
-    pending.due = end.max(soonest).min(pending.gives_up);
+    // Both times are of the server that answered.
+    let rest = Duration::from_millis(runs_until? + 1 - now);
+    pending.due = (Instant::now() + rest).min(pending.gives_up);
     Some(pending)
 }
