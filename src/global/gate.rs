@@ -9,7 +9,10 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{
+    runtime::{Handle, Id},
+    time::Instant,
+};
 
 /// How many probes in a row may stay unanswered before a gate counts as abandoned. More than one,
 /// because a busy runtime may be late to poll the task that a probe has notified.
@@ -28,6 +31,9 @@ struct Inner {
     state: State,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
+    /// Where the service waits. An acquire's timers are of that runtime, and panic when it has
+    /// ended.
+    runtime: Option<Id>,
     unanswered: u8,
 }
 
@@ -61,12 +67,13 @@ impl Gate {
     ) -> Poll<bool> {
         let mut inner = self.0.lock();
         inner.unanswered = 0;
-        if inner.state.is_over() {
+        if inner.state.is_over() || inner.has_moved() {
             inner.state = State::Waiting(acquire());
         }
         if let State::Waiting(acquire) = &mut inner.state {
             let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
                 inner.remember(cx.waker());
+                inner.runtime = runtime();
                 return Poll::Pending;
             };
             inner.state = match answer {
@@ -123,6 +130,11 @@ impl Gate {
 }
 
 impl Inner {
+    /// Whether the service waits, but did so in another runtime until now.
+    fn has_moved(&self) -> bool {
+        matches!(self.state, State::Waiting(_)) && self.runtime != runtime()
+    }
+
     fn remember(&mut self, waker: &Waker) {
         match &mut self.waker {
             Some(known) => known.clone_from(waker),
@@ -138,6 +150,10 @@ impl Inner {
         };
         mem::replace(&mut self.state, left)
     }
+}
+
+fn runtime() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 impl State {

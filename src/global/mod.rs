@@ -38,7 +38,9 @@
 //!   [`Reason::Lost`](crate::Reason::Lost). It does not wait for the store, because the inner
 //!   service, which is ready, would be reserved meanwhile.
 //! - A *refusal* makes the service ready as well: the next call is answered with it. It counts for
-//!   one second. A later poll acquires anew, so an outage that is over is not answered.
+//!   one second. A later poll acquires anew, so an outage that is over is not answered. A call
+//!   without a new poll is: the inner service was not asked whether it is ready.
+//! - A service that waits in one Tokio runtime and is polled in another acquires anew there.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

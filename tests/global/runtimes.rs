@@ -1,6 +1,7 @@
 //! One layer in several runtimes.
 
 use crate::inner::{is_ready, limited, one};
+use http::Request;
 use std::time::Duration;
 use testing::wait::eventually;
 use tokio::runtime::{Builder, Runtime};
@@ -14,6 +15,23 @@ fn runtime() -> Runtime {
         .enable_time()
         .build()
         .expect("a runtime")
+}
+
+#[test]
+fn a_service_that_waited_in_a_runtime_that_has_ended_goes_on_in_another() {
+    let layer = one(MemorySemaphore::new()).with_wait(BOUND);
+    let (mut holder, mut service) = (limited(&layer), limited(&layer));
+    runtime().block_on(async {
+        assert!(is_ready(&mut holder));
+        assert!(!is_ready(&mut service));
+    });
+    runtime().block_on(async {
+        assert!(!is_ready(&mut service), "there is no room");
+        drop(holder);
+        assert!(is_ready(&mut service));
+        let Ok(answer) = service.call(Request::new(())).await;
+        assert_eq!(answer.status(), 200);
+    });
 }
 
 #[test]
