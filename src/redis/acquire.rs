@@ -51,7 +51,7 @@ impl Store {
         notifications: Notifications,
         max_waiting: usize,
     ) -> Self {
-        let (dispatch, batches) = Dispatch::new(protocol, times, Arc::clone(&clock));
+        let (dispatch, batches) = Dispatch::new(protocol, times, clock);
         let notifications = Arc::new(notifications);
         let listener = Arc::clone(&notifications).listen();
         let others = async move {
@@ -60,7 +60,7 @@ impl Store {
         Self {
             prefix,
             times,
-            keeper: Keeper::new(Arc::clone(dispatch.attempts()), times, clock, others),
+            keeper: Keeper::new(Arc::clone(dispatch.attempts()), times, others),
             dispatch,
             notifications,
             max_waiting,

@@ -93,11 +93,6 @@ impl Times {
     pub(super) fn micros(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.birth).as_micros() as u64
     }
-
-    /// The instant of a number of microseconds since the store's creation.
-    pub(super) fn instant(&self, micros: u64) -> Instant {
-        self.birth + Duration::from_micros(micros).min(YEAR)
-    }
 }
 
 /// The instant `time` from now, capped at one year to avoid overflow.
@@ -166,13 +161,6 @@ impl ServerClock {
     pub(super) fn floor(&self) -> u64 {
         let highest = self.highest.load(Ordering::Relaxed) + self.times.now() as i64;
         highest.max(0) as u64
-    }
-
-    /// When the server's clock will have passed `server_ms`, if not before.
-    pub(super) fn passed(&self, server_ms: u64) -> Instant {
-        let offset = self.offset.load(Ordering::Relaxed);
-        let micros = (server_ms as i64 + 1) * 1_000 - offset;
-        self.times.instant(micros.max(0) as u64)
     }
 }
 

@@ -10,7 +10,13 @@ use redis::{
     Client, RedisError,
     aio::{PubSubSink, PubSubStream},
 };
-use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     sync::{Notify, watch},
     time::{interval, sleep, timeout},
@@ -133,10 +139,14 @@ impl Notifications {
                 self.wanted.notified().await;
             }
             if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
-                pause = PAUSE.0;
+                let since = Instant::now();
                 self.announce(true);
                 self.receive(sink, stream).await;
                 self.announce(false);
+                // One that ends at once is as good as none.
+                if since.elapsed() > PAUSE.1 {
+                    pause = PAUSE.0;
+                }
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);

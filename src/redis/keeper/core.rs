@@ -1,27 +1,22 @@
 //! What the keeper's callers and its tasks share.
 
 use super::registry::{Registry, ReleaseCounts};
-use crate::redis::{
-    clock::{ServerClock, Times},
-    dispatch::Attempts,
-};
+use crate::redis::{clock::Times, dispatch::Attempts};
 use std::sync::Arc;
 
 /// The way to the server, the clocks, and what both sides know of leases.
 pub(super) struct Core {
     pub(super) attempts: Arc<Attempts>,
     pub(super) times: Times,
-    pub(super) clock: Arc<ServerClock>,
     pub(super) registry: Registry,
     pub(super) released: ReleaseCounts,
 }
 
 impl Core {
-    pub(super) fn new(attempts: Arc<Attempts>, times: Times, clock: Arc<ServerClock>) -> Self {
+    pub(super) fn new(attempts: Arc<Attempts>, times: Times) -> Self {
         Self {
             attempts,
             times,
-            clock,
             registry: Registry::default(),
             released: ReleaseCounts::default(),
         }

@@ -5,11 +5,7 @@ use super::{
     task::{self, Command},
     thread::Thread,
 };
-use crate::redis::{
-    clock::{ServerClock, Times},
-    dispatch::Attempts,
-    lease::Lease,
-};
+use crate::redis::{clock::Times, dispatch::Attempts, lease::Lease};
 use std::{io, sync::Arc, time::Instant};
 use tokio::sync::{mpsc, oneshot};
 
@@ -26,10 +22,9 @@ impl Keeper {
     pub(in crate::redis) fn new(
         attempts: Arc<Attempts>,
         times: Times,
-        clock: Arc<ServerClock>,
         others: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let core = Arc::new(Core::new(attempts, times, clock));
+        let core = Arc::new(Core::new(attempts, times));
         let (commands, received) = mpsc::unbounded_channel();
         let keeper = task::run(Arc::clone(&core), received);
         let thread = Thread::new(async move {

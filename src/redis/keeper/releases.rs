@@ -199,9 +199,7 @@ async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> V
             };
             core.released.add(&group.name);
             let each = pending.into_iter().zip(answer.of(&group.permits));
-            again.extend(
-                each.filter_map(|(pending, held)| settle(answer.now(), pending, held)),
-            );
+            again.extend(each.filter_map(|(pending, held)| settle(answer.now(), pending, held)));
         }
     }
     again

@@ -206,7 +206,12 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     used, head = self.advance(used)
     -- What can wait is not granted once this call has granted much.
     local may_grant = not alive_ms or granted < MAX_GRANTED
-    if used + weight <= limit and not head and may_grant or call('ZSCORE', held, id) then
+    local is_next = not head or head == id and not alive_ms
+    if used + weight <= limit and is_next and may_grant or call('ZSCORE', held, id) then
+      if head == id then
+        call('ZREM', queue, id)
+        call('ZREM', alive, id)
+      end
       granted = granted + weight
       return self.grant(id, weight, used, text(now + lease), lease)
     end
