@@ -181,8 +181,11 @@ async fn a_stopped_process_learns_of_its_loss_when_it_continues() {
     .await;
     process.cont();
     assert!(process.is_lost("p"));
-    assert!(successor.expect("it was granted").token() > old);
+    let successor = successor.expect("it was granted");
+    assert!(successor.token() > old);
+    // As long as the successor has it, it cannot come back.
     assert!(!process.release("p"));
+    drop(successor);
 }
 
 #[tokio::test(flavor = "multi_thread")]
