@@ -122,11 +122,14 @@ impl Protocol {
         // Without answers the first error stands: the aborted call may have changed something, so it
         // must not look as if it was not sent. Other batches keep their answers.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
-        let had_none = |answer: &Result<_, Error>| answer.as_ref().is_err_and(Error::had_no_effect);
-        let answers = answers.into_iter().map(|answer| match had_none(&answer) {
-            true => Err(error.clone()),
-            false => answer,
-        });
+        let keep = |own: Error| {
+            if own.had_no_effect() {
+                error.clone()
+            } else {
+                own
+            }
+        };
+        let answers = answers.into_iter().map(|answer| answer.map_err(keep));
         let replies = batches.into_iter().zip(answers);
         replies
             .flat_map(|(one, answer)| self.split(one, answer))
