@@ -95,3 +95,7 @@ pub(crate) async fn warm(store: &RedisSemaphore) {
 pub(crate) async fn until_held(raw: &mut Raw, count: usize) {
     eventually("as many are held", BOUND, async || held(raw).await == count).await;
 }
+
+pub(crate) async fn until_at_least(raw: &mut Raw, count: usize) {
+    eventually("enough are held", BOUND, async || held(raw).await >= count).await;
+}

@@ -55,6 +55,17 @@ impl Queued {
         let _ = self.answer.send(Err(Error::Congested));
     }
 
+    /// Whether it cannot be answered in time. Two round trips have to be left, because those of a
+    /// loaded link vary; one, if the server has answered before, because that work would be lost.
+    fn is_late(&self, round_trip: Duration) -> bool {
+        let trips = if self.claim.lease.was_answered() {
+            1
+        } else {
+            2
+        };
+        Instant::now() + round_trip * trips > self.claim.deadline
+    }
+
     fn weight(&self) -> usize {
         self.claim.weight() as usize
     }
@@ -97,9 +108,9 @@ impl Batches {
         room.min(MAX_UNITS)
     }
 
-    /// Takes out what is to be sent now, if anything. A claim whose deadline is before `earliest`
-    /// cannot be answered in time: it is refused.
-    fn take(&mut self, most: usize, earliest: Instant) -> Vec<Queued> {
+    /// Takes out what is to be sent now, if anything. A claim that cannot be answered in time is
+    /// refused.
+    fn take(&mut self, most: usize, round_trip: Duration) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
         let now = Instant::now();
@@ -112,7 +123,7 @@ impl Batches {
             && (units + next.weight() <= room || self.units + units == 0)
             && let Some(next) = self.queued.pop_front()
         {
-            match next.claim.deadline < earliest {
+            match next.is_late(round_trip) {
                 true => next.refuse(),
                 false => {
                     units += next.weight();
@@ -129,9 +140,9 @@ impl Batches {
     }
 
     /// Refuses the claims at the front that cannot be answered in time: they have waited longest.
-    fn refuse_late(&mut self, earliest: Instant) {
+    fn refuse_late(&mut self, round_trip: Duration) {
         while let Some(first) = self.queued.front()
-            && first.claim.deadline < earliest
+            && first.is_late(round_trip)
             && let Some(first) = self.queued.pop_front()
         {
             first.refuse();
@@ -162,14 +173,14 @@ impl Attempts {
                 Some(units) = completed.recv() => batches.completed(units),
                 () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             }
-            batches.refuse_late(self.earliest());
+            batches.refuse_late(self.usual_round_trip());
             self.send(&mut batches, &report);
         }
     }
 
     fn send(self: &Arc<Self>, batches: &mut Batches, report: &mpsc::UnboundedSender<usize>) {
         loop {
-            let batch = batches.take(self.most_in_flight(), self.earliest());
+            let batch = batches.take(self.most_in_flight(), self.usual_round_trip());
             if batch.is_empty() {
                 return;
             }
@@ -197,12 +208,6 @@ impl Attempts {
             // answer.
             let _ = queued.answer.send(answer);
         }
-    }
-
-    /// The deadline that can be met at best: two round trips from now, because those of a loaded
-    /// link vary.
-    fn earliest(&self) -> Instant {
-        Instant::now() + self.usual_round_trip() * 2
     }
 
     fn most_in_flight(&self) -> usize {

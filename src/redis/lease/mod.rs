@@ -171,6 +171,11 @@ impl Lease {
         matches!(self.lock().state, Provisional | Held | AtRisk | Lost)
     }
 
+    /// Whether the server has refused it, or has it in the queue.
+    pub(super) fn was_answered(&self) -> bool {
+        matches!(self.lock().state, State::Queued | State::Refused)
+    }
+
     pub(super) fn is_provisional(&self) -> bool {
         self.lock().state == State::Provisional
     }

@@ -119,17 +119,12 @@ impl Protocol {
         }
         let batches: Vec<_> = batch.chunks(1).collect();
         let answers = self.known(call, &batches).await;
-        // Without answers the first error stands: the aborted call may have changed something, so it
-        // must not look as if it was not sent. Other batches keep their answers.
+        // The aborted call may have changed something, so it must not look as if it had no effect.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
-        let keep = |own: Error| {
-            if own.had_no_effect() {
-                error.clone()
-            } else {
-                own
-            }
-        };
-        let answers = answers.into_iter().map(|answer| answer.map_err(keep));
+        let answers = answers.into_iter().map(|answer| match answer {
+            Err(own) if own.had_no_effect() => Err(error.clone()),
+            answer => answer,
+        });
         let replies = batches.into_iter().zip(answers);
         replies
             .flat_map(|(one, answer)| self.split(one, answer))
