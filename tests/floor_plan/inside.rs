@@ -16,7 +16,7 @@ const MEMORY: [&str; 6] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 42] = [
+const REDIS: [&str; 43] = [
     "connect",
     "builder",
     "tls/client",
@@ -54,7 +54,8 @@ const REDIS: [&str; 42] = [
     "protocol/name",
     "transport/server",
     "transport/supplied",
-    "transport/link",
+    "transport/connection",
+    "transport/per_runtime",
     "transport/contract",
     "clock",
     "connect_error",

@@ -8,6 +8,7 @@ mod ends;
 mod load;
 mod routes;
 mod scale;
+mod silence;
 mod storm;
 mod supplied;
 use testing as support;

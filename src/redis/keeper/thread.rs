@@ -34,12 +34,12 @@ impl Thread {
     pub(super) fn start(&self) -> io::Result<()> {
         match self.has_started() {
             true => Ok(()),
-            false => self.start_once(),
+            false => self.start_on(thread::Builder::new()),
         }
     }
 
     #[cold]
-    fn start_once(&self) -> io::Result<()> {
+    fn start_on(&self, thread: thread::Builder) -> io::Result<()> {
         let mut future = self.future.lock();
         if future.is_none() {
             return Ok(());
@@ -53,7 +53,7 @@ impl Thread {
             let handed_over = handed_over.recv();
             handed_over.map(|(runtime, future)| runtime.block_on(future))
         };
-        let thread = thread::Builder::new().name("tower-semaphore".to_owned());
+        let thread = thread.name("tower-semaphore".to_owned());
         if let Err(error) = thread.spawn(run) {
             // Dropping a runtime in an asynchronous context panics.
             runtime.shutdown_background();
@@ -64,5 +64,22 @@ impl Thread {
         }
         self.started.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn a_thread_that_cannot_be_started_is_an_error_and_the_next_start_tries_again() {
+        let (ran, runs) = oneshot::channel();
+        let thread = Thread::new(async move { drop(ran.send(())) });
+        // No machine has an address space for such a stack.
+        let error = thread.start_on(thread::Builder::new().stack_size(1 << 60));
+        assert!(error.is_err() && !thread.has_started());
+        thread.start().expect("a thread of the usual size");
+        assert!(runs.await.is_ok());
     }
 }

@@ -1,7 +1,8 @@
 //! How commands get to Redis and back in bounded time.
 
+mod connection;
 mod contract;
-mod link;
+mod per_runtime;
 mod server;
 mod supplied;
 

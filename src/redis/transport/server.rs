@@ -1,45 +1,39 @@
-//! One server, with a connection for each runtime that uses the store.
+//! One server: a connection for each runtime that uses the store, which reconnects by itself.
 //!
 //! A connection is driven by the runtime that made it: if that ends, or its workers are blocked,
 //! nothing is sent. So a claim travels over its own runtime's connection, which is driven as long
 //! as the claim itself is, and refreshes and releases over that of the keeper's thread. No
 //! runtime's fate touches the others.
+//!
+//! redis-rs has a connection that reconnects too. It waits for that outside of its timeout, keeps
+//! a stale error after its last try, and does not reconnect after timeouts or when a primary has
+//! become a replica. This one makes one attempt at a time, in a task that outlives the caller that
+//! started it; while it runs, callers wait for it, and for a moment after it has failed they are
+//! refused at once. No caller holds anything that others wait for.
 
 use super::{
+    connection::{Connection, timed_out},
     contract::{Replies, Transport},
-    link::Link,
+    per_runtime::PerRuntime,
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use parking_lot::RwLock;
-use redis::{Client, Cmd};
+use parking_lot::Mutex;
+use redis::{Client, Cmd, RedisError};
 use std::{
-    future::pending,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    runtime::{Handle, Id},
-    task::AbortHandle,
-};
+use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
+
+/// How long callers are refused after an attempt has failed.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// See the module docs.
 pub(in crate::redis) struct Server {
     client: Client,
     timeout: Duration,
-    links: RwLock<Vec<LinkOfRuntime>>,
-}
-
-struct LinkOfRuntime {
-    runtime: Id,
-    link: Arc<Link>,
-    /// A task that ends with the runtime only.
-    witness: AbortHandle,
-}
-
-impl Drop for LinkOfRuntime {
-    fn drop(&mut self) {
-        self.witness.abort();
-    }
+    links: PerRuntime<Link>,
 }
 
 impl Server {
@@ -52,52 +46,33 @@ impl Server {
         let server = Self {
             client,
             timeout,
-            links: RwLock::default(),
+            links: PerRuntime::new(),
         };
-        server.link().connected(deadline).await?;
+        server.link().connection(deadline).await?;
         Ok(server)
     }
 
     /// The link of this runtime.
     fn link(&self) -> Arc<Link> {
-        let runtime = Handle::current().id();
-        let links = self.links.read();
-        let own = links.iter().find(|link| link.runtime == runtime);
-        if let Some(own) = own {
-            return Arc::clone(&own.link);
-        }
-        drop(links);
-        self.add_link(runtime)
-    }
-
-    /// Makes a link for a runtime, and forgets those of runtimes that have ended.
-    #[cold]
-    fn add_link(&self, runtime: Id) -> Arc<Link> {
-        let mut links = self.links.write();
-        links.retain(|link| !link.witness.is_finished());
-        let own = links.iter().find(|link| link.runtime == runtime);
-        if let Some(own) = own {
-            return Arc::clone(&own.link);
-        }
-        let link = Arc::new(Link::new(self.client.clone(), self.timeout));
-        links.push(LinkOfRuntime {
+        self.links.get_or_make(|runtime| Link {
+            client: self.client.clone(),
+            timeout: self.timeout,
             runtime,
-            link: Arc::clone(&link),
-            witness: tokio::spawn(pending::<()>()).abort_handle(),
-        });
-        link
+            state: Mutex::new(State::Idle),
+            attempted: Notify::new(),
+        })
     }
 }
 
 impl Transport for Server {
     fn ready(&self, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>> {
         let link = self.link();
-        if link.is_connected() {
+        if matches!(*link.state.lock(), State::Connected(_)) {
             return None;
         }
-        Some(Box::pin(
-            async move { link.connected(deadline).await.map(drop) },
-        ))
+        Some(Box::pin(async move {
+            link.connection(deadline).await.map(drop)
+        }))
     }
 
     fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
@@ -107,5 +82,130 @@ impl Transport for Server {
 
     fn is_one_server(&self) -> bool {
         true
+    }
+}
+
+/// The connection of one runtime.
+struct Link {
+    client: Client,
+    timeout: Duration,
+    runtime: Handle,
+    state: Mutex<State>,
+    /// Notified at the end of an attempt.
+    attempted: Notify,
+}
+
+enum State {
+    Idle,
+    Connecting,
+    Connected(Arc<Connection>),
+    Failed(Instant, RedisError),
+}
+
+impl Link {
+    /// Sends commands. As many replies, in their order.
+    async fn send(
+        self: &Arc<Self>,
+        commands: Vec<Cmd>,
+        deadline: Instant,
+    ) -> Result<Replies, Error> {
+        // No command says nothing of the connection.
+        if commands.is_empty() {
+            return Ok(Replies::new());
+        }
+        let connection = self.connection(deadline).await?;
+        // The time counts from here: connecting may have used up some of it.
+        let sent = Instant::now();
+        let deadline = deadline.min(sent + self.timeout);
+        let unanswered = Unanswered(self, &connection);
+        let Ok(replies) = timeout_at(deadline.into(), connection.call(commands)).await else {
+            return Err(Error::Timeout(sent.elapsed()));
+        };
+        mem::forget(unanswered);
+        self.note(&connection, &replies);
+        Ok(replies)
+    }
+
+    /// The connection there is, or the outcome of the attempt to make one.
+    async fn connection(self: &Arc<Self>, deadline: Instant) -> Result<Arc<Connection>, Error> {
+        loop {
+            // Registered before the state is read, so that no end of an attempt is missed.
+            let attempted = self.attempted.notified();
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if timeout_at(deadline.into(), attempted).await.is_err() {
+                return Err(Error::Unavailable(timed_out()));
+            }
+        }
+    }
+
+    /// The connection, or why there is none; `None` while an attempt runs.
+    fn outcome(self: &Arc<Self>) -> Option<Result<Arc<Connection>, Error>> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Connected(connection) => return Some(Ok(Arc::clone(connection))),
+            State::Failed(at, error) if at.elapsed() < PAUSE => {
+                return Some(Err(Error::Unavailable(error.clone())));
+            }
+            State::Connecting => return None,
+            State::Idle | State::Failed(..) => {}
+        }
+        *state = State::Connecting;
+        let link = Arc::clone(self);
+        self.runtime.spawn(async move { link.attempt().await });
+        None
+    }
+
+    async fn attempt(&self) {
+        *self.state.lock() = match Connection::connect(&self.client).await {
+            Ok(connection) => State::Connected(Arc::new(connection)),
+            Err(error) => State::Failed(Instant::now(), error),
+        };
+        self.attempted.notify_waiters();
+    }
+
+    /// Finds out whether the connection is alive, unless a probe does so already.
+    fn probe(self: &Arc<Self>, connection: &Arc<Connection>) {
+        if connection.start_probe() {
+            let (link, connection) = (Arc::clone(self), Arc::clone(connection));
+            self.runtime.spawn(async move {
+                match connection.probe(link.timeout).await {
+                    Some(replies) => link.note(&connection, &replies),
+                    None => link.end(&connection, State::Idle),
+                }
+            });
+        }
+    }
+
+    /// Ends the connection if the replies say that it is useless for every command.
+    fn note(&self, connection: &Arc<Connection>, replies: &Replies) {
+        let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
+        let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        match errors.find(is_useless) {
+            // A replica would accept any number of connections, and answer the same to all.
+            Some(error @ Error::Redis(cause)) if error.is_read_only() => {
+                self.end(connection, State::Failed(Instant::now(), cause.clone()));
+            }
+            Some(_) => self.end(connection, State::Idle),
+            None => {}
+        }
+    }
+
+    /// Ends a connection, and none of its successors.
+    fn end(&self, ended: &Arc<Connection>, next: State) {
+        let mut state = self.state.lock();
+        if matches!(&*state, State::Connected(connection) if Arc::ptr_eq(connection, ended)) {
+            *state = next;
+        }
+    }
+}
+
+/// A call that has no answer. Dropped as such, it casts doubt on its connection.
+struct Unanswered<'a>(&'a Arc<Link>, &'a Arc<Connection>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.probe(self.1);
     }
 }

@@ -1,0 +1,89 @@
+//! One connection, and whether it is alive.
+//!
+//! Behind a gateway that swallows packets nothing but silence shows that a connection is dead. So
+//! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
+//! If no answer of any call comes for a whole timeout from then on, the connection is dead.
+
+use super::contract::{Replies, checked};
+use crate::redis::error::Error;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
+use std::{
+    io,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+use tokio::time::timeout;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// See the module docs.
+pub(super) struct Connection {
+    multiplexed: MultiplexedConnection,
+    /// Whether an answer has come since the last look at this.
+    answered: AtomicBool,
+    is_probed: AtomicBool,
+}
+
+impl Connection {
+    pub(super) async fn connect(client: &Client) -> Result<Self, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(None);
+        let attempt = client.get_multiplexed_async_connection_with_config(&config);
+        let multiplexed = timeout(CONNECT, attempt)
+            .await
+            .unwrap_or_else(|_| Err(timed_out()))?;
+        Ok(Self {
+            multiplexed,
+            answered: AtomicBool::new(false),
+            is_probed: AtomicBool::new(false),
+        })
+    }
+
+    /// Sends commands together. As many replies, in their order.
+    pub(super) async fn call(&self, commands: Vec<Cmd>) -> Replies {
+        let mut connection = self.multiplexed.clone();
+        let count = commands.len();
+        if let [command] = &commands[..] {
+            let reply = connection.send_packed_command(command).await;
+            self.answered.store(true, Ordering::Relaxed);
+            return vec![reply.map_err(Error::Redis).and_then(checked)];
+        }
+        let mut pipeline = Pipeline::with_capacity(count);
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        let replies = connection.send_packed_commands(&pipeline, 0, count).await;
+        self.answered.store(true, Ordering::Relaxed);
+        match replies {
+            Ok(values) => values.into_iter().map(checked).collect(),
+            Err(error) => vec![Err(Error::Redis(error)); count],
+        }
+    }
+
+    /// Whether no probe runs. From now on one does.
+    pub(super) fn start_probe(&self) -> bool {
+        !self.is_probed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Sends a `PING`. Its replies, or `None` if the connection is dead.
+    pub(super) async fn probe(&self, time: Duration) -> Option<Replies> {
+        let mut ping = pin!(self.call(vec![redis::cmd("PING")]));
+        let outcome = loop {
+            self.answered.store(false, Ordering::Relaxed);
+            match timeout(time, &mut ping).await {
+                Ok(replies) => break Some(replies),
+                Err(_) if self.answered.load(Ordering::Relaxed) => {}
+                Err(_) => break None,
+            }
+        };
+        self.is_probed.store(false, Ordering::Relaxed);
+        outcome
+    }
+}
+
+pub(super) fn timed_out() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}

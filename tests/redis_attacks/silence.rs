@@ -1,0 +1,106 @@
+//! Connections that go silent: nothing closes, nothing is answered.
+
+use crate::support::{proxy::End, proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+/// Nothing that waits for this is about time.
+const BOUND: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+struct Rig {
+    server: RedisServer,
+    proxy: Proxy,
+    store: RedisSemaphore,
+}
+
+async fn rig() -> Rig {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().timeout(TIMEOUT);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    drop(acquire(&store, BOUND).await.expect("there is room"));
+    Rig {
+        server,
+        proxy,
+        store,
+    }
+}
+
+/// A claim whose caller gives up after this time; `None` if no permit came by then.
+async fn acquire(store: &RedisSemaphore, patience: Duration) -> Option<tower_semaphore::Permit> {
+    let claim = Claim::new("ann").with_limit(1_000);
+    timeout(patience, store.acquire(claim)).await.ok()?.ok()
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_replaced_although_every_caller_gives_up_early() {
+    let rig = rig().await;
+    let Rig { proxy, store, .. } = &rig;
+    proxy.kill(End::Silence);
+    let granted = async || acquire(store, TIMEOUT / 8).await.is_some();
+    eventually("an impatient caller is granted", BOUND, granted).await;
+}
+
+#[tokio::test]
+async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() {
+    let rig = rig().await;
+    let Rig { proxy, store, .. } = &rig;
+    proxy.kill(End::Silence);
+    assert!(acquire(store, BOUND).await.is_none(), "nothing answers");
+    sleep(3 * TIMEOUT).await;
+    let next = acquire(store, BOUND).await;
+    assert!(next.is_some(), "the connection was replaced meanwhile");
+}
+
+#[tokio::test]
+async fn hang_ups_do_not_replace_a_connection_that_is_only_slow() {
+    let rig = rig().await;
+    let mut raw = Raw::connect(rig.server.port()).await;
+    let released = async || raw.keys("*:held").await.is_empty();
+    eventually("the keeper has connected, too", BOUND, released).await;
+    let before = connections_received(&mut raw).await;
+    rig.proxy.delay(TIMEOUT / 4, TIMEOUT / 4);
+    for _ in 0..40 {
+        assert!(acquire(&rig.store, TIMEOUT / 8).await.is_none());
+    }
+    let granted = async || acquire(&rig.store, BOUND).await.is_some();
+    eventually("a patient caller is granted", BOUND, granted).await;
+    assert_eq!(connections_received(&mut raw).await, before);
+}
+
+/// How many connections the server has accepted since its start.
+async fn connections_received(raw: &mut Raw) -> u64 {
+    let stats = raw.cmd(&["INFO", "stats"]).await;
+    let stats = stats.text();
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("INFO tells how many")
+}
+
+#[tokio::test]
+async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
+    let rig = rig().await;
+    let Rig { proxy, store, .. } = &rig;
+    let held = Claim::new("bob").with_limit(1);
+    let _permit = store.acquire(held.clone()).await.expect("there is room");
+    // A waiter makes its store subscribe.
+    let waiting = tokio::spawn(store.acquire(held.with_wait(BOUND)));
+    let subscribed = || proxy.count(b"SUBSCRIBE") + proxy.count(b"PSUBSCRIBE");
+    eventually("it subscribes", BOUND, async || subscribed() > 0).await;
+    let (mut seen, before) = (0, subscribed());
+    for _ in 0..300 {
+        if subscribed() > seen {
+            seen = subscribed();
+            proxy.kill(End::Close);
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    // 50 ms, then twice as long each time: six within three seconds.
+    let made = subscribed() - before;
+    assert!((1..15).contains(&made), "{made} subscriptions in 3 s");
+    waiting.abort();
+}
