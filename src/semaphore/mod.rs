@@ -20,11 +20,13 @@
 //! ```
 
 mod acquire;
+pub(crate) mod background;
 mod claim;
 mod error;
 mod future;
 mod key;
 mod loss;
+mod max_hold;
 mod permit;
 mod policy;
 

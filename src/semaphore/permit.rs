@@ -1,6 +1,6 @@
 //! One grant, and what its holder can know of it.
 
-use super::{BoxFuture, Loss, Units};
+use super::{BoxFuture, Loss, Units, max_hold::MaxHold};
 use std::{
     fmt,
     future::{Future, poll_fn},
@@ -9,7 +9,6 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use tokio::task::AbortHandle;
 
 /// What a store keeps for a permit that it granted. Dropping it releases the permit.
 pub trait Grant: Send + Sync + 'static {
@@ -70,17 +69,8 @@ pub struct Permit(Arc<Shared<dyn Grant>>);
 struct Shared<G: ?Sized> {
     limit: u32,
     remaining: u32,
-    watch: OnceLock<Watch>,
+    max_hold: OnceLock<MaxHold>,
     grant: G,
-}
-
-/// Ends the task that bounds how long a permit is held, together with the permit.
-struct Watch(AbortHandle);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Permit {
@@ -89,7 +79,7 @@ impl Permit {
         Self(Arc::new(Shared {
             limit: units.limit,
             remaining: units.limit.saturating_sub(held),
-            watch: OnceLock::new(),
+            max_hold: OnceLock::new(),
             grant,
         }))
     }
@@ -168,30 +158,20 @@ impl Permit {
     /// Ends the permit after `max_hold`, whatever its holder does then: it is released and
     /// reported lost. Only the first call counts.
     ///
+    /// The time is counted in the current runtime, and by a thread of the process's own after that
+    /// runtime has ended. While the runtime is not driven, or all its workers are blocked, a permit
+    /// ends late.
+    ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
     pub fn end_after(&self, max_hold: Duration) {
-        self.0.watch.get_or_init(|| {
-            let weak = Arc::downgrade(&self.0);
-            let task = tokio::spawn(async move {
-                tokio::time::sleep(max_hold).await;
-                weak.upgrade().map(Self).iter().for_each(Self::end);
-            });
-            Watch(task.abort_handle())
-        });
-    }
-
-    /// Reports the loss again after the release: until then the permit may have come back.
-    fn end(&self) {
-        self.report_lost();
-        drop(self.0.grant.release());
-        self.report_lost();
+        let start = || MaxHold::start(Arc::downgrade(&self.0), max_hold, Shared::end);
+        self.0.max_hold.get_or_init(start);
     }
 
     fn report_lost(&self) {
-        self.0.grant.loss().set();
-        self.0.grant.parts().iter().for_each(Self::report_lost);
+        self.0.report_lost();
     }
 
     /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
@@ -207,9 +187,23 @@ impl Permit {
         Self(Arc::new(Shared {
             limit,
             remaining,
-            watch: OnceLock::new(),
+            max_hold: OnceLock::new(),
             grant: stack,
         }))
+    }
+}
+
+impl Shared<dyn Grant> {
+    /// Reports the loss again after the release: until then the permit may have come back.
+    fn end(&self) {
+        self.report_lost();
+        drop(self.grant.release());
+        self.report_lost();
+    }
+
+    fn report_lost(&self) {
+        self.grant.loss().set();
+        self.grant.parts().iter().for_each(Permit::report_lost);
     }
 }
 

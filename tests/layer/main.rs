@@ -11,5 +11,6 @@ mod nested;
 mod permit;
 mod refusal;
 mod rig;
+mod runtimes;
 mod stack;
 mod waiting;

@@ -1,11 +1,10 @@
 //! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
 //! as the handler wants.
 
-use crate::rig::{is_refused, ok, send};
-use bytes::Bytes;
+use crate::rig::{Stalled, is_refused, ok, send, stalled};
 use futures_util::{FutureExt, stream};
 use http::{Request, Response};
-use http_body::{Body, Frame};
+use http_body::Body;
 use http_body_util::{BodyExt, StreamBody};
 use std::{
     convert::Infallible,
@@ -26,15 +25,6 @@ use tower_semaphore::{
 };
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
-
-type Stalled = StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>;
-
-/// Answers with a body that yields no frame and never ends.
-fn stalled()
--> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
-{
-    service_fn(|_| ready(Ok(Response::new(StreamBody::new(stream::pending())))))
-}
 
 /// Where a handler puts its permit.
 type Held = Arc<Mutex<Option<Permit>>>;

@@ -1,8 +1,10 @@
 //! Services to put under the layer, and how a test calls them.
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 use std::{
     convert::Infallible,
@@ -21,6 +23,15 @@ pub(crate) fn ok()
 -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = Infallible, Future = Answered>
 + Clone {
     service_fn(|_| ready(Ok(Response::new("ok".into()))))
+}
+
+pub(crate) type Stalled = StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>;
+
+/// Answers with a body that yields no frame and never ends.
+pub(crate) fn stalled()
+-> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible, Future: Send> + Clone
+{
+    service_fn(|_| ready(Ok(Response::new(StreamBody::new(stream::pending())))))
 }
 
 /// Sends a request to a clone of `service`, as a server does.
