@@ -2,7 +2,7 @@
 //! limit, on admitted and refused responses alike.
 
 use crate::semaphore::Policy;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -43,7 +43,8 @@ impl Fields {
         remaining: u32,
     ) {
         if limit != self.limit || *policy != self.policy {
-            return append(headers, policy, limit, Some(remaining));
+            add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
+            return add(headers, RATELIMIT, remaining_value(policy, remaining));
         }
         add(headers, RATELIMIT_POLICY, self.quota.clone());
         let used = limit.saturating_sub(remaining) as usize;
@@ -53,16 +54,27 @@ impl Fields {
     }
 }
 
-/// Adds one policy to the fields, beside those of other layers.
+/// Adds the policy of a refused request to the fields, beside those of other layers: when to try
+/// again, and what remains of the limit until then.
 ///
-/// `remaining` is `None` where it is unknown, because the store failed for example.
-pub(crate) fn append(headers: &mut HeaderMap, policy: &str, limit: u32, remaining: Option<u32>) {
+/// `remaining` is `None` where it is unknown, because the store failed for example. Then there is no
+/// `RateLimit` field: the draft requires what remains in it.
+pub(crate) fn refuse(
+    headers: &mut HeaderMap,
+    policy: &str,
+    limit: u32,
+    remaining: Option<u32>,
+    retry_after: u64,
+) {
+    headers.insert(RETRY_AFTER, retry_after.into());
     add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
-    add(
-        headers,
-        RATELIMIT,
-        remaining.and_then(|remaining| remaining_value(policy, remaining)),
-    );
+    if let Some(remaining) = remaining {
+        add(
+            headers,
+            RATELIMIT,
+            reset_value(policy, remaining, retry_after),
+        );
+    }
 }
 
 /// Percent encoding leaves only printable ASCII, so there always is a value.
@@ -76,6 +88,14 @@ fn quota_value(policy: &str, limit: u32) -> Option<HeaderValue> {
 fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";r={remaining}").try_into().ok()
+}
+
+/// `t` names the same moment as `Retry-After`, as the draft asks.
+fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderValue> {
+    let policy = utf8_percent_encode(policy, UNQUOTABLE);
+    format!("\"{policy}\";r={remaining};t={retry_after}")
+        .try_into()
+        .ok()
 }
 
 fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {

@@ -9,9 +9,13 @@ use crate::{
     semaphore::{AcquireError, Policy},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header::RETRY_AFTER, request::Parts};
+use http::{Response, request::Parts};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc};
+
+/// Seconds until a client should try again. It is unknown when a holder will be done; a second is
+/// the least that can be said.
+const RETRY_AFTER: u64 = 1;
 
 /// Makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
@@ -42,6 +46,10 @@ where
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
 /// | the claim is one that no store can grant | 400 | `about:blank` |
+///
+/// A refusal's `RateLimit` field says what is left for a new claim, which is nothing behind a queue,
+/// and as `t` the same number of seconds as `Retry-After`. A response that changes only
+/// `Retry-After` stays right: by the draft it takes precedence. A failed store leaves the field out.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. A gRPC request gets
 /// status 200 with `grpc-status` 8, 14 or 3 instead. The reason itself, an [`AcquireError`], a
@@ -114,7 +122,8 @@ impl Rejection {
             None => problem.response(&self.policy),
         };
         if problem.retry {
-            self.add_fields(response.headers_mut());
+            let (headers, remaining) = (response.headers_mut(), self.remaining());
+            fields::refuse(headers, &self.policy, self.limit, remaining, RETRY_AFTER);
         }
         match self.reason {
             Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
@@ -124,16 +133,15 @@ impl Rejection {
         response
     }
 
-    fn add_fields(&self, headers: &mut HeaderMap) {
-        let remaining = match self.reason {
+    /// How many units are left for a new claim. A queue leaves none: a new claim has to join it.
+    fn remaining(&self) -> Option<u32> {
+        match self.reason {
             Reason::Acquire(AcquireError::Full { limit, held, .. }) => {
                 Some(limit.saturating_sub(held))
             }
+            Reason::Acquire(AcquireError::TimedOut | AcquireError::QueueFull) => Some(0),
             _ => None,
-        };
-        // It is unknown when a holder will be done; a second is the least that can be said.
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        fields::append(headers, &self.policy, self.limit, remaining);
+        }
     }
 }
 

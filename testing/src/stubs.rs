@@ -53,6 +53,15 @@ impl Semaphore for Fleet {
     }
 }
 
+/// A store that gives every claim the same answer.
+pub struct Refusing(pub AcquireError);
+
+impl Semaphore for Refusing {
+    fn acquire(&self, _: Claim) -> Acquire {
+        Acquire::ready(Err(self.0.clone()))
+    }
+}
+
 /// A store that is shut down.
 pub struct Closed;
 

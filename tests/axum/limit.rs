@@ -19,7 +19,7 @@ async fn assert_refused(response: Response<Incoming>) {
     let headers = response.headers();
     let policy = r#""concurrency";q=5;qu="concurrent-requests""#;
     assert_eq!(headers["ratelimit-policy"], policy);
-    assert_eq!(headers["ratelimit"], r#""concurrency";r=0"#);
+    assert_eq!(headers["ratelimit"], r#""concurrency";r=0;t=1"#);
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(headers["content-type"], "application/problem+json");
     let (body, _) = read(response).await;

@@ -1,15 +1,15 @@
 //! The RateLimit fields.
 
 use crate::rig::{ok, send, values};
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use std::{convert::Infallible, future::ready};
 use testing::{
     http_requests::{limit, request},
-    stubs::Broken,
+    stubs::{Broken, Refusing},
 };
 use tower::{Layer, ServiceBuilder, service_fn};
-use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore};
+use tower_semaphore::{AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
 const POLICY: &str = r#""concurrency";q=2;qu="concurrent-requests""#;
 
@@ -17,12 +17,43 @@ const POLICY: &str = r#""concurrency";q=2;qu="concurrent-requests""#;
 async fn every_response_says_the_limit_and_what_is_left_of_it() {
     let service = limit(2, MemorySemaphore::new()).layer(ok());
     let mut in_flight = Vec::new();
-    for left in [1, 0, 0] {
+    for left in ["r=1", "r=0", "r=0;t=1"] {
         let answer = send(&service, request("alice")).await;
         assert_eq!(values(&answer, "ratelimit-policy"), [POLICY]);
-        let remaining = format!(r#""concurrency";r={left}"#);
+        let remaining = format!(r#""concurrency";{left}"#);
         assert_eq!(values(&answer, "ratelimit"), [remaining]);
         in_flight.push(answer);
+    }
+}
+
+/// What a client that is refused by this error may know of its limit.
+async fn fields_of(error: AcquireError, request: Request<()>) -> [Vec<String>; 3] {
+    let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
+    ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
+}
+
+fn refusals() -> [AcquireError; 3] {
+    let full = AcquireError::full(&Claim::new("alice").with_limit(2), 2);
+    [full, AcquireError::TimedOut, AcquireError::QueueFull]
+}
+
+#[tokio::test]
+async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_then() {
+    for error in refusals() {
+        let fields = fields_of(error.clone(), request("alice")).await;
+        let reset = r#""concurrency";r=0;t=1"#;
+        assert_eq!(fields, [[POLICY], [reset], ["1"]], "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_grpc_request_is_told_the_same() {
+    let mut grpc = request("alice");
+    let kind = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert("content-type", kind);
+    for error in refusals() {
+        let plain = fields_of(error.clone(), request("alice")).await;
+        assert_eq!(fields_of(error, grpc.clone()).await, plain);
     }
 }
 

@@ -67,7 +67,7 @@ async fn a_limit_of_0_refuses_without_asking_the_store() {
     let service = limit(0, Uncalled).layer(ok());
     let answer = send(&service, request("alice")).await;
     assert!(is_refused(&answer));
-    assert_eq!(answer.headers()["ratelimit"], r#""concurrency";r=0"#);
+    assert_eq!(answer.headers()["ratelimit"], r#""concurrency";r=0;t=1"#);
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ async fn a_refusal_names_the_limit_that_refused() {
     assert_eq!(answer.status(), 429);
     let policy = r#""fleet";q=7;qu="concurrent-requests""#;
     assert_eq!(values(&answer, "ratelimit-policy"), [policy]);
-    assert_eq!(values(&answer, "ratelimit"), [r#""fleet";r=1"#]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""fleet";r=1;t=1"#]);
     let problem = problem(answer).await;
     assert_eq!(problem["violated-policies"], json!(["fleet"]));
 }
@@ -229,7 +229,7 @@ async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
     let answer = send(&layer.layer(ok()), request("alice")).await;
     assert!(is_refused(&answer));
     assert_eq!(values(&answer, "retry-after"), ["30"]);
-    assert_eq!(values(&answer, "ratelimit"), [r#""concurrency";r=0"#]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""concurrency";r=0;t=1"#]);
 }
 
 #[tokio::test]
