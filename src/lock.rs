@@ -61,7 +61,8 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock in its queue, for as long as `timeout`.
+    /// Waits for the lock in its queue, for as long as `timeout`. A timeout of zero acquires the lock
+    /// only if that needs no waiting: it is free and its queue is empty.
     ///
     /// # Errors
     ///
@@ -90,7 +91,12 @@ impl Lock {
     /// ```
     pub async fn acquire(&self, timeout: Duration) -> Result<LockGuard, AcquireError> {
         let claim = self.claim.clone().with_wait(timeout);
-        self.semaphore.acquire(claim).await.map(LockGuard)
+        let answer = self.semaphore.acquire(claim).await;
+        answer.map(LockGuard).map_err(|error| match error {
+            // The answer to a claim that does not wait.
+            AcquireError::Full { .. } => AcquireError::TimedOut,
+            error => error,
+        })
     }
 
     /// Acquires the lock if it is free and its queue is empty.

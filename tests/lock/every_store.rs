@@ -26,6 +26,7 @@ facts! {
     it_is_taken_in_the_order_of_arrival
     a_newcomer_passes_no_waiter
     a_wait_that_is_over_fails_and_leaves_nothing_behind
+    a_wait_of_no_time_takes_a_free_lock_and_is_over_at_a_held_one
     a_wait_that_is_dropped_leaves_nothing_behind
     locks_of_two_keys_do_not_disturb_each_other
     a_lock_and_a_limit_of_one_key_do_not_disturb_each_other
@@ -133,6 +134,15 @@ async fn a_wait_that_is_over_fails_and_leaves_nothing_behind(store: Store) {
     queues(&store, 0).await;
     assert!(guard.release().await);
     assert!(lock(&store).try_acquire().await.is_ok());
+}
+
+async fn a_wait_of_no_time_takes_a_free_lock_and_is_over_at_a_held_one(store: Store) {
+    let guard = lock(&store).acquire(Duration::ZERO).await;
+    let guard = guard.expect("it is free");
+    let over = lock(&store).acquire(Duration::ZERO).await;
+    let over = over.expect_err("it is held");
+    assert!(matches!(over, AcquireError::TimedOut), "{over:?}");
+    drop(guard);
 }
 
 async fn a_wait_that_is_dropped_leaves_nothing_behind(store: Store) {
