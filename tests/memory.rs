@@ -3,13 +3,15 @@
 use futures_util::FutureExt;
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+        mpsc,
     },
+    task::{Context, Poll, Wake},
     thread,
     time::Duration,
 };
-use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
+use tower_semaphore::{Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore};
 
 const THREADS: u64 = 8;
 
@@ -154,4 +156,91 @@ async fn waiters_among_claims_that_do_not_wait_are_granted() {
         task.await.expect("the task did not panic");
     }
     assert_eq!(store.keys(), 0);
+}
+
+/// A waker that does at once what a task does when it runs next: it tries the same key, and polls
+/// what waits.
+struct Eager {
+    store: MemorySemaphore,
+    waiting: Mutex<Option<Acquire>>,
+    tries: Mutex<Vec<bool>>,
+}
+
+impl Eager {
+    fn queued(store: &MemorySemaphore) -> Arc<Self> {
+        let eager = Arc::new(Self {
+            store: store.clone(),
+            waiting: Mutex::new(Some(store.acquire(patient()))),
+            tries: Mutex::default(),
+        });
+        assert!(eager.poll().is_pending());
+        eager
+    }
+
+    fn poll(self: &Arc<Self>) -> Poll<Result<Permit, AcquireError>> {
+        let waker = Arc::clone(self).into();
+        let mut waiting = self.waiting.lock().expect("no panic");
+        let waiting = waiting.as_mut().expect("it waits");
+        waiting.poll_unpin(&mut Context::from_waker(&waker))
+    }
+}
+
+impl Wake for Eager {
+    fn wake(self: Arc<Self>) {
+        let got_in = try_acquire(&self.store, patient().with_wait(Duration::ZERO)).is_some();
+        self.tries.lock().expect("no panic").push(got_in);
+        // Not while it is dropped.
+        if self
+            .waiting
+            .try_lock()
+            .is_ok_and(|waiting| waiting.is_some())
+        {
+            assert!(matches!(self.poll(), Poll::Ready(Ok(_))), "it is granted");
+        }
+    }
+}
+
+fn patient() -> Claim {
+    Claim::new("a").with_limit(1).with_wait(BOUND)
+}
+
+/// Runs what may block for ever, in a thread with a runtime for its timers.
+fn within_bound<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().expect("a runtime");
+        let _inside = runtime.enter();
+        sender.send(run())
+    });
+    receiver.recv_timeout(BOUND).expect("it does not block")
+}
+
+#[test]
+fn a_waker_may_claim_the_key_that_it_was_granted() {
+    let tries = within_bound(|| {
+        let store = MemorySemaphore::new();
+        let held = try_acquire(&store, patient()).expect("there is room");
+        let first = Eager::queued(&store);
+        let second = Eager::queued(&store);
+        drop(held);
+        assert_eq!(store.keys(), 0);
+        [first, second].map(|eager| eager.tries.lock().expect("no panic").clone())
+    });
+    // Its own grant stood in the first one's way, and the second one's.
+    assert_eq!(tries, [[false], [false]]);
+}
+
+#[test]
+fn a_waker_may_claim_the_key_whose_queue_its_waiter_leaves() {
+    let tries = within_bound(|| {
+        let store = MemorySemaphore::new();
+        let held = try_acquire(&store, patient()).expect("there is room");
+        let eager = Eager::queued(&store);
+        let waiting = eager.waiting.lock().expect("no panic").take();
+        drop(waiting);
+        drop(held);
+        eager.tries.lock().expect("no panic").clone()
+    });
+    assert!(tries.iter().all(|got_in| !got_in), "the key was held");
 }

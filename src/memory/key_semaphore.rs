@@ -6,7 +6,7 @@
 //! limit is never too low. The counter of acquired units is the token as well: each permit moves
 //! it.
 
-use super::queue::{Acquired, Position, Queue};
+use super::queue::{Acquired, Granted, Position, Queue};
 use crate::semaphore::{AcquireError, Units};
 use parking_lot::Mutex;
 use std::sync::atomic::{
@@ -102,39 +102,52 @@ impl KeySemaphore {
         }
         self.released.fetch_or(QUEUED, AcqRel);
         let position = queue.push(units);
-        self.grant_waiters(&mut queue);
+        drop(queue);
+        self.grant_waiters();
         Ok(Some(position))
     }
 
     /// Releases `weight` units, and grants waiters that fit now.
     pub(super) fn release(&self, weight: u32) {
         if self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0 {
-            self.grant_waiters(&mut self.queue.lock());
+            self.grant_waiters();
         }
     }
 
     /// Removes a waiter from the queue, or releases its units if it was granted meanwhile.
     pub(super) fn cancel(&self, number: u64, weight: u32) {
-        let mut queue = self.queue.lock();
-        if !queue.remove(number) {
+        let removed = self.change_queue(|queue| queue.remove(number));
+        if removed.is_none() {
             self.released.fetch_add(u64::from(weight), AcqRel);
         }
-        self.grant_waiters(&mut queue);
+        self.grant_waiters();
     }
 
     /// Grants the head of the queue as long as it fits, each under its own limit. Waiters behind a
     /// head that does not fit stay behind it, so that light claims do not starve a heavy one.
-    fn grant_waiters(&self, queue: &mut Queue) {
-        while let Some(units) = queue.head() {
-            let acquired = self.acquired.load(Acquire) & !FLAGS;
-            let Some(grant) = grant(acquired, self.held(), units) else {
-                return;
-            };
-            self.acquired.fetch_add(u64::from(units.weight), AcqRel);
-            queue.grant_head(grant);
+    fn grant_waiters(&self) {
+        while let Some(granted) = self.change_queue(|queue| self.grant_head(queue)) {
+            granted.notify();
         }
-        self.released.fetch_and(!QUEUED, AcqRel);
-        self.acquired.fetch_and(!QUEUED, AcqRel);
+    }
+
+    fn grant_head(&self, queue: &mut Queue) -> Option<Granted> {
+        let units = queue.head()?;
+        let acquired = self.acquired.load(Acquire) & !FLAGS;
+        let grant = grant(acquired, self.held(), units)?;
+        self.acquired.fetch_add(u64::from(units.weight), AcqRel);
+        queue.grant_head(grant)
+    }
+
+    /// Changes the queue under its lock. A queue that is left empty admits other threads again.
+    fn change_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let mut queue = self.queue.lock();
+        let changed = change(&mut queue);
+        if queue.is_empty() {
+            self.released.fetch_and(!QUEUED, AcqRel);
+            self.acquired.fetch_and(!QUEUED, AcqRel);
+        }
+        changed
     }
 
     /// Marks the semaphore as retired if it is idle, and returns the last token that it granted.
@@ -149,7 +162,8 @@ impl KeySemaphore {
         self.acquired.load(Acquire) != self.released.load(Acquire)
     }
 
-    /// An upper bound of the units held; exact while the queue is locked and not empty.
+    /// A lower bound of the units held: it misses what is acquired after the first load. Exact while
+    /// the queue is locked and not empty, because then no other thread acquires.
     pub(super) fn held(&self) -> u64 {
         let acquired = self.acquired.load(Acquire) & !FLAGS;
         acquired.saturating_sub(self.released())

@@ -11,10 +11,27 @@ pub(super) struct Queue {
     last_number: u64,
 }
 
-struct Waiting {
+/// A waiter. Dropping it wakes its task, so that is done without the queue's lock.
+#[must_use]
+pub(super) struct Waiting {
     number: u64,
     units: Units,
     granted: oneshot::Sender<Acquired>,
+}
+
+/// A waiter that is granted, but not notified yet.
+#[must_use]
+pub(super) struct Granted {
+    waiter: oneshot::Sender<Acquired>,
+    acquired: Acquired,
+}
+
+impl Granted {
+    /// Wakes the waiter's task: without the queue's lock, because a waker may run that task at once.
+    pub(super) fn notify(self) {
+        // A dropped receiver is ignored: the drop of its waiter releases the units.
+        let _ = self.waiter.send(self.acquired);
+    }
 }
 
 /// A granted claim: its token, and how many units of the key are held now.
@@ -60,20 +77,21 @@ impl Queue {
         self.waiting.front().map(|waiting| waiting.units)
     }
 
-    /// Removes the head and reports its grant.
-    pub(super) fn grant_head(&mut self, acquired: Acquired) {
-        if let Some(head) = self.waiting.pop_front() {
-            // A dropped receiver is ignored: the drop of its waiter releases the units.
-            let _ = head.granted.send(acquired);
-        }
+    /// Removes the head, which is granted.
+    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Granted> {
+        let head = self.waiting.pop_front()?;
+        Some(Granted {
+            waiter: head.granted,
+            acquired,
+        })
     }
 
-    /// Whether the waiter was still in the queue.
-    pub(super) fn remove(&mut self, number: u64) -> bool {
+    /// Removes a waiter, if it is still in the queue.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Waiting> {
         let found = self
             .waiting
             .iter()
             .position(|waiting| waiting.number == number);
-        found.and_then(|index| self.waiting.remove(index)).is_some()
+        found.and_then(|index| self.waiting.remove(index))
     }
 }

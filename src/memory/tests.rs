@@ -1,6 +1,8 @@
-//! How many entries a store keeps. Unit tests, because the public API does not show it.
+//! How many entries a store keeps, and how many units of a key are held. Unit tests, because the
+//! public API does not show it.
 
 use super::{
+    key_semaphore::KeySemaphore,
     shard::IDLE_CAPACITY,
     store::{MemorySemaphore, SHARDS},
 };
@@ -9,8 +11,12 @@ use std::{
     collections::HashSet,
     future::Future,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     task::{Context, Poll, Waker},
+    thread,
 };
 
 fn acquire(store: &MemorySemaphore, key: u64) -> Permit {
@@ -52,4 +58,25 @@ fn a_dropped_store_leaves_no_reference_cycle() {
     let shards = store.shards().each_ref().map(Arc::downgrade);
     drop((store, held));
     assert!(shards.iter().all(|shard| shard.upgrade().is_none()));
+}
+
+#[test]
+fn no_more_units_are_reported_than_are_held() {
+    let (semaphore, over) = (KeySemaphore::new(0), AtomicBool::new(false));
+    let one = Claim::new("a").with_limit(1).units().expect("a claim");
+    let most = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    if semaphore.try_acquire(one).is_ok() {
+                        semaphore.release(1);
+                    }
+                }
+            });
+        }
+        let most = (0..2_000_000).map(|_| semaphore.held()).max();
+        over.store(true, SeqCst);
+        most
+    });
+    assert!(most <= Some(1), "{most:?} of 1");
 }
