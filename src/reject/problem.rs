@@ -104,12 +104,15 @@ impl Problem {
 /// What the gRPC protocol has percent-encoded in a `grpc-message`.
 const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 
-/// The content type of a gRPC request.
+/// The media type of gRPC, which a message format or parameters may follow.
+const GRPC: &[u8] = b"application/grpc";
+
+/// The content type of a gRPC request. gRPC-Web is none: its trailers travel in the body.
 pub(super) fn grpc_content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     let kind = headers.get(CONTENT_TYPE)?;
-    kind.as_bytes()
-        .starts_with(b"application/grpc")
-        .then_some(kind)
+    let (media_type, rest) = kind.as_bytes().split_at_checked(GRPC.len())?;
+    let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'));
+    (ends && media_type.eq_ignore_ascii_case(GRPC)).then_some(kind)
 }
 
 /// A string of JSON, quotes included.

@@ -159,6 +159,35 @@ async fn a_refused_grpc_request_has_exhausted_its_resources() {
 }
 
 #[tokio::test]
+async fn a_grpc_request_is_known_by_its_whole_media_type() {
+    for (kind, is_grpc) in [
+        ("application/grpcfoo", false),
+        ("application/grpc-web", false),
+        ("application/grp", false),
+        ("text/application/grpc", false),
+        ("application/grpc", true),
+        ("application/grpc+json", true),
+        ("application/grpc;charset=utf-8", true),
+        ("application/grpc ; charset=utf-8", true),
+        ("Application/gRPC", true),
+    ] {
+        let mut request = request("alice");
+        let value = HeaderValue::from_static(kind);
+        request.headers_mut().insert("content-type", value);
+        let answer = refused(request).await;
+        let status = if is_grpc { 200 } else { 429 };
+        assert_eq!(answer.status(), status, "{kind}");
+        let answered = values(&answer, "content-type");
+        let expected = if is_grpc {
+            kind
+        } else {
+            "application/problem+json"
+        };
+        assert_eq!(answered, [expected]);
+    }
+}
+
+#[tokio::test]
 async fn a_grpc_request_is_unavailable_when_the_store_fails() {
     let said = "Requests cannot be admitted for the moment";
     assert_grpc(&answer(Broken, grpc()).await, "14", said);
