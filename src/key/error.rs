@@ -8,9 +8,12 @@ use std::{error::Error, fmt};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The header or extension that should name the key is missing.
+    /// What should name the key is missing, a header for example.
     Missing(String),
-    /// The header or extension that names the key is there more than once.
+    /// The extension of this type, which should name the key, is missing. The type is for operators;
+    /// the text leaves it out.
+    MissingExtension(&'static str),
+    /// The header that names the key is there more than once.
     Repeated(String),
     /// The key is empty.
     Empty,
@@ -22,6 +25,7 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
+            Self::MissingExtension(_) => f.write_str("the key is missing"),
             Self::Repeated(what) => write!(f, "{what} is given more than once"),
             Self::Empty => f.write_str("the key is empty"),
             Self::Other(why) => f.write_str(why),

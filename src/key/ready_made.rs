@@ -46,7 +46,8 @@ pub fn header_name(name: HeaderName) -> Header {
     Header(name)
 }
 
-/// A value that an earlier layer put into the request's extensions.
+/// A value that an earlier layer put into the request's extensions. A request without it is rejected
+/// with [`KeyError::MissingExtension`], in a text that names no type.
 ///
 /// # Examples
 ///
@@ -134,7 +135,7 @@ where
         let value = parts.extensions.get::<T>().cloned();
         value
             .map(|value| Some(Claim::new(value)))
-            .ok_or_else(|| KeyError::Missing(format!("the extension {}", type_name::<T>())))
+            .ok_or(KeyError::MissingExtension(type_name::<T>()))
     }
 }
 

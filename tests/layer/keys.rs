@@ -163,7 +163,19 @@ fn an_extension_names_the_key() {
     let found = key_in(&key::from_extension::<u64>(), &extended(42_u64));
     assert_eq!(found, Ok(Some("42".into())));
     let absent = key_in(&key::from_extension::<u64>(), &extended(42_u32));
-    assert_eq!(absent, Err(KeyError::Missing("the extension u64".into())));
+    assert_eq!(absent, Err(KeyError::MissingExtension("u64")));
+}
+
+#[tokio::test]
+async fn a_client_reads_no_type_of_a_missing_extension_and_an_operator_does() {
+    let by_u64 = key::from_extension::<u64>();
+    let service = ConcurrencyLimitLayer::new(1, by_u64, MemorySemaphore::new()).layer(ok());
+    let answer = send(&service, request("alice")).await;
+    let error = answer.extensions().get::<KeyError>().expect("a reason");
+    assert!(format!("{error:?}").contains("u64"));
+    let problem = problem(answer).await;
+    assert_eq!(problem["status"], 400);
+    assert_eq!(problem["detail"], "the key is missing");
 }
 
 #[test]
