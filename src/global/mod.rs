@@ -30,7 +30,8 @@
 //! and a pool keeps one for each idle connection. So about each second a probe wakes the task that
 //! waits for the service. A live task polls again, and stays in the queue for as long as it waits,
 //! in a `buffer` too. After three probes without a poll the service leaves the queue, and its
-//! permit is released. Without a Tokio runtime with time enabled there are no probes.
+//! permit is released. The probes run in the runtime of a service, and go on when that runtime has
+//! ended. Without a Tokio runtime with time enabled there are none.
 //!
 //! - A permit that was *lost* between two polls is replaced: the second poll acquires anew.
 //! - A call whose permit was lost or released since the last poll gets another one if the store

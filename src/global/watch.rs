@@ -5,6 +5,7 @@
 //! permit or is in the queue, one task for all services of a layer probes it about each second.
 
 use super::gate::Gate;
+use crate::semaphore::background;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -31,6 +32,8 @@ pub(super) struct Watch {
     /// The number of the task that probes.
     prober: AtomicU64,
     last_number: AtomicU64,
+    /// How often the background took over from a task whose runtime had ended.
+    reliefs: AtomicU64,
     /// When a task probed last, or began to.
     probed: Mutex<Option<Instant>>,
 }
@@ -72,6 +75,32 @@ impl Watch {
         }
     }
 
+    /// Probes in the background until a task does again. Without probes nothing wakes a service that
+    /// waits, so its poll cannot be what starts that task.
+    #[cold]
+    fn relieve(self: &Arc<Self>) {
+        let number = self.reliefs.fetch_add(1, Ordering::AcqRel) + 1;
+        let watch = Arc::downgrade(self);
+        let relief = async move {
+            let goes_on = |watch: Arc<Self>| watch.needs_relief(number) && watch.probe();
+            loop {
+                sleep(INTERVAL).await;
+                if !watch.upgrade().is_some_and(goes_on) {
+                    return;
+                }
+            }
+        };
+        if let Some(runtime) = background::runtime() {
+            runtime.spawn(relief);
+        }
+    }
+
+    /// Whether no task probes, and this relief is the last.
+    fn needs_relief(&self, number: u64) -> bool {
+        let is_last = self.reliefs.load(Ordering::Acquire) == number;
+        is_last && self.prober.load(Ordering::Acquire) == NOBODY
+    }
+
     /// Whether it was `from` that probed, and `to` does from now on.
     fn hand_over(&self, from: u64, to: u64) -> bool {
         let swapped = self
@@ -98,7 +127,8 @@ impl Watch {
     }
 }
 
-/// The task that probes. A runtime that ends drops it, and a later poll starts another one.
+/// The task that probes. A runtime that ends drops it; the background relieves it until a later poll
+/// starts another one.
 struct Probing {
     watch: Weak<Watch>,
     number: u64,
@@ -141,8 +171,9 @@ impl Drop for Probing {
         // A runtime without time panics in `sleep`; another task would do the same at once.
         if !std::thread::panicking()
             && let Some(watch) = self.watch.upgrade()
+            && watch.hand_over(self.number, NOBODY)
         {
-            watch.hand_over(self.number, NOBODY);
+            watch.relieve();
         }
     }
 }

@@ -4,7 +4,11 @@ use crate::inner::{is_ready, limited, one};
 use http::Request;
 use std::time::Duration;
 use testing::wait::eventually;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use tower::ServiceExt;
 use tower_semaphore::MemorySemaphore;
 
 /// Longer than it takes to find that nobody probes, and then that a service is abandoned.
@@ -49,4 +53,32 @@ fn probes_go_on_in_another_runtime_when_the_first_is_not_driven() {
         .await;
     });
     drop((first, idle));
+}
+
+#[test]
+fn a_task_that_waits_goes_on_when_the_runtime_of_the_probes_has_ended() {
+    let layer = one(MemorySemaphore::new());
+    let (probing, waiting) = (runtime(), runtime());
+    let (mut idle, service) = (limited(&layer), limited(&layer).into_inner());
+    probing.block_on(async { assert!(is_ready(&mut idle)) });
+    let waiter = waiting.spawn(async move {
+        let mut service = service;
+        service.ready().await.map(drop)
+    });
+    waiting.block_on(async { tokio::task::yield_now().await });
+    drop(probing);
+    let ready = waiting.block_on(async { timeout(BOUND, waiter).await });
+    let ready = ready.expect("the idle service loses its permit");
+    assert!(ready.expect("no panic").is_ok());
+}
+
+#[test]
+fn an_idle_service_pins_no_permit_after_the_runtime_of_the_probes_has_ended() {
+    let memory = MemorySemaphore::new();
+    let mut idle = limited(&one(memory.clone()));
+    runtime().block_on(async { assert!(is_ready(&mut idle)) });
+    assert_eq!(memory.keys(), 1);
+    runtime().block_on(eventually("the permit is released", BOUND, async || {
+        memory.keys() == 0
+    }));
 }
