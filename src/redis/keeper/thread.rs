@@ -75,7 +75,7 @@ mod tests {
     #[tokio::test]
     async fn a_thread_that_cannot_be_started_is_an_error_and_the_next_start_tries_again() {
         let (ran, runs) = oneshot::channel();
-        let thread = Thread::new(async move { drop(ran.send(())) });
+        let thread = Thread::new(async move { ran.send(()).expect("the test waits") });
         // No machine has an address space for such a stack.
         let error = thread.start_on(thread::Builder::new().stack_size(1 << 60));
         assert!(error.is_err() && !thread.has_started());
