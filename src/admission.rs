@@ -1,4 +1,4 @@
-//! What belongs to a request from its claim to its response.
+//! The states of a request between its claim and its response.
 
 use crate::{
     body::{PermitGuard, ResponseBody},
@@ -18,7 +18,7 @@ pub(crate) struct Acquiring<S, B> {
     limit: u32,
 }
 
-/// A request on its way in.
+/// A request that is admitted: with a permit, or exempt from the limit.
 pub(crate) struct Admitted<B> {
     pub(crate) request: Request<B>,
     /// `None` for an exempt request.
@@ -66,8 +66,8 @@ impl<B> Admitted<B> {
 }
 
 impl Granted {
-    /// Puts a clone for the handler into the request's extensions. An outer limit's permit that is
-    /// there already stays held by that clone.
+    /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
+    /// permit there, the clone holds that permit too.
     pub(crate) fn new<B>(
         permit: Permit,
         policy: Policy,
@@ -84,7 +84,7 @@ impl Granted {
         Self { permit, policy }
     }
 
-    /// Moves the permit into the body, or drops it here if it ends with the head.
+    /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
     pub(crate) fn respond<B: Body<Data = Bytes>>(
         granted: Option<Self>,
         mut response: Response<B>,

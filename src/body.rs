@@ -19,13 +19,17 @@ use std::{
 type BoxError = Box<dyn Error + Send + Sync>;
 
 pin_project! {
-    /// A response's body, which releases the permit when it ends.
+    /// The body of a response, which releases the permit when it ends.
     ///
-    /// Frames, trailers and size are the inner body's. It ends when the inner body says so after
-    /// a frame, when it has no more frames, when it fails, or when it is dropped, whichever comes
-    /// first.
+    /// Frames, trailers and size are the inner body's. The body ends, whichever comes first, when
+    /// the inner body reports its end after a frame or returns no more frames, when it fails, or
+    /// when it is dropped. A body that a server has taken in one frame has ended, however slowly
+    /// the client reads it.
     ///
-    /// A body that a server has taken in one frame has ended, however slowly the client reads it.
+    /// # Errors
+    ///
+    /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose
+    /// permit is lost ends in a [`PermitLost`](crate::PermitLost).
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,
@@ -154,8 +158,8 @@ where
     }
 }
 
-/// The inner body's default, without a permit: for layers outside of the limit that answer by
-/// themselves, as tower-http's `TimeoutLayer` and `CorsLayer` do.
+/// The inner body's default, without a permit. Layers outside of the limit that make responses
+/// themselves, such as tower-http's `TimeoutLayer` and `CorsLayer`, need it.
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
         Self {

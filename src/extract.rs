@@ -10,7 +10,24 @@ use std::{convert::Infallible, error::Error, fmt};
 
 /// The permit of a request that a layer of this crate has admitted.
 ///
-/// For a request that a layer may exempt, extract an `Option<Permit>`.
+/// Where a layer may exempt a request, extract an `Option<Permit>`.
+///
+/// # Errors
+///
+/// [`MissingPermit`] if no layer has admitted the request.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::Permit;
+///
+/// async fn handler(permit: Permit) -> String {
+///     format!("{} of {} left", permit.remaining(), permit.limit())
+/// }
+///
+/// let app: axum::Router = axum::Router::new().route("/", axum::routing::get(handler));
+/// # drop(app);
+/// ```
 impl<S: Sync> FromRequestParts<S> for Permit {
     type Rejection = MissingPermit;
 
@@ -19,6 +36,7 @@ impl<S: Sync> FromRequestParts<S> for Permit {
     }
 }
 
+/// `None` if no layer has admitted the request, or if a layer has exempted it.
 impl<S: Sync> OptionalFromRequestParts<S> for Permit {
     type Rejection = Infallible;
 
@@ -27,8 +45,10 @@ impl<S: Sync> OptionalFromRequestParts<S> for Permit {
     }
 }
 
-/// The error of a handler that extracts a [`Permit`] from a request that no layer has admitted:
-/// status 500, because the service is put together wrongly.
+/// The error of a handler that extracts a [`Permit`] from a request that has none.
+///
+/// Its response has status 500, because the mistake is the service's: no layer of this crate is
+/// around the handler, or the layer has exempted the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingPermit;

@@ -1,5 +1,5 @@
-//! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers: what a client may know of its
-//! limit, on admitted and refused responses alike.
+//! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers, on admitted and refused responses
+//! alike: they show a client its limit and the units that remain.
 
 use crate::semaphore::Policy;
 use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
@@ -11,7 +11,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Characters that a quoted string of a structured field (RFC 9651) cannot hold unescaped.
 const UNQUOTABLE: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
-/// Up to how many units in use the fields are cached: most keys use few.
+/// The fields are cached for up to this many units in use: most keys use few.
 const CACHED: u32 = 32;
 
 /// The fields of a layer's own policy and limit, formatted once.
@@ -57,8 +57,8 @@ impl Fields {
 /// Adds the policy of a refused request to the fields, beside those of other layers: when to try
 /// again, and what remains of the limit until then.
 ///
-/// `remaining` is `None` where it is unknown, because the store failed for example. Then there is no
-/// `RateLimit` field: the draft requires what remains in it.
+/// `remaining` is `None` if the number is unknown, for example because the store failed. Then there
+/// is no `RateLimit` field, because the draft requires the remaining units in it.
 pub(crate) fn refuse(
     headers: &mut HeaderMap,
     policy: &str,

@@ -22,15 +22,25 @@ use std::{
 use tower_service::Service;
 
 pin_project! {
-    /// The future of a request's response: [`ConcurrencyLimit`](crate::ConcurrencyLimit)'s.
+    /// The future of a response, which [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
+    /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
+    ///
+    /// It resolves to the inner service's response, or to that of a rejection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the inner service. A rejection is a response, not an error.
     ///
     /// # Panics
     ///
-    /// When it is polled after it was ready.
+    /// When it is polled after it was ready. When the store or
+    /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) needs a Tokio runtime and the
+    /// future is polled outside of one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it releases the permit, or leaves the queue.
+    /// Dropping the future leaves nothing behind: the claim leaves the queue, a permit is released,
+    /// and the inner service's future is dropped.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -85,7 +95,7 @@ where
         Self { state, settings }
     }
 
-    /// A call that was made already, and its permit.
+    /// The future of an inner call that has been made, and its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
         let granted = Some(granted);
         let state = State::Call { future, granted };
@@ -101,8 +111,8 @@ where
     }
 }
 
-/// The panic of a future that is polled after it was ready. No state is found empty otherwise: its
-/// content is taken in the step that leaves the state.
+/// The panic of a future that is polled after it was ready. Only then is the content of a state
+/// missing: the step that takes the content leaves the state.
 const AGAIN: &str = "`ResponseFuture` polled after it was ready";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>

@@ -1,4 +1,4 @@
-//! The layer that users build.
+//! The layer: settings to a service.
 
 use crate::{
     key::KeyExtractor,
@@ -21,11 +21,12 @@ use tower_layer::Layer;
 ///
 /// # The permit of a request
 ///
-/// A clone of the [`Permit`](crate::Permit) lies in the request's extensions, and the last clone
-/// that is dropped releases the permit. So a handler that keeps the permit, or the request, keeps
-/// its units in use. A handler that answers with an upgrade, a WebSocket for instance, must keep
-/// the permit, because the body of such a response ends before the connection does. Under several
-/// limits that permit stands for all of them. With the feature `axum` it is an extractor:
+/// The layer puts a clone of the [`Permit`](crate::Permit) into the request's extensions, and
+/// dropping the last clone releases the permit. So a handler that keeps the permit, or the
+/// request, keeps its units in use. A handler that answers with an upgrade, a WebSocket for
+/// instance, must keep the permit, because the body of such a response ends before the connection
+/// does. Under several limits that one permit stands for all of them. With the feature `axum` the
+/// permit is an extractor:
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -43,23 +44,25 @@ use tower_layer::Layer;
 /// # }
 /// ```
 ///
-/// # Queues
+/// # Around other services
 ///
-/// - A client that hangs up leaves the queue, because its server drops the request. Not every
-///   server notices that while the request's body is unread or another request is pipelined, so
-///   keep [`with_wait`](Self::with_wait) short.
-/// - A request that is queued *inside* the limit, in a `buffer` or a connection pool, holds its
-///   permit until it is dropped there.
-/// - An axum `Router` without a final `with_state(())` builds its layers anew for each request. A
-///   layer over it costs two reference counts then; its queues and permits are unaffected.
+/// - A client that hangs up leaves the queue, because the server drops its request. Not every
+///   server notices a hang-up while the request's body is unread or another request is pipelined,
+///   so keep [`with_wait`](Self::with_wait) short.
+/// - A request that is queued *inside* the limit, in a `buffer` or a connection pool, keeps its
+///   permit until the request is dropped there, even if the client has hung up.
+/// - An axum `Router` that is called as a service without a final `with_state(())` builds its
+///   layers anew for each request; `axum::serve` and `into_make_service` call `with_state`
+///   themselves. A layer that is built anew costs two reference counts, and all of its services
+///   share the same queues and permits.
 ///
 /// # Clients
 ///
-/// The layer limits any service of `http` requests. The requests of reqwest are a type of its own,
-/// so convert them around the layer:
+/// The layer limits any service of `http` requests. reqwest has request and response types of its
+/// own, so convert them on both sides of the layer, with `map_request` and `map_response`:
 ///
 /// ```ignore
-/// use tower::{ServiceBuilder, ServiceExt};
+/// use tower::ServiceBuilder;
 ///
 /// let client = ServiceBuilder::new()
 ///     .map_request(|request: reqwest::Request| http::Request::try_from(request).unwrap())
@@ -76,8 +79,8 @@ use tower_layer::Layer;
 ///
 /// Tower's layer counts all requests of one service together and releases a permit when the
 /// response's *head* is out; a request without a permit waits. This layer counts for each key,
-/// holds the permit until the *body* has ended, refuses at once with a response, and counts across
-/// processes when the semaphore does.
+/// holds the permit until the *body* has ended, answers a request that finds no room with status
+/// 429 unless it may wait, and counts across processes when the semaphore does.
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct ConcurrencyLimitLayer<K> {
     extractor: Arc<K>,
@@ -85,10 +88,11 @@ pub struct ConcurrencyLimitLayer<K> {
 }
 
 impl<K> ConcurrencyLimitLayer<K> {
-    /// At most `limit` requests in flight for each key that `extractor` names, counted by
-    /// `semaphore`.
+    /// A layer that admits at most `limit` requests in flight for each key that `extractor`
+    /// returns, counted by `semaphore`. A claim of weight *w* counts as *w* requests.
     ///
-    /// A limit of 0 refuses every request with status 429, and does not call the store.
+    /// A limit of 0 refuses every request that has a key with status 429, and does not call the
+    /// store.
     ///
     /// # Examples
     ///

@@ -3,11 +3,11 @@
 //!
 //! An API where one account with forty open streams hurts everybody else needs a limit that knows
 //! accounts, that lasts as long as the response's *body*, and that counts on all machines
-//! together. [`ConcurrencyLimitLayer`] names the account from the request, acquires a permit from
-//! that account's semaphore, and releases it when the body has ended, whatever happens. The
-//! semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where permits
-//! are leases that a keeper refreshes, and where claims may wait in a queue that is first come,
-//! first served across all processes.
+//! together. [`ConcurrencyLimitLayer`] finds the account in the request, acquires a permit from
+//! that account's semaphore, and releases the permit when the body has ended, whatever happens.
+//! The semaphores are in memory ([`MemorySemaphore`]) or in Redis ([`RedisSemaphore`]), where a
+//! permit is a lease that a background thread, the keeper, refreshes. Claims that find no room are
+//! refused, or wait in a queue that is first come, first served across all processes.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -21,40 +21,42 @@
 //!
 //! # Questions
 //!
-//! **What if the client is gone?** Its body is dropped, and with it the permit. A request that
-//! waits leaves the queue. What no server can notice, such as a client that stops reading, is
-//! bounded by [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
+//! **What if the client is gone?** The server drops the response's body, and with it the permit. A
+//! request that waits leaves the queue. A client that stays connected and stops reading cannot be
+//! told from a slow one; [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) bounds its permit.
 //!
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
 //! waiters count as dead within a quarter of a lease with the default settings.
 //!
-//! **What if Redis is down?** A request is refused with status 503 within half a second, never
-//! with "limit reached". Permits that are held go on until their lease is over; then their holders
-//! learn of the loss, from this process's own clock if need be. The permits are granted again when
-//! Redis is back.
+//! **What if Redis is down?** A new request is refused with status 503 within half a second, never
+//! with "limit reached"; a request in the queue within a second and a half, with the default
+//! settings. Permits that are held stay valid until their leases end. Then each is reported lost,
+//! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
+//! holder still runs is granted again if there is room and no claim waits.
 //!
 //! **What if clocks differ?** Nothing. Leases are measured by the server's clock; a process uses
-//! its own only to measure how long ago it sent a command.
+//! its own only to measure how much time has passed.
 //!
-//! **What if the script cache is flushed?** The script is sent along once more.
+//! **What if the script cache is flushed?** The store sends the script's source again.
 //!
 //! **What is not promised?** A lease does not bound work that runs: a process that is paused for
-//! longer, a failover to a replica that lags, a flush, an eviction or a clock that jumps forward
-//! can each admit as many requests again as the limit. [`Permit::token`] fences off a resource
-//! that must not suffer from that, and [`OnLost::Abort`] ends a response that has lost its permit.
+//! longer than its lease, a failover to a replica that lags, a flush, an eviction or a server's
+//! clock that jumps forward can each admit as many requests again as the limit. A resource that
+//! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
+//! [`OnLost::Abort`] ends a response that has lost its permit.
 //!
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
-//! request's extensions. Hold it as long as the socket is open; the body of the upgrade response
-//! ends at once. Under several limits that one permit stands for all of them.
+//! request's extensions. Hold that clone as long as the socket is open, because the body of the
+//! upgrade response ends at once. Under several limits that one permit stands for all of them.
 //!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait and for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
 //!
 //! # The floor plan
 //!
-//! Two halves meet at one trait. The HTTP half knows no storage, the storage half knows no HTTP.
-//! Acquiring a permit is a future, releasing it is `Drop`, and refreshing it is the store's private
-//! business.
+//! Two halves meet at one trait, [`Semaphore`]. The HTTP half knows no storage, the storage half
+//! knows no HTTP. Acquiring a permit is a future, releasing it is `Drop`, and refreshing it is the
+//! store's private business.
 //!
 //! ```text
 //! layer ─> service ─> future ─> admission ─> body       global     extract
@@ -70,10 +72,11 @@
 //!
 //! # Features
 //!
-//! - `redis` (default): [`RedisSemaphore`], over TCP or a Unix socket.
-//! - `tls-rustls`: `rediss://` URLs, through rustls.
+//! - `redis` (default): [`RedisSemaphore`], over TCP or a Unix socket. Without default features
+//!   [`MemorySemaphore`] remains.
+//! - `tls-rustls`: `rediss://` URLs, through rustls. Enables `redis`.
 //! - `tls-native-tls`: `rediss://` URLs, through the platform's TLS library. On Linux that is
-//!   OpenSSL, and a build needs its headers and `pkg-config`.
+//!   OpenSSL, and a build needs its headers and `pkg-config`. Enables `redis`.
 //! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, and a handler may extract its
 //!   [`Permit`].
 

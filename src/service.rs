@@ -18,8 +18,14 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service whose requests need a permit of their key. Made by
-/// [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer), which has settings beside.
+/// A service that acquires a permit for each request, from the semaphore of the request's key.
+///
+/// [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) makes it, and has further settings.
+///
+/// # Panics
+///
+/// A store that needs a Tokio runtime panics outside of one, in `call` or when the future is
+/// polled: see [`Semaphore::acquire`].
 ///
 /// # Examples
 ///
@@ -45,9 +51,13 @@ pub struct ConcurrencyLimit<S, K> {
 }
 
 impl<S, K> ConcurrencyLimit<S, K> {
-    /// At most `limit` requests of `inner` in flight for each key that `extractor` names, counted
-    /// by `semaphore`. All else is as [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) has
-    /// it unless it is set.
+    /// A service that admits at most `limit` requests of `inner` in flight for each key that
+    /// `extractor` returns, counted by `semaphore`, with the default settings of
+    /// [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer).
+    ///
+    /// # Examples
+    ///
+    /// See [`ConcurrencyLimit`].
     pub fn new(inner: S, limit: u32, extractor: K, semaphore: impl Semaphore) -> Self
     where
         K: KeyExtractor,
@@ -65,16 +75,28 @@ impl<S, K> ConcurrencyLimit<S, K> {
     }
 
     /// The inner service.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{ConcurrencyLimit, MemorySemaphore, key};
+    ///
+    /// let mut service =
+    ///     ConcurrencyLimit::new("market", 5, key::fixed("all"), MemorySemaphore::new());
+    /// assert_eq!(*service.get_ref(), "market");
+    /// *service.get_mut() = "bazaar";
+    /// assert_eq!(service.into_inner(), "bazaar");
+    /// ```
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service.
+    /// The inner service, to change it. See [`get_ref`](Self::get_ref) for an example.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The inner service, without the limit.
+    /// The inner service, without the limit. See [`get_ref`](Self::get_ref) for an example.
     pub fn into_inner(self) -> S {
         self.inner
     }

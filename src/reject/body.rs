@@ -12,10 +12,10 @@ use std::{
 type BoxError = Box<dyn Error + Send + Sync>;
 type BoxBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
-/// The body of the default rejection, or of one that a user makes.
+/// The body of the default rejection, or of the response that a user's function made.
 pub(crate) enum RejectionBody {
     Text(String),
-    /// The lock makes it `Sync`, which many a body is not. It is never contended.
+    /// The lock makes the body `Sync`, which many bodies are not. It is never contended.
     Boxed(Mutex<BoxBody>),
 }
 

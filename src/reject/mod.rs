@@ -1,4 +1,4 @@
-//! From a refusal to a response.
+//! From the reason why a request is not admitted to a response.
 
 mod body;
 mod problem;

@@ -1,4 +1,4 @@
-//! A reason as a client reads it: a problem of RFC 9457, or a status of gRPC.
+//! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
 
 use super::Reason;
 use crate::semaphore::AcquireError;
@@ -14,7 +14,7 @@ pub(super) struct Problem {
     title: &'static str,
     detail: Option<String>,
     violated: bool,
-    /// Whether it is worth trying again.
+    /// Whether the client may succeed if it tries again.
     pub(super) retry: bool,
 }
 
@@ -64,7 +64,7 @@ impl Problem {
         }
     }
 
-    /// A problem of RFC 9457.
+    /// The response with the problem as JSON (RFC 9457).
     pub(super) fn response(&self, policy: &str) -> Response<String> {
         let mut json = format!(
             r#"{{"type":"{}","title":"{}","status":{}"#,
@@ -86,7 +86,7 @@ impl Problem {
         response
     }
 
-    /// A response of gRPC that is all trailers: its status travels in the head.
+    /// A gRPC response of the kind `Trailers-Only`: its status is in the head, its body is empty.
     pub(super) fn grpc(&self, content_type: HeaderValue) -> Response<String> {
         let mut response = Response::new(String::new());
         let headers = response.headers_mut();
@@ -101,7 +101,7 @@ impl Problem {
     }
 }
 
-/// What the gRPC protocol has percent-encoded in a `grpc-message`.
+/// The characters that the gRPC protocol wants percent-encoded in a `grpc-message`.
 const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 
 /// The media type of gRPC, which a message format or parameters may follow.
@@ -115,7 +115,7 @@ pub(super) fn grpc_content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     (ends && media_type.eq_ignore_ascii_case(GRPC)).then_some(kind)
 }
 
-/// A string of JSON, quotes included.
+/// Displays text as a JSON string, quotes included.
 struct Json<'a>(&'a str);
 
 impl fmt::Display for Json<'_> {

@@ -20,12 +20,12 @@ const RETRY_AFTER: u64 = 1;
 /// Makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
 
-/// The response that a layer gives unless its user sets another.
+/// The response that a layer makes unless its user sets another function.
 pub(crate) fn default_rejection(rejection: Rejection) -> Response<RejectionBody> {
     rejection.into_response().map(RejectionBody::Text)
 }
 
-/// The response that a user makes.
+/// The function that a user sets, with its response's body boxed.
 pub(crate) fn reject<F, B>(reject: F) -> Arc<Reject>
 where
     F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
@@ -37,23 +37,25 @@ where
 
 /// A request that is not admitted, and why.
 ///
-/// [`into_response`](Self::into_response) is what the layer answers unless
-/// [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) sets something else:
+/// A layer answers with [`into_response`](Self::into_response) unless
+/// [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) sets another function:
 ///
 /// | reason | status | problem type |
 /// |---|---|---|
 /// | limit reached, queue full, wait over | 429, `Retry-After` | `quota-exceeded` |
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
+/// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
-/// | the claim is one that no store can grant | 400 | `about:blank` |
+/// | no store can grant the claim ([`AcquireError::Invalid`]) | 400 | `about:blank` |
 ///
-/// A refusal's `RateLimit` field says what is left for a new claim, which is nothing behind a queue,
-/// and as `t` the same number of seconds as `Retry-After`. A response that changes only
-/// `Retry-After` stays right: by the draft it takes precedence. A failed store leaves the field out.
+/// The RateLimit fields are added where there is a `Retry-After`. The `RateLimit` field of a refusal
+/// has the units that are left for a new claim, none if claims wait in the queue, and as `t` the
+/// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
+/// the draft `Retry-After` takes precedence. If the store failed there is no `RateLimit` field.
 ///
 /// The body is a problem of RFC 9457 with the types of the RateLimit draft. A gRPC request gets
-/// status 200 with `grpc-status` 8, 14 or 3 instead. The reason itself, an [`AcquireError`], a
-/// [`PermitLost`](crate::PermitLost) or a [`KeyError`](crate::KeyError), lies in the response's extensions.
+/// status 200 with `grpc-status` 8, 14 or 3 instead. The response's extensions have the reason: an
+/// [`AcquireError`], a [`PermitLost`](crate::PermitLost) or a [`KeyError`](crate::KeyError).
 ///
 /// # Examples
 ///
@@ -79,8 +81,8 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// `policy` and `limit` are those of the claim. A store of several limits may refuse under
-    /// another one.
+    /// `policy` and `limit` are those of the claim. A store that combines several limits may
+    /// refuse under the policy and limit of another one.
     pub(crate) fn new(reason: Reason, policy: Policy, limit: u32, parts: Parts) -> Self {
         let (policy, limit) = match &reason {
             Reason::Acquire(AcquireError::Full { policy, limit, .. }) => (policy.clone(), *limit),
@@ -95,26 +97,40 @@ impl Rejection {
     }
 
     /// Why the request is not admitted.
+    ///
+    /// # Examples
+    ///
+    /// See [`Reason`].
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 
-    /// The policy that applied.
+    /// The policy under which the request was not admitted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// fn text(rejection: &tower_semaphore::Rejection) -> String {
+    ///     let (path, policy) = (rejection.parts().uri.path(), rejection.policy());
+    ///     format!("{path}: the limit of {policy} is {}", rejection.limit())
+    /// }
+    /// # drop(text);
+    /// ```
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The limit that applied, in units.
+    /// The limit of that policy, in units. See [`policy`](Self::policy) for an example.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The request, without its body.
+    /// The request's head. See [`policy`](Self::policy) for an example.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// The default response.
+    /// The default response. See [`Rejection`] for its form and for an example.
     pub fn into_response(self) -> Response<String> {
         let problem = Problem::of(&self.reason);
         let mut response = match grpc_content_type(&self.parts.headers) {
@@ -145,7 +161,7 @@ impl Rejection {
     }
 }
 
-/// Without the request, which may hold secrets.
+/// Leaves the request out, because its head may contain secrets.
 impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejection")

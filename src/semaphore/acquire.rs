@@ -1,4 +1,4 @@
-//! The future of a permit.
+//! The future that resolves to a permit.
 
 use super::{AcquireError, Permit, SyncFuture};
 use std::{
@@ -8,22 +8,28 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The future of a permit, which [`Semaphore::acquire`](super::Semaphore::acquire) returns.
+/// The future that [`Semaphore::acquire`](super::Semaphore::acquire) returns: it resolves to a
+/// permit, or to the reason why there is none.
 ///
 /// # Panics
 ///
-/// When it is polled after it was ready.
+/// When it is polled after it was ready. When its store needs a Tokio runtime and it is polled
+/// outside of one.
 ///
 /// # Cancel safety
 ///
-/// Dropping it leaves nothing behind.
+/// Dropping the future leaves nothing behind: the claim leaves the queue, and a permit that was
+/// already granted is released.
 ///
 /// # Examples
 ///
 /// A store of your own answers at once, or with a future:
 ///
 /// ```
-/// use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+/// use tower_semaphore::{
+///     Acquire, Claim, MemorySemaphore, Permit, Semaphore,
+///     semaphore::{BoxFuture, Grant, Loss},
+/// };
 ///
 /// /// Grants a permit of both stores or of none.
 /// struct Both(MemorySemaphore, MemorySemaphore);
@@ -42,8 +48,6 @@ use std::{
 ///         })
 ///     }
 /// }
-///
-/// use tower_semaphore::{Permit, semaphore::{BoxFuture, Grant, Loss}};
 ///
 /// struct Pair {
 ///     permits: [Permit; 2],
@@ -81,13 +85,14 @@ enum State {
 }
 
 impl Acquire {
-    /// An answer that is known already. Needs no allocation.
+    /// A future of an answer that is known already. Needs no allocation. See [`Acquire`] for an
+    /// example.
     #[inline]
     pub fn ready(answer: Result<Permit, AcquireError>) -> Self {
         Self(State::Ready(Some(answer)))
     }
 
-    /// An answer that `future` will give.
+    /// A future of the answer that `future` will give, boxed. See [`Acquire`] for an example.
     pub fn pending(
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {

@@ -1,15 +1,16 @@
-//! A request's claim on a store.
+//! What one request claims of a store.
 
 use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
 use std::time::Duration;
 
-/// How many claims may wait for a key unless a claim sets another number.
+/// How many claims may wait for a key at a time unless a claim or a layer sets another number.
 pub const DEFAULT_MAX_WAITING: usize = 1_000;
 
-/// A key, the key's limit, a weight (1), and how long the claim may wait (not at all).
+/// What one request claims: units of a key, under a policy and a limit.
 ///
-/// In a layer, a claim gets from the layer what it leaves open: limit, policy, wait, and the
-/// length of the queue.
+/// The weight is 1 unless set. For the policy, the limit, the wait and the length of the queue, a
+/// layer's settings apply where a [`KeyExtractor`](crate::KeyExtractor) returns a claim that does
+/// not set them. Without a layer a claim needs a limit, and the other defaults are named below.
 ///
 /// # Examples
 ///
@@ -25,8 +26,8 @@ pub const DEFAULT_MAX_WAITING: usize = 1_000;
 ///     .with_max_waiting(100);
 /// assert_eq!((export.limit(), export.weight()), (Some(20), 3));
 ///
-/// let same_for_bob = export.clone().with_key("account-43");
-/// assert_ne!(export, same_for_bob);
+/// let of_another_account = export.clone().with_key("account-43");
+/// assert_ne!(export, of_another_account);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
@@ -40,7 +41,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim of weight 1 for `key`, without a limit yet.
+    /// A claim of weight 1 for `key`, without a limit yet. See [`Claim`] for an example.
     pub fn new(key: impl Into<Key>) -> Self {
         Self {
             key: key.into(),
@@ -52,46 +53,52 @@ impl Claim {
         }
     }
 
-    /// Whom the claim is for.
+    /// Replaces the key. See [`Claim`] for an example.
     pub fn with_key(mut self, key: impl Into<Key>) -> Self {
         self.key = key.into();
         self
     }
 
-    /// How many units the key's permits may hold together.
+    /// Sets how many units the key's permits may hold together. A limit of 0 refuses every claim.
+    /// See [`Claim`] for an example.
+    ///
+    /// Claims for one key may have different limits: each is granted under its own.
     #[inline]
     pub fn with_limit(mut self, limit: u32) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// How many units this claim takes, 1 to [`MAX_WEIGHT`].
+    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most. See [`Claim`]
+    /// for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// How long this claim may wait in the queue when there is no room: not at all unless set.
+    /// Sets how long this claim may wait in the queue when there is no room: not at all unless
+    /// set. See [`Claim`] for an example.
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How many claims may wait for the key, this one included: [`DEFAULT_MAX_WAITING`] unless
-    /// set. When as many wait already, the claim is refused with [`AcquireError::QueueFull`].
+    /// Sets how many claims may wait for the key, this one included: [`DEFAULT_MAX_WAITING`]
+    /// unless set. When as many wait already, the claim is refused with
+    /// [`AcquireError::QueueFull`]. See [`Claim`] for an example.
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
         self
     }
 
-    /// The policy whose permits are counted: one key under two policies is two semaphores.
-    /// [`Policy::DEFAULT`] unless set.
+    /// Sets the policy under which the claim counts: [`Policy::DEFAULT`] unless set. One key under
+    /// two policies is two semaphores. See [`Claim`] for an example.
     pub fn with_policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = Some(policy.into());
         self
     }
 
-    /// The same claim, with defaults for what it leaves open.
+    /// The claim, with defaults for each value that it does not set.
     pub(crate) fn or(
         mut self,
         policy: &Policy,
@@ -106,28 +113,38 @@ impl Claim {
         self
     }
 
-    /// Whom the claim is for.
+    /// The key that the claim is for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, Policy};
+    ///
+    /// let claim = Claim::new("account-42");
+    /// assert_eq!((claim.key().as_bytes(), claim.policy()), (&b"account-42"[..], &Policy::DEFAULT));
+    /// assert_eq!((claim.limit(), claim.weight(), claim.wait()), (None, 1, None));
+    /// ```
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The policy under which the claim counts.
+    /// The policy under which the claim counts. See [`key`](Self::key) for an example.
     #[inline]
     pub fn policy(&self) -> &Policy {
         self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
     }
 
-    /// The key's limit, if the claim has one yet.
+    /// The key's limit in units, if the claim sets it. See [`key`](Self::key) for an example.
     pub fn limit(&self) -> Option<u32> {
         self.limit
     }
 
-    /// How many units the claim takes.
+    /// How many units the claim takes. See [`key`](Self::key) for an example.
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// How the claim waits; `None` if it does not.
+    /// How the claim waits; `None` if it does not wait. See [`key`](Self::key) for an example.
     #[inline]
     pub fn wait(&self) -> Option<Wait> {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
@@ -136,12 +153,23 @@ impl Claim {
         Some(Wait { time, max_waiting })
     }
 
-    /// What a store has to count. A store calls this first: it checks the claim.
+    /// Checks the claim, and returns the units that a store has to count. A store calls this
+    /// method first.
     ///
     /// # Errors
     ///
     /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
     /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Claim;
+    ///
+    /// let units = Claim::new("account-42").with_limit(5).with_weight(2).units().unwrap();
+    /// assert_eq!((units.limit(), units.weight()), (5, 2));
+    /// assert!(Claim::new("account-42").units().is_err(), "it has no limit");
+    /// ```
     #[inline]
     pub fn units(&self) -> Result<Units, AcquireError> {
         let limit = self.limit.ok_or(ClaimError::NoLimit)?;
@@ -161,7 +189,16 @@ impl Claim {
 }
 
 impl AcquireError {
-    /// A refusal of `claim` because its limit is reached: `held` units are in use.
+    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim};
+    ///
+    /// let refused = AcquireError::full(&Claim::new("account-42").with_limit(5), 5);
+    /// assert_eq!(refused.to_string(), "limit reached: 5 of 5 units are held");
+    /// ```
     #[cold]
     pub fn full(claim: &Claim, held: u32) -> Self {
         Self::Full {
@@ -178,7 +215,7 @@ impl<K: Into<Key>> From<K> for Claim {
     }
 }
 
-/// The numbers of a claim that a store could grant: 1 ≤ weight ≤ limit. Made by [`Claim::units`].
+/// The numbers of a claim that a store can grant: 1 ≤ weight ≤ limit. [`Claim::units`] returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Units {
     pub(crate) limit: u32,
@@ -186,22 +223,22 @@ pub struct Units {
 }
 
 impl Units {
-    /// How many units the key's permits may hold together.
+    /// How many units the key's permits may hold together. See [`Claim::units`] for an example.
     pub fn limit(self) -> u32 {
         self.limit
     }
 
-    /// How many of them the claim takes.
+    /// How many of those units the claim takes. See [`Claim::units`] for an example.
     pub fn weight(self) -> u32 {
         self.weight
     }
 }
 
-/// How a claim waits. Made by [`Claim::wait`].
+/// How a claim waits. [`Claim::wait`] returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Wait {
-    /// How long.
+    /// The longest time that the claim waits, greater than zero.
     pub time: Duration,
     /// How many claims may wait for the key, this one included.
     pub max_waiting: u32,

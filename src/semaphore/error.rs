@@ -1,15 +1,15 @@
-//! Why there is no permit.
+//! Why a claim is granted no permit.
 
 use super::Policy;
 use std::{error::Error, fmt, sync::Arc};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Why a claim got no permit.
+/// Why a claim was granted no permit.
 ///
 /// A refusal, a mistake in the claim and a failure of the store are distinct variants; see
-/// [`is_refusal`](Self::is_refusal). The layer puts a copy into the extensions of the response
-/// with which it refuses.
+/// [`is_refusal`](Self::is_refusal). The layers put a copy into the extensions of the response
+/// with which they refuse a request.
 ///
 /// # Examples
 ///
@@ -26,9 +26,10 @@ type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The limit is reached.
+    /// There is no room under the limit, or other claims wait in the key's queue: a claim that
+    /// does not wait never passes them. In that case `held` may be lower than `limit`.
     Full {
-        /// The policy whose limit is reached.
+        /// The policy under which there is no room.
         policy: Policy,
         /// The key's limit, in units.
         limit: u32,
@@ -37,9 +38,11 @@ pub enum AcquireError {
     },
     /// The wait ended before the claim was granted.
     TimedOut,
-    /// As many claims wait for the key as the claim allows.
+    /// As many claims wait for the key as this claim's
+    /// [`with_max_waiting`](super::Claim::with_max_waiting) allows.
     QueueFull,
-    /// As many claims wait in this process, for all keys together, as the store allows.
+    /// As many claims wait in this process, for all keys together, as the store's
+    /// `max_waiting_total` allows.
     Overloaded,
     /// No store can grant the claim.
     Invalid(ClaimError),
@@ -50,7 +53,18 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Whether the store answered, and the answer was no.
+    /// Whether the store worked and refused the claim: [`Full`](Self::Full),
+    /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). The layers answer these with
+    /// status 429.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::AcquireError;
+    ///
+    /// assert!(AcquireError::TimedOut.is_refusal());
+    /// assert!(!AcquireError::Closed.is_refusal());
+    /// ```
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::TimedOut | Self::QueueFull)
     }
@@ -94,11 +108,21 @@ impl From<StoreError> for AcquireError {
     }
 }
 
-/// The largest weight of a claim. A permit of weight *w* is *w* members of a set, and a store
-/// must be able to write them in one short step.
+/// The largest weight of a claim. In Redis a permit of weight *w* is *w* members of a set, and a
+/// script must write them quickly, because it blocks the server meanwhile.
 pub const MAX_WEIGHT: u32 = 1_000;
 
-/// What is wrong with a claim.
+/// Why no store can grant a claim.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{AcquireError, Claim, semaphore::ClaimError};
+///
+/// let heavy = Claim::new("account-42").with_limit(5).with_weight(6);
+/// let error = ClaimError::TooHeavy { weight: 6, limit: 5 };
+/// assert_eq!(heavy.units(), Err(AcquireError::Invalid(error)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -106,13 +130,13 @@ pub enum ClaimError {
     EmptyKey,
     /// The claim has no limit, and no layer gave it one.
     NoLimit,
-    /// The weight is 0, or above [`MAX_WEIGHT`].
+    /// The weight, which is 0 or above [`MAX_WEIGHT`].
     Weight(u32),
     /// The claim is heavier than its limit, so there will never be room.
     TooHeavy {
-        /// The claim's weight.
+        /// The claim's weight, in units.
         weight: u32,
-        /// The key's limit.
+        /// The key's limit, in units.
         limit: u32,
     },
 }
@@ -134,14 +158,23 @@ impl Error for ClaimError {}
 
 /// A failure of a store, as that store reports it.
 ///
-/// [`source`](Error::source) is the store's own error; shared, so that it can be cloned into a
-/// response's extensions. Two are equal when they are clones of one: errors of other libraries
-/// cannot be compared.
+/// [`source`](Error::source) is the store's own error: for a `RedisSemaphore`, a `redis::Error`. It
+/// is shared, so that a clone can go into a response's extensions. Two values are equal when they
+/// are clones of one another, because errors of other libraries cannot be compared.
 #[derive(Debug, Clone)]
 pub struct StoreError(Arc<dyn Error + Send + Sync>);
 
 impl StoreError {
     /// Wraps a store's own error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::{AcquireError, StoreError};
+    ///
+    /// let error = AcquireError::from(StoreError::new("the database is gone"));
+    /// assert!(!error.is_refusal());
+    /// ```
     pub fn new(error: impl Into<BoxError>) -> Self {
         Self(Arc::from(error.into()))
     }

@@ -7,12 +7,13 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A future that a store boxes, so that the seam needs no type parameter for it.
+/// A boxed future, as [`Grant::release`](super::Grant::release) returns it: so that `Grant` needs no
+/// type parameter for it.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A boxed future that is `Sync`, so that a service or a body may keep it and stay `Sync`.
 ///
-/// The lock is never taken: polling needs exclusive access, which proves that it is free.
+/// The lock is never taken: polling needs exclusive access, so no other thread can hold the lock.
 pub(crate) struct SyncFuture<T>(Mutex<BoxFuture<T>>);
 
 impl<T> SyncFuture<T> {

@@ -1,4 +1,4 @@
-//! Whom a limit is for.
+//! Keys: what a limit is for.
 
 use bytes::Bytes;
 use std::{
@@ -10,14 +10,14 @@ use std::{
     sync::Arc,
 };
 
-/// Whom a limit is for: an account, a host, a route.
+/// What a limit is for: an account, a host, a route.
 ///
-/// Bytes of any length. Two keys are equal when their bytes are: `A` and `a` differ, and so do two
-/// Unicode spellings of one letter.
+/// A key is bytes of any length. Two keys are equal when their bytes are equal: `A` and `a` differ,
+/// and so do two Unicode spellings of one letter.
 ///
-/// A number or an IP address becomes its decimal or usual text; an IPv4 address that is mapped
-/// into IPv6 becomes the IPv4 address. 16 bytes by value are a UUID, and become its text. A key of
-/// up to 38 bytes, as a UUID's text is, needs no allocation.
+/// A number becomes its decimal text, and an IP address its usual text; an IPv4 address that is
+/// mapped into IPv6 becomes the IPv4 address. A `[u8; 16]` is taken as a UUID, and becomes its
+/// text. A key of up to 38 bytes, which a UUID's text fits, needs no allocation.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ enum Repr {
 }
 
 impl Key {
-    /// The key's bytes, unchanged.
+    /// The key's bytes, unchanged. See [`Key`] for an example.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -57,8 +57,16 @@ impl Key {
         }
     }
 
-    /// Whether the key has no bytes. No store grants a claim for an empty key: all requests that
-    /// fail to name their key would share it.
+    /// Whether the key has no bytes. No store grants a claim for an empty key, because all requests
+    /// without a key of their own would share it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Key;
+    ///
+    /// assert!(Key::from("").is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }

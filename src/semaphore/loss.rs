@@ -10,10 +10,25 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Whether a permit is lost, and a way to wait for that.
+/// Whether a permit is lost, and a way to wait for its loss.
 ///
-/// The store sets it, the holder reads it. A permit that was granted again is not lost any more, but a
-/// holder that was waiting has been notified.
+/// The store sets the loss, and clears it when it grants the permit again; the permit's holder
+/// reads it. A holder that waited when the loss was set is notified even if it is cleared at once.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::semaphore::Loss;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let loss = Loss::default();
+/// assert!(!loss.is_set());
+/// loss.set();
+/// loss.wait().await;
+/// loss.clear();
+/// assert!(!loss.is_set());
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Loss {
     lost: AtomicBool,
@@ -22,7 +37,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The permit is lost. Notifies all that wait.
+    /// Reports the permit lost, and wakes every task in [`wait`](Self::wait). See [`Loss`] for an
+    /// example.
     pub fn set(&self) {
         self.lost.store(true, Ordering::Release);
         // SeqCst fence, paired with the one in `wait`: prevents a lost wake-up.
@@ -32,17 +48,18 @@ impl Loss {
         }
     }
 
-    /// The permit is held again.
+    /// Reports the permit held again. See [`Loss`] for an example.
     pub fn clear(&self) {
         self.lost.store(false, Ordering::Release);
     }
 
-    /// Whether the permit is lost now.
+    /// Whether the permit is lost now. See [`Loss`] for an example.
     pub fn is_set(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Waits for the next [`set`](Self::set), or returns at once while the permit is lost.
+    /// Waits for the next [`set`](Self::set); returns at once if the permit is lost. See [`Loss`]
+    /// for an example.
     ///
     /// # Cancel safety
     ///
@@ -59,7 +76,8 @@ impl Loss {
 
 /// The error of work that ends, or does not begin, because its permit was lost.
 ///
-/// A body ends in it under [`OnLost::Abort`](crate::OnLost::Abort).
+/// Under [`OnLost::Abort`](crate::OnLost::Abort) a response's body ends in this error.
+/// [`Reason::Lost`](crate::Reason::Lost) has it too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermitLost;

@@ -1,8 +1,9 @@
-//! The seam: claims of the HTTP half, permits of a store.
+//! The trait between the two halves of this crate: what a store is given, and what it returns.
 //!
-//! Above it, a service turns a request into a [`Claim`] and holds the [`Permit`].
-//! Below it, a store decides how to be atomic. Neither side knows the other, so a store of your
-//! own needs one method, [`Semaphore::acquire`], and one type that implements [`Grant`].
+//! The HTTP half turns a request into a [`Claim`] and holds the [`Permit`]; a store decides whether
+//! to grant the claim, and how to do so atomically. Neither half knows the other, so a store of
+//! your own needs one method, [`Semaphore::acquire`], and one type that implements [`Grant`]. See
+//! [`Acquire`] for an example.
 //!
 //! ```
 //! use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
@@ -29,6 +30,7 @@ mod loss;
 mod max_hold;
 mod permit;
 mod policy;
+mod stack;
 
 pub use acquire::Acquire;
 pub use claim::{Claim, DEFAULT_MAX_WAITING, Units, Wait};
@@ -42,11 +44,26 @@ pub use policy::Policy;
 
 use std::sync::Arc;
 
-/// A counting semaphore for each key.
+/// A store of counting semaphores, one for each policy and key. See the [module docs](self).
 ///
-/// A handle: cheap to clone, and all clones count together. See the [module docs](self).
+/// The stores of this crate are handles: cheap to clone, and all clones count together. A `Box` or
+/// an `Arc` of a store is a store too, so a `Box<dyn Semaphore>` can be chosen at run time.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
+///
+/// async fn export(store: &dyn Semaphore) -> Option<Permit> {
+///     store.acquire(Claim::new("export").with_limit(2)).await.ok()
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// assert!(export(&MemorySemaphore::new()).await.is_some());
+/// # }
+/// ```
 pub trait Semaphore: Send + Sync + 'static {
-    /// Acquires a permit for `claim`.
+    /// Acquires a permit for `claim`: in this call, or once the future is polled.
     ///
     /// # Errors
     ///

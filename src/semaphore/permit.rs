@@ -1,4 +1,4 @@
-//! One grant, and what its holder can know of it.
+//! A permit, and the grant of a store behind it.
 
 use super::{BoxFuture, Loss, Units, max_hold::MaxHold};
 use std::{
@@ -10,15 +10,19 @@ use std::{
     time::Duration,
 };
 
-/// What a store keeps for a permit that it granted. Dropping it releases the permit.
+/// The store's side of a permit. Dropping the grant must release the permit.
+///
+/// A store of your own implements this trait for the type that it passes to [`Permit::new`]. See
+/// [`Acquire`](super::Acquire) for an example.
 pub trait Grant: Send + Sync + 'static {
     /// The fencing token: greater than that of every earlier permit of the key.
     fn token(&self) -> u64;
 
-    /// Where the store reports the loss of this permit.
+    /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
 
-    /// The permits that this grant is made of, if its store is made of other stores.
+    /// The permits that this grant combines, if its store combines other stores: none unless
+    /// implemented.
     ///
     /// The permit is lost as soon as one of its parts is, so a composite store needs no task that
     /// forwards a loss.
@@ -26,19 +30,20 @@ pub trait Grant: Send + Sync + 'static {
         &[]
     }
 
-    /// Whether the lease has ended while the owner still runs.
+    /// Whether the lease has ended while the permit was in use: [`Loss::is_set`] unless
+    /// implemented.
     fn is_lost(&self) -> bool {
         self.loss().is_set()
     }
 
-    /// Releases the permit now. The release is queued when this returns; the future only reports
-    /// whether the permit was still held.
+    /// Releases the permit now. The release is queued when this method returns; the future only
+    /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
 }
 
-/// The right to go on, until the last clone is dropped.
+/// Units of a key that a store has granted. They are held until the last clone is dropped.
 ///
-/// Dropping does no I/O, needs no runtime and never panics: it queues the release.
+/// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
 ///
 /// A permit that a layer puts into a request's extensions also keeps the permits of the limits
 /// outside of that layer. It is lost as soon as one of them is, and [`release`](Self::release)
@@ -74,7 +79,8 @@ struct Shared<G: ?Sized> {
 }
 
 impl Permit {
-    /// A permit for what a store granted, with `held` units of the key in use, its own included.
+    /// A permit for what a store has granted: `held` is how many units of the key were held then,
+    /// the permit's own included. See [`Acquire`](super::Acquire) for an example.
     pub fn new(grant: impl Grant, units: Units, held: u32) -> Self {
         Self(Arc::new(Shared {
             limit: units.limit,
@@ -88,33 +94,54 @@ impl Permit {
     /// that refuses a lower token than it has seen is safe from a holder that was paused for
     /// longer than its lease.
     ///
-    /// A permit that was lost and granted again has a new token.
+    /// A permit that was lost and granted again has a new token. See [`Permit`] for an example.
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }
 
-    /// The limit under which it was granted, in units.
+    /// The limit under which the permit was granted, in units. See [`Permit`] for an example.
     pub fn limit(&self) -> u32 {
         self.0.limit
     }
 
-    /// How many units were left when it was granted.
+    /// How many units of the key were free when the permit was granted, its own not counted. See
+    /// [`Permit`] for an example.
+    ///
+    /// The number stays as it was at that moment. For a permit that waited, that is the moment of
+    /// the grant from the queue.
     pub fn remaining(&self) -> u32 {
         self.0.remaining
     }
 
     /// Whether the lease has ended while this permit was still in use, so that another holder may
-    /// have its units by now.
+    /// have its units by now. See [`lost`](Self::lost) for an example.
+    ///
+    /// `false` again once the store has granted a lost permit again.
     pub fn is_lost(&self) -> bool {
         let grant = &self.0.grant;
         grant.is_lost() || grant.parts().iter().any(Self::is_lost)
     }
 
-    /// Waits until the permit is lost.
+    /// Waits until the permit is lost. Never completes if that does not happen, not even after a
+    /// release.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::Permit;
+    /// async fn export(permit: Permit) -> Result<(), &'static str> {
+    ///     tokio::select! {
+    ///         () = write_rows() => Ok(()),
+    ///         () = permit.lost() => Err("the permit was lost"),
+    ///     }
+    /// }
+    /// # async fn write_rows() {}
+    /// # drop(export);
+    /// ```
     pub async fn lost(&self) {
         let grant = &self.0.grant;
         if grant.parts().is_empty() {
@@ -133,38 +160,51 @@ impl Permit {
         .await;
     }
 
-    /// Owns a clone, because a future that contained itself would have no size.
+    /// `lost` with a clone of the permit, boxed: a future that contained itself would have no size.
     fn boxed_lost(&self) -> BoxFuture<()> {
         let permit = self.clone();
         Box::pin(async move { permit.lost().await })
     }
 
-    /// Releases the permit for all its clones, and reports whether it was still held.
+    /// Releases the permit for all its clones, and reports whether it was still held. See
+    /// [`Permit`] for an example.
     ///
     /// `false`: its lease had ended, or it was released before. Only a caller that needs this
     /// answer needs this method: dropping the last clone releases the permit as well.
     ///
-    /// The answer comes from the store. While the store cannot be reached, it may take as long as
-    /// the permit's lease; by then the permit has ended by itself.
+    /// The answer comes from the store. While the store cannot be reached, the answer may take as
+    /// long as the permit's lease; by then the permit has ended by itself.
     ///
     /// # Cancel safety
     ///
-    /// The release is queued by the call, not by the first poll; dropping the future loses only
-    /// the answer.
+    /// The call queues the release before the first poll; dropping the future loses only the
+    /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
         self.0.grant.release()
     }
 
-    /// Ends the permit after `max_hold`, whatever its holder does then: it is released and
-    /// reported lost. Only the first call counts.
+    /// Ends the permit `max_hold` from now, whatever its holder does then: the permit is released
+    /// and reported lost. Only the first call counts.
     ///
-    /// The time is counted in the current runtime, and by a thread of the process's own after that
-    /// runtime has ended. While the runtime is not driven, or all its workers are blocked, a permit
-    /// ends late.
+    /// The time is counted in the current runtime and, after that has ended, on a thread of this
+    /// crate. While the runtime is not driven, or all its workers are blocked, the permit ends late.
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration; use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let claim = Claim::new("account-42").with_limit(1);
+    /// let permit = MemorySemaphore::new().acquire(claim).await.unwrap();
+    /// permit.end_after(Duration::from_millis(10));
+    /// permit.lost().await;
+    /// assert!(!permit.release().await);
+    /// # }
+    /// ```
     pub fn end_after(&self, max_hold: Duration) {
         let start = || MaxHold::start(Arc::downgrade(&self.0), max_hold, Shared::end);
         self.0.max_hold.get_or_init(start);
@@ -173,28 +213,11 @@ impl Permit {
     fn report_lost(&self) {
         self.0.report_lost();
     }
-
-    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
-    /// of the two is, and releasing it releases both. All else that it reports is its own.
-    ///
-    /// Nested layers need it, because a request's extensions hold one permit.
-    pub(crate) fn over(self, outer: Self) -> Self {
-        let (limit, remaining) = (self.limit(), self.remaining());
-        let stack = Stack {
-            permits: [self, outer],
-            loss: Loss::default(),
-        };
-        Self(Arc::new(Shared {
-            limit,
-            remaining,
-            max_hold: OnceLock::new(),
-            grant: stack,
-        }))
-    }
 }
 
 impl Shared<dyn Grant> {
-    /// Reports the loss again after the release: until then the permit may have come back.
+    /// Reports the loss again after the release: between the two reports the store may have granted
+    /// the permit again.
     fn end(&self) {
         self.report_lost();
         drop(self.grant.release());
@@ -204,33 +227,6 @@ impl Shared<dyn Grant> {
     fn report_lost(&self) {
         self.grant.loss().set();
         self.grant.parts().iter().for_each(Permit::report_lost);
-    }
-}
-
-/// Permits of nested limits, the innermost first.
-struct Stack {
-    permits: [Permit; 2],
-    /// Set only when the stack itself is ended.
-    loss: Loss,
-}
-
-impl Grant for Stack {
-    fn token(&self) -> u64 {
-        self.permits[0].token()
-    }
-
-    fn loss(&self) -> &Loss {
-        &self.loss
-    }
-
-    fn parts(&self) -> &[Permit] {
-        &self.permits
-    }
-
-    fn release(&self) -> BoxFuture<bool> {
-        // Both are queued before the first is awaited.
-        let [own, outer] = self.permits.each_ref().map(Permit::release);
-        Box::pin(async move { own.await & outer.await })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The name of a rule.
+//! Policies: names of rules under which permits are counted.
 
 use std::{
     fmt,
@@ -10,8 +10,8 @@ use std::{
 
 /// The name of a rule under which permits are counted.
 ///
-/// Two layers of one policy share a key's permits, two policies do not. Clients read the name in
-/// the RateLimit fields.
+/// Two layers over one store that have the same policy share a key's permits; layers of different
+/// policies do not. Clients read the name in the RateLimit fields.
 ///
 /// # Examples
 ///
@@ -32,15 +32,16 @@ enum Text {
 }
 
 impl Policy {
-    /// The policy of a claim that names none: `concurrency`.
+    /// The policy of a claim or layer that sets none: `concurrency`.
     pub const DEFAULT: Self = Self(Text::Static("concurrency"));
 
-    /// A policy whose name is known at compile time: it needs no allocation.
+    /// A policy whose name is known at compile time. Needs no allocation. See [`Policy`] for an
+    /// example.
     pub const fn from_static(name: &'static str) -> Self {
         Self(Text::Static(name))
     }
 
-    /// The name.
+    /// The name. See [`Policy`] for an example.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Static(text) => text,
@@ -71,7 +72,7 @@ impl AsRef<str> for Policy {
 
 impl PartialEq for Policy {
     fn eq(&self, other: &Self) -> bool {
-        // Nearly always the two are clones, so that their text need not be read.
+        // Nearly always the two are clones, whose text need not be read.
         ptr::eq(self.as_str(), other.as_str()) || self.as_str() == other.as_str()
     }
 }

@@ -4,8 +4,9 @@
 /// of the layer; `$wait` is what happens without a wait.
 macro_rules! settings_methods {
     ($new:literal, $wait:literal) => {
-        /// The policy: `concurrency` unless set. Layers of one policy share the permits of a key,
-        /// layers of two policies do not. Clients read its name in the RateLimit fields.
+        /// Sets the policy under which permits are counted: `concurrency` unless set. Two layers
+        /// over one store that have the same policy share the permits of a key; layers of
+        /// different policies do not. Clients read the policy's name in the RateLimit fields.
         ///
         /// # Examples
         ///
@@ -18,14 +19,14 @@ macro_rules! settings_methods {
             self
         }
 
-        /// How long a request may wait in the queue, first come, first served for each key across
-        /// all processes of the store.
+        /// Sets how long a request may wait in the queue of its key, which is first come, first
+        /// served across all processes of the store.
         ///
         #[doc = $wait]
         ///
         /// # Panics
         ///
-        /// A request that waits needs a Tokio runtime with time enabled.
+        /// A request that waits outside of a Tokio runtime with time enabled panics.
         ///
         /// # Examples
         ///
@@ -38,9 +39,9 @@ macro_rules! settings_methods {
             self
         }
 
-        /// How many requests of one key may wait:
-        /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further ones
-        /// are refused at once.
+        /// Sets how many requests of one key may wait at a time, in all processes together:
+        /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further
+        /// requests are refused at once with status 429.
         ///
         /// # Examples
         ///
@@ -55,13 +56,16 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Ends a permit after this time, whatever its request does then: no bound unless set. A
-        /// client that has stopped reading is an example, because its body is never polled again.
-        /// What becomes of the response is set by [`with_on_lost`](Self::with_on_lost).
+        /// Sets how long a request may hold its permit: without bound unless set. After that time
+        /// the permit is released and reported lost, whatever its request does then. Without a
+        /// bound, a client that stops reading keeps its permit until it hangs up, because the body
+        /// of its response is not polled any more. [`with_on_lost`](Self::with_on_lost) sets
+        /// whether the response goes on.
         ///
         /// # Panics
         ///
-        /// Each admitted request needs a Tokio runtime with time enabled.
+        /// A request that is admitted outside of a Tokio runtime panics. In a runtime without time
+        /// enabled its permit is held without bound.
         ///
         /// # Examples
         ///
@@ -74,7 +78,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// What becomes of a response whose permit was lost: it finishes unless set.
+        /// Sets what happens to a response whose permit is lost: [`OnLost::Finish`](crate::OnLost)
+        /// unless set, so that the response goes on.
         ///
         /// # Examples
         ///
@@ -87,7 +92,7 @@ macro_rules! settings_methods {
             self
         }
 
-        /// When a permit is released: at the end of the body unless set.
+        /// Sets when a permit is released: [`ReleaseAt::BodyEnd`](crate::ReleaseAt) unless set.
         ///
         /// # Examples
         ///
@@ -100,12 +105,12 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Makes the response to a request that is not admitted:
+        /// Sets the function that makes the response to a request that is not admitted:
         /// [`Rejection::into_response`](crate::Rejection::into_response) unless set. The
-        /// [`Rejection`](crate::Rejection) shows the request too.
+        /// [`Rejection`](crate::Rejection) has the request's head, the policy and the reason.
         ///
         /// The response may have any body of bytes: a `String`, `http_body_util::Full`, axum's
-        /// `Body`. So what axum's `IntoResponse` makes fits as it is.
+        /// `Body`. So the response that axum's `IntoResponse` makes needs no conversion.
         ///
         /// # Examples
         ///

@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What a service needs to know beside the key.
+/// The settings of a layer, shared by its services.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) limit: u32,
@@ -55,31 +55,49 @@ impl Settings {
         }
     }
 
-    /// The same claim, with the settings for what it leaves open.
+    /// The claim, with these settings for each value that the claim does not set.
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
         claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
     }
 }
 
-/// What becomes of a response whose permit was lost.
+/// What happens to a response whose permit is lost while its body streams.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, key};
+///
+/// let layer = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new())
+///     .with_on_lost(OnLost::Abort);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnLost {
-    /// It goes on, so for a while more requests than the limit are in flight.
+    /// The response goes on, so for a while more requests than the limit may be in flight.
     #[default]
     Finish,
-    /// Its body ends in a [`PermitLost`](crate::PermitLost) error, which closes the connection or
-    /// resets the stream.
+    /// The body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server
+    /// then closes the connection or resets the stream. Has no effect with [`ReleaseAt::Head`].
     Abort,
 }
 
 /// When the permit of a request is released.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, ReleaseAt, key};
+///
+/// let layer = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new())
+///     .with_release(ReleaseAt::Head);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReleaseAt {
     /// When the response's body has ended.
     #[default]
     BodyEnd,
-    /// When the response's head is there.
+    /// When the inner service has returned the response's head, as tower's own limit does.
     Head,
 }
