@@ -1,9 +1,9 @@
 //! A lock: a semaphore of one, with a fencing token.
 //!
 //! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
-//! set again and again. This one is a semaphore whose limit is 1. Claims for it wait in a queue,
-//! first come, first served across all processes. It is freed when its guard is dropped, or by its
-//! lease when its process dies, and only by its owner.
+//! set again and again. A [`Lock`] is a semaphore whose limit is 1. Claims for the lock wait in a
+//! queue, first come, first served across all processes. Dropping the guard frees the lock; if its
+//! process dies, the lock is free when its lease ends. No other process can free it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,20 +21,20 @@
 //!
 //! # What it does not promise
 //!
-//! A holder that is paused for longer than its lease does not notice that another holder has the
-//! lock by then. Where that does harm, send the guard's [`token`](LockGuard::token) along to the
+//! A holder that is paused for longer than its lease does not notice that another holder may have
+//! the lock by then. Where that does harm, send the guard's [`token`](LockGuard::token) along to the
 //! resource that the lock protects, and let the resource refuse a token lower than one that it has
 //! seen.
 
 use crate::semaphore::{AcquireError, Claim, Key, Permit, Policy, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The policy under which locks are counted: a lock and a limit of one key are separate.
+/// The policy under which locks are counted, so that a lock and a limit of one key are separate.
 const POLICY: Policy = Policy::from_static("lock");
 
 /// A lock of one key. See the [module docs](self).
 ///
-/// Cheap to clone; all locks of one key and one store exclude each other.
+/// A lock is cheap to clone. All locks of one key over one store exclude each other.
 #[derive(Clone)]
 #[must_use]
 pub struct Lock {
@@ -43,7 +43,9 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// The lock of `key` in this store.
+    /// The lock of `key` over the store `semaphore`.
+    ///
+    /// With an empty key every acquire fails with [`AcquireError::Invalid`].
     ///
     /// # Examples
     ///
@@ -61,21 +63,26 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock in its queue, for as long as `timeout`. A timeout of zero acquires the lock
-    /// only if that needs no waiting: it is free and its queue is empty.
+    /// Acquires the lock, and waits in its queue for up to `timeout` if it is not free. With a
+    /// `timeout` of zero the lock is acquired only if it is free and its queue is empty.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::TimedOut`] when the lock was not free in time, [`AcquireError::QueueFull`],
-    /// and the failures of the store.
+    /// [`AcquireError::TimedOut`] when the lock was not granted in time,
+    /// [`AcquireError::QueueFull`] when
+    /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) claims wait for it, and the
+    /// failures of the store:
+    /// [`AcquireError::Store`], [`AcquireError::Overloaded`] and [`AcquireError::Closed`].
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime with time enabled.
+    /// Outside of a Tokio runtime with time enabled, if the store is in Redis or the lock is not
+    /// free.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue and loses the position in it.
+    /// Dropping the future leaves the queue, so the next claim joins at its end. If the lock was
+    /// granted already, it is freed.
     ///
     /// # Examples
     ///
@@ -103,15 +110,16 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Full`] otherwise, and the failures of the store.
+    /// [`AcquireError::Full`] when the lock is held or claims wait for it, and the failures of the
+    /// store: [`AcquireError::Store`] and [`AcquireError::Closed`].
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, if the store is in Redis.
+    /// Outside of a Tokio runtime with time enabled, if the store is in Redis.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future leaves nothing behind: if the lock was granted, it is freed.
     ///
     /// # Examples
     ///
@@ -139,25 +147,45 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// Holds a [`Lock`] until it is dropped.
+/// Holds a [`Lock`]. Dropping the guard frees the lock.
+///
+/// # Examples
+///
+/// ```
+/// # use tower_semaphore::{Lock, MemorySemaphore};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let lock = Lock::new(MemorySemaphore::new(), "item-7");
+/// let guard = lock.try_acquire().await.unwrap();
+/// let written = tokio::select! {
+///     () = write(guard.token()) => true,
+///     () = guard.lost() => false,
+/// };
+/// assert!(written && !guard.is_lost());
+/// assert!(guard.release().await, "it was held all the time");
+/// # }
+/// # async fn write(_: u64) {}
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the guard frees the lock"]
 pub struct LockGuard(Permit);
 
 impl LockGuard {
-    /// The fencing token: greater than that of every earlier holder.
+    /// The fencing token: greater than that of every earlier holder. See [`LockGuard`] for an
+    /// example.
     ///
     /// A lock that was lost and granted again has a new token.
     pub fn token(&self) -> u64 {
         self.0.token()
     }
 
-    /// Whether the lease has ended, so that another holder may have the lock by now.
+    /// Whether the lease has ended, so that another holder may have the lock by now. See
+    /// [`LockGuard`] for an example.
     pub fn is_lost(&self) -> bool {
         self.0.is_lost()
     }
 
-    /// Waits until the lock is lost.
+    /// Waits until the lock is lost. Never completes if that does not happen. See [`LockGuard`] for
+    /// an example.
     ///
     /// # Cancel safety
     ///
@@ -166,14 +194,15 @@ impl LockGuard {
         self.0.lost().await;
     }
 
-    /// Frees the lock, and reports whether it was still held.
+    /// Frees the lock, and reports whether it was still held. See [`LockGuard`] for an example.
     ///
     /// While the store cannot be reached, the answer may take as long as the lease; by then the
-    /// lock has been freed by itself.
+    /// lock is free because its lease has ended.
     ///
     /// # Cancel safety
     ///
-    /// The release is queued before the first poll; dropping the future loses only the answer.
+    /// The call queues the release before the first poll; dropping the future loses only the
+    /// answer.
     pub fn release(self) -> impl Future<Output = bool> + Send + 'static {
         self.0.release()
     }

@@ -31,8 +31,8 @@ struct Inner {
     state: State,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
-    /// Where the service waits. An acquire's timers are of that runtime, and panic when it has
-    /// ended.
+    /// The runtime in which the service waits. The timers of its acquire belong to that runtime, and
+    /// panic when the runtime has ended.
     runtime: Option<Id>,
     unanswered: u8,
 }
@@ -89,7 +89,7 @@ impl Gate {
         self.0.lock().remember(cx.waker());
     }
 
-    /// Closes the gate for one call.
+    /// Takes the permit or the refusal for one call, and closes the gate.
     pub(super) fn take(&self) -> Answer {
         let mut inner = self.0.lock();
         inner.waker = None;

@@ -11,7 +11,18 @@ use crate::{
 use std::{fmt, sync::Arc};
 use tower_layer::Layer;
 
-/// Limits how many requests of a service are in flight. See the [module docs](super).
+/// Limits how many requests of a service are in flight, with backpressure: a service without a
+/// permit is not ready. See the [module docs](crate::global).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+///
+/// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
+///     .with_wait(Duration::from_secs(5));
+/// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct GlobalConcurrencyLimitLayer {
@@ -21,11 +32,18 @@ pub struct GlobalConcurrencyLimitLayer {
 }
 
 impl GlobalConcurrencyLimitLayer {
-    /// At most `limit` requests in flight among all services of this key, counted by `semaphore`.
+    /// A layer that admits at most `limit` requests in flight among all services of this key,
+    /// counted by `semaphore`. Services of other layers and other processes count too, if they have
+    /// the same store, key and policy.
     ///
-    /// A limit of 0 makes a service that is always ready, and that refuses each call with status
-    /// 429. Tower's own limit would never be ready; but a caller that waits for ever learns
-    /// nothing, and a limit of 0 is how an operator closes a service.
+    /// A limit of 0 makes a service that is always ready and refuses each call with status 429, so
+    /// that an operator can close a service and its callers learn of it. Tower's own limit would
+    /// never be ready. An empty key makes a service that refuses each call with status 400.
+    ///
+    /// # Panics
+    ///
+    /// A service of this layer that has to wait, or whose store is in Redis, panics if it is polled
+    /// outside of a Tokio runtime with time enabled.
     ///
     /// # Examples
     ///
@@ -44,8 +62,9 @@ impl GlobalConcurrencyLimitLayer {
 
     settings_methods!(
         "GlobalConcurrencyLimitLayer::new(3, \"example.org\", MemorySemaphore::new())",
-        "For ever unless set: the service is not ready meanwhile. After this time it is ready to \
-         refuse, and the next call is answered with status 429."
+        "Without bound unless set. A service that waits is not ready. When this time is over, it \
+         is ready, and answers the next call with status 429; with a time of zero, as soon as it \
+         finds no room."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

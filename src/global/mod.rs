@@ -1,9 +1,10 @@
-//! One limit for a whole service: readiness is the permit.
+//! One limit for a whole service, whose permit is acquired in `poll_ready`.
 //!
 //! Where the key is the same for all requests, no request is needed to acquire a permit. So this
 //! layer acquires in `poll_ready`, and a whole fleet of clients gets backpressure from one
-//! semaphore, as tower's own limit gives it within a process: `buffer` queues before it,
-//! `load_shed` sheds what is not ready, a balancer goes elsewhere.
+//! semaphore, as tower's own limit gives it within a process: `buffer` queues requests outside of
+//! the limit, `load_shed` refuses them while the service is not ready, a balancer chooses another
+//! service.
 //!
 //! ```
 //! use tower::ServiceBuilder;
@@ -19,34 +20,37 @@
 //! # drop(client);
 //! ```
 //!
-//! A store in Redis answers after a round trip, so there no service is ready at its first poll:
-//! `load_shed` sheds every request of a fresh clone. To refuse at once what finds no room, use
-//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) with [`key::fixed`](crate::key::fixed).
+//! A store in Redis answers after a round trip, so no service over it is ready at its first poll:
+//! `load_shed` refuses every request of a fresh clone. To refuse only requests that find no room,
+//! use [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) with
+//! [`key::fixed`](crate::key::fixed).
 //!
-//! # Readiness is used at once, or it ends
+//! # Use readiness at once, or it ends
 //!
 //! A service that waits is in the queue, and a service that is ready holds a permit. Dropping the
 //! service ends both. Not every caller drops it: `load_shed` keeps a service that was not ready,
-//! and a pool keeps one for each idle connection. So about each second a probe wakes the task that
-//! waits for the service. A live task polls again, and stays in the queue for as long as it waits,
-//! in a `buffer` too. After three probes without a poll the service leaves the queue, and its
-//! permit is released. The probes run in the runtime of a service, and go on when that runtime has
-//! ended. Without a Tokio runtime with time enabled there are none.
+//! and a pool keeps one for each idle connection. So a probe wakes the task that waits for the
+//! service, about once a second. A live task then polls the service again, which keeps its position
+//! in the queue, in a `buffer` too. After three probes without a poll the service leaves the queue,
+//! and its permit is released. The probes run in the runtime of a service, and go on when that
+//! runtime has ended. Without a Tokio runtime with time enabled there are no probes.
 //!
 //! - A permit that was *lost* between two polls is replaced: the second poll acquires anew.
 //! - A call whose permit was lost or released since the last poll gets another one if the store
 //!   grants it without waiting. Otherwise the call is answered with status 503 and
 //!   [`Reason::Lost`](crate::Reason::Lost). It does not wait for the store, because the inner
 //!   service, which is ready, would be reserved meanwhile.
-//! - A *refusal* makes the service ready as well: the next call is answered with it. It counts for
-//!   one second. A later poll acquires anew, so an outage that is over is not answered. A call
-//!   without a new poll is: the inner service was not asked whether it is ready.
+//! - A *refusal* makes the service ready as well: the next call is answered with that refusal. A
+//!   poll more than a second after the refusal acquires anew, because the cause may be over. A call
+//!   without such a poll is still answered with the refusal: it cannot reach the inner service,
+//!   whose readiness was never polled.
 //! - A service that waits in one Tokio runtime and is polled in another acquires anew there.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!
-//! It counts across processes when the semaphore does, and a permit lasts until the body of the
-//! response has ended.
+//! This layer counts across processes when the semaphore does, and a permit lasts until the body
+//! of the response has ended. The wait can be bounded, and a limit of 0 refuses each call instead of
+//! never being ready.
 
 mod gate;
 mod layer;

@@ -23,8 +23,10 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service that is ready when it holds a permit. Made by
-/// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer), which has settings beside.
+/// A service that is ready when it holds a permit, or when it will refuse the next call.
+///
+/// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) makes it, and has further
+/// settings. A clone holds no permit: it acquires one of its own.
 ///
 /// # Examples
 ///
@@ -58,10 +60,11 @@ pub struct GlobalConcurrencyLimit<S> {
 }
 
 impl<S> GlobalConcurrencyLimit<S> {
-    /// At most `limit` requests of `inner` in flight, together with all services of this key,
-    /// counted by `semaphore`. All else is as
-    /// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer) has it unless it is
-    /// set.
+    /// A service that admits at most `limit` requests in flight, together with all services of this
+    /// key, counted by `semaphore`, with the default settings of
+    /// [`GlobalConcurrencyLimitLayer`](super::GlobalConcurrencyLimitLayer). See
+    /// [`GlobalConcurrencyLimit`] for an example, and
+    /// [`GlobalConcurrencyLimitLayer::new`](super::GlobalConcurrencyLimitLayer::new) for its panics.
     pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
         let settings = Arc::new(settings(limit, semaphore));
         Self::with(inner, key.into(), settings, Arc::default())
@@ -78,16 +81,29 @@ impl<S> GlobalConcurrencyLimit<S> {
     }
 
     /// The inner service.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{GlobalConcurrencyLimit, MemorySemaphore};
+    ///
+    /// let store = MemorySemaphore::new();
+    /// let mut service = GlobalConcurrencyLimit::new("client", 3, "example.org", store);
+    /// assert_eq!(*service.get_ref(), "client");
+    /// *service.get_mut() = "mock";
+    /// assert_eq!(service.into_inner(), "mock");
+    /// ```
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service.
+    /// The inner service, to change it. See [`get_ref`](Self::get_ref) for an example.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The inner service, without the limit. A permit that is held is released.
+    /// The inner service, without the limit. A permit that the service holds is released. See
+    /// [`get_ref`](Self::get_ref) for an example.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -149,7 +165,8 @@ where
 
     /// # Panics
     ///
-    /// When [`poll_ready`](Service::poll_ready) has not said that the service is ready.
+    /// When the last [`poll_ready`](Service::poll_ready) did not return `Ready`, or its readiness
+    /// was used by an earlier call.
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let settings = Arc::clone(&self.settings);
         match self.take() {
@@ -163,7 +180,7 @@ where
     }
 }
 
-/// A clone holds no permit.
+/// A clone holds no permit, and is in no queue.
 impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
     fn clone(&self) -> Self {
         Self {

@@ -18,11 +18,11 @@ use tokio::{runtime::Handle, time::sleep};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// After how long without a probe another task takes over: the runtime of the first may be alive,
-/// but not driven, or one without time.
+/// How long after the last probe another task takes over: the runtime of the first task may be alive
+/// but not driven, or may have no time enabled.
 const OVERDUE: Duration = Duration::from_secs(3);
 
-/// In place of a task's number: no task probes.
+/// The value of `prober` while no task probes.
 const NOBODY: u64 = 0;
 
 /// The gates of a layer's services and of their clones.
@@ -34,7 +34,7 @@ pub(super) struct Watch {
     last_number: AtomicU64,
     /// How often the background took over from a task whose runtime had ended.
     reliefs: AtomicU64,
-    /// When a task probed last, or began to.
+    /// When the gates were last probed, or a task for that was last started.
     probed: Mutex<Option<Instant>>,
 }
 
@@ -53,8 +53,8 @@ impl Watch {
         gate
     }
 
-    /// Starts probing, unless a task does so already or there is no Tokio runtime. Only a service
-    /// that `waits` looks whether that task still does.
+    /// Starts probing, unless a task does so already or there is no Tokio runtime. Only for a service
+    /// that `waits` this checks whether that task still probes.
     #[inline]
     pub(super) fn start(self: &Arc<Self>, waits: bool) {
         let prober = self.prober.load(Ordering::Relaxed);

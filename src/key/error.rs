@@ -4,20 +4,38 @@ use std::{error::Error, fmt};
 
 /// Why a request has no key.
 ///
-/// The text goes to the client, so it never holds the key itself.
+/// The response has status 400 and shows this error's text to the client, so the text should
+/// contain neither a key nor a secret. A `&str` or a `String` converts into [`Other`](Self::Other).
+///
+/// # Examples
+///
+/// ```
+/// use http::request::Parts;
+/// use tower_semaphore::KeyError;
+///
+/// fn account(parts: &Parts) -> Result<String, KeyError> {
+///     let value = parts.headers.get("x-account-id");
+///     let value = value.ok_or_else(|| KeyError::Missing("the header x-account-id".into()))?;
+///     let text = value.to_str().map_err(|_| "the account is not ASCII")?;
+///     Ok(text.to_owned())
+/// }
+/// # drop(account);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// What should name the key is missing, a header for example.
+    /// The part of the request that should contain the key is missing. The text names that part:
+    /// `the header x-account-id`, for example.
     Missing(String),
-    /// The extension of this type, which should name the key, is missing. The type is for operators;
-    /// the text leaves it out.
+    /// The extension of this type, which should contain the key, is missing. The type's name is for
+    /// operators; the text for the client leaves it out.
     MissingExtension(&'static str),
-    /// The header that names the key is there more than once.
+    /// The part of the request that contains the key occurs more than once. The text names that
+    /// part.
     Repeated(String),
     /// The key is empty.
     Empty,
-    /// Any other reason.
+    /// Any other reason, as a sentence for the client.
     Other(String),
 }
 

@@ -1,11 +1,11 @@
-//! How a request names its key.
+//! The trait of extractors, and closures as extractors.
 
 use super::KeyError;
 use crate::semaphore::{Claim, Key};
 use http::{HeaderValue, request::Parts};
 use std::sync::Arc;
 
-/// Names whom a request counts for. See the [module docs](super).
+/// Extracts the key, or the whole claim, from a request. See the [module docs](super).
 ///
 /// Where the extractor is chosen at run time, an `Arc<dyn KeyExtractor + Send + Sync>` or a `Box`
 /// of one is an extractor too.
@@ -17,7 +17,6 @@ use std::sync::Arc;
 /// use std::sync::Arc;
 /// use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, MemorySemaphore, key};
 ///
-/// /// Counts by host, or all together.
 /// struct ByHost;
 ///
 /// impl KeyExtractor for ByHost {
@@ -42,7 +41,7 @@ use std::sync::Arc;
     note = "it may return a `Key`, what turns into one, a `Claim`, or an `Option` or `Result` of them"
 )]
 pub trait KeyExtractor {
-    /// The claim of a request; `None` exempts it from the limit.
+    /// Returns the claim of a request, or `None` to exempt the request from the limit.
     ///
     /// # Errors
     ///
@@ -77,8 +76,8 @@ shared_extractors! {
     Box<dyn KeyExtractor>
 }
 
-/// A closure as an extractor. It is one without this function too, but only here the compiler
-/// knows the type of its argument.
+/// Returns a closure unchanged, as an extractor. A closure is an extractor without this function
+/// too, but then the type of its argument has to be written out: `|parts: &Parts| …`.
 ///
 /// # Examples
 ///
@@ -97,17 +96,18 @@ where
     f
 }
 
-/// What a closure that extracts a key may return.
+/// A value that a closure which extracts a key may return: anything that converts into a [`Claim`],
+/// such as a [`Key`] or a `String`, or an `Option` or a `Result` of that.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
     note = "an extractor may return a `Key`, what turns into one, a `Claim`, or an `Option` or `Result` of them"
 )]
 pub trait IntoClaim {
-    /// The claim in it.
+    /// The claim, or `None` for a request that is exempt.
     ///
     /// # Errors
     ///
-    /// The error in it.
+    /// The error of a `Result`, as a [`KeyError`].
     fn into_claim(self) -> Result<Option<Claim>, KeyError>;
 }
 

@@ -1,30 +1,37 @@
-//! Whom a request counts for.
+//! Extractors: from a request to the key that it counts for.
 //!
-//! A [`KeyExtractor`] names the account, host or route of a request. Any closure from the
-//! request's [`Parts`] is one: it may return a [`Key`] (or anything that converts into one), a
-//! [`Claim`] with its own limit and weight, an `Option` of them (`None` exempts the request from
-//! the limit) or a `Result` (`Err` rejects it with status 400).
+//! A [`KeyExtractor`] finds the account, host or route of a request. Any closure from the
+//! request's [`Parts`] is an extractor. The closure may return a [`Key`] (or anything that converts
+//! into one), a [`Claim`] with its own limit and weight, an `Option` of these (`None` exempts the
+//! request from the limit) or a `Result` of these (`Err` rejects the request with status 400).
 //!
 //! ```
 //! use http::request::Parts;
-//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore, key};
 //!
 //! let by_header = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), MemorySemaphore::new());
 //!
-//! // Paying accounts get twenty, the operators' own requests are not counted.
-//! let tiers = |parts: &Parts| match parts.uri.path().split('/').nth(1) {
-//!     Some("internal") => None,
-//!     Some("paid") => Some(Claim::new("paid").with_limit(20)),
-//!     _ => Some(Claim::new("free")),
+//! // Five requests for each account, twenty if it pays. Internal requests are exempt.
+//! let tiers = |parts: &Parts| -> Result<Option<Claim>, KeyError> {
+//!     if parts.uri.path().starts_with("/internal/") {
+//!         return Ok(None);
+//!     }
+//!     let account = parts.headers.get("x-account-id").ok_or("no account")?;
+//!     let claim = Claim::new(account);
+//!     match parts.headers.contains_key("x-paid") {
+//!         true => Ok(Some(claim.with_limit(20))),
+//!         false => Ok(Some(claim)),
+//!     }
 //! };
 //! let by_tier = ConcurrencyLimitLayer::new(5, tiers, MemorySemaphore::new());
 //! # drop((by_header, by_tier));
 //! ```
 //!
-//! A closure's return type cannot borrow from the request. A [`Key`] of up to 38 bytes is copied
-//! into the value, so `Key::from(text)` costs no allocation either.
+//! A closure cannot return a value that borrows from the request. A `Key::from(text)` of up to 38
+//! bytes is a copy without an allocation.
 //!
-//! An empty key is an error: all requests that fail to name their key would share it.
+//! A request with an empty key is rejected with status 400, because all requests without a key of
+//! their own would share it.
 //!
 //! [`Claim`]: crate::Claim
 //! [`Parts`]: http::request::Parts

@@ -10,12 +10,14 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-/// The value of a header, which must be there once. Use it only for a header that the client
-/// cannot choose at will, such as one that a gateway sets after it has authenticated the client.
+/// The key is the value of a header, which must occur exactly once. Use only a header that the
+/// client cannot choose at will, such as one that a gateway sets after it has authenticated the
+/// client.
 ///
 /// # Panics
 ///
-/// When `name` is not a header's name in lower case. [`header_name`] takes one that was checked.
+/// When `name` is not a header's name in lower case. [`header_name`] takes a name that was checked
+/// before.
 ///
 /// # Examples
 ///
@@ -30,7 +32,7 @@ pub fn header(name: &'static str) -> Header {
     header_name(HeaderName::from_static(name))
 }
 
-/// The value of a header, which must be there once; see [`header`].
+/// The key is the value of a header, as with [`header`]. For a name that is known at run time only.
 ///
 /// # Examples
 ///
@@ -46,8 +48,8 @@ pub fn header_name(name: HeaderName) -> Header {
     Header(name)
 }
 
-/// A value that an earlier layer put into the request's extensions. A request without it is rejected
-/// with [`KeyError::MissingExtension`], in a text that names no type.
+/// The key is a value of type `T` that an outer layer has put into the request's extensions. A
+/// request without it is rejected with [`KeyError::MissingExtension`].
 ///
 /// # Examples
 ///
@@ -73,11 +75,12 @@ where
     FromExtension(PhantomData)
 }
 
-/// The address of the peer, without its port, from the connection; never from a header, which a
-/// client can forge.
+/// The key is the IP address of the connection's peer. No header is read, because a client can
+/// forge headers; so behind a proxy all requests have the proxy's address.
 ///
-/// Reads a [`SocketAddr`] or [`IpAddr`] extension and, with the feature `axum`, what axum's
-/// `into_make_service_with_connect_info` leaves there.
+/// The extractor reads a [`SocketAddr`] or [`IpAddr`] from the request's extensions and, with the
+/// feature `axum`, the `ConnectInfo<SocketAddr>` that `into_make_service_with_connect_info` of an
+/// axum `Router` puts there.
 ///
 /// # Examples
 ///
@@ -91,14 +94,14 @@ pub fn peer_ip() -> PeerIp {
     PeerIp
 }
 
-/// The same key for every request.
+/// The key is the same for every request.
 ///
 /// # Examples
 ///
 /// ```
 /// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
 ///
-/// // A thousand requests of all accounts together, refused beyond that.
+/// // At most a thousand requests in flight, of all accounts together.
 /// let layer = ConcurrencyLimitLayer::new(1_000, key::fixed("all"), MemorySemaphore::new());
 /// # drop(layer);
 /// ```
@@ -106,7 +109,7 @@ pub fn fixed(key: impl Into<Key>) -> Fixed {
     Fixed(key.into())
 }
 
-/// See [`header`].
+/// The extractor that [`header`] and [`header_name`] return.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Header(HeaderName);
@@ -123,7 +126,7 @@ impl KeyExtractor for Header {
     }
 }
 
-/// See [`from_extension`].
+/// The extractor that [`from_extension`] returns.
 #[must_use]
 pub struct FromExtension<T>(PhantomData<fn() -> T>);
 
@@ -151,7 +154,7 @@ impl<T> fmt::Debug for FromExtension<T> {
     }
 }
 
-/// See [`peer_ip`].
+/// The extractor that [`peer_ip`] returns.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct PeerIp;
@@ -176,7 +179,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
         .or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-/// See [`fixed`].
+/// The extractor that [`fixed`] returns.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Fixed(Key);

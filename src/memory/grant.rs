@@ -22,7 +22,7 @@ pub(super) fn permit(entry: Arc<Entry>, units: Units, acquired: &Acquired) -> Pe
     Permit::new(grant, units, acquired.held)
 }
 
-/// Units of a key, released once.
+/// Units of a key. They are released once, by `release` or by the drop.
 struct MemoryGrant {
     entry: Arc<Entry>,
     weight: u32,

@@ -1,10 +1,10 @@
 //! The semaphore of one key, lock-free while its queue is empty.
 //!
-//! Two counters only grow: units acquired and units released; their difference is held. An acquire
-//! loads `acquired`, then `released`, and moves `acquired` on by compare-and-swap. Units released
-//! after the second load only lower what is held, so the difference that was checked against the
-//! limit is never too low. The counter of acquired units is the token as well: each permit moves
-//! it.
+//! Two counters only grow: units acquired and units released. Their difference is the number of
+//! units held. An acquire loads `acquired`, then `released`, and increases `acquired` by
+//! compare-and-swap. Units released after the second load only lower the number held, so the
+//! difference that was checked against the limit is never too low. The counter of acquired units is
+//! the token as well, because each permit increases it.
 
 use super::queue::{Acquired, Granted, Position, Queue};
 use crate::semaphore::{AcquireError, Units};
@@ -14,16 +14,17 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-/// In both counters: the queue may have waiters, so only a thread that has locked it may acquire.
+/// In both counters: the queue may have waiters, so only a thread that has locked the queue may
+/// acquire.
 const QUEUED: u64 = 1 << 63;
-/// In `acquired`: the entry was removed from its shard, and the key may have a new one.
+/// In `acquired`: the entry was removed from its shard, and the key may have a new entry.
 const RETIRED: u64 = 1 << 62;
 const FLAGS: u64 = QUEUED | RETIRED;
 
-/// The units held of one key, and its queue.
+/// The counters and the queue of one key.
 ///
-/// Counters suffice where Redis needs a set: a permit of this process ends only by its release or
-/// its drop, so none can be lost without being counted.
+/// Counters suffice, where Redis needs a set: a permit of this process ends only by its release or
+/// its drop, so no permit can end without being counted.
 #[repr(C)]
 pub(super) struct KeySemaphore {
     acquired: AtomicU64,
@@ -36,7 +37,7 @@ pub(super) struct KeySemaphore {
 pub(super) enum Refusal {
     /// The entry is no longer in its shard: the key has to be looked up again.
     Retired,
-    /// The units do not fit, or the queue is not empty; so many units are held.
+    /// The units do not fit, or the queue is not empty. Has the number of units held.
     Full(u32),
 }
 
@@ -123,8 +124,8 @@ impl KeySemaphore {
         self.grant_waiters();
     }
 
-    /// Grants the head of the queue as long as it fits, each under its own limit. Waiters behind a
-    /// head that does not fit stay behind it, so that light claims do not starve a heavy one.
+    /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
+    /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
     fn grant_waiters(&self) {
         while let Some(granted) = self.change_queue(|queue| self.grant_head(queue)) {
             granted.notify();

@@ -7,7 +7,7 @@
 //! - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
 //! - `waiter`: a claim in the queue of its key.
 //! - `grant`: units of a key that a permit holds.
-//! - `shard`: a locked table of keys, and which idle ones stay in it.
+//! - `shard`: a locked table of keys, which keeps some of the idle ones.
 //! - `key_semaphore`: the counters of one key.
 //! - `queue`: the waiters of one key.
 

@@ -1,4 +1,4 @@
-//! A part of the store's keys, in a table under one lock.
+//! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
     key_semaphore::{KeySemaphore, Refusal},
@@ -11,8 +11,9 @@ use std::{ptr, sync::Arc};
 
 /// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and
 /// looking an entry up is cheaper than allocating one. With 1,000 keys and 8 threads a pair of
-/// acquire and release takes a sixth less time than with 16, and 256 save no more; with ten times
-/// the keys that fit, 16 do better by as much (the pairs of `cargo bench --bench memory`).
+/// acquire and release takes a sixth less time with 64 idle entries than with 16, and 256 save no
+/// more; with ten times as many keys as idle entries, 16 are better by a sixth (the pairs of
+/// `cargo bench --bench memory`).
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// Inserts per entry of the table after which all idle entries are evicted. With 4 or 64 the pairs

@@ -1,4 +1,4 @@
-//! The store: from a claim to its shard, and from there to a permit, a waiter or a refusal.
+//! The store: finds the shard of a claim's key, and answers with a permit, a waiter or a refusal.
 
 use super::{
     grant::permit,
@@ -14,12 +14,22 @@ use std::{
     sync::Arc,
 };
 
-/// A semaphore for each key, in this process.
+/// A store of semaphores in this process: one for each policy and key.
 ///
-/// Counts what one process admits, with the same answers as the store in Redis. A permit lives in
-/// the process that holds it, so it needs no lease: it ends when it is dropped. A key takes memory
-/// while a permit of it is held. Of the idle keys, a few thousand are kept at most, because the
+/// The store counts only what this process admits, with the same answers as the store in Redis. A
+/// permit needs no lease, because it ends with its process at the latest. A key takes memory while
+/// a permit of it is held. Of the idle keys the store keeps a few thousand at most, because the
 /// next claim is likely to be for one of them.
+///
+/// A claim that can be answered at once is answered in the call of
+/// [`acquire`](Semaphore::acquire), and needs no Tokio runtime. A clone is a handle to the same
+/// store. A permit keeps counting after the last handle is dropped.
+///
+/// # Panics
+///
+/// A claim that waits panics if its future is polled outside of a Tokio runtime with time enabled.
+///
+/// # Examples
 ///
 /// ```
 /// use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
@@ -39,7 +49,7 @@ use std::{
 pub struct MemorySemaphore(Arc<Store>);
 
 /// Shards of a store. Each has a lock of its own, which is held for every lookup of a key. On 2
-/// cores 16 shards do as well, and 256 slow a pair of acquire and release down by a fifth
+/// cores 16 shards are as fast, and 256 slow a pair of acquire and release down by a fifth
 /// (`cargo bench --bench memory`); 64 leave room for machines with more cores.
 pub(super) const SHARDS: usize = 64;
 
@@ -53,7 +63,7 @@ struct Store {
 }
 
 impl MemorySemaphore {
-    /// An empty store.
+    /// An empty store. See [`MemorySemaphore`] for an example.
     pub fn new() -> Self {
         Self(Arc::new(Store {
             hasher: hasher(),
@@ -62,15 +72,39 @@ impl MemorySemaphore {
         }))
     }
 
-    /// How many claims may wait at a time, for all keys of the store together: 10,000 unless set.
-    /// Further claims that would wait are refused with [`AcquireError::Overloaded`].
+    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 unless
+    /// set. Further claims that would wait are refused with [`AcquireError::Overloaded`].
+    ///
+    /// The setting applies to the store, so to all its handles.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::MemorySemaphore;
+    ///
+    /// let semaphore = MemorySemaphore::new().with_max_waiting_total(1_000);
+    /// ```
     pub fn with_max_waiting_total(self, max_waiting_total: usize) -> Self {
         self.0.waiter_slots.set_max(max_waiting_total);
         self
     }
 
-    /// How many keys have permits or waiters now. Takes time proportional to the number of keys
-    /// in memory.
+    /// How many semaphores, one for each policy and key, have permits or waiters now. Takes time
+    /// proportional to the number of keys in memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(5)).await;
+    /// assert_eq!(semaphore.keys(), 1);
+    /// drop(permit);
+    /// assert_eq!(semaphore.keys(), 0);
+    /// # }
+    /// ```
     pub fn keys(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.keys()).sum()
     }
@@ -83,7 +117,8 @@ impl MemorySemaphore {
 
 impl Store {
     fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
-        // Only the key is hashed: a store has few policies, so they would spread little more.
+        // Only the key is hashed: a store has few policies, so hashing them would spread the entries
+        // hardly more.
         let hash = self.hash(claim.key());
         // The hash table inside a shard uses the lowest and the highest bits of the hash.
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
@@ -101,7 +136,7 @@ impl Store {
     }
 
     /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile, and
-    /// the key has to be looked up again.
+    /// the caller has to look the key up again.
     #[cold]
     fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
         let enqueued = match claim.wait() {
@@ -133,7 +168,7 @@ impl Store {
 }
 
 /// A fast hash with a random seed. A client that found out the seed could send keys that collide;
-/// they would slow each other down only while their permits are held at the same time.
+/// such keys would slow each other down only while their permits are held at the same time.
 fn hasher() -> SeedableRandomState {
     let seed = RandomState::new().hash_one(0);
     SeedableRandomState::with_seed(seed, SharedSeed::global_random())

@@ -1,5 +1,5 @@
 //! How many entries a store keeps, and how many units of a key are held. Unit tests, because the
-//! public API does not show it.
+//! public API does not show these numbers.
 
 use super::{
     key_semaphore::KeySemaphore,
@@ -27,7 +27,7 @@ fn acquire(store: &MemorySemaphore, key: u64) -> Permit {
     }
 }
 
-fn kept(store: &MemorySemaphore) -> HashSet<Key> {
+fn keys_in_tables(store: &MemorySemaphore) -> HashSet<Key> {
     let shards = store.shards().iter();
     shards.flat_map(|shard| shard.keys_in_table()).collect()
 }
@@ -36,19 +36,22 @@ fn kept(store: &MemorySemaphore) -> HashSet<Key> {
 fn idle_keys_are_kept_up_to_a_bound() {
     let store = MemorySemaphore::new();
     let held: Vec<Permit> = (0..50_000).map(|key| acquire(&store, key)).collect();
-    assert_eq!((store.keys(), kept(&store).len()), (50_000, 50_000));
+    assert_eq!(
+        (store.keys(), keys_in_tables(&store).len()),
+        (50_000, 50_000)
+    );
     drop(held);
     assert_eq!(store.keys(), 0);
-    assert!((1..=SHARDS * IDLE_CAPACITY).contains(&kept(&store).len()));
+    assert!((1..=SHARDS * IDLE_CAPACITY).contains(&keys_in_tables(&store).len()));
 }
 
 #[test]
 fn idle_keys_make_room_for_recent_ones() {
     let store = MemorySemaphore::new();
     (0..1_000_000).for_each(|key| drop(acquire(&store, key)));
-    let kept = kept(&store);
-    assert!((0..100_000).all(|key: u64| !kept.contains(&key.into())));
-    assert!(kept.len() <= SHARDS * IDLE_CAPACITY);
+    let in_tables = keys_in_tables(&store);
+    assert!((0..100_000).all(|key: u64| !in_tables.contains(&key.into())));
+    assert!(in_tables.len() <= SHARDS * IDLE_CAPACITY);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A claim that waits in this process.
+//! A claim in the queue of its key.
 
 use super::{grant::permit, queue::Position, shard::Entry};
 use crate::semaphore::{AcquireError, Permit, Units};
@@ -32,7 +32,7 @@ impl WaiterSlots {
     /// A slot, if one is free.
     pub(super) fn take(slots: &Arc<Self>) -> Option<WaiterSlot> {
         let before = slots.used.fetch_add(1, Relaxed);
-        // Made in any case: dropping it takes the increment back.
+        // Made even if no slot is free: dropping it takes the increment back.
         let slot = WaiterSlot(Arc::clone(slots));
         (before < slots.max.load(Relaxed)).then_some(slot)
     }
@@ -47,7 +47,8 @@ impl Drop for WaiterSlot {
     }
 }
 
-/// A claim in a queue. Dropped, it leaves the queue, or releases units granted meanwhile.
+/// A claim in a queue. A waiter that is dropped leaves the queue, or releases units that were
+/// granted meanwhile.
 pub(super) struct Waiter {
     entry: Arc<Entry>,
     units: Units,

@@ -3,8 +3,9 @@
 use super::{connect_error::ConnectError, tls::Certificates};
 use std::time::Duration;
 
-/// Settings of a [`RedisSemaphore`](super::RedisSemaphore). [`connect`](Self::connect) and
-/// [`build_on`](Self::build_on) make the store.
+/// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
+/// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
+/// or [`build_on`](Self::build_on) makes the store.
 ///
 /// # Examples
 ///
@@ -32,7 +33,7 @@ pub struct Builder {
     pub(super) certificates: Certificates,
 }
 
-/// The shortest lease: below it, a refresh interval is shorter than a round trip may take.
+/// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
 /// The longest lease, so that sums of times stay small.
@@ -51,8 +52,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// What the names of all keys in Redis begin with: `semaphore:` unless set. Stores of one
-    /// prefix share their permits. It must contain no brace.
+    /// Sets what the names of all keys and channels in Redis begin with: `semaphore:` unless set.
+    /// Stores that have the same prefix on the same database share their semaphores. The prefix
+    /// must contain no brace.
     ///
     /// # Examples
     ///
@@ -67,11 +69,12 @@ impl Builder {
         self
     }
 
-    /// How long a permit lasts without a refresh, in whole milliseconds: 10 s unless set, 100 ms
-    /// to a day. When a process dies, its permits are free after that.
+    /// Sets how long a permit lasts without a refresh, in whole milliseconds: 10 s unless set,
+    /// 100 ms to a day. When a process dies, its permits are free after that time.
     ///
-    /// Stores that share a prefix may differ in it, say while a new value rolls out, by a factor
-    /// of two at most: a semaphore's keys live for eight leases after their last use.
+    /// The leases of stores that share a prefix may differ by a factor of two at most, for example
+    /// while a new value is rolled out: a semaphore's keys expire eight leases after their last
+    /// use, by the lease of the store that used them last.
     ///
     /// # Examples
     ///
@@ -87,8 +90,9 @@ impl Builder {
         self
     }
 
-    /// How long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
-    /// whole acquire, with a reconnect and a second try, is over in twice that.
+    /// Sets how long one call to Redis may take: 250 ms unless set, at most a third of the lease. A
+    /// claim that does not wait is answered within twice that time, a reconnect and a second try
+    /// included.
     ///
     /// # Examples
     ///
@@ -104,10 +108,10 @@ impl Builder {
         self
     }
 
-    /// How many claims of this process may wait at a time, for all keys together: 10,000 unless
-    /// set. Beyond it they are refused with
-    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded). How many may wait for one
-    /// key is the claim's [`with_max_waiting`](crate::Claim::with_max_waiting).
+    /// Sets how many claims of this store may wait at a time, for all keys together: 10,000 unless
+    /// set. Further claims that would wait are refused with
+    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded). The claim's
+    /// [`with_max_waiting`](crate::Claim::with_max_waiting) bounds how many may wait for one key.
     ///
     /// # Examples
     ///
@@ -122,9 +126,10 @@ impl Builder {
         self
     }
 
-    /// The certificates, in PEM, of the authorities that may sign the server's certificate: for a
-    /// private CA. They replace those of the system, which count unless this is set. Only
-    /// `rediss://` URLs use them.
+    /// Sets the certificates, in PEM, of the authorities that may sign the server's certificate:
+    /// for a private CA. They replace the system's root certificates, which are trusted unless this
+    /// is set. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
     ///
     /// # Examples
     ///
@@ -148,10 +153,11 @@ impl Builder {
         self
     }
 
-    /// The certificate with which this process identifies itself, followed by its intermediate
-    /// ones if there are any, and its private key, all in PEM: for a server that requires client
-    /// certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1 and
-    /// SEC 1 too. Only `rediss://` URLs use them.
+    /// Sets the certificate with which this process identifies itself, followed by intermediate
+    /// certificates if there are any, and its private key, all in PEM: for a server that requires
+    /// client certificates. The key is in PKCS #8 (`BEGIN PRIVATE KEY`); `tls-rustls` reads PKCS #1
+    /// and SEC 1 too. Only a `rediss://` URL uses them; with another URL
+    /// [`connect`](Self::connect) fails.
     ///
     /// # Examples
     ///
@@ -180,7 +186,7 @@ impl Builder {
         self
     }
 
-    /// Whether these settings can work together.
+    /// Checks the settings that no connection is needed to check.
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {

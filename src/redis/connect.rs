@@ -17,12 +17,12 @@ use redis::{
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-/// How long the first connection may take.
+/// How long connecting for the first time may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 impl RedisSemaphore {
-    /// Connects to one server with the default settings. `url` is what redis-rs takes; see the
-    /// [module docs](super#connections).
+    /// Connects to one server, with the default settings. The [module docs](super#connections) list
+    /// the URLs.
     ///
     /// # Errors
     ///
@@ -30,7 +30,11 @@ impl RedisSemaphore {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Outside of a Tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Builder::connect`].
     ///
     /// # Examples
     ///
@@ -45,7 +49,8 @@ impl RedisSemaphore {
         Self::builder().connect(url).await
     }
 
-    /// A store on a connection that is there already, with the default settings.
+    /// Makes a store on a connection that you supply, with the default settings. See
+    /// [`Builder::build_on`] for what differs from a store with connections of its own.
     ///
     /// # Errors
     ///
@@ -69,7 +74,7 @@ impl RedisSemaphore {
         Self::builder().build_on(connection)
     }
 
-    /// Settings to change before connecting.
+    /// Returns the default settings, to change them before connecting.
     ///
     /// # Examples
     ///
@@ -80,17 +85,24 @@ impl RedisSemaphore {
 }
 
 impl Builder {
-    /// Connects to one server, within a second, and again whenever the connection breaks. `url`
-    /// is what redis-rs takes; see the [module docs](super#connections).
+    /// Connects to one server. The [module docs](super#connections) list the URLs.
+    ///
+    /// The first connection is made within a second, or this method fails. When a connection
+    /// breaks later, the store reconnects.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] names the setting that is wrong; [`ConnectError::Unavailable`]
-    /// says that there is no server to be reached, or that it refuses this client.
+    /// [`ConnectError::Setting`] if a setting or the URL cannot work;
+    /// [`ConnectError::Unavailable`] if no server can be reached, or if the server refuses this
+    /// client.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Outside of a Tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection and ends the keeper.
     ///
     /// # Examples
     ///
@@ -117,20 +129,23 @@ impl Builder {
         Ok(semaphore)
     }
 
-    /// Makes a store on a connection of any kind that redis-rs has: multiplexed, managed, or of a
-    /// cluster.
+    /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
+    /// `ConnectionManager` or a `ClusterConnection`.
     ///
-    /// Calls end within the store's own [`timeout`](Self::timeout), but reconnecting is up to the
-    /// connection, and it is driven by the runtime that made it: keep that running. Give a
-    /// cluster's connection a response timeout too; it has none by default. Pub/Sub is not
-    /// available on a supplied connection, so waiters poll: the head of a queue every 50 ms, the
-    /// others every 250 ms. And since its keys may live on several nodes, no call is for two of
-    /// them.
+    /// A store on a supplied connection differs from one that [`connect`](Self::connect) makes:
+    ///
+    /// - Calls end within the store's own [`timeout`](Self::timeout), but only the connection can
+    ///   reconnect. Give a cluster's connection a response timeout too; by default it has none.
+    /// - The connection is driven by the runtime that made it. Keep that runtime running and its
+    ///   workers unblocked, or permits cannot be refreshed.
+    /// - Pub/Sub is not available, so waiters poll: the head of a queue every 50 ms, the others
+    ///   every 250 ms.
+    /// - Each semaphore has a call of its own, because keys may live on several nodes.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] names the setting that is wrong. Certificates are wrong here,
-    /// because a supplied connection has its own.
+    /// [`ConnectError::Setting`] names the setting that cannot work. A certificate cannot, because
+    /// a supplied connection has its own.
     ///
     /// # Examples
     ///
@@ -160,7 +175,8 @@ impl Builder {
         Ok(self.build(transport, None))
     }
 
-    /// Without delay for small packets, and with a bound for packets that are not acknowledged.
+    /// Sets TCP options: no delay for small packets, and a bound for packets that are not
+    /// acknowledged.
     fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -1,4 +1,4 @@
-//! What can go wrong before a store is ready.
+//! Errors of making a store.
 
 use super::error::Error;
 use redis::{ErrorKind, RedisError};
@@ -24,18 +24,19 @@ use std::{error::Error as StdError, fmt, io, sync::Arc};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A setting that cannot work. Another attempt fails as well.
+    /// A setting cannot work, so another attempt fails too.
     #[non_exhaustive]
     Setting {
-        /// The setting's name: that of the method of [`Builder`](super::Builder), or `url`.
+        /// The setting's name: a method of [`Builder`](super::Builder), or `url`.
         name: &'static str,
         /// What is wrong with its value.
         reason: &'static str,
-        /// Why another library refused the value, if one did.
+        /// The error of another library that refused the value, if one did.
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
     /// No connection was made: no server answered, the server refused the user or the password,
-    /// or one side refused the other's certificate. The source is the reason.
+    /// or one side refused the other's certificate. The error is also the
+    /// [`source`](StdError::source).
     Unavailable(RedisError),
 }
 
@@ -48,7 +49,7 @@ impl ConnectError {
         }
     }
 
-    /// Says why another library refused the setting.
+    /// Adds the error of another library that refused the setting.
     pub(super) fn with_source(mut self, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         if let Self::Setting { source, .. } = &mut self {
             *source = Some(error.into().into());
@@ -56,7 +57,7 @@ impl ConnectError {
         self
     }
 
-    /// Why the first connection failed.
+    /// The error of a first connection that failed.
     pub(super) fn connecting(error: Error) -> Self {
         match error {
             Error::Unavailable(error) if error.kind() == ErrorKind::InvalidClientConfig => {

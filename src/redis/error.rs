@@ -1,29 +1,44 @@
-//! What can go wrong between here and Redis.
+//! Errors of the store in Redis.
 
 use redis::RedisError;
 use std::{error::Error as StdError, fmt, time::Duration};
 
 /// A failure of the store in Redis. It never means that a limit is reached.
 ///
-/// In an [`AcquireError::Store`](crate::AcquireError::Store) it is the
-/// [`source`](StdError::source), which downcasts to this type.
+/// The [`source`](StdError::source) of an [`AcquireError::Store`](crate::AcquireError::Store)
+/// downcasts to this type.
+///
+/// # Examples
+///
+/// ```
+/// use std::error::Error as _;
+/// use tower_semaphore::{AcquireError, redis, semaphore::StoreError};
+///
+/// fn is_congested(error: &AcquireError) -> bool {
+///     let source = error.source().and_then(|source| source.downcast_ref());
+///     matches!(source, Some(redis::Error::Congested))
+/// }
+///
+/// let error = AcquireError::Store(StoreError::new(redis::Error::Congested));
+/// assert!(is_congested(&error));
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no connection, and the command was not sent.
+    /// There is no connection, so the command was not sent.
     Unavailable(RedisError),
-    /// More claims arrived than the connection carries, and this one was not sent: it could not have
-    /// been answered within its time.
+    /// More claims arrived than the connection carries. The claim was not sent, because its answer
+    /// would have come too late.
     Congested,
-    /// No answer within the store's own timeout. The command may have run.
+    /// No answer came within this time. The command may have run.
     Timeout(Duration),
-    /// The server got the command after its end, and did not run it. It was this time there, in
-    /// milliseconds.
+    /// The command reached the server after its deadline, so the server did not run it. The number
+    /// is the server's time then, in milliseconds since the Unix epoch.
     Late(u64),
-    /// The connection broke, or the server answered with an error: it is loading, read-only, out
-    /// of memory, without permission and so on. The source is the reason.
+    /// The connection broke, or the server answered with an error, for example because it loads its
+    /// data, is a replica, is out of memory, or does not permit the command.
     Redis(RedisError),
-    /// An answer of a shape that no script of this crate has.
+    /// The server's answer has a shape that no script of this crate returns.
     Reply,
 }
 
@@ -33,8 +48,8 @@ impl Error {
         matches!(self, Self::Unavailable(_) | Self::Congested)
     }
 
-    /// Whether the command had no effect for sure: it was not sent, or the server refused it
-    /// whole, since it accepts no command, or no write, or not there.
+    /// Whether the command certainly had no effect: it was not sent, or the server refused the
+    /// whole command, because it accepts no commands, no writes, or none for that key.
     pub(super) fn had_no_effect(&self) -> bool {
         const CODES: [&str; 11] = [
             "ASK",
@@ -53,14 +68,14 @@ impl Error {
         is_refused || self.was_not_sent() || matches!(self, Self::Late(_))
     }
 
-    /// Whether the same command may do better a moment later.
+    /// Whether the same command may succeed a moment later.
     pub(super) fn is_transient(&self) -> bool {
         self.was_not_sent()
             || self.is_disconnect()
             || matches!(self, Self::Timeout(_) | Self::Late(_))
     }
 
-    /// Whether the connection is gone, so that another may do better.
+    /// Whether the connection is gone, so that the command may succeed on a new one.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
@@ -70,7 +85,7 @@ impl Error {
         self.code() == Some("NOSCRIPT")
     }
 
-    /// Whether the cause may lie with one key of several.
+    /// Whether one key of several may be the cause.
     pub(super) fn is_of_a_key(&self) -> bool {
         const CODES: [&str; 5] = ["CROSSSLOT", "WRONGTYPE", "NOPERM", "TRYAGAIN", "ERR"];
         self.code().is_some_and(|code| CODES.contains(&code))
@@ -81,7 +96,7 @@ impl Error {
         self.code() == Some("CROSSSLOT")
     }
 
-    /// Whether this server is a replica by now, so that a new connection may find the primary.
+    /// Whether this server has become a replica, so that a new connection may find the primary.
     pub(super) fn is_read_only(&self) -> bool {
         self.code() == Some("READONLY")
     }

@@ -1,4 +1,4 @@
-//! A semaphore for each key, in Redis, for all processes that share it.
+//! The store in Redis: a semaphore for each policy and key, for all processes that share a server.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,15 +9,15 @@
 //! let claim = Claim::new("account-42").with_limit(5).with_wait(Duration::from_secs(2));
 //!
 //! let permit = semaphore.acquire(claim).await?;
-//! // Work. The permit is refreshed meanwhile.
+//! // The permit is refreshed in the background until it is dropped.
 //! drop(permit);
 //! # Ok(()) }
 //! ```
 //!
 //! # How it works
 //!
-//! It grew from the fair semaphore in chapter 6 of *Redis in Action*. Each policy and key has
-//! four keys in Redis, under one hash tag so that a cluster keeps them together:
+//! The store grew from the fair semaphore in chapter 6 of *Redis in Action*. The semaphore of a
+//! policy and key has four keys in Redis, under one hash tag so that a cluster keeps them together:
 //!
 //! | key | type | holds |
 //! |---|---|---|
@@ -26,26 +26,27 @@
 //! | `PREFIX{POLICY:KEY}:alive` | sorted set | waiter's permit → until when it counts as alive, ms |
 //! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
-//! and `PREFIXclock` holds the highest time that any process has seen on the server, so that
-//! tokens grow although its clock may be set back.
+//! The key `PREFIXclock` holds the highest time that any process has seen on the server, so that
+//! tokens grow even if the server's clock is set back.
 //!
 //! Three scripts work on a semaphore: *acquire* is the one round trip of a request; *refresh* and
 //! *release* are sent by the keeper, a thread of each store, for many permits at once. Each script
-//! is atomic and takes the time from the server. Each may be repeated: a permit's id is chosen by
-//! this process and counts once.
+//! is atomic and takes the time from the server. Each may be repeated, because this process chooses
+//! a permit's id, and an id counts once.
 //!
-//! A script does its work for one semaphore after the other, so that one call serves many.
-//! Refreshes and releases travel so, and so do claims that arrive while eight others are in
-//! flight. On a connection that was supplied, which may be a cluster's, every semaphore has a call
-//! of its own.
+//! A script works on one semaphore after the other, so that one call serves many. Refreshes and
+//! releases are batched in this way, and so are claims that arrive while eight others are in
+//! flight. On a supplied connection, which may be a cluster's, every semaphore has a call of its
+//! own.
 //!
-//! An acquire carries its own end by the server's clock, which every answer carries: run later, the
-//! script refuses it, so a command that was delayed on its way grants nothing. An acquire without an
-//! answer may have run, so it is released, again and again, until a release was answered that ran
-//! after that end.
+//! An acquire carries a deadline by the server's clock, which this process knows because every
+//! answer carries the server's time. After the deadline the script refuses to run, so a command
+//! that was delayed on its way grants nothing. An acquire without an answer may have run, so the
+//! keeper sends releases of it until one that ran after the deadline is answered.
 //!
-//! All keys expire after a few leases. Waiters are notified by `PUBLISH` on a channel of their
-//! process, and poll now and then, in case a message is lost.
+//! All keys expire eight leases after their last use. A waiter that is granted is notified by
+//! `PUBLISH` on a channel of its process. In case a message is lost, each waiter also polls at
+//! every twelfth of a lease, or every five seconds if that is sooner.
 //!
 //! # Threads and runtimes
 //!
@@ -67,21 +68,22 @@
 //! A password with characters that mean something in a URL is percent-encoded. Neither a password
 //! nor a private key appears in an error or in `Debug` output.
 //!
-//! Over TLS the server's certificate is verified against `Builder::root_certificate`, or else
-//! against the system's root certificates, which rustls reads once, in [`Builder::connect`]. With
-//! `tls-rustls`, the process's default `CryptoProvider` does the cryptography; if there is none,
-//! [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's library does
-//! everything. If both features are enabled, rustls is used.
+//! Over TLS the server's certificate is verified against `Builder::root_certificate` if it is set,
+//! or else against the system's root certificates. With `tls-rustls`, [`Builder::connect`] reads the
+//! system's certificates once, and the process's default `CryptoProvider` does the cryptography; if
+//! there is none, [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's
+//! library does both. If both features are enabled, rustls is used.
 //!
 //! redis-rs itself is re-exported as [`client`], so that connections for
 //! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
 //!
 //! # What a server must allow
 //!
-//! With access control lists: `~PREFIX* &PREFIX* +eval +evalsha +time +ping +subscribe +publish
-//! +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem
-//! +zremrangebyscore +zscore`, and `+select` for a database number in the URL. An eviction policy
-//! that may evict keys with a time to live may evict permits; use `noeviction`. Redis 6.2 or newer.
+//! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
+//! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
+//! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
+//! the URL. An eviction policy that may evict keys with a time to live may evict permits; use
+//! `noeviction`.
 
 mod acquire;
 mod builder;
@@ -100,8 +102,9 @@ mod tls;
 mod transport;
 mod wait;
 
-/// The Redis client that this crate uses, in the version that it uses: connections for
-/// [`RedisSemaphore::with_connection`] and errors for [`Error`] are of its types.
+/// redis-rs, in the version that this crate uses. The connections of
+/// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its
+/// types.
 pub use ::redis as client;
 pub use builder::Builder;
 pub use connect_error::ConnectError;

@@ -1,10 +1,29 @@
-//! The handle.
+//! The store in Redis, as its users see it.
 
 use super::{acquire::Store, clock::after, error::Error, lease::Lease};
 use crate::semaphore::{Acquire, Claim, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A semaphore for each key, in Redis. See the [module docs](super).
+/// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
+///
+/// The store is a cheap handle to clone: layers, locks and background jobs share one. When the last
+/// handle and the last permit are dropped, the keeper sends the releases that are pending, and ends.
+///
+/// # Panics
+///
+/// The future of [`acquire`](Semaphore::acquire) panics outside of a Tokio runtime with I/O and time
+/// enabled.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+///
+/// let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+/// let permit = semaphore.acquire(Claim::new("account-42").with_limit(5)).await?;
+/// # drop(permit); Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct RedisSemaphore(Arc<Store>);
 
@@ -13,22 +32,37 @@ impl RedisSemaphore {
         Self(Arc::new(store))
     }
 
-    /// Starts the keeper, which connects too, and learns the server's time, so that the first
-    /// claims wait for neither.
+    /// Starts the keeper, which connects too, and reads the server's time, so that the first
+    /// claims need not wait for either.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         self.0.warm_up().await
     }
 
-    /// Refuses new claims, ends waiting ones, and releases everything that this process holds.
-    /// Returns what could not be released within `bound`; the server frees it when its lease ends.
+    /// Refuses new claims, ends claims that wait, and releases all permits of this store. New and
+    /// waiting claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
     ///
-    /// The permits of holders that still run are reported lost, so call it after the server
-    /// has drained. A claim whose answer is on its way is refused and released too, which takes
-    /// until no command of it can run any more: a [`timeout`](super::Builder::timeout) at most.
+    /// Returns the permits that could not be released within `bound`. Each of them is free when its
+    /// lease ends.
+    ///
+    /// The permits of holders that still run are reported lost, so shut the store down after your
+    /// server has drained. A claim whose answer has not arrived is refused and released too; its
+    /// release is complete when no command of it can run any more, which takes a
+    /// [`timeout`](super::Builder::timeout) at most.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses only the answer.
+    /// Once polled, the future can be dropped: the shutdown goes on, and only its answer is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run(semaphore: tower_semaphore::RedisSemaphore) {
+    /// let unreleased = semaphore.shutdown(std::time::Duration::from_secs(5)).await;
+    /// for permit in unreleased {
+    ///     eprintln!("{} is held until its lease ends", permit.semaphore);
+    /// }
+    /// # }
+    /// ```
     pub async fn shutdown(&self, bound: Duration) -> Vec<Unreleased> {
         let rest = self.0.shutdown(after(bound)).await;
         let unreleased = |lease: Arc<Lease>| Unreleased {
@@ -43,9 +77,9 @@ impl RedisSemaphore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unreleased {
-    /// What the names of its semaphore's keys in Redis begin with.
+    /// The permit's semaphore: `PREFIX{POLICY:KEY}`, which the names of its keys in Redis begin with.
     pub semaphore: String,
-    /// Its token; 0 if the answer to its acquire never arrived.
+    /// The permit's token; 0 if the answer to its acquire never arrived.
     pub token: u64,
 }
 
