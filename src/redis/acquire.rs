@@ -1,5 +1,5 @@
-//! The way of a claim: one try, or the queue. One [budget](Times::budget) covers it from its first
-//! byte to its answer.
+//! The way of a claim: one try, or the queue. One [budget](Times::budget) covers a call for the claim
+//! from its first byte to its answer.
 
 use super::{
     clock::{ServerClock, Times},
@@ -30,7 +30,7 @@ use tokio::{
     time::timeout_at,
 };
 
-/// What all handles and permits share. When the last of them is gone, so is the keeper.
+/// What all handles and permits of a store share. The keeper ends after the last of them is dropped.
 pub(super) struct Store {
     prefix: String,
     times: Times,
@@ -73,7 +73,7 @@ impl Store {
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         self.start()?;
         let deadline = Instant::now() + self.times.budget();
-        // The first claim tries again, and reports the error.
+        // A failure is ignored: the first claim tries again, and reports the error.
         let _ = self.dispatch.attempts().learn_clock(deadline).await;
         Ok(())
     }
@@ -103,8 +103,8 @@ impl Store {
         self.keeper.shutdown(deadline).await
     }
 
-    /// A lease for a claim, which the keeper knows before anything is sent, and which is released
-    /// when what holds it is dropped.
+    /// A lease for a claim. The keeper knows the lease before anything is sent; dropping the grant
+    /// releases it.
     fn lease(self: &Arc<Self>, claim: &Claim, units: Units) -> RedisGrant {
         let name = name(&self.prefix, claim.policy(), claim.key());
         let permit = PermitId {
@@ -127,12 +127,12 @@ impl Store {
         self.check_open()?;
         let answer = match claim.wait() {
             None => self.try_once(&grant.lease).await?,
-            // Boxed, so that claims that do not wait carry a small future around.
+            // Boxed, so that the future of a claim that does not wait stays small.
             Some(wait) => Box::pin(self.wait(&grant.lease, wait)).await?,
         };
         self.check_open()?;
         match answer {
-            // It was granted, but this was not polled before its lease ended.
+            // The claim was granted, but this future was not polled before the lease ended.
             Acquired::Granted { .. } if grant.is_lost() => {
                 Err(StoreError::new(Error::Timeout(self.times.lease)).into())
             }
@@ -143,9 +143,9 @@ impl Store {
         }
     }
 
-    /// Acquires without waiting. If the key is full while this process was releasing units of it,
-    /// it tries once more: what a client has just finished should not be in the way of its next
-    /// request. If there is no time for that, the first answer stands.
+    /// Acquires without waiting. If the key is full while this process is releasing units of the
+    /// key, the claim is tried once more: a request that a client has just finished should not stop
+    /// its next one. If there is no time for a second try, the first answer stands.
     async fn try_once(&self, lease: &Arc<Lease>) -> Result<Acquired, AcquireError> {
         let deadline = Instant::now() + self.times.budget();
         let released = self.keeper.released(&lease.name());
@@ -170,7 +170,7 @@ impl Store {
         Ok(second.await.ok().flatten().unwrap_or(first))
     }
 
-    /// Waits in the queue, until it is granted, the wait is over or the store shuts down.
+    /// Waits in the queue until the claim is granted, the wait is over or the store shuts down.
     async fn wait(&self, lease: &Arc<Lease>, wait: Wait) -> Result<Acquired, AcquireError> {
         let slot = self
             .notifications
@@ -193,8 +193,8 @@ impl fmt::Debug for Store {
     }
 }
 
-/// What a permit from Redis holds: a lease. Dropping this releases it, if it was granted or if
-/// its acquire may have run.
+/// The grant of a permit from Redis. Dropping it releases its lease if the lease was granted, or if
+/// an acquire of it may have run.
 struct RedisGrant {
     lease: Arc<Lease>,
     store: Arc<Store>,
@@ -209,7 +209,7 @@ impl Grant for RedisGrant {
         &self.lease.loss
     }
 
-    /// Also by this process's own clock, when the server could not be reached since the lease ended.
+    /// Also checks this process's own clock, for a lease whose end the keeper has not reported yet.
     fn is_lost(&self) -> bool {
         self.lease.loss.is_set() || self.lease.is_past(self.store.times.now())
     }

@@ -1,4 +1,4 @@
-//! The lengths of time that follow from the settings, and what is known of the server's clock.
+//! The lengths of time that follow from the settings, and an estimate of the server's clock.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -13,14 +13,15 @@ pub(super) struct Times {
     pub(super) timeout: Duration,
 }
 
-/// Slots of the refresh schedule: each is refreshed once per refresh interval.
+/// Slots of the refresh schedule. The permits of a slot are refreshed once per refresh interval. As
+/// many, so that two ticks are shorter than the [margin](Times::margin) of a lease.
 pub(super) const SLOTS: u32 = 16;
 
 /// The longest time between two ticks of the keeper, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
-/// The longest time between two polls of a waiter, whatever the lease: a lost message delays it no
-/// longer than this.
+/// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
+/// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The cap of a duration that is added to an instant, so that the sum cannot overflow.
@@ -40,8 +41,8 @@ impl Times {
         self.timeout * 2
     }
 
-    /// How often a lease is refreshed: three times in its length, so that it survives the loss of
-    /// one refresh.
+    /// How often a lease is refreshed: three times in its length, so that a lease survives the loss
+    /// of one refresh.
     pub(super) fn refresh_interval(&self) -> Duration {
         self.lease / 3
     }
@@ -56,13 +57,13 @@ impl Times {
         self.slot_interval().min(LONGEST_TICK)
     }
 
-    /// How often a waiter polls, which is its heartbeat too.
+    /// How often a waiter polls. Each poll is a heartbeat.
     pub(super) fn heartbeat_interval(&self) -> Duration {
         (self.lease / 12).min(LONGEST_HEARTBEAT)
     }
 
-    /// How long a waiter counts as alive after a heartbeat: three intervals, and in any case long
-    /// enough that a heartbeat that times out can be sent once more.
+    /// How long a waiter counts as alive after a heartbeat: three intervals, but at least an interval
+    /// and two timeouts, so that a heartbeat that times out can be sent again.
     pub(super) fn alive(&self) -> Duration {
         let retried = self.heartbeat_interval() + self.timeout * 2;
         retried.max(self.heartbeat_interval() * 3)
@@ -79,12 +80,12 @@ impl Times {
         self.micros(Instant::now())
     }
 
-    /// Until when a lease counts as held whose acquire or refresh was sent at `sent`.
+    /// Until when a lease counts as held if its acquire or refresh was sent at `sent`.
     pub(super) fn held_until(&self, sent: Instant) -> u64 {
         self.micros(sent + self.lease - self.margin())
     }
 
-    /// Until when a grant from the queue counts as held whose waiter's last heartbeat was sent at
+    /// Until when a grant from the queue counts as held if the waiter's last heartbeat was sent at
     /// `sent`.
     pub(super) fn provisional_until(&self, sent: Instant) -> u64 {
         self.micros(sent + self.alive() - self.margin().min(self.alive() / 5))
@@ -100,25 +101,26 @@ pub(super) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(YEAR)
 }
 
-/// What is known of the server's clock: a lower bound of its time now, and the highest time that
-/// it has ever shown.
+/// An estimate of the server's clock: a lower bound of its time now, and the highest time that the
+/// clock has ever shown.
 ///
 /// Every answer of a script carries the server's time. The script read it before the answer
 /// arrived, so the server's clock stands at that time plus what has passed since, at least.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     times: Times,
-    /// Microseconds of the server's clock less those of this process's.
+    /// The server's time less this process's, in microseconds.
     offset: AtomicI64,
-    /// The highest server time seen, in microseconds, as of this process's clock at zero.
+    /// The highest server time seen less this process's time then, in microseconds.
     highest: AtomicI64,
 }
 
-/// A sample that is lower than the estimate by more than this comes from a clock that was set
-/// back, not from an answer that was slow: no answer is waited for that long.
+/// A sample that is lower than the estimate by more than this, in microseconds, comes from a clock
+/// that was set back. It cannot come from a slow answer, because no call waits that long.
 const STEP: i64 = 2_000_000;
 
-/// The share of a lower sample in the estimate: follows drift, and hardly notices slow answers.
+/// A lower sample moves the estimate by one part in so many, so that the estimate follows drift and
+/// slow answers hardly change it.
 const WEIGHT: i64 = 256;
 
 impl ServerClock {
@@ -139,11 +141,11 @@ impl ServerClock {
         let sample = server_ms as i64 * 1_000 - self.times.now() as i64;
         self.highest.fetch_max(sample, Ordering::Relaxed);
         let old = self.offset.load(Ordering::Relaxed);
-        // Two observations that race may lose one: the next corrects it.
+        // Of two concurrent observations one may be lost. The next one corrects the estimate.
         self.offset.store(estimate(old, sample), Ordering::Relaxed);
     }
 
-    /// A mark of the highest time that any process has seen, in microseconds.
+    /// Takes the highest server time that any process has seen, in microseconds.
     pub(super) fn raise(&self, highest: u64) {
         let sample = highest as i64 - self.times.now() as i64;
         self.highest.fetch_max(sample, Ordering::Relaxed);
@@ -156,8 +158,8 @@ impl ServerClock {
         micros.max(0) as u64 / 1_000
     }
 
-    /// The highest time that the server would show now had it never been set back, in
-    /// microseconds: where tokens begin that have no predecessor.
+    /// The time that the server would show now if its clock had never been set back, in
+    /// microseconds. The first token of a key is at least this high.
     pub(super) fn floor(&self) -> u64 {
         let highest = self.highest.load(Ordering::Relaxed) + self.times.now() as i64;
         highest.max(0) as u64

@@ -28,7 +28,7 @@ pub enum Error {
     /// There is no connection, so the command was not sent.
     Unavailable(RedisError),
     /// More claims arrived than the connection carries. The claim was not sent, because its answer
-    /// would have come too late.
+    /// would probably have come too late.
     Congested,
     /// No answer came within this time. The command may have run.
     Timeout(Duration),

@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-/// The items of each semaphore, in the order of their arrival. Semaphores are in the order of their
-/// first items.
+/// Groups items by semaphore. The items of a group keep their order; the groups are in the order of
+/// their first items.
 pub(super) fn by_semaphore<T>(
     items: impl IntoIterator<Item = T>,
     name: impl Fn(&T) -> Arc<str>,

@@ -1,8 +1,8 @@
-//! How a waiter learns that it was granted.
+//! Notifies waiters that they were granted.
 //!
-//! Each process listens on one channel of its own. A message names one permit and its token, so
-//! only its waiter wakes, and needs no further call. Messages may be lost; so each waiter also
-//! polls now and then, and whenever the subscription is new.
+//! Each store listens on one channel of its own. A message names one permit and its token, so only
+//! that permit's waiter wakes, and needs no further call. Messages may be lost, so each waiter also
+//! polls at every heartbeat, and whenever the subscription is new.
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use tokio::{
 /// How long an attempt to subscribe may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Between two attempts: at first, and at most.
+/// The pause between two attempts: the first one, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a subscription is pinged, so that a dead one is detected.
@@ -36,7 +36,7 @@ pub(super) struct Notifications {
     waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
     subscription: watch::Sender<Subscription>,
     source: Option<Source>,
-    /// Something waits, so that it is time to subscribe.
+    /// Notified when a claim waits, so that the keeper's thread subscribes.
     wanted: Notify,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct Subscription {
     pub(super) live: bool,
 }
 
-/// Where to subscribe to what.
+/// The server and the channel to subscribe to.
 struct Source {
     client: Client,
     channel: String,
 }
 
-/// What a message says: a token, and how many units were held then. Token 0 makes a waiter poll.
+/// The content of a message: a token, and how many units were held then. Token 0 makes a waiter poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) token: u64,
@@ -73,14 +73,14 @@ pub(super) struct WaiterSlot<'a> {
 }
 
 impl WaiterSlot<'_> {
-    /// Notifies of new subscriptions. The first call has the keeper's thread subscribe.
+    /// Returns the state of the subscription. The first call makes the keeper's thread subscribe.
     pub(super) fn subscribe(&self) -> watch::Receiver<Subscription> {
         self.notifications.wanted.notify_one();
         self.notifications.subscription.subscribe()
     }
 
-    /// Waits for a notification of a grant under a token higher than `last`, or to poll. A process
-    /// that was stopped may receive an earlier one only after that grant has ended.
+    /// Waits for a notification to poll, or of a grant under a token higher than `last`. A process
+    /// that was stopped may receive a notification only after its grant has ended.
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
         loop {
             self.waiter.notified.notified().await;
@@ -134,7 +134,7 @@ impl Notifications {
         };
         let mut pause = PAUSE.0;
         loop {
-            // Without waiters there is no use in trying.
+            // Without waiters no subscription is needed.
             while self.waiters.lock().is_empty() {
                 self.wanted.notified().await;
             }
@@ -143,7 +143,7 @@ impl Notifications {
                 self.announce(true);
                 self.receive(sink, stream).await;
                 self.announce(false);
-                // One that ends at once is as good as none.
+                // A subscription that ends at once counts as a failed attempt.
                 if since.elapsed() > PAUSE.1 {
                     pause = PAUSE.0;
                 }

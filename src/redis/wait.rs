@@ -1,4 +1,4 @@
-//! The way from a claim to a grant, with a position in the queue in between.
+//! The way of a claim that may wait: from a position in the queue to a grant.
 
 use super::{
     clock::{Times, after},
@@ -20,7 +20,7 @@ use tokio::{sync::watch, time::sleep_until};
 const WITHOUT_MESSAGES: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(250));
 
-/// Between two polls that fail.
+/// The pause after a poll that failed.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Acquires, waiting in the queue until the claim is granted or the wait is over.
@@ -61,9 +61,10 @@ struct Waiter<'a> {
     /// When its wait is over.
     end: Instant,
     position: Position,
-    /// The last token when it polled: a message that names one no higher is out of date.
+    /// The semaphore's last token at the last poll: a message whose token is not higher is out of
+    /// date.
     last_token: u64,
-    /// When the last poll was sent that was answered: its heartbeat.
+    /// When the last answered poll was sent: the last heartbeat.
     polled: Instant,
     polls: u32,
     failing_since: Option<Instant>,
@@ -72,24 +73,24 @@ struct Waiter<'a> {
 /// The outcome of a poll.
 enum Polled {
     Answered(Acquired),
-    /// It waits, and polls again then.
+    /// The claim waits. Its next poll is due then.
     Again(Instant),
 }
 
 /// Why a waiter wakes.
 enum Wake {
-    /// A message says that it is granted.
+    /// A message says that the claim was granted.
     Notified(Notice),
     /// It is time to poll.
     Poll,
 }
 
 impl Waiter<'_> {
-    /// Alternates between polling and waiting, until there is an answer other than to wait.
+    /// Polls and waits in turn, until the claim is granted or refused.
     async fn granted(&mut self) -> Result<Acquired, AcquireError> {
         loop {
-            // The wait is for other holders, not for the server: the server is polled once in any
-            // case.
+            // The wait bounds the time in the queue, not the time of a call: the server is polled
+            // once, however short the wait is.
             let next = match self.poll().await? {
                 Polled::Answered(answer) => return Ok(answer),
                 Polled::Again(at) => at,
@@ -140,8 +141,8 @@ impl Waiter<'_> {
         self.dispatch.acquire(claim).await
     }
 
-    /// A poll has failed. A waiter that is in the queue already tries again for as long as a claim
-    /// may take, so that it does not lose its position to a connection that was cut once.
+    /// A poll has failed. A waiter that is in the queue already polls again for as long as a claim's
+    /// budget, so that one broken connection does not cost the waiter its position.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
         let is_queued = self.position.arrival > 0;
@@ -151,8 +152,8 @@ impl Waiter<'_> {
         Err(StoreError::new(error).into())
     }
 
-    /// The wait is over: acquires what there is, or leaves the queue. Only an answer shows whether
-    /// the limit was reached all the time.
+    /// The wait is over: acquires without waiting, which leaves the queue if there is no room. Only
+    /// an answer tells a limit that was reached from a store that failed.
     async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
         let deadline = self.end + self.times.budget();
         match self.acquire(None, deadline).await {
@@ -174,7 +175,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// What a message says is true if the grant cannot have ended since. It lasts as long as the
+    /// Accepts a notification if its grant cannot have ended since. Such a grant lasts as long as the
     /// waiter counts as alive, so its deadline counts from the last heartbeat.
     fn accept(&self, notice: &Notice) -> Option<Acquired> {
         let times = self.times;
@@ -184,8 +185,9 @@ impl Waiter<'_> {
         is_granted.then_some(Acquired::Granted { token, held })
     }
 
-    /// When to poll again: at each heartbeat, and when the earliest lease ends for the head.
-    /// Spread out by a quarter, so that waiters that arrived together do not poll together.
+    /// How long until the next poll: a heartbeat interval, less for the head of the queue if a lease
+    /// ends before. The interval varies by a quarter, so that waiters that arrived together do not
+    /// poll together.
     fn pause(&self, recheck: Option<Duration>, has_messages: bool) -> Duration {
         let regular = self.times.heartbeat_interval();
         let regular = match (has_messages, recheck) {
@@ -201,7 +203,7 @@ impl Waiter<'_> {
     }
 }
 
-/// Waits for a new subscription: it may have missed earlier messages.
+/// Waits for a new subscription. Messages may have been lost before it.
 async fn resubscribed(subscription: &mut watch::Receiver<Subscription>) {
     while subscription.changed().await.is_ok() {
         if subscription.borrow_and_update().live {

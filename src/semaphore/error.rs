@@ -41,7 +41,7 @@ pub enum AcquireError {
     /// As many claims wait for the key as this claim's
     /// [`with_max_waiting`](super::Claim::with_max_waiting) allows.
     QueueFull,
-    /// As many claims wait in this process, for all keys together, as the store's
+    /// As many claims of this process wait in the store, for all keys together, as the store's
     /// `max_waiting_total` allows.
     Overloaded,
     /// No store can grant the claim.

@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One claim, as it is sent.
+/// A claim that is sent to the server.
 pub(in crate::redis) struct Claim {
     pub(in crate::redis) lease: Arc<Lease>,
-    /// How it waits; `None` if it does not.
+    /// How the claim waits; `None` if it does not wait.
     pub(in crate::redis) position: Option<Position>,
     /// Until when an answer is of use.
     pub(in crate::redis) deadline: Instant,
@@ -24,7 +24,7 @@ pub(in crate::redis) struct Claim {
 
 type Answer = Result<Acquired, Error>;
 
-/// What sends claims.
+/// Sends claims in calls, and applies the answers.
 pub(in crate::redis) struct Attempts {
     pub(in crate::redis) protocol: Protocol,
     pub(super) times: Times,
@@ -42,7 +42,7 @@ impl Attempts {
         }
     }
 
-    /// An acquire carries its own end by the server's clock, so that clock has to be known.
+    /// Reads the server's clock unless it is known: an acquire carries a deadline by that clock.
     pub(in crate::redis) async fn learn_clock(&self, deadline: Instant) -> Result<(), Error> {
         match self.clock.is_known() {
             true => Ok(()),
@@ -53,8 +53,9 @@ impl Attempts {
         }
     }
 
-    /// Acquires for all claims, and once more if the connection has broken or the server's clock
-    /// was not as assumed. As many answers, in their order.
+    /// Acquires for all claims, and once more for those whose connection broke or whose deadline was
+    /// wrong because the server's clock differs from the estimate. Returns an answer for each claim,
+    /// in the order of the claims.
     pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
         let mut answers = self.attempt(claims, None).await;
         let again: Vec<usize> = (0..claims.len())
@@ -62,7 +63,7 @@ impl Attempts {
             .collect();
         if !again.is_empty() {
             let claims: Vec<_> = again.iter().map(|&at| claims[at]).collect();
-            // The time in the answer itself is the best estimate: nodes may differ.
+            // The time in the answer is a better estimate than the clock's: nodes may differ.
             let server_times = answers.iter().filter_map(|answer| match answer {
                 Err(Error::Late(now)) => Some(*now),
                 _ => None,
@@ -83,20 +84,20 @@ impl Attempts {
             && Instant::now() + self.usual_round_trip() < claim.deadline
     }
 
-    /// The usual round trip; at most half of a call's timeout, so that two of them leave some of a
-    /// claim's budget.
+    /// The usual round trip, but at most half of a call's timeout, so that two round trips leave time
+    /// in a claim's budget.
     pub(super) fn usual_round_trip(&self) -> Duration {
         self.round_trip.usual().min(self.times.timeout / 2)
     }
 
-    /// Acquires for all in as few calls as possible. `now`: the server's time in ms, if an answer
-    /// has just carried it.
+    /// Acquires for all claims in as few calls as possible. `now` is the server's time in ms, if an
+    /// answer has just carried it.
     pub(in crate::redis) async fn attempt(
         &self,
         claims: &[&Claim],
         now: Option<u64>,
     ) -> Vec<Answer> {
-        // A claim whose own deadline is earlier gives up by itself, and does not shorten the others.
+        // The latest deadline counts: a claim with an earlier one stops waiting by itself.
         let latest = claims.iter().map(|claim| claim.deadline).max();
         let latest = latest.unwrap_or_else(Instant::now);
         if let Err(error) = self.protocol.ready(latest).await {
@@ -136,8 +137,8 @@ impl Attempts {
 }
 
 impl Claim {
-    /// How many units the server may have to grant at once for it. To waiters it grants a bounded
-    /// number per call.
+    /// How many units the server may have to grant for the claim in this call. A waiter counts as one
+    /// unit, because the script bounds the units that a call grants to waiters.
     pub(super) fn weight(&self) -> u32 {
         match self.position {
             Some(_) => 1,

@@ -1,8 +1,8 @@
-//! Claims that arrived while enough others were in flight: they travel together.
+//! Batches of claims that arrived while enough others were in flight.
 //!
-//! First come, first sent. A claim whose time is nearly over is refused without being sent: it would
-//! probably not be answered in time, and only delay another. So goodput stays at
-//! capacity, whatever is offered.
+//! Claims are sent in the order of their arrival. A claim whose time is nearly over is refused
+//! without being sent, because its answer would probably come too late and the call would only delay
+//! others. So goodput stays at capacity, however many claims arrive.
 
 use super::attempt::{Attempts, Claim};
 use crate::redis::{error::Error, protocol::Acquired};
@@ -19,24 +19,24 @@ use tokio::{
     time::sleep_until,
 };
 
-/// Batches in flight on a short link: more than one, so that the server has work while this
-/// process reads the answers to another. With 4 the pairs/s of 256 tasks are highest, with 1 they
-/// are a third lower (`cargo bench --bench redis`).
+/// Batches in flight when the round trip is short: more than one, so that the server has work while
+/// this process reads answers. With 4 the pairs/s of 256 tasks are highest, with 1 they are a third
+/// lower (`cargo bench --bench redis`).
 const MIN_IN_FLIGHT: usize = 4;
 
-/// Batches in flight on a long link: as many as fill one of 100 ms with 10,000 claims/s
-/// (`cargo bench --bench goodput`).
+/// Batches in flight when the round trip is long: 16 of 64 claims carry 10,000 claims/s over a round
+/// trip of 100 ms (`cargo bench --bench goodput`).
 const MAX_IN_FLIGHT: usize = 16;
 
-/// Between two batches, once the fewest are in flight, so that they are not many and small: then
-/// claims that arrive later would wait for a round trip. One more may be in flight for each of these
-/// in the round trip.
+/// The pause between two batches once [`MIN_IN_FLIGHT`] are in flight. Without it, many small batches
+/// would be sent at once, and later claims would wait for a whole round trip. For each such pause in
+/// the round trip one more batch may be in flight.
 const PACE: Duration = Duration::from_millis(6);
 
-/// Claims of a batch: with more, a claim hardly costs less (`cargo bench --bench redis`).
+/// Claims of a batch: in a larger batch a claim hardly costs less (`cargo bench --bench redis`).
 const MAX_CLAIMS: usize = 64;
 
-/// Units of a batch. The server works on one for about a millisecond, and others wait meanwhile.
+/// Units of a batch. A batch of this size blocks the server for about a millisecond.
 const MAX_UNITS: usize = 1_000;
 
 /// A claim on its way to a batch.
@@ -55,8 +55,9 @@ impl Queued {
         let _ = self.answer.send(Err(Error::Congested));
     }
 
-    /// Whether it cannot be answered in time. Two round trips have to be left, because those of a
-    /// loaded link vary; one, if the server has answered before, because that work would be lost.
+    /// Whether the claim will probably not be answered in time. Two round trips must be left, because
+    /// round trips vary under load. One is enough if the server has answered the claim before, because
+    /// a refusal would waste the server's work.
     fn is_late(&self, round_trip: Duration) -> bool {
         let trips = if self.claim.lease.was_answered() {
             1
@@ -71,12 +72,12 @@ impl Queued {
     }
 }
 
-/// What waits for a batch, and what is in flight.
+/// The claims that wait for a batch, and the batches in flight.
 struct Batches {
     queued: VecDeque<Queued>,
     in_flight: usize,
     units: usize,
-    /// When the last one was sent.
+    /// When the last batch was sent.
     sent: Instant,
 }
 
@@ -90,11 +91,11 @@ impl Batches {
         }
     }
 
-    /// When what waits may be sent, if `most` batches may be in flight; `None`: when another is
-    /// completed.
+    /// When the next batch may be sent, if `most` batches may be in flight. `None`: not before another
+    /// batch is completed.
     fn due(&self, most: usize) -> Option<Instant> {
         let first = self.queued.front()?;
-        // What does not fit beside what is in flight waits until some of that is completed.
+        // A claim that does not fit beside the units in flight waits until some are completed.
         let fits = self.units == 0 || first.weight() <= self.room(most);
         let may_be_sent = self.in_flight < most && fits;
         let is_at_once = self.in_flight < MIN_IN_FLIGHT || self.queued.len() >= MAX_CLAIMS;
@@ -108,8 +109,8 @@ impl Batches {
         room.min(MAX_UNITS)
     }
 
-    /// Takes out what is to be sent now, if anything. A claim that cannot be answered in time is
-    /// refused.
+    /// Takes the next batch out, which is empty if none may be sent now. A claim that cannot be
+    /// answered in time is refused.
     fn take(&mut self, most: usize, round_trip: Duration) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
@@ -139,7 +140,8 @@ impl Batches {
         batch
     }
 
-    /// Refuses the claims at the front that cannot be answered in time: they have waited longest.
+    /// Refuses the claims at the front that cannot be answered in time: those at the front have waited
+    /// longest.
     fn refuse_late(&mut self, round_trip: Duration) {
         while let Some(first) = self.queued.front()
             && first.is_late(round_trip)
@@ -190,15 +192,15 @@ impl Attempts {
                 attempts.answer(batch).await;
                 let _ = report.send(units);
             });
-            // Its first poll sends it, whatever this task has done before, so that what
-            // arrived first is also sent first.
+            // The first poll sends the call, so that claims are sent in the order of their arrival.
+            // Unconstrained, because a used-up budget of this task would delay that.
             if unconstrained(call.as_mut()).now_or_never().is_none() {
                 tokio::spawn(call);
             }
         }
     }
 
-    /// Acquires for all, and answers each claim.
+    /// Acquires for a batch, and answers each claim.
     async fn answer(&self, mut batch: Vec<Queued>) {
         batch.retain(|queued| !queued.answer.is_closed());
         let claims: Vec<_> = batch.iter().map(|queued| &queued.claim).collect();

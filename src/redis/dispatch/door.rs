@@ -1,4 +1,4 @@
-//! The door: alone, or in a batch.
+//! Decides whether a claim is sent alone or in a batch.
 
 use super::{
     attempt::{Attempts, Claim},
@@ -24,7 +24,7 @@ pub(in crate::redis) struct Dispatch {
 }
 
 impl Dispatch {
-    /// The door, and what has to run behind it: it sends batches.
+    /// The dispatch, and a future that has to run beside it: the future sends batches.
     pub(in crate::redis) fn new(
         protocol: Protocol,
         times: Times,
@@ -41,7 +41,7 @@ impl Dispatch {
         (dispatch, batches)
     }
 
-    /// Sends claims without this door: for the keeper, and to learn the clock.
+    /// Sends claims without a decision: for the keeper, and to read the server's clock.
     pub(in crate::redis) fn attempts(&self) -> &Arc<Attempts> {
         &self.attempts
     }

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Units that are claimed alone at a time, each claim in a call of its own. With 16 tasks, batches
-/// beyond 8 yield half as many pairs/s again as calls of their own (`cargo bench --bench redis`);
-/// with fewer tasks the switch to the keeper's thread costs more than it saves.
+/// Units of claims that may be in flight at a time with a call for each claim. With 16 tasks, batches
+/// beyond 8 units complete 1.5 times the pairs/s of single calls (`cargo bench --bench redis`); with
+/// fewer tasks the switch to the keeper's thread costs more than batches save.
 const MAX_ALONE: usize = 8;
 
 /// How much is in flight.
@@ -25,7 +25,7 @@ pub(super) struct InFlight<'a> {
 }
 
 impl Load {
-    /// Lets a claim go alone, unless there are many, or some that arrived before it wait for a batch.
+    /// Lets a claim be sent alone, unless many are in flight or earlier claims wait for a batch.
     pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
         let units = weight as usize;
         if self.together.load(Ordering::Relaxed) > 0 {
@@ -33,11 +33,11 @@ impl Load {
         }
         let in_flight = InFlight::new(&self.alone, units);
         let sum = self.alone.load(Ordering::Relaxed);
-        // One that is heavier than all may be goes alone too, if nothing else is in flight.
+        // A claim heavier than the maximum is sent alone too, if nothing else is in flight.
         (sum <= MAX_ALONE || sum == units).then_some(in_flight)
     }
 
-    /// Lets a claim go together with others.
+    /// Counts a claim that is sent in a batch.
     pub(super) fn together(&self) -> InFlight<'_> {
         InFlight::new(&self.together, 1)
     }
@@ -70,7 +70,7 @@ struct Estimate {
     since: Option<Instant>,
 }
 
-/// How long a shortest round trip counts, at least; at most twice that.
+/// A shortest round trip counts for this time at least, and for twice this time at most.
 const MEMORY: Duration = Duration::from_secs(10);
 
 impl RoundTrip {
@@ -78,7 +78,7 @@ impl RoundTrip {
         self.0.lock().observe(sample, Instant::now());
     }
 
-    /// An upper bound of nearly every round trip.
+    /// An upper bound of nearly every round trip: smoothed plus four variations, as RFC 6298 has it.
     pub(super) fn usual(&self) -> Duration {
         let estimate = self.0.lock();
         estimate.smoothed + estimate.variation * 4

@@ -1,8 +1,8 @@
-//! The one door to the server: a claim goes alone, or in a batch with others.
+//! Dispatches claims to the server: each alone, or in batches.
 //!
-//! Until many claims are in flight the cost of a call does not matter, and none should wait for
-//! the answer to another: each goes alone, over its own runtime's connection. Beyond that they go
-//! in batches, which the keeper's thread sends.
+//! While few claims are in flight the cost of a call does not matter, and no claim should wait for
+//! the answer to another: each is sent alone, over the connection of its own runtime. Further claims
+//! are sent in batches by the keeper's thread.
 
 mod attempt;
 mod batch;

@@ -4,7 +4,7 @@ use super::registry::{Registry, ReleaseCounts};
 use crate::redis::{clock::Times, dispatch::Attempts};
 use std::sync::Arc;
 
-/// The way to the server, the clocks, and what both sides know of leases.
+/// The way to the server, the lengths of time, and the state that callers and tasks share.
 pub(super) struct Core {
     pub(super) attempts: Arc<Attempts>,
     pub(super) times: Times,

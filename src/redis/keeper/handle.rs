@@ -1,4 +1,4 @@
-//! The keeper, as its store sees it.
+//! The handle through which a store uses its keeper.
 
 use super::{
     core::Core,
@@ -17,8 +17,8 @@ pub(in crate::redis) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper that runs once it is [started](Self::start), together with `others`. It ends when
-    /// this is dropped and what it had to release is released.
+    /// A keeper that runs once it is [started](Self::start), together with `others`. The keeper ends
+    /// after this handle is dropped and all pending releases are done.
     pub(in crate::redis) fn new(
         attempts: Arc<Attempts>,
         times: Times,
@@ -52,8 +52,8 @@ impl Keeper {
         self.core.registry.insert(Arc::clone(lease));
     }
 
-    /// The owner of a lease is done with it: releases it if the server may have something of it.
-    /// `answer` receives whether it was still held.
+    /// Releases a lease, with a command to the server if the server may hold anything of the lease.
+    /// `answer` receives whether the lease was still held.
     pub(in crate::redis) fn release(
         &self,
         lease: &Arc<Lease>,
@@ -65,7 +65,8 @@ impl Keeper {
         }
     }
 
-    /// How many releases of a semaphore were answered, roughly: what matters is whether it changes.
+    /// A counter that changes whenever a release of the semaphore is answered. Semaphores may share
+    /// one.
     pub(in crate::redis) fn released(&self, name: &str) -> u64 {
         self.core.released.get(name)
     }
@@ -88,7 +89,8 @@ impl Keeper {
         rest.await.unwrap_or_default()
     }
 
-    /// A keeper is gone only when its thread has died, and then leases end by themselves.
+    /// An error is ignored: the receiver is gone only if the keeper's thread has died, and then the
+    /// leases end without it.
     fn send(&self, command: Command) {
         let _ = self.commands.send(command);
     }

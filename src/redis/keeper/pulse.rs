@@ -1,14 +1,15 @@
-//! Detects that this process, or its machine, has stood still.
+//! Detects that this process was stopped, or its machine suspended.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time of a tick by two clocks.
+/// The time of a tick, by the monotonic clock and by the wall clock.
 pub(super) struct Pulse {
     at: Instant,
     wall: SystemTime,
 }
 
-/// How far two clocks may differ between two ticks before one counts as having stood still.
+/// How far the wall clock may advance more than the monotonic clock between two ticks before the
+/// machine counts as having been suspended.
 const JITTER: Duration = Duration::from_secs(1);
 
 impl Pulse {
@@ -17,8 +18,8 @@ impl Pulse {
         Self { at, wall }
     }
 
-    /// How long the monotonic clock stood still since, as it does while a machine is suspended.
-    /// The wall clock goes on then; but it may have been set instead.
+    /// How long the monotonic clock stood still since this tick, as it does while a machine is
+    /// suspended. The wall clock advances meanwhile. A wall clock that was set forward looks the same.
     pub(super) fn missed(&self, now: Instant, wall: SystemTime) -> Duration {
         let wall = wall.duration_since(self.wall).unwrap_or_default();
         let missed = wall.saturating_sub(now.saturating_duration_since(self.at));

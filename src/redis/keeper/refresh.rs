@@ -9,15 +9,17 @@ use crate::redis::{
 };
 use std::{sync::Arc, time::Instant};
 
-/// Groups that are sent together. The server answers other clients between two of these, and is
-/// done with one well within a timeout: 100,000 permits on 20,000 keys are refreshed in calls of
+/// Groups that are sent together. The server answers other clients between two sends, and works on
+/// one send for much less than a timeout: 100,000 permits on 20,000 keys are refreshed in sends of
 /// 256 groups (`cargo bench --bench streams`).
 const MAX_TOGETHER: usize = 256;
 
-/// Units of those groups, for the same reason: the server works on as many for 10 ms.
+/// Units of the groups that are sent together, for the same reason: the server works on 10,000 units
+/// for 10 ms.
 const MAX_UNITS_TOGETHER: usize = 10_000;
 
-/// Units that are acquired again together: an acquire costs the server more than a refresh.
+/// Units of lost permits that are acquired again together: an acquire costs the server more than a
+/// refresh.
 const MAX_UNITS_REACQUIRED: usize = 1_000;
 
 /// How many of the first groups are sent together.
@@ -32,7 +34,8 @@ pub(super) fn together(groups: &[Group]) -> usize {
     groups.iter().take(MAX_TOGETHER).take_while(fits).count()
 }
 
-/// Permits of one semaphore, and how a call names them.
+/// Groups items by semaphore, in pieces of about [`MAX_UNITS`]. Returns the groups as a call names
+/// them, and the items of each group.
 pub(super) fn groups<T>(
     items: Vec<T>,
     lease: impl Fn(&T) -> &Arc<Lease> + Copy,
@@ -49,8 +52,8 @@ pub(super) fn groups<T>(
     grouped.unzip()
 }
 
-/// Refreshes these, reports the lost ones, and acquires those again in the background. Returns the
-/// unanswered ones.
+/// Refreshes leases, reports lost permits, and acquires those again in the background. Returns the
+/// leases whose refresh was not answered.
 pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
@@ -64,7 +67,7 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
         (some, groups) = groups.split_at(together(groups));
         (of_some, leases) = leases.split_at(some.len());
         if !refresh_some(&core, some, of_some, &mut failed, &mut lost).await {
-            // The groups after it would each wait for a timeout.
+            // Each of the remaining sends would wait for a timeout.
             failed.extend(leases.iter().flatten().cloned());
             break;
         }
@@ -74,7 +77,7 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
     failed
 }
 
-/// Refreshes these groups in one batch. Returns whether the server can be reached.
+/// Refreshes groups in one send. Returns whether the server can be reached.
 async fn refresh_some(
     core: &Core,
     groups: &[Group],
@@ -101,15 +104,16 @@ async fn refresh_some(
                 true => lease.refreshed(held_until),
                 false => lease.displaced(),
             }
-            // Lost by now, or reported so while the answer was on its way.
+            // Displaced by this answer, or reported lost before it arrived.
             lost.extend(lease.is_lost().then(|| Arc::clone(lease)));
         }
     }
     is_reached
 }
 
-/// Acquires lost permits again, as any new claim would. What has no answer is acquired again at
-/// the next refresh: only the answer to an acquire has the token.
+/// Acquires lost permits again, with the chances of a new claim that does not wait. A permit whose
+/// acquire has no answer is acquired again at the next refresh, because only that answer has the
+/// token.
 async fn reacquire(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
     for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit.weight) {
         let deadline = Instant::now() + core.times.timeout;

@@ -1,4 +1,4 @@
-//! What the store's callers and the keeper both know.
+//! The leases and counters that the store's callers and the keeper share.
 
 use crate::redis::lease::Lease;
 use parking_lot::{Mutex, MutexGuard};
@@ -11,14 +11,14 @@ use std::{
     },
 };
 
-/// Locks, enough that the threads of a busy process rarely contend for one.
+/// Shards, each with a lock: enough that the threads of a busy process rarely contend for one.
 const SHARDS: usize = 16;
 
 type Leases = HashMap<u64, Arc<Lease>>;
 
-/// Leases that the keeper has not adopted yet: those of claims that are being answered, and what
-/// was granted since its last tick. Most permits of short requests are released before it, so they
-/// are inserted and removed here without a message.
+/// Leases that the keeper has not adopted yet: those of claims without an answer, and those granted
+/// since the last tick. Most permits of short requests are released before the next tick, so they are
+/// inserted and removed here, and the keeper needs no message.
 #[derive(Default)]
 pub(super) struct Registry([Mutex<Leases>; SHARDS]);
 
@@ -32,7 +32,7 @@ impl Registry {
         self.shard(serial).remove(&serial);
     }
 
-    /// Removes and returns what was granted.
+    /// Removes and returns the granted leases.
     pub(super) fn adopt(&self) -> Vec<Arc<Lease>> {
         let shards = self.0.iter().map(Mutex::lock);
         let granted = shards.flat_map(|mut shard| {
@@ -42,7 +42,7 @@ impl Registry {
         granted.collect()
     }
 
-    /// Removes and returns all.
+    /// Removes and returns all leases.
     pub(super) fn drain(&self) -> Vec<Arc<Lease>> {
         let shards = self.0.iter().map(Mutex::lock);
         let all = shards.flat_map(|mut shard| std::mem::take(&mut *shard).into_values());

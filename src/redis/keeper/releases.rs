@@ -1,4 +1,4 @@
-//! Pending releases: each is sent until it was answered.
+//! Pending releases: each is sent until it is answered.
 
 use super::{
     core::Core,
@@ -17,21 +17,21 @@ use tokio::sync::oneshot;
 /// does not wait for the answer to another.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Releases of a batch: a claim that waits for one to be completed waits for no more.
+/// Releases of a batch: a claim that waits for a batch to be completed waits for at most so many.
 const MAX_BATCH: usize = 1_024;
 
-/// Between two tries of a release that failed: at first, and at most.
+/// The pause between two tries of a release that failed: the first one, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// A permit that is to be released.
 pub(super) struct Pending {
     pub(super) lease: Arc<Lease>,
-    /// Receives whether it was still held.
+    /// Receives whether the permit was still held.
     answer: Option<oneshot::Sender<bool>>,
-    /// When its lease has ended at the latest, so that no release is needed.
+    /// When the lease has ended at the latest, so that no release is needed.
     gives_up: Instant,
     tries: u32,
-    /// When it is sent again.
+    /// When the release is sent again.
     due: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Pending {
         Self {
             lease,
             answer,
-            // An acquire that may still run does so within its budget, and is held for a lease.
+            // An acquire that may still run does so within its budget, and its grant lasts a lease.
             gives_up: now + core.times.budget() + core.times.lease,
             tries: 0,
             due: now,
@@ -72,7 +72,7 @@ impl Pending {
     }
 }
 
-/// What is to be released: now, later, or on its way.
+/// The releases to be sent now or later, and those in flight.
 #[derive(Default)]
 pub(super) struct Releases {
     now: Vec<Pending>,
@@ -80,7 +80,7 @@ pub(super) struct Releases {
     in_flight: BTreeMap<u64, Vec<Arc<Lease>>>,
     /// The number of the batch that is sent next.
     next: u64,
-    /// The newest batch of each semaphore that is not completed.
+    /// For each semaphore, its newest batch that is not completed.
     newest: HashMap<Arc<str>, u64>,
     /// Claims that want to try again when the batches up to a number are completed.
     settling: Vec<(u64, oneshot::Sender<bool>)>,
@@ -88,14 +88,14 @@ pub(super) struct Releases {
 
 impl Releases {
     pub(super) fn push(&mut self, pending: Pending) {
-        // What arrives now goes with the next batch, or with a later one if that is full.
+        // This release is sent in the next batch, or in a later one if that is full.
         let batch = self.next + (self.now.len() / MAX_BATCH) as u64;
         self.newest.insert(pending.lease.name(), batch);
         self.now.push(pending);
     }
 
-    /// Answers whether releases of a semaphore are on their way, once those are completed. A
-    /// release that has to be tried again later is not waited for.
+    /// Answers whether releases of a semaphore are in flight or about to be sent, once these are
+    /// completed. The answer does not wait for a release that has to be tried again later.
     pub(super) fn settle(&mut self, name: &str, settled: oneshot::Sender<bool>) {
         match self.newest.get(name) {
             Some(batch) => self.settling.push((*batch, settled)),
@@ -108,8 +108,8 @@ impl Releases {
         self.now.len() + self.later.len() + self.in_flight.values().map(Vec::len).sum::<usize>()
     }
 
-    /// What is to be sent next, and the number of its batch. Nothing while enough are in flight,
-    /// so that under load what arrives meanwhile travels together.
+    /// The next batch and its number. `None` while enough batches are in flight, so that releases
+    /// that arrive under load are sent together.
     pub(super) fn take(&mut self) -> Option<(u64, Vec<Pending>)> {
         if self.in_flight.len() >= MAX_IN_FLIGHT || self.now.is_empty() {
             return None;
@@ -123,7 +123,7 @@ impl Releases {
         Some((batch, pending))
     }
 
-    /// A batch is completed; these have to be tried again.
+    /// A batch is completed; `again` has to be tried again.
     pub(super) fn completed(&mut self, batch: u64, again: Vec<Pending>) {
         for lease in self.in_flight.remove(&batch).into_iter().flatten() {
             let name = lease.name();
@@ -143,7 +143,7 @@ impl Releases {
         }
     }
 
-    /// Sends again what is due. What has expired by now needs no release any more.
+    /// Queues releases that are due again. A lease that has ended by now needs no release any more.
     pub(super) fn retry(&mut self, now: Instant) {
         while let Some(first) = self.later.first_entry()
             && first.key().0 <= now
@@ -156,12 +156,12 @@ impl Releases {
         }
     }
 
-    /// When something is due again.
+    /// When the next release is due again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.later.keys().next().map(|(due, _)| *due)
     }
 
-    /// What is left, when there is no time for more.
+    /// The leases that are not released yet.
     pub(super) fn rest(&self) -> Vec<Arc<Lease>> {
         let waiting = self.now.iter().chain(self.later.values());
         let waiting = waiting.map(|pending| &pending.lease);
@@ -170,7 +170,7 @@ impl Releases {
     }
 }
 
-/// Releases a batch. Returns what has to be tried again.
+/// Releases a batch. Returns the releases that have to be tried again.
 pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
     let (answered, others) = pending.into_iter().partition(Pending::wants_answer);
     let answered = release_all(&core, true, answered);
@@ -199,20 +199,20 @@ async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> V
             };
             core.released.add(&group.name);
             let each = pending.into_iter().zip(answer.of(&group.permits));
-            again.extend(each.filter_map(|(pending, held)| settle(answer.now(), pending, held)));
+            again.extend(each.filter_map(|(pending, held)| answered(answer.now(), pending, held)));
         }
     }
     again
 }
 
-/// A release was answered that ran at `now` by the server's clock. It has to be tried again if an
-/// acquire may run after it.
-fn settle(now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
+/// A release that ran at `now` by the server's clock was answered. Returns the release if it has to
+/// be tried again, because an acquire of its lease may run later.
+fn answered(now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
     let runs_until = pending.lease.runs_until().filter(|end| now <= *end);
     if was_held || runs_until.is_none() {
         pending.answer(was_held);
     }
-    // Both times are of the server that answered.
+    // Both times are by the clock of the server that answered.
     let rest = Duration::from_millis(runs_until? + 1 - now);
     pending.due = (Instant::now() + rest).min(pending.gives_up);
     Some(pending)

@@ -1,4 +1,4 @@
-//! What this process holds, spread over a refresh interval.
+//! The refresh schedule: the permits that this process holds, spread over a refresh interval.
 
 use crate::redis::{
     clock::{SLOTS, Times},
@@ -15,16 +15,15 @@ use std::{
 /// Permits by the name of their semaphore.
 type Leases = HashMap<Arc<str>, Vec<Arc<Lease>>>;
 
-/// Held permits by semaphore, each in a slot. A refresh interval has as many slots, so that the
-/// work is even and one command serves all permits of a semaphore.
+/// The held permits. A refresh interval is divided into slots, so that the work is even. All permits
+/// of a semaphore are in the same slot, so that one command refreshes them.
 pub(super) struct Schedule {
     times: Times,
     slots: Vec<Leases>,
     hasher: RandomState,
     /// The slot that is due next, and when.
     next: (usize, Instant),
-    /// Refreshes that were sent and not answered yet, so that the deadlines of their leases are
-    /// watched.
+    /// Leases whose refresh may not have been answered yet: their deadlines are watched.
     watched: Vec<Watched>,
     /// Refreshes that failed, and when they are sent again.
     retries: Vec<Arc<Lease>>,
@@ -35,15 +34,16 @@ pub(super) struct Schedule {
     released: usize,
 }
 
-/// Releases before a sweep, at least.
+/// The fewest releases before a sweep.
 const MIN_RELEASED: usize = 1_024;
 
 struct Watched {
     lease: Arc<Lease>,
-    /// Its deadline when the refresh was sent: another one means that it was refreshed.
+    /// The lease's deadline when the refresh was sent. A different deadline now means that the lease
+    /// was refreshed.
     deadline: u64,
     since: Instant,
-    /// How long this process's clock stood still before, in microseconds.
+    /// How long this process's clock stood still before the refresh, in microseconds.
     missed: u64,
 }
 
@@ -67,8 +67,8 @@ impl Schedule {
         }
     }
 
-    /// A lease was released, which may have a slot. Slots are visited each refresh interval, which
-    /// may be hours; so when as many were released as there are, all slots are swept.
+    /// A lease was released, which may be in a slot. A slot is visited once per refresh interval, which
+    /// may be hours; so after as many releases as there are leases in slots, all slots are swept.
     pub(super) fn released(&mut self) {
         self.released += 1;
         if self.released >= self.adopted.max(MIN_RELEASED) {
@@ -77,8 +77,8 @@ impl Schedule {
         }
     }
 
-    /// Gives a slot to what was granted. Returns what was granted from a queue: its refresh cannot
-    /// wait for the slot.
+    /// Puts granted leases into slots. Returns those that were granted from a queue: their refresh
+    /// cannot wait until the slot is due.
     pub(super) fn adopt(&mut self, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
         let mut provisional = Vec::new();
         self.adopted += leases.len();
@@ -95,13 +95,13 @@ impl Schedule {
         provisional
     }
 
-    /// What is to be refreshed by now: the slots that are due, and refreshes that failed.
+    /// The leases to be refreshed now: those in slots that are due, and those whose refresh failed.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<Lease>> {
         let mut due = Vec::new();
         if now >= self.retry_at {
             due.append(&mut self.retries);
         }
-        // After a pause of this process there may be many, but each only once.
+        // After a pause of this process all slots may be due, but each only once.
         for _ in 0..SLOTS {
             let (slot, at) = self.next;
             if now < at {
@@ -119,7 +119,7 @@ impl Schedule {
         self.next.1
     }
 
-    /// The leases of a slot that are not released.
+    /// The leases of a slot. Removes those that were released.
     fn slot(&mut self, slot: usize) -> Vec<Arc<Lease>> {
         let mut live = Vec::new();
         self.slots[slot].retain(|_, leases| {
@@ -130,14 +130,14 @@ impl Schedule {
         live
     }
 
-    /// All that is held.
+    /// The leases of all slots.
     pub(super) fn all(&mut self) -> Vec<Arc<Lease>> {
         (0..SLOTS as usize)
             .flat_map(|slot| self.slot(slot))
             .collect()
     }
 
-    /// A refresh is about to be sent for these; `missed`: how many microseconds this process's
+    /// A refresh of these leases is about to be sent. `missed` is how many microseconds this process's
     /// clock stood still before.
     pub(super) fn watch(&mut self, leases: &[Arc<Lease>], missed: u64) {
         let since = Instant::now();
@@ -150,7 +150,7 @@ impl Schedule {
         self.watched.extend(watched);
     }
 
-    /// These were not refreshed, and it is unknown whether they are still held.
+    /// A refresh is completed. The leases in `failed` have no answer, so they may or may not be held.
     pub(super) fn refreshed(&mut self, failed: Vec<Arc<Lease>>) {
         if failed.is_empty() {
             self.failures = 0;
@@ -170,7 +170,8 @@ impl Schedule {
             if lease.is_released() || lease.is_lost() || lease.deadline() != watched.deadline {
                 continue;
             }
-            // A clock that jumped may have been set: that refresh then decides.
+            // A wall clock that jumped may have been set instead, so `missed` counts only if the
+            // refresh has no answer within a timeout.
             let missed = if now >= watched.since + timeout {
                 *missed
             } else {

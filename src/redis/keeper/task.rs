@@ -20,19 +20,19 @@ use tokio::{
 
 /// A command to the keeper.
 pub(super) enum Command {
-    /// Release this, and answer whether it was still held.
+    /// Release the lease, and answer whether it was still held.
     Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
-    /// Answer whether releases of this semaphore were on their way, once they are completed.
+    /// Answer whether releases of the semaphore were in flight, once they are completed.
     Settle(Arc<str>, oneshot::Sender<bool>),
-    /// Release everything, and return by the deadline what could not be released.
+    /// Release all leases, and return by the deadline those that could not be released.
     Shutdown(Instant, oneshot::Sender<Vec<Arc<Lease>>>),
 }
 
-/// What a task of the keeper's has to report.
+/// The report of a task that the keeper has spawned.
 enum Report {
-    /// Refreshed; these were not answered.
+    /// A refresh is completed; these leases have no answer.
     Refreshed(Vec<Arc<Lease>>),
-    /// A batch of releases is completed; these have to be tried again.
+    /// The batch of releases with this number is completed; these have to be tried again.
     Released(u64, Vec<Pending>),
 }
 
@@ -46,17 +46,17 @@ struct Task {
     shutdowns: Vec<(Instant, oneshot::Sender<Vec<Arc<Lease>>>)>,
     next_tick: Instant,
     next_clock: Instant,
-    /// Whether something was held or released since the server's clock was read.
+    /// Whether a lease was refreshed or released since the server's clock was last read.
     is_active: bool,
     pulse: Pulse,
     reports: mpsc::UnboundedSender<Report>,
 }
 
-/// Runs until the last sender of commands is dropped and what it had to release is released.
+/// Runs until the last sender of commands is dropped and all pending releases are done.
 pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<Command>) {
     let (reports, mut reported) = mpsc::unbounded_channel();
     let mut task = Task::new(core, reports);
-    // Connects, so that the first release need not.
+    // Makes the connection, so that the first release need not wait for it.
     task.read_clock();
     let mut taken = Vec::with_capacity(COMMANDS);
     let mut alarm = pin!(sleep_until(task.next().into()));
@@ -113,7 +113,7 @@ impl Task {
         self.releases.push(pending);
     }
 
-    /// Ends what is held, and what is being claimed.
+    /// Releases all leases, held or being acquired.
     fn release_everything(&mut self) {
         let mut leases = self.schedule.all();
         leases.extend(self.core.registry.drain());
@@ -135,7 +135,7 @@ impl Task {
         }
     }
 
-    /// When there is something to do without a command.
+    /// When the next work is due that no command starts.
     fn next(&self) -> Instant {
         let deadlines = self.shutdowns.iter().map(|(deadline, _)| *deadline);
         let dues = deadlines.chain(self.releases.next());
@@ -194,7 +194,7 @@ impl Task {
         });
     }
 
-    /// Sends what is to be released, unless enough is in flight.
+    /// Sends pending releases, unless enough batches are in flight.
     fn release(&mut self) {
         while let Some((batch, pending)) = self.releases.take() {
             let (core, reports) = (Arc::clone(&self.core), self.reports.clone());

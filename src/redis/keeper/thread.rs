@@ -30,7 +30,7 @@ impl Thread {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Starts it unless it was started.
+    /// Starts the thread unless it was started.
     pub(super) fn start(&self) -> io::Result<()> {
         match self.has_started() {
             true => Ok(()),
@@ -47,11 +47,11 @@ impl Thread {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        // Handed over once there is a thread, so that the next start can try again without one.
-        let (hand_over, handed_over) = mpsc::channel::<(Runtime, BoxFuture<()>)>();
+        // Supplied once there is a thread. If there is none, the next start still has the future.
+        let (supply, supplied) = mpsc::channel::<(Runtime, BoxFuture<()>)>();
         let run = move || {
-            let handed_over = handed_over.recv();
-            handed_over.map(|(runtime, future)| runtime.block_on(future))
+            let supplied = supplied.recv();
+            supplied.map(|(runtime, future)| runtime.block_on(future))
         };
         let thread = thread.name("tower-semaphore".to_owned());
         if let Err(error) = thread.spawn(run) {
@@ -60,7 +60,7 @@ impl Thread {
             return Err(error);
         }
         if let Some(future) = future.take() {
-            let _ = hand_over.send((runtime, future));
+            let _ = supply.send((runtime, future));
         }
         self.started.store(true, Ordering::Release);
         Ok(())

@@ -1,8 +1,8 @@
-//! One permit as this process knows it: a state machine that only answers move on.
+//! The state of one permit in this process.
 //!
-//! Beside its [`State`], a lease counts the acquires that were never answered. Each carries its own
-//! end by the server's clock, after which the server refuses to run it; until then it may grant.
-//! So a release is final only when it ran after the last of those ends.
+//! Beside its [`State`], a lease counts the acquires that were never answered. Each acquire carries a
+//! deadline by the server's clock. Until then an unanswered acquire may run and grant; after that the
+//! server refuses to run it. So a release is final only if it ran after the last of these deadlines.
 
 mod state;
 
@@ -20,12 +20,12 @@ pub(super) struct Lease {
 }
 
 struct Inner {
-    /// What its semaphore's keys begin with. Shared with other permits of the semaphore once the
-    /// keeper has adopted them, because a process may hold very many.
+    /// What the semaphore's keys begin with. Shared with other permits of the semaphore once the
+    /// keeper has adopted them, because a process may hold very many permits.
     name: Arc<str>,
     state: State,
     token: u64,
-    /// Microseconds since the store's creation until the lease counts as ended.
+    /// When the lease counts as ended, in microseconds since the store's creation.
     deadline: u64,
     unanswered: u32,
     /// Until when an unanswered acquire may run, ms of the server's clock.
@@ -52,7 +52,7 @@ impl Lease {
         Arc::clone(&self.lock().name)
     }
 
-    /// Replaces its name by an equal one that is shared.
+    /// Replaces the name by an equal one that is shared.
     pub(super) fn share_name(&self, name: &Arc<str>) {
         self.lock().name = Arc::clone(name);
     }
@@ -62,7 +62,7 @@ impl Lease {
     }
 
     /// An acquire is about to be sent, which the server refuses to run after `runs_until`. `false`:
-    /// the owner has released it, so do not send it.
+    /// the owner has released the lease, so the acquire must not be sent.
     pub(super) fn sent(&self, runs_until: u64) -> bool {
         let mut inner = self.lock();
         if inner.state == State::Released {
@@ -107,8 +107,8 @@ impl Lease {
         inner.step(Event::Refused);
     }
 
-    /// A message says that it was granted from the queue, until `deadline`. Returns whether
-    /// that is news.
+    /// A message says that the lease was granted from the queue, until `deadline`. Returns whether
+    /// the lease was waiting for that.
     pub(super) fn notified(&self, token: u64, deadline: u64) -> bool {
         let mut inner = self.lock();
         let is_news = inner.step(Event::Notified);
@@ -118,7 +118,7 @@ impl Lease {
         is_news
     }
 
-    /// A refresh found it held, so the server keeps it until the new deadline at least.
+    /// A refresh found the lease held, so the server keeps it until the new deadline at least.
     pub(super) fn refreshed(&self, deadline: u64) {
         let mut inner = self.lock();
         inner.step(Event::Refreshed);
@@ -131,7 +131,7 @@ impl Lease {
         self.lock().step(Event::RefreshFailed);
     }
 
-    /// A refresh did not find it: reports the permit lost.
+    /// A refresh did not find the lease: reports the permit lost.
     pub(super) fn displaced(&self) {
         if self.lock().step(Event::Ended) {
             self.loss.set();
@@ -146,16 +146,16 @@ impl Lease {
         }
     }
 
-    /// The owner is done with it. Returns whether the server needs a release; `false` if it was
-    /// released before.
+    /// The owner releases the lease. Returns whether the server needs a release; `false` if the lease
+    /// was released before.
     pub(super) fn release(&self) -> bool {
         let mut inner = self.lock();
         let state = inner.state;
         inner.step(Event::Released) && (state.is_known_to_the_server() || inner.unanswered > 0)
     }
 
-    /// Until when an acquire of it may still run, ms of the server's clock; `None` if all were
-    /// answered.
+    /// Until when an unanswered acquire may still run, ms of the server's clock; `None` if all
+    /// acquires were answered.
     pub(super) fn runs_until(&self) -> Option<u64> {
         let inner = self.lock();
         (inner.unanswered > 0).then_some(inner.runs_until)
@@ -165,13 +165,13 @@ impl Lease {
         self.lock().deadline
     }
 
-    /// Whether its owner has it, or had it until it was lost.
+    /// Whether the lease was granted and is not released, lost or not.
     pub(super) fn is_granted(&self) -> bool {
         use State::{AtRisk, Held, Lost, Provisional};
         matches!(self.lock().state, Provisional | Held | AtRisk | Lost)
     }
 
-    /// Whether the server has refused it, or has it in the queue.
+    /// Whether the server has answered an acquire, with a refusal or a position in the queue.
     pub(super) fn was_answered(&self) -> bool {
         matches!(self.lock().state, State::Queued | State::Refused)
     }
@@ -184,7 +184,7 @@ impl Lease {
         self.lock().state == State::Lost
     }
 
-    /// Whether its deadline has passed, although it may not be reported yet.
+    /// Whether the deadline has passed. The keeper may not have reported the loss yet.
     pub(super) fn is_past(&self, now: u64) -> bool {
         let inner = self.lock();
         inner.state != State::Released && now >= inner.deadline

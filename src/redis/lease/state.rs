@@ -1,16 +1,16 @@
-//! The states of a lease, and what moves it from one to the next.
+//! The states of a lease, and the events that change them.
 //!
 //! | state | what is known |
 //! |---|---|
 //! | `Unsent` | no acquire was sent |
-//! | `InDoubt` | an acquire was sent, and not answered yet |
-//! | `Queued` | the server has it in the queue |
-//! | `Provisional` | granted from the queue; ends with the waiter's heartbeat until it is refreshed |
+//! | `InDoubt` | an acquire was sent and has not been answered |
+//! | `Queued` | the claim is in the queue |
+//! | `Provisional` | granted from the queue, and not refreshed yet; ends when the waiter would count as dead |
 //! | `Held` | granted, or refreshed |
 //! | `AtRisk` | held, but the last refresh failed |
 //! | `Lost` | the lease ended while the owner still runs; it may be granted again |
-//! | `Refused` | the server refused it |
-//! | `Released` | the owner is done with it |
+//! | `Refused` | the server refused the claim |
+//! | `Released` | the owner has released the lease |
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -25,28 +25,28 @@ pub(super) enum State {
     Released,
 }
 
-/// What moves a lease on.
+/// An event that may change the state of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// An acquire is about to be sent.
     Sent,
-    /// It never left this process.
+    /// The acquire never left this process, or the server did not run it.
     NotSent,
-    /// The server granted it.
+    /// The server granted the claim.
     Granted,
-    /// The server has it in the queue.
+    /// The server put the claim into the queue, or kept it there.
     Queued,
-    /// A message says that it was granted from the queue.
+    /// A message says that the claim was granted from the queue.
     Notified,
-    /// The server has refused it, and removed it from the queue if it was there.
+    /// The server refused the claim, and removed it from the queue if it was there.
     Refused,
-    /// A refresh found it held.
+    /// A refresh found the lease held.
     Refreshed,
     /// A refresh was not answered.
     RefreshFailed,
-    /// Its deadline has passed, or a refresh did not find it.
+    /// The deadline has passed, or a refresh did not find the lease.
     Ended,
-    /// The owner is done with it.
+    /// The owner released the lease.
     Released,
 }
 
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Whether the server may have something of it.
+    /// Whether the server may hold units or a queue position of the lease.
     pub(super) fn is_known_to_the_server(self) -> bool {
         !matches!(self, Self::Unsent | Self::Refused)
     }

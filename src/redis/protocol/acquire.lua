@@ -1,29 +1,29 @@
--- acquire: grants the units of a permit if they fit under its limit and nothing waits before it;
--- else joins the queue, if it may. So for each claim of each semaphore, one after the other.
+-- acquire: for each claim of each semaphore, one after the other: grants the units of a permit if
+-- they fit under its limit and nothing waits before it; else joins the queue, if the claim may wait.
 --
--- Promises: at any instant of the server's clock, at most `limit` units are held. The same id
--- counts once, however often it is sent, and keeps its position in the queue. Every permit gets a
--- token greater than those before it. A call that arrives after its deadline changes nothing.
+-- Promises: at any instant of the server's clock, at most `limit` units are held. An id counts once,
+-- however often it is sent, and keeps its position in the queue. Every permit gets a token greater
+-- than those before it. A call that arrives after its deadline changes nothing.
 --
 -- KEYS  for each semaphore held, queue, alive, token; see queue.lua
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
---       3 floor     microseconds, where tokens begin at least if they have no predecessor
+--       3 floor     microseconds, the least token for a semaphore that has none yet
 --       and for each semaphore, three for each of its claims:
 --         id     the permit's id
---         limit  of units that may be held together; 0 if the permit has several units itself, so
+--         limit  how many units may be held together; 0 if the permit has several units itself, so
 --                that it never takes the fast path
---         wait   nothing if it does not wait; else `ALIVE MAX_WAITING ARRIVAL`, the ms for which
---                it counts as alive, how many may wait, and the arrival that it was given before
---                or 0
+--         wait   empty if the claim does not wait; else `ALIVE MAX_WAITING ARRIVAL`: for how many
+--                ms the waiter counts as alive, how many claims may wait, and the arrival that an
+--                earlier call returned, or 0
 -- Returns the server's time in ms, alone if the call is late, and for each claim two items:
---         token, units held now     it is granted
---         0, units held now         it is full
+--         token, units held now     the claim is granted
+--         0, units held now         there is no room
 --         -1, units held now        the queue is full
 --         {arrival, recheck_ms, last_token}, units held now
---                                   it waits; it is the head if recheck_ms is not -1, and should
---                                   poll again then, when the earliest lease ends. It holds
---                                   nothing, so no token up to the last is its any more
+--                                   the claim waits. If recheck_ms is not -1, the claim is the head
+--                                   and should poll again then, when the earliest lease ends. The
+--                                   claim holds nothing, so no token up to last_token is its own
 
 local now, micros = clock()
 if now > tonumber(ARGV[2]) then
@@ -37,7 +37,7 @@ local answer, at = {now}, 4
 for key = 1, #KEYS, 4 do
   local held, queue, alive, token = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
   local used = call('ZCARD', held)
-  -- The first write removes, because only then a server whose memory is full accepts the others.
+  -- The first write is a removal: a server whose memory is full accepts other writes only after one.
   if used > 0 or key == 1 then
     used = used - call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
   end

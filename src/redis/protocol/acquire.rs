@@ -23,7 +23,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(source, &[":held", ":queue", ":alive", ":token"])
 });
 
-/// What is wanted of one semaphore in one call.
+/// The permits that are wanted of one semaphore in one call.
 pub(in crate::redis) struct AcquireOf {
     pub(in crate::redis) name: Arc<str>,
     pub(in crate::redis) wanted: Vec<Wanted>,
@@ -35,11 +35,11 @@ pub(in crate::redis) type Wanted = (PermitId, Option<Position>);
 /// A position in the queue, sent with each acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) struct Position {
-    /// How long the waiter counts as alive from then on.
+    /// How long the waiter counts as alive after this acquire.
     pub(in crate::redis) alive: Duration,
     /// How many may wait.
     pub(in crate::redis) max_waiting: u32,
-    /// Its arrival as the server gave it before; 0 for none.
+    /// The arrival that the server returned before; 0 if there is none.
     pub(in crate::redis) arrival: u64,
 }
 
@@ -59,7 +59,7 @@ impl Share for AcquireOf {
         3 * self.wanted.len()
     }
 
-    /// A waiter costs the script few steps, and it bounds what it grants to waiters.
+    /// A waiter counts as one unit: the script bounds the units that a call grants to waiters.
     fn units(&self) -> usize {
         let units = self.wanted.iter().map(|(permit, position)| match position {
             Some(_) => 1,
@@ -96,8 +96,8 @@ pub(in crate::redis) enum Acquired {
     Full {
         held: u32,
     },
-    /// It is in the queue. The head polls again after `recheck`, when the earliest lease ends.
-    /// Whatever was granted to it before, under a token up to `last_token`, is over.
+    /// The claim is in the queue. The head polls again after `recheck`, when the earliest lease ends.
+    /// The claim holds nothing, so a notification with a token up to `last_token` is out of date.
     Queued {
         arrival: u64,
         recheck: Option<Duration>,
@@ -107,9 +107,10 @@ pub(in crate::redis) enum Acquired {
 }
 
 impl Protocol {
-    /// Acquires permits, or positions in a queue. As many answers as are wanted, in their order.
+    /// Acquires permits, or positions in a queue. Returns an answer for each permit that is wanted, in
+    /// their order.
     ///
-    /// The server refuses to run what it gets after `runs_until`, ms of its own clock.
+    /// The server refuses to run a call that arrives after `runs_until`, ms of the server's clock.
     pub(in crate::redis) async fn acquire(
         &self,
         all: &[AcquireOf],
@@ -130,7 +131,7 @@ impl Protocol {
 }
 
 impl Acquired {
-    /// The answers for as many permits.
+    /// Reads the answers for `count` permits.
     fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
         match reply {
             Ok(Reply::Items(_, items)) => items.chunks(2).map(Self::read).collect(),

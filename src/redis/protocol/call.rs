@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Semaphores of one call, to bound how long one script blocks the server: 64 single claims take
-/// it 0.4 ms (`cargo bench --bench redis`), and with more a claim is hardly cheaper.
+/// the server 0.4 ms, and in a larger call a claim is hardly cheaper (`cargo bench --bench redis`).
 const MAX_SEMAPHORES: usize = 64;
 
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
@@ -26,7 +26,7 @@ pub(in crate::redis) const MAX_UNITS: usize = 500;
 pub(super) enum Reply {
     /// All units are held, or no answer was requested.
     Done,
-    /// The server's time in ms, and as many items as its share expects.
+    /// The server's time in ms, and as many items as the share expects.
     Items(u64, Vec<Value>),
 }
 
@@ -36,31 +36,31 @@ type Replies = Vec<Result<Reply, Error>>;
 pub(super) trait Share {
     fn name(&self) -> &str;
 
-    /// How many arguments it has.
+    /// How many arguments the share has.
     fn args(&self) -> usize;
 
-    /// How many units the script touches for it, about.
+    /// About how many units the script touches for the share.
     fn units(&self) -> usize;
 
     fn write(&self, owner: &Owner, command: &mut Cmd);
 
-    /// How many items of a detailed answer are its own.
+    /// How many items of a detailed answer belong to the share.
     fn items(&self) -> usize;
 }
 
-/// A script, its arguments for all semaphores, and the deadline of its answer.
+/// A script, the arguments that are for all semaphores, and the deadline of the answer.
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) head: &'a [u64],
     pub(super) deadline: Instant,
 }
 
-/// The way to where scripts run.
+/// Runs scripts on a server.
 pub(in crate::redis) struct Protocol {
     transport: Box<dyn Transport>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) owner: Owner,
-    /// The server has refused a call for several semaphores.
+    /// Whether the server has refused a call for several semaphores.
     one_each: AtomicBool,
     /// What the names of all keys begin with.
     pub(super) prefix: String,
@@ -92,8 +92,8 @@ impl Protocol {
         }
     }
 
-    /// Runs a script for each of the shares, many in a call where the server lets them. As many
-    /// replies, in their order.
+    /// Runs a script for all shares, many in a call where the server permits that. Returns a reply
+    /// for each share, in the order of the shares.
     pub(super) async fn run<P: Share>(&self, call: &Call<'_>, shares: &[P]) -> Replies {
         let batches = self.batches(shares);
         let answers = match self.known(call, &batches).await {
@@ -112,14 +112,14 @@ impl Protocol {
         replies
     }
 
-    /// Calls for each semaphore alone, so that an error of one does not affect the others.
+    /// Makes a call for each semaphore alone, so that an error of one does not affect the others.
     async fn run_one_each<P: Share>(&self, call: &Call<'_>, batch: &[P], error: &Error) -> Replies {
         if error.is_cross_slot() {
             self.one_each.store(true, Ordering::Relaxed);
         }
         let batches: Vec<_> = batch.chunks(1).collect();
         let answers = self.known(call, &batches).await;
-        // The aborted call may have changed something, so it must not look as if it had no effect.
+        // The aborted call may have had an effect, so no error that denies that replaces its own.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
         let answers = answers.into_iter().map(|answer| match answer {
             Err(own) if own.had_no_effect() => Err(error.clone()),
@@ -131,7 +131,8 @@ impl Protocol {
             .collect()
     }
 
-    /// Sends a call for each batch, and again with the script if the server does not know it.
+    /// Sends a call for each batch, and sends it again with the script's source if the server does
+    /// not know the script.
     async fn known<P: Share>(
         &self,
         call: &Call<'_>,
@@ -172,7 +173,7 @@ impl Protocol {
         self.transport.send(commands.collect(), call.deadline).await
     }
 
-    /// Which shares travel in one call: none on a cluster, where their keys live on several nodes.
+    /// Divides shares into calls: one each on a cluster, because keys live on several nodes.
     fn batches<'a, P: Share>(&self, shares: &'a [P]) -> Vec<&'a [P]> {
         if !self.transport.is_one_server() || self.one_each.load(Ordering::Relaxed) {
             return shares.chunks(1).collect();
@@ -204,8 +205,8 @@ impl Protocol {
         batch.iter().map(own).collect()
     }
 
-    /// The server's time, which every answer begins with, and the items after it; `None` if all
-    /// is as it should be.
+    /// Reads the server's time, which every answer begins with, and the items after it. `None` if the
+    /// answer is the time alone: all units are held, or no answer was requested.
     fn read(&self, answer: Value, expected: usize) -> Result<Option<(u64, Vec<Value>)>, Error> {
         let (now, items) = match answer {
             Value::Int(now) => (now, None),
@@ -230,7 +231,7 @@ impl Protocol {
 
 /// A call with its keys, and with room for the rest of its arguments.
 fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
-    /// An id's length, about.
+    /// About the length of an id.
     const ARG: usize = 56;
     let keys = script.keys();
     let args: usize = shares

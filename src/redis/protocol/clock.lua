@@ -1,7 +1,7 @@
--- clock: returns the server's time, and the highest time that any process has seen on it.
+-- clock: returns the server's time, and the highest time that any process has seen on the server.
 --
--- Promise: the highest never falls, as long as some process calls it now and then, although the
--- server's clock may be set back. Tokens that have no predecessor begin there.
+-- Promise: the highest time never falls, even if the server's clock is set back, as long as the
+-- script is called at least once in eight leases. The first token of a semaphore is at least as high.
 --
 -- KEYS  1 clock    the highest time, microseconds
 -- ARGV  1 lease    ms
@@ -11,7 +11,7 @@
 local now, micros = clock()
 local ttl = text(tonumber(ARGV[1]) * LEASES)
 local highest = math.max(micros, tonumber(ARGV[2]), tonumber(call('GET', KEYS[1]) or 0))
--- The first write needs no memory, because only then a server whose memory is full accepts the next.
+-- The first write needs no memory: a server whose memory is full accepts other writes only after one.
 call('PEXPIRE', KEYS[1], ttl)
 call('SET', KEYS[1], text(highest), 'PX', ttl)
 return {now, highest}

@@ -1,4 +1,4 @@
-//! clock: what time it is on the server, and the highest that any process has seen there. See
+//! clock: reads the server's time, and the highest time that any process has seen on the server. See
 //! `clock.lua`.
 
 use super::{
@@ -16,7 +16,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(source, &["clock"])
 });
 
-/// The prefix of all keys, instead of a semaphore's name.
+/// The prefix of all keys, which takes the part of a semaphore's name.
 struct Mark<'a>(&'a str);
 
 impl Share for Mark<'_> {
@@ -40,7 +40,8 @@ impl Share for Mark<'_> {
 }
 
 impl Protocol {
-    /// Exchanges the server's time for the highest that this process has seen.
+    /// Reads the server's time, and exchanges the highest time that this process has seen for the
+    /// highest that any process has seen.
     pub(in crate::redis) async fn clock(&self, deadline: Instant) -> Result<(), Error> {
         let call = Call {
             script: &SCRIPT,

@@ -1,11 +1,11 @@
--- What all scripts have in common.
+-- Functions and constants of all scripts.
 
--- No key outlives its last use for longer than so many leases.
+-- A key expires this many leases after its last use.
 local LEASES = 8
 
 local call = redis.call
 
--- Implicit conversion of numbers to text is slow, and loses digits of large ones.
+-- Converts an integer to text. Implicit conversion is slow, and loses digits of large numbers.
 local function text(number)
   return string.format('%d', number)
 end

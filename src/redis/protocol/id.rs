@@ -2,18 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-/// Identifies a permit within its process, with all that is needed to grant it.
+/// Identifies a permit within its process. Has all values that a grant of the permit needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) struct PermitId {
-    /// Its number within the process.
+    /// The permit's number within the process.
     pub(in crate::redis) serial: u64,
     /// How many units of its semaphore may be held together.
     pub(in crate::redis) limit: u32,
-    /// How many of them it takes.
+    /// How many of these units the permit takes.
     pub(in crate::redis) weight: u32,
 }
 
-/// What the ids of all permits of a process have in common.
+/// The parts that the ids of all permits of a process have in common.
 pub(super) struct Owner {
     pub(super) process: Arc<str>,
     pub(super) lease_ms: u64,
@@ -39,8 +39,8 @@ impl Owner {
     }
 }
 
-/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and `:UNIT` after the first. It has
-/// all that another process's script needs to grant it.
+/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and for each unit after the first `:UNIT`
+/// behind that. A script that another process calls can grant the permit from its id alone.
 pub(super) struct UnitId<'a> {
     owner: &'a Owner,
     permit: PermitId,

@@ -1,7 +1,7 @@
 //! The scripts: one file per verb, with a typed call. Nothing else sends a script.
 //!
-//! A script works on one semaphore after the other, so that one call serves many: what a call
-//! costs the server beyond its work, and both sides to send and to read, is shared by all.
+//! A script works on one semaphore after the other, so that one call serves many semaphores and its
+//! fixed cost is shared by all of them.
 
 mod acquire;
 mod call;

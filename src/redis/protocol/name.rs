@@ -1,15 +1,15 @@
-//! From a policy and a key to the names of their keys in Redis.
+//! From a policy and a key to the name of their semaphore in Redis.
 //!
-//! Injective for any bytes: a component is written as it is where it is plain, percent-encoded
-//! where it is not, and as its SHA-256 where that would be long. `:` separates the components and
-//! `#` marks a hash; neither is plain, so no two names read the same.
+//! The mapping is injective for any bytes. A component's plain characters are written unchanged, all
+//! others percent-encoded; a component that would be long is written as its SHA-256. `:` separates
+//! the components and `#` marks a hash. Neither is plain, so no two names are the same.
 
 use crate::semaphore::{Key, Policy};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sha2::{Digest, Sha256};
 use std::{fmt::Write, sync::Arc};
 
-/// What is not written as it is.
+/// The characters that are percent-encoded.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -17,7 +17,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@')
     .remove(b'+');
 
-/// A component longer than this is hashed, so that a client cannot choose how long our keys are.
+/// A component longer than this is hashed, so that clients cannot make keys in Redis long.
 const LONGEST: usize = 64;
 
 /// `PREFIX{POLICY:KEY}`, what all keys of a semaphore begin with. The braces are a hash tag: on a
@@ -35,7 +35,7 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
 
 fn push(name: &mut String, component: &[u8]) {
     let start = name.len();
-    // What is longer than this before it is encoded is longer after it.
+    // Encoding makes no component shorter.
     if component.len() <= LONGEST {
         name.extend(percent_encode(component, ENCODED));
         if name.len() - start <= LONGEST {

@@ -1,5 +1,5 @@
--- What acquire and release share where a semaphore is contended: how units are granted, and how
--- its queue advances.
+-- The part that acquire and release share for a contended semaphore: how units are granted, and how
+-- the queue advances.
 --
 -- A call is for one semaphore or for many, one after the other. KEYS has for each:
 --
@@ -8,13 +8,13 @@
 -- alive  waiter's permit -> until when it counts as alive, ms
 -- token  the last token
 --
--- ARGV has, behind what is for all semaphores, how many arguments follow for the first semaphore, and
--- those; then the same for the next.
+-- ARGV has first the arguments for all semaphores; then for each semaphore the number of its
+-- arguments, and these.
 --
--- A permit's id has all that is needed to grant it: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. Its
--- units are the id itself and, for those after the first, id:2, id:3 and so on.
+-- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. The first unit
+-- has the id itself, the others id:2, id:3 and so on.
 
--- Whether any of the semaphores has waiters: mostly none has, and one call shows it.
+-- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
   if #keys == 4 then
     return call('EXISTS', keys[2]) == 1
@@ -29,18 +29,19 @@ end
 -- Units that one call grants from a queue, to bound how long it blocks the server.
 local MAX_GRANTED = 1000
 
--- The operations of one contended semaphore at one instant. Built only where one is contended,
--- because it takes a script longer to build functions than to run them.
+-- The operations of one contended semaphore at one instant. Built only for a contended semaphore,
+-- because building these functions takes longer than running them.
 local function contended_semaphore(held, queue, alive, token, now, micros, floor)
   local self = {}
   local granted = 0
 
-  -- A counter that has expired starts at the clock, or at the highest time that it has ever shown:
-  -- both count more microseconds than there were tokens, so it does not matter when it expires.
+  -- Returns the next token. A counter that has expired starts again at the server's clock, or at
+  -- the highest time that the clock has ever shown. Both are higher than every token before, because
+  -- fewer tokens were granted than microseconds have passed, so the counter may expire at any time.
   --
-  -- Only every fourth token extends the TTL of `held`. A permit that is not refreshed lasts a
-  -- lease at most, so three of them, each granted before the last has ended, are over within four
-  -- leases of the token or the refresh before them, which left `held` seven at least.
+  -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
+  -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
+  -- within four leases of the last extension, which left `held` at least seven leases.
   local function next_token(ttl)
     local new_token = call('INCR', token)
     if new_token == 1 then
@@ -53,7 +54,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return new_token
   end
 
-  -- Adds the units of a permit to the `used` ones. Returns its token, and how many are held then.
+  -- Adds the units of a permit to the `used` ones. Returns the permit's token, and how many units are
+  -- held then.
   function self.grant(id, weight, used, expires_at, lease)
     local now_used = used + call('ZADD', held, expires_at, id)
     for unit = 2, weight do
@@ -66,8 +68,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return next_token(ttl), now_used
   end
 
-  -- An end that lies further ahead than the permit's own lease was set before the clock was set
-  -- back. From now on it lasts a lease, so that nothing dead lasts for longer.
+  -- Lowers each end that is further ahead than the permit's own lease to one lease from now. Such an
+  -- end was written before the clock was set back, and a dead permit or waiter would last too long.
   local function clamp(ends)
     local function is_impossible(member, score)
       local lease = string.match(member, '^%w+%.%x+%.%d+%.%d+%.(%d+)')
@@ -86,17 +88,18 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     end
   end
 
-  -- Notifies one process that one of its permits was granted, or with token 0 that it should poll.
+  -- Notifies a process that one of its permits was granted or, with token 0, that the waiter should
+  -- poll.
   local function notify(process, serial, new_token, used)
     local prefix = string.match(held, '^[^{]*')
     call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(new_token) .. ' ' .. used)
   end
 
-  -- Grants to the head of the queue while it fits, each under its own limit, and passes over
-  -- waiters that have died. Nothing behind the head is considered, so no lighter claim starves a
-  -- heavy one. Such a grant ends when the waiter ceases to count as alive, unless its process
-  -- refreshes it: if that has just died, it holds the queue up no longer than as a waiter.
-  -- After many units the rest is left to the head, which is notified to poll.
+  -- Grants to the head of the queue while the head fits under its own limit, and removes waiters that
+  -- have died. Claims behind the head are not considered, so that light claims do not starve a heavy
+  -- one. A grant ends when the waiter would cease to count as alive, unless its process refreshes the
+  -- permit: so a process that has just died holds the queue up no longer than its waiter would have.
+  -- After MAX_GRANTED units the head is notified to poll, and its poll grants further units.
   -- Returns how many units are held then, and the id of the head if one still waits.
   function self.advance(used)
     while true do
@@ -132,8 +135,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     end
   end
 
-  -- Whether the queue is full. Before that answer it removes some dead waiters, wherever they
-  -- are.
+  -- Whether the queue is full. A full queue is first cleared of up to 100 dead waiters, at any
+  -- position.
   local function is_full(max_waiting)
     if call('ZCARD', queue) < max_waiting then
       return false
@@ -146,8 +149,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return call('ZCARD', queue) >= max_waiting
   end
 
-  -- Waiters that are named in this very call are alive, however late their heartbeat arrives. So
-  -- this goes before the queue advances.
+  -- Extends the time for which the waiters in this call count as alive. They are alive, however late
+  -- their heartbeat arrives, so this happens before the queue advances and removes dead waiters.
   function self.revive(first, last)
     for arg = first, last, 3 do
       local alive_ms = string.match(ARGV[arg + 2], '^%d+')
@@ -157,8 +160,8 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     end
   end
 
-  -- Joins the queue, or keeps the position there. Arrivals strictly grow, whatever the clock does.
-  -- Returns the arrival, nothing if the queue is full.
+  -- Joins the queue, or keeps the position there. Arrivals strictly grow, even if the clock is set
+  -- back. Returns the arrival, or nothing if the queue is full.
   local function join(id, alive_ms, max_waiting, arrival)
     local known = call('ZSCORE', queue, id)
     if known then
@@ -177,7 +180,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return arrival
   end
 
-  -- The claim does not wait, or no longer: leaves the queue, and grants to the next waiters.
+  -- For a claim that does not wait, or no longer: leaves the queue, and grants to the next waiters.
   local function leave(id, used, head)
     if head and call('ZREM', queue, id) == 1 then
       call('ZREM', alive, id)
@@ -204,7 +207,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     local alive_ms, max_waiting, arrival = string.match(wait, '^(%d+) (%d+) (%d+)$')
     local head
     used, head = self.advance(used)
-    -- What can wait is not granted once this call has granted much.
+    -- A claim that can wait is not granted after MAX_GRANTED units: its next poll can grant it.
     local may_grant = not alive_ms or granted < MAX_GRANTED
     local is_next = not head or head == id and not alive_ms
     if used + weight <= limit and is_next and may_grant or call('ZSCORE', held, id) then
@@ -226,7 +229,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if not arrival then
       return -1, used
     end
-    -- To read a TTL is cheaper than to set it, and both keys have the same.
+    -- Reading a TTL is cheaper than setting it, and both keys have the same TTL.
     if call('PTTL', alive) < lease * (LEASES - 1) then
       call('PEXPIRE', queue, text(lease * LEASES))
       call('PEXPIRE', alive, text(lease * LEASES))

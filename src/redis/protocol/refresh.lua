@@ -1,21 +1,20 @@
 -- refresh: moves the end of live leases forward.
 --
--- Promise: a lease that has ended stays ended, even if its units are still free. Only
--- members that are named, and still there, are touched. The counter of tokens outlives every
--- permit that is refreshed.
+-- Promise: a lease that has ended stays ended, even if its units are still free. Only units that are
+-- named and still held are touched. The counter of tokens outlives every permit that is refreshed.
 --
--- It grants nothing, so it is not given the queue: its head polls when a lease ends.
+-- The script grants nothing, so it takes no key of the queue: the head polls when a lease ends.
 --
 -- KEYS  for each semaphore held, token; see queue.lua
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
--- Returns the server's time in ms if all are held; else a list of that, and for each unit 1 (held)
--- or 0 (lost).
+-- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,
+-- 1 (held) or 0 (lost).
 
 local now = clock()
 local lease = tonumber(ARGV[1])
 local expires_at, expired_before = text(now + lease), text(now)
--- One lease of a key's TTL may pass before it is set again: to read a TTL is cheaper than to set
+-- A TTL is set again only when a lease of it has passed, because reading a TTL is cheaper than setting
 -- it.
 local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
@@ -40,7 +39,7 @@ if all then
   return now
 end
 
--- Some are lost, or were refreshed within this very millisecond.
+-- Some units are lost, or were refreshed in this very millisecond, which changes nothing.
 local answer, at = {now}, 2
 for key = 1, #KEYS, 2 do
   local last = at + ARGV[at]

@@ -15,7 +15,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 });
 
 impl Protocol {
-    /// Moves the ends of leases forward. For each group, which of its units are held.
+    /// Moves the ends of leases forward. Returns for each group which of its units are held.
     pub(in crate::redis) async fn refresh(
         &self,
         groups: &[Group],

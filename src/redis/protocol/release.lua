@@ -1,15 +1,15 @@
 -- release: frees units, or leaves the queue, and grants to the next waiters.
 --
--- Promise: only members that are named are touched, so a permit that was lost, and another's,
--- stay as they are. What has become free is granted in the same step to the head of the queue, and
--- only what was granted is notified.
+-- Promise: only units and waiters that are named are removed, so another permit is never released.
+-- Units that become free are granted to the head of the queue in the same call. Only waiters that are
+-- granted are notified, and the head if its poll can grant more.
 --
 -- KEYS  for each semaphore held, queue, alive, token; see queue.lua
--- ARGV  1 with_answer  1: say which units were still held; 0: the answer is not needed
---       2 floor        microseconds, where tokens begin at least if they have no predecessor
+-- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
+--       2 floor        microseconds, the least token for a semaphore that has none yet
 --       and for each semaphore every unit of every permit to release
--- Returns the server's time in ms, and for each unit 1 (it was held) or 0 (it was not) if requested;
--- else 0.
+-- Returns with an answer the server's time in ms and, for each unit, 1 (it was held) or 0 (it was
+-- not); else 0.
 
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)

@@ -57,7 +57,7 @@ impl Share for Group {
 
 /// The server's answer for the units of a group.
 pub(in crate::redis) enum Answers {
-    /// They are all held, or no answer was requested.
+    /// All units are held, or no answer was requested.
     All,
     /// The server's time in ms, and for each unit, whether it is held.
     Each(u64, Vec<bool>),
@@ -76,7 +76,7 @@ impl Answers {
         Ok(Self::Each(now, each))
     }
 
-    /// When the server gave this answer, ms of its clock; 0 if it has no time.
+    /// When the server gave this answer, ms of its clock; 0 if the answer has no time.
     pub(in crate::redis) fn now(&self) -> u64 {
         match self {
             Self::All => 0,
@@ -103,7 +103,7 @@ impl Answers {
 }
 
 impl Protocol {
-    /// Releases units. For each group, which of its units were held if `with_answer`.
+    /// Releases units. Returns for each group which of its units were held, if `with_answer`.
     pub(in crate::redis) async fn release(
         &self,
         with_answer: bool,

@@ -1,7 +1,7 @@
-//! How a script is put together and named to the server.
+//! A script, and how a command names it to the server.
 //!
-//! `EVALSHA` first and, where the server does not know the script, `EVAL`: a `SCRIPT LOAD` to
-//! every node would let one dead shard break all others.
+//! A command is `EVALSHA` first and, if the server does not know the script, `EVAL`. With
+//! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
 
 use redis::{Cmd, RedisWrite, ToRedisArgs};
 use std::fmt;
@@ -13,12 +13,12 @@ pub(super) enum Form {
     Source,
 }
 
-/// A script, and what it is given of each semaphore.
+/// A script, and the keys that it takes for each semaphore.
 pub(super) struct Script {
     source: &'static str,
     /// SHA-1 of the source.
     hash: String,
-    /// What the names of its keys end with, in the order in which it is given them.
+    /// What the names of a semaphore's keys end with, in the order in which the script takes them.
     keys: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ impl Script {
         Self { source, hash, keys }
     }
 
-    /// What the names of the keys of each semaphore end with.
+    /// What the names of a semaphore's keys end with.
     pub(super) fn keys(&self) -> &'static [&'static str] {
         self.keys
     }

@@ -9,7 +9,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisErr
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 const NO_TLS: &str = "`rediss://` needs the feature `tls-rustls` or `tls-native-tls`";
 
-/// A client that connects with these certificates.
+/// Makes a client that connects with these certificates.
 pub(in crate::redis) fn client(
     info: ConnectionInfo,
     certificates: &Certificates,
@@ -39,7 +39,7 @@ fn secure_client(_: ConnectionInfo, _: &Certificates) -> Result<Client, ConnectE
     Err(ConnectError::setting("url", NO_TLS))
 }
 
-/// What a URL says.
+/// Parses a URL.
 pub(in crate::redis) fn parse(
     url: impl IntoConnectionInfo,
 ) -> Result<ConnectionInfo, ConnectError> {

@@ -1,8 +1,8 @@
 //! `rediss://`: the client for a URL, and the certificates that it trusts and shows.
 //!
 //! redis-rs does TLS itself, through rustls or the platform's library; when both features are
-//! enabled it uses rustls. Its client keeps the certificates, so every connection that is made
-//! from that client, such as the one for Pub/Sub, is made with them.
+//! enabled redis-rs uses rustls. A client of redis-rs keeps the certificates, so every connection
+//! that is made from the client uses them, the one for Pub/Sub too.
 
 mod certificates;
 mod client;

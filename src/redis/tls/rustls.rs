@@ -12,11 +12,11 @@ use rustls::{
 use rustls_native_certs::load_native_certs;
 use std::error::Error;
 
-/// Sees to a default provider for the process, which redis-rs uses. Without one, rustls panics if
-/// the dependency tree enables several.
+/// Installs a default provider for the process unless there is one. redis-rs uses the default
+/// provider, and without one rustls panics if the dependency tree enables several.
 pub(super) fn prepare() {
     if CryptoProvider::get_default().is_none() {
-        // Fails only if another thread has installed one meanwhile, which serves as well.
+        // Fails only if another thread has installed a provider meanwhile, and then that one is used.
         let _ = ring::default_provider().install_default();
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn prepare() {
 /// all when its feature for the platform's library is enabled too.
 pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
     let loaded = load_native_certs();
-    // redis-rs would refuse all of them for one that rustls does not accept.
+    // redis-rs would refuse all certificates because of one that rustls does not accept.
     let accepted = |der: &CertificateDer<'static>| RootCertStore::empty().add(der.clone()).is_ok();
     let roots: String = loaded
         .certs

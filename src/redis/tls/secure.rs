@@ -1,4 +1,4 @@
-//! A client for `rediss://`. Certificates that cannot work are found here, not when it connects.
+//! The client for `rediss://`. Certificates that cannot work are detected before it connects.
 
 use super::certificates::{Certificates, Identity};
 #[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
@@ -31,7 +31,7 @@ pub(super) fn client(
     })
 }
 
-/// An identity whose key belongs to its certificate.
+/// Checks that the key belongs to the certificate.
 fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
     let reason = "it is not a certificate and its private key, both in PEM";
     backend::check(identity)
@@ -43,7 +43,8 @@ fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
     })
 }
 
-/// Root certificates, one at least: rustls accepts an empty list, and then trusts no server.
+/// Checks that there is at least one root certificate: rustls accepts an empty list, and then trusts
+/// no server.
 fn checked(root: &[u8]) -> Result<Vec<u8>, ConnectError> {
     match root
         .windows(CERTIFICATE.len())
