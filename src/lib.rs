@@ -22,8 +22,9 @@
 //! # Questions
 //!
 //! **What if the client is gone?** The server drops the response's body, and with it the permit. A
-//! request that waits leaves the queue. A client that stays connected and stops reading cannot be
-//! told from a slow one; [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) bounds its permit.
+//! request that waits leaves the queue. To a server, a client that stays connected and stops reading
+//! looks like a slow one; [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) bounds how long
+//! such a client holds a permit.
 //!
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
 //! waiters count as dead within a quarter of a lease with the default settings.

@@ -166,7 +166,7 @@ async fn eventually_panics_with_what_it_waited_for() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_stepped_clock_moves_a_servers_time_and_not_its_life() {
+async fn a_stepped_clock_moves_the_time_of_a_running_server() {
     let clock = testing::clock::SteppedClock::compile();
     let server = RedisServer::with_environment(&[], &clock.environment());
     let mut raw = Raw::connect(server.port()).await;

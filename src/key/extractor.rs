@@ -38,7 +38,7 @@ use std::sync::Arc;
     message = "`{Self}` does not extract a key from a request",
     label = "not a `KeyExtractor`",
     note = "write a closure as `|parts: &http::request::Parts| …`, or pass it through `key::from_fn`",
-    note = "it may return a `Key`, what turns into one, a `Claim`, or an `Option` or `Result` of them"
+    note = "it may return a `Key`, anything that converts into one, a `Claim`, or an `Option` or `Result` of them"
 )]
 pub trait KeyExtractor {
     /// Returns the claim of a request, or `None` to exempt the request from the limit.
@@ -100,7 +100,7 @@ where
 /// such as a [`Key`] or a `String`, or an `Option` or a `Result` of that.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
-    note = "an extractor may return a `Key`, what turns into one, a `Claim`, or an `Option` or `Result` of them"
+    note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, or an `Option` or `Result` of them"
 )]
 pub trait IntoClaim {
     /// The claim, or `None` for a request that is exempt.

@@ -47,7 +47,7 @@ impl Ledger {
             ledger: self.clone(),
             key: claim.key().clone(),
             loss: Loss::default(),
-            back: AtomicBool::new(false),
+            released: AtomicBool::new(false),
         };
         Ok(Permit::new(entry, units, held))
     }
@@ -68,16 +68,16 @@ struct Entry {
     ledger: Ledger,
     key: Key,
     loss: Loss,
-    back: AtomicBool,
+    released: AtomicBool,
 }
 
 impl Entry {
     /// Whether it was held until now.
-    fn give_back(&self) -> bool {
-        let was_out = !self.back.swap(true, Ordering::SeqCst);
+    fn release_once(&self) -> bool {
+        let was_held = !self.released.swap(true, Ordering::SeqCst);
         let mut book = self.ledger.lock();
-        book.entry(self.key.clone()).or_default().returned += u32::from(was_out);
-        was_out
+        book.entry(self.key.clone()).or_default().returned += u32::from(was_held);
+        was_held
     }
 }
 
@@ -91,12 +91,12 @@ impl Grant for Entry {
     }
 
     fn release(&self) -> BoxFuture<bool> {
-        Box::pin(ready(self.give_back()))
+        Box::pin(ready(self.release_once()))
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.give_back();
+        self.release_once();
     }
 }

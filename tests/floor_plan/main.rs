@@ -74,7 +74,7 @@ fn the_seam_knows_neither_half() {
 }
 
 #[test]
-fn every_module_has_its_place() {
+fn every_module_is_on_the_plan() {
     for source in sources() {
         let known = source.module == "lib" || below(&source.module).is_some();
         assert!(known, "{} is not on the floor plan", source.path);

@@ -34,7 +34,7 @@ fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
 }
 
 #[test]
-fn a_closure_may_return_a_key_or_what_turns_into_one() {
+fn a_closure_may_return_anything_that_converts_into_a_key() {
     let alice = Ok(Some(Key::from("alice")));
     assert_eq!(key_in(&|_: &Parts| Key::from("alice"), &parts()), alice);
     assert_eq!(key_in(&|_: &Parts| "alice", &parts()), alice);
@@ -45,7 +45,7 @@ fn a_closure_may_return_a_key_or_what_turns_into_one() {
 }
 
 #[test]
-fn every_usual_type_turns_into_a_key() {
+fn every_usual_type_converts_into_a_key() {
     let account = "alice".to_owned();
     let value = HeaderValue::from_static("alice");
     let shared: Arc<str> = "alice".into();
@@ -65,7 +65,7 @@ fn every_usual_type_turns_into_a_key() {
 }
 
 #[test]
-fn an_address_turns_into_its_usual_text() {
+fn an_address_becomes_its_usual_text() {
     let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
     assert_eq!(Key::from(mapped), Key::from("192.0.2.7"));
     let longest: IpAddr = "1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap();
@@ -73,7 +73,7 @@ fn an_address_turns_into_its_usual_text() {
 }
 
 #[test]
-fn sixteen_bytes_turn_into_the_text_of_a_uuid() {
+fn sixteen_bytes_become_the_text_of_a_uuid() {
     let uuid = uuid::uuid!("67e55044-10b1-426f-9247-bb680e5fe0c8");
     assert_eq!(Key::from(uuid.into_bytes()), Key::from(uuid.to_string()));
     let zeros = Key::from("00000000-0000-0000-0000-000000000000");

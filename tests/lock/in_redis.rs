@@ -113,7 +113,7 @@ async fn a_guard_that_was_lost_frees_nothing_when_it_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_was_lost_and_came_back_has_a_new_token() {
+async fn a_lock_that_was_lost_and_granted_again_has_a_new_token() {
     let server = RedisServer::start();
     let ours = lock(&server).await;
     let mut raw = Raw::connect(server.port()).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 on_every_store! {
     events_tell_of_listings_and_trades,
     an_export_has_its_lines_and_takes_its_time,
-    an_export_that_asks_for_nonsense_is_bad,
+    an_export_with_bad_parameters_is_refused,
 }
 
 async fn events_tell_of_listings_and_trades(market: &Market) {
@@ -54,7 +54,7 @@ async fn an_export_has_its_lines_and_takes_its_time(market: &Market) {
     assert!(expected.contains(&took), "{took:?}");
 }
 
-async fn an_export_that_asks_for_nonsense_is_bad(market: &Market) {
+async fn an_export_with_bad_parameters_is_refused(market: &Market) {
     let answer = market.client("ann").get("/market/export?rows=many").await;
     assert_eq!(answer.status(), 400);
     assert_eq!(answer.header("content-type"), "application/problem+json");

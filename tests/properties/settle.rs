@@ -89,7 +89,7 @@ impl Fixture {
         let back = self.holders.iter().find(|holder| holder.is_back(&units));
         prop_assert!(
             queue.is_empty() || back.is_none(),
-            "a lost permit came back past the queue"
+            "a lost permit was granted again past the queue"
         );
 
         Ok(self.settled(&units, self.limit - held))

@@ -21,20 +21,20 @@ async fn a_claim_that_was_not_polled_for_two_leases_gets_no_lost_permit() {
         .await
         .expect("it connects");
     drop(store.acquire(Claim::new("warm").with_limit(1)).await);
-    let mut kept = store.acquire(Claim::new("a").with_limit(1));
+    let mut unpolled = store.acquire(Claim::new("a").with_limit(1));
     // Polled once: it is sent, and its answer is not read.
-    assert!((&mut kept).now_or_never().is_none());
+    assert!((&mut unpolled).now_or_never().is_none());
     sleep(lease * 2).await;
     let _others = other
         .acquire(Claim::new("a").with_limit(1))
         .await
         .expect("it has ended");
-    let Ok(permit) = kept.await else { return };
+    let Ok(permit) = unpolled.await else { return };
     let is_lost = permit.is_lost();
     let start = Instant::now();
-    let told = timeout(lease * 2, permit.lost()).await.is_ok();
+    let was_reported = timeout(lease * 2, permit.lost()).await.is_ok();
     panic!(
-        "granted; lost: {is_lost}; told: {told}, after {:?}",
+        "granted; lost: {is_lost}; reported: {was_reported}, after {:?}",
         start.elapsed()
     );
 }

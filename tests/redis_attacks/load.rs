@@ -1,4 +1,4 @@
-//! What is kept of permits that are gone, and what a read-only server costs.
+//! What remains of permits that have ended, and what a read-only server costs.
 
 use crate::alone;
 use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
@@ -38,7 +38,7 @@ async fn a_read_only_server_gets_no_storm_of_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_asked_once_while_other_keys_are_released() {
+async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
     let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
@@ -67,13 +67,17 @@ async fn a_refusal_is_asked_once_while_other_keys_are_released() {
     for _ in 0..50 {
         assert!(store.acquire(full.clone()).await.is_err());
     }
-    let is_ask = |args: &[Vec<u8>]| {
+    let is_acquire = |args: &[Vec<u8>]| {
         args.iter()
             .any(|arg| arg.ends_with(b"{concurrency:full}:held"))
     };
-    let asks = proxy.log().iter().filter(|seen| is_ask(&seen.args)).count();
+    let acquires = proxy
+        .log()
+        .iter()
+        .filter(|seen| is_acquire(&seen.args))
+        .count();
     others.iter().for_each(tokio::task::JoinHandle::abort);
-    assert!(asks < 60, "{asks} calls for 50 refusals");
+    assert!(acquires < 60, "{acquires} calls for 50 refusals");
 }
 
 #[tokio::test(flavor = "multi_thread")]

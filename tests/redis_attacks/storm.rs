@@ -28,15 +28,15 @@ impl Dice {
 }
 
 #[derive(Default, Debug)]
-struct Told {
+struct Tally {
     granted: usize,
     refused: usize,
     failed: usize,
     late: Duration,
 }
 
-async fn caller(store: RedisSemaphore, seed: u64) -> Told {
-    let (mut dice, mut told, start) = (Dice(seed), Told::default(), Instant::now());
+async fn caller(store: RedisSemaphore, seed: u64) -> Tally {
+    let (mut dice, mut tally, start) = (Dice(seed), Tally::default(), Instant::now());
     while start.elapsed() < TIME {
         let wait = Duration::from_millis([0, 0, 0, 30, 300][dice.roll(5) as usize]);
         let weight = [1, 1, 1, 2][dice.roll(4) as usize];
@@ -48,23 +48,23 @@ async fn caller(store: RedisSemaphore, seed: u64) -> Told {
             _ => Duration::from_secs(30),
         };
         let answer = timeout(hang_up, store.acquire(claim)).await;
-        told.late = told
+        tally.late = tally
             .late
             .max(sent.elapsed().saturating_sub(wait + TIMEOUT * 2));
         match answer {
             Ok(Ok(_permit)) => {
-                told.granted += 1;
+                tally.granted += 1;
                 sleep(Duration::from_micros(dice.roll(20_000))).await;
             }
             Ok(Err(AcquireError::Store(_))) => {
-                told.failed += 1;
+                tally.failed += 1;
                 sleep(Duration::from_millis(5)).await;
             }
-            Ok(Err(_)) => told.refused += 1,
+            Ok(Err(_)) => tally.refused += 1,
             Err(_) => {}
         }
     }
-    told
+    tally
 }
 
 async fn weather(proxy: &Proxy, server: &RedisServer, seed: u64) {
@@ -110,13 +110,13 @@ async fn a_storm_leaves_nothing() {
     let callers = (0..80).map(|seed| tokio::spawn(caller(store.clone(), seed)));
     let callers: Vec<_> = callers.collect();
     weather(&proxy, &server, std::process::id().into()).await;
-    let told: Vec<_> = join_all(callers)
+    let tallies: Vec<_> = join_all(callers)
         .await
         .into_iter()
-        .map(|told| told.expect("no panic"))
+        .map(|tally| tally.expect("no panic"))
         .collect();
-    let sum = |of: fn(&Told) -> usize| told.iter().map(of).sum::<usize>();
-    let late = told.iter().map(|told| told.late).max();
+    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(of).sum::<usize>();
+    let late = tallies.iter().map(|tally| tally.late).max();
     println!(
         "{} granted, {} refused, {} failed, {late:?} late",
         sum(|t| t.granted),

@@ -7,7 +7,7 @@ use crate::{
 use std::{collections::HashMap, time::Duration};
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// One client, by the names that `CLIENT LIST` has for what it tells.
+/// The fields of one client in `CLIENT LIST`, by their names.
 pub(crate) type Client = HashMap<String, String>;
 
 /// All clients but the oracle itself.
@@ -37,7 +37,7 @@ fn read(line: &str) -> Client {
 /// Has a waiter granted by a message, and returns the clients that the store had meanwhile: its
 /// own runtime's connection, the keeper's, and one that is subscribed. The store's lease has to be
 /// a minute, so that no poll can be what grants it in time.
-pub(crate) async fn clients_of_a_woken_waiter(
+pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,
 ) -> Vec<Client> {

@@ -3,7 +3,7 @@
 use crate::{
     authority::{Authority, Signed},
     blamed,
-    client_list::{assert_all, clients_of_a_woken_waiter},
+    client_list::{assert_all, clients_of_a_notified_waiter},
     refusal,
     secure_server::SecureServer,
     support::redis::RedisServer,
@@ -33,7 +33,7 @@ async fn every_connection_shows_the_client_certificate() {
     let mut server = strict_server().await;
     let own = server.authority.sign("client.example");
     let store = connect(&server, own).await.expect("it is let in");
-    let clients = clients_of_a_woken_waiter(&store, &mut server.raw).await;
+    let clients = clients_of_a_notified_waiter(&store, &mut server.raw).await;
     assert_all(&clients, &[("laddr", &server.address)]);
 }
 

@@ -1,6 +1,6 @@
 //! The connections that `connect` makes: over TLS, over a Unix socket, as a user, to a database.
 //!
-//! The server's plain TCP port stays open to the oracle, which reads there how the store came in.
+//! The server's plain TCP port stays open to the oracle, which reads there how the store is connected.
 
 #![cfg(feature = "redis")]
 

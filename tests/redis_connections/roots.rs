@@ -51,10 +51,10 @@ async fn any_of_several_root_certificates_is_trusted() {
     works(&store.expect("one of them signed")).await;
 }
 
-/// What the process below is told.
+/// The environment of the process below.
 const URL: &str = "TOWER_SEMAPHORE_TLS_URL";
 
-/// A process of its own, because it is told of the system's certificates by its environment.
+/// A process of its own, because an environment variable names the system's certificates.
 #[test]
 fn a_process_with_system_certificates() {
     let Ok(url) = env::var(URL) else { return };

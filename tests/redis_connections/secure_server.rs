@@ -22,7 +22,7 @@ pub(crate) struct SecureServer {
 }
 
 impl SecureServer {
-    /// One that asks for no client certificate.
+    /// A server that requires no client certificate.
     pub(crate) async fn start() -> Self {
         Self::with("127.0.0.1", &["--tls-auth-clients", "no"]).await
     }
@@ -71,7 +71,7 @@ fn write(folder: &Path, authority: &Authority, own: &Signed) -> [(&'static str, 
     })
 }
 
-/// Another process may take the port between the look and the use.
+/// Another process may take the port between the check and the use.
 async fn open_tls_port(raw: &mut Raw) -> String {
     for _ in 0..10 {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, claim,
-    client_list::{assert_all, clients_of_a_woken_waiter, others},
+    client_list::{assert_all, clients_of_a_notified_waiter, others},
     secure_server::SecureServer,
     support::wait::eventually,
     works,
@@ -37,11 +37,11 @@ async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_are_woken_over_tls() {
+async fn waiters_are_notified_over_tls() {
     let mut server = SecureServer::start().await;
     let builder = builder(&server).lease(Duration::from_secs(60));
     let store = builder.connect(server.url()).await.expect("it connects");
-    let clients = clients_of_a_woken_waiter(&store, &mut server.raw).await;
+    let clients = clients_of_a_notified_waiter(&store, &mut server.raw).await;
     assert_all(&clients, &[("laddr", &server.address)]);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, blamed, chain, claim,
-    client_list::{assert_all, clients_of_a_woken_waiter, others},
+    client_list::{assert_all, clients_of_a_notified_waiter, others},
     refusal,
     support::{redis::RedisServer, resp::Raw, wait::eventually},
     works,
@@ -41,7 +41,7 @@ async fn a_user_a_password_and_a_database_number_are_taken_from_the_url() {
     let url = format!("redis://ann:{ENCODED}@127.0.0.1:{}/3", server.port());
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
     let store = builder.connect(url).await.expect("it is let in");
-    let clients = clients_of_a_woken_waiter(&store, &mut raw).await;
+    let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
     assert_all(&clients, &[("user", "ann"), ("db", "3")]);
     let _held = store.acquire(claim()).await.expect("there is room");
     assert_eq!(keys(&mut raw, "0").await, 0);
@@ -57,7 +57,7 @@ async fn a_unix_socket_serves_with_a_user_a_password_and_a_database_too() {
     let server = RedisServer::with(&["--unixsocket", socket]);
     let mut raw = Raw::connect(server.port()).await;
     let plain = RedisSemaphore::connect(format!("unix://{socket}")).await;
-    works(&plain.expect("nobody is kept out")).await;
+    works(&plain.expect("every user is admitted")).await;
     eventually("it has left", BOUND, async || {
         others(&mut raw).await.is_empty()
     })
@@ -66,13 +66,13 @@ async fn a_unix_socket_serves_with_a_user_a_password_and_a_database_too() {
     let url = format!("unix://{socket}?user=ann&pass={ENCODED}&db=3");
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
     let store = builder.connect(url).await.expect("it is let in");
-    let clients = clients_of_a_woken_waiter(&store, &mut raw).await;
+    let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
     let here = format!("{socket}:0");
     assert_all(&clients, &[("user", "ann"), ("db", "3"), ("laddr", &here)]);
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_refused_and_told_to_nobody() {
+async fn a_wrong_password_is_refused_and_shown_nowhere() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     add_user(&mut raw).await;

@@ -33,7 +33,7 @@ fn lose_answers_to_acquires(proxy: &Proxy, acquire: Vec<u8>) -> Arc<AtomicUsize>
     lost
 }
 
-/// Whenever it is not lost, its token is new.
+/// Asserts that the permit, whenever it is not lost, has a new token.
 async fn is_held_under_more_than(newest: u64, permit: &Permit) {
     let start = Instant::now();
     while start.elapsed() < LEASE * 2 {
@@ -45,7 +45,7 @@ async fn is_held_under_more_than(newest: u64, permit: &Permit) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_came_back_unheard_has_a_token_greater_than_every_earlier_one() {
+async fn a_permit_granted_again_has_a_token_greater_than_every_earlier_one() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let (ours, other) = (

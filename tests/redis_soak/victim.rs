@@ -20,7 +20,7 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-/// The name of the ignored test that is a victim's whole life.
+/// The name of the ignored test that runs a victim.
 const LIFE: &str = "a_process_that_will_be_killed";
 
 const URL: &str = "SOAK_VICTIM_URL";
@@ -76,7 +76,7 @@ impl Drop for Victim {
     }
 }
 
-/// A victim's life: the same load that the others have.
+/// Runs a victim: the same load as the others have.
 pub(crate) fn live() {
     let Ok(url) = env::var(URL) else {
         return;
