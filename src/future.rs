@@ -25,7 +25,7 @@ pin_project! {
     /// The future of a response, which [`ConcurrencyLimit`](crate::ConcurrencyLimit) and
     /// [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) return.
     ///
-    /// It resolves to the inner service's response, or to that of a rejection.
+    /// The future resolves to the inner service's response, or to that of a rejection.
     ///
     /// # Errors
     ///

@@ -44,8 +44,17 @@ use tower_layer::Layer;
 /// # }
 /// ```
 ///
+/// # Responses
+///
+/// An admitted response has the RateLimit fields of draft-ietf-httpapi-ratelimit-headers, which show
+/// the client its limit and the remaining units. [`Rejection`](crate::Rejection) describes the
+/// response to a request that is not admitted. Both have the body type
+/// [`ResponseBody`](crate::ResponseBody).
+///
 /// # Around other services
 ///
+/// - The inner service must be `Clone`, and its response's body must consist of `Bytes`, as the
+///   bodies of axum and hyper do.
 /// - A client that hangs up leaves the queue, because the server drops its request. Not every
 ///   server notices a hang-up while the request's body is unread or another request is pipelined,
 ///   so keep [`with_wait`](Self::with_wait) short.
@@ -53,8 +62,8 @@ use tower_layer::Layer;
 ///   permit until the request is dropped there, even if the client has hung up.
 /// - An axum `Router` that is called as a service without a final `with_state(())` builds its
 ///   layers anew for each request; `axum::serve` and `into_make_service` call `with_state`
-///   themselves. A layer that is built anew costs two reference counts, and all of its services
-///   share the same queues and permits.
+///   themselves. Building this layer's service costs two reference counts, and all services of the
+///   layer share their queues and permits.
 ///
 /// # Clients
 ///

@@ -19,6 +19,20 @@
 //! # drop(app);
 //! ```
 //!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | [key](Key) | what a limit is for: an account, a host, a route |
+//! | [policy](Policy) | the name of the rule under which permits are counted |
+//! | [claim](Claim) | what one request claims: a key, a policy, a limit, a weight, how long to wait |
+//! | [store](Semaphore) | has one counting semaphore for each policy and key |
+//! | [permit](Permit) | one grant of a claim: as many units of the limit as the claim's weight |
+//! | lease | how long a permit in Redis lasts without a refresh |
+//! | queue, waiter | the claims that wait for a key, and one of them |
+//! | token | a number that grows with each permit of a key |
+//! | lost | a permit whose lease has ended while its holder still runs |
+//!
 //! # Questions
 //!
 //! **What if the client is gone?** The server drops the response's body, and with it the permit. A
@@ -35,7 +49,7 @@
 //! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
 //! holder still runs is granted again if there is room and no claim waits.
 //!
-//! **What if clocks differ?** Nothing. Leases are measured by the server's clock; a process uses
+//! **What if clocks differ?** Nothing happens. Leases are measured by the server's clock; a process uses
 //! its own only to measure how much time has passed.
 //!
 //! **What if the script cache is flushed?** The store sends the script's source again.

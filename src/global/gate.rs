@@ -21,7 +21,7 @@ const PROBES: u8 = 3;
 /// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What one service holds between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
+/// The state of one service between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
 /// also reads it, hence the lock.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
@@ -48,7 +48,7 @@ enum State {
     Reclaimed,
 }
 
-/// What a call finds.
+/// The answer of a gate to a call.
 pub(super) enum Answer {
     NotReady,
     Granted(Permit),

@@ -74,7 +74,7 @@
 //! there is none, [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's
 //! library does both. If both features are enabled, rustls is used.
 //!
-//! redis-rs itself is re-exported as [`client`], so that connections for
+//! redis-rs itself is re-exported as `redis::client`, so that connections for
 //! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
 //!
 //! # What a server must allow

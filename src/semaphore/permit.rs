@@ -46,8 +46,9 @@ pub trait Grant: Send + Sync + 'static {
 /// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
 ///
 /// A permit that a layer puts into a request's extensions also keeps the permits of the limits
-/// outside of that layer. It is lost as soon as one of them is, and [`release`](Self::release)
-/// releases all of them. Its token, limit and remaining units are those of the innermost limit.
+/// outside of that layer. Such a permit is lost as soon as one of these is, and
+/// [`release`](Self::release) releases all of them. Its token, limit and remaining units are those
+/// of the innermost limit.
 ///
 /// # Examples
 ///

@@ -39,7 +39,7 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how many requests of one key may wait at a time, in all processes together:
+        /// Sets how many requests of one key may wait at a time, in all processes of the store:
         /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further
         /// requests are refused at once with status 429.
         ///

@@ -190,7 +190,7 @@ impl Protocol {
         shares.chunk_by(fits).collect()
     }
 
-    /// Splits the answer among the shares of a call. It begins with the server's time.
+    /// Splits the answer among the shares of a call. The answer begins with the server's time.
     fn split<P: Share>(&self, batch: &[P], answer: Result<Value, Error>) -> Replies {
         let expected = batch.iter().map(P::items).sum();
         let (now, mut items) = match answer.and_then(|value| self.read(value, expected)) {
