@@ -103,6 +103,11 @@ impl<K> ConcurrencyLimitLayer<K> {
     /// A limit of 0 refuses every request that has a key with status 429, and does not call the
     /// store.
     ///
+    /// # Panics
+    ///
+    /// A service of this layer panics outside of a Tokio runtime with time enabled if its store is
+    /// in Redis, or if a request has to wait.
+    ///
     /// # Examples
     ///
     /// ```
