@@ -90,7 +90,7 @@ fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {
     format!("\"{policy}\";r={remaining}").try_into().ok()
 }
 
-/// `t` names the same moment as `Retry-After`, as the draft asks.
+/// `t` names the same moment as `Retry-After`, as the draft requires.
 fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";r={remaining};t={retry_after}")

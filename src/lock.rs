@@ -68,11 +68,11 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::TimedOut`] when the lock was not granted in time,
+    /// [`AcquireError::TimedOut`] when the lock was not granted in time;
     /// [`AcquireError::QueueFull`] when
-    /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) claims wait for it, and the
-    /// failures of the store:
-    /// [`AcquireError::Store`], [`AcquireError::Overloaded`] and [`AcquireError::Closed`].
+    /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) claims wait for the lock; and
+    /// the failures of the store: [`AcquireError::Store`], [`AcquireError::Overloaded`] and
+    /// [`AcquireError::Closed`].
     ///
     /// # Panics
     ///
@@ -100,7 +100,7 @@ impl Lock {
         let claim = self.claim.clone().with_wait(timeout);
         let answer = self.semaphore.acquire(claim).await;
         answer.map(LockGuard).map_err(|error| match error {
-            // The answer to a claim that does not wait.
+            // A claim with a wait of zero does not wait, so its refusal is `Full`.
             AcquireError::Full { .. } => AcquireError::TimedOut,
             error => error,
         })

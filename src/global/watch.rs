@@ -75,8 +75,8 @@ impl Watch {
         }
     }
 
-    /// Probes in the background until a task does again. Without probes nothing wakes a service that
-    /// waits, so its poll cannot be what starts that task.
+    /// Probes in the background until a task probes again. A poll starts such a task, but without
+    /// probes nothing would wake a service that waits, so its poll cannot be relied on.
     #[cold]
     fn relieve(self: &Arc<Self>) {
         let number = self.reliefs.fetch_add(1, Ordering::AcqRel) + 1;
@@ -101,7 +101,7 @@ impl Watch {
         is_last && self.prober.load(Ordering::Acquire) == NOBODY
     }
 
-    /// Whether it was `from` that probed, and `to` does from now on.
+    /// Makes `to` the task that probes if `from` was. Returns whether it was.
     fn hand_over(&self, from: u64, to: u64) -> bool {
         let swapped = self
             .prober
@@ -127,8 +127,8 @@ impl Watch {
     }
 }
 
-/// The task that probes. A runtime that ends drops it; the background relieves it until a later poll
-/// starts another one.
+/// The task that probes. If its runtime ends, the task is dropped, and the background probes until a
+/// later poll starts another task.
 struct Probing {
     watch: Weak<Watch>,
     number: u64,

@@ -107,7 +107,8 @@ const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 /// The media type of gRPC, which a message format or parameters may follow.
 const GRPC: &[u8] = b"application/grpc";
 
-/// The content type of a gRPC request. gRPC-Web is none: its trailers travel in the body.
+/// The content type of a gRPC request; `None` for other requests, gRPC-Web too, whose trailers are in
+/// the body.
 pub(super) fn grpc_content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
     let kind = headers.get(CONTENT_TYPE)?;
     let (media_type, rest) = kind.as_bytes().split_at_checked(GRPC.len())?;

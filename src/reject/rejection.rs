@@ -13,8 +13,8 @@ use http::{Response, request::Parts};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc};
 
-/// Seconds until a client should try again. It is unknown when a holder will be done; a second is
-/// the least that can be said.
+/// Seconds until a client should try again: the shortest `Retry-After`, because nothing tells when a
+/// holder will be done.
 const RETRY_AFTER: u64 = 1;
 
 /// Makes the response of a rejection.

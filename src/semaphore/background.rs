@@ -7,8 +7,8 @@ use tokio::runtime::{Builder, Handle};
 
 static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// The runtime, with time enabled. The first call starts its one thread, which lasts as long as the
-/// process. `None`: the system has no thread left.
+/// The runtime, with time enabled. The first call starts its thread, which lasts as long as the
+/// process. `None`: the system cannot start a thread.
 pub(crate) fn runtime() -> Option<Handle> {
     let mut runtime = RUNTIME.lock();
     if runtime.is_none() {
@@ -23,7 +23,7 @@ fn start() -> Option<Handle> {
     let (sender, started) = mpsc::channel();
     let run = move || {
         if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
-            // The receiver waits for it.
+            // Cannot fail: `start` waits for the handle.
             let _ = sender.send(runtime.handle().clone());
             runtime.block_on(pending::<()>());
         }

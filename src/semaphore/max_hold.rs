@@ -11,7 +11,7 @@ use tokio::{task::AbortHandle, time::sleep};
 pub(super) struct MaxHold(AbortHandle);
 
 impl MaxHold {
-    /// Calls `end` after `max_hold`, if what is `held` still exists then.
+    /// Calls `end` after `max_hold` if `held` still exists then.
     ///
     /// # Panics
     ///
@@ -37,7 +37,7 @@ impl Drop for MaxHold {
 }
 
 struct Countdown<T: ?Sized + Send + Sync + 'static> {
-    /// `None` when it is over.
+    /// `None` when the countdown is over.
     held: Option<Weak<T>>,
     end: fn(&T),
     since: Instant,
@@ -60,8 +60,8 @@ impl<T: ?Sized + Send + Sync + 'static> Countdown<T> {
 }
 
 /// A runtime that ends drops its tasks. A permit that is still held then has moved to another
-/// runtime, or to a thread without one, so its countdown goes on in the background. Without a
-/// background it ends at once: a bound that is kept too early is better than none.
+/// runtime, or to a thread without one, so its countdown goes on in the background. If the
+/// background cannot start, the permit ends at once: an end too early is better than no bound.
 impl<T: ?Sized + Send + Sync + 'static> Drop for Countdown<T> {
     fn drop(&mut self) {
         let is_held = |held: &Weak<T>| held.strong_count() > 0;

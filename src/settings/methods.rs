@@ -64,8 +64,7 @@ macro_rules! settings_methods {
         ///
         /// # Panics
         ///
-        /// A request that is admitted outside of a Tokio runtime panics. In a runtime without time
-        /// enabled its permit is held without bound.
+        /// A request that is admitted outside of a Tokio runtime panics.
         ///
         /// # Examples
         ///
