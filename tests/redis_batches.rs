@@ -2,10 +2,11 @@
 
 #![cfg(feature = "redis")]
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 use redis::{Client, aio::MultiplexedConnection};
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::task::coop;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(10);
@@ -112,6 +113,41 @@ async fn a_claim_that_joins_the_queue_from_a_batch_is_not_passed_by_claims_behin
     let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
     assert!(behind.iter().all(full), "{behind:?}");
     assert!(heavy.is_ok(), "{heavy:?}");
+}
+
+/// Uses up what tokio lets a task do before it has to yield.
+async fn use_up_the_budget() {
+    while coop::has_budget_remaining() {
+        coop::consume_budget().await;
+    }
+}
+
+/// Polls once.
+fn poll<T>(mut future: impl Future<Output = T> + Unpin) {
+    assert!((&mut future).now_or_never().is_none(), "it is not answered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to_yield() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = || Claim::new("a").with_limit(3);
+    let _one = store.acquire(claim()).await.expect("there is room");
+    // While nothing is answered, claims travel in batches.
+    server.stop();
+    let mut before: Vec<_> = (0..100)
+        .map(|key| store.acquire(Claim::new(key).with_limit(1)))
+        .collect();
+    before.iter_mut().for_each(poll);
+    use_up_the_budget().await;
+    let mut heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
+    let mut behind: Vec<_> = (0..50).map(|_| store.acquire(claim())).collect();
+    poll(&mut heavy);
+    behind.iter_mut().for_each(poll);
+    server.cont();
+    let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
+    let behind = join_all(behind).await;
+    assert!(behind.iter().all(full), "{behind:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

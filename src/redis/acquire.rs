@@ -14,11 +14,12 @@ use super::{
 use crate::semaphore::{
     AcquireError, BoxFuture, Claim, Grant, Loss, Permit, StoreError, Units, Wait,
 };
-use futures_util::future::join;
+use futures_util::future::{Either, join, select};
 use std::{
     fmt,
     future::ready,
     io,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -177,9 +178,12 @@ impl Store {
             .register(lease.permit.serial, self.max_waiting);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let mut closed = self.closed.subscribe();
-        tokio::select! {
-            answer = wait::granted(&self.dispatch, self.times, lease, slot, wait) => answer,
-            _ = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed),
+        let granted = wait::granted(&self.dispatch, self.times, lease, slot, wait);
+        // Not `tokio::select!`: when its task has used up its budget (`tokio::task::coop`), that
+        // polls nothing, and a try that is polled later would be sent first.
+        match select(pin!(granted), pin!(closed.wait_for(|closed| *closed))).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(AcquireError::Closed),
         }
     }
 }
