@@ -20,6 +20,7 @@ mod frame;
 pub mod http_requests;
 pub mod inside;
 pub mod ledger;
+pub mod machine;
 pub mod proxy;
 pub mod redis;
 pub mod resp;

@@ -86,6 +86,24 @@ impl Raw {
         assert_eq!(reply, Reply::Simple("OK".to_owned()));
     }
 
+    /// A number of `INFO stats`, as `total_connections_received`.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not tell it.
+    pub async fn stat(&mut self, name: &str) -> u64 {
+        let info = self.cmd(&["INFO", "stats"]).await;
+        let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
+        let number = info.text().lines().find_map(of_name);
+        number.expect("the server tells it")
+    }
+
+    /// How many members a sorted set has. To read them all may stall the server.
+    pub async fn zcard(&mut self, key: impl AsRef<[u8]>) -> usize {
+        let card: [&[u8]; 2] = [b"ZCARD", key.as_ref()];
+        self.cmd(&card).await.int() as usize
+    }
+
     /// The members of a sorted set with their scores, lowest first; empty for a missing key.
     pub async fn zmembers(&mut self, key: impl AsRef<[u8]>) -> Vec<(Vec<u8>, f64)> {
         let range: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];

@@ -1,7 +1,7 @@
 //! What one claim of a batch does to the others, and to the server.
 
-use crate::alone;
 use crate::support::{
+    machine::alone,
     proxy::{End, Proxy},
     redis::RedisServer,
     resp::Raw,
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::{task::JoinHandle, time::sleep};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-const TIME: Duration = Duration::from_secs(10);
-const WARM: Duration = Duration::from_secs(4);
+/// From then on failures count: the link is slow, and the connections are made again.
+const WARM: Duration = Duration::from_millis(2_500);
+const TIME: Duration = Duration::from_millis(6_500);
 
 /// Each way: a round trip takes more than half of the timeout.
 const LINK: Duration = Duration::from_millis(300);
@@ -53,12 +54,12 @@ async fn failures_beside(limit: u32, is_cut: bool) -> (usize, usize, usize) {
     let cold: Vec<_> = (0..24)
         .map(|own| load(&store, format!("own{own}"), 1))
         .collect();
-    sleep(WARM / 2).await;
+    sleep(WARM / 5).await;
     proxy.delay(LINK, LINK);
     if is_cut {
         proxy.kill(End::Reset);
     }
-    sleep(WARM / 2).await;
+    sleep(WARM * 4 / 5).await;
     let before = proxy.count(b"CLIENT") + proxy.count(b"HELLO");
     let cold = join_all(cold).await;
     let after = proxy.count(b"CLIENT") + proxy.count(b"HELLO");
@@ -74,31 +75,32 @@ async fn failures_beside(limit: u32, is_cut: bool) -> (usize, usize, usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_are_refused_beside_them_fail_no_claims_of_other_keys() {
-    let _alone = alone().await;
-    let with_room = failures_beside(1_000, false).await;
-    let full = failures_beside(4, false).await;
-    println!("failed, claims, handshakes: key with room {with_room:?}; full key {full:?}");
-    assert!(full.0 * 20 <= full.1, "{full:?} against {with_room:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cut_on_a_long_link_is_over_when_it_has_reconnected() {
-    let _alone = alone().await;
-    let result = failures_beside(1_000, true).await;
-    println!("failed, claims, handshakes: {result:?}");
+    let result = failures_beside(4, false).await;
     assert!(
         result.0 * 20 <= result.1,
         "failed, claims, handshakes: {result:?}"
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_on_a_long_link_is_over_when_it_has_reconnected() {
+    let result = failures_beside(1_000, true).await;
+    assert!(
+        result.0 * 20 <= result.1,
+        "failed, claims, handshakes: {result:?}"
+    );
+}
+
+const QUEUE: &str = "semaphore:{concurrency:heavy}:queue";
+
 /// What no script may take, with much room for a busy machine: in microseconds.
 const SLOW: &str = "200000";
 
-/// Has the server note scripts that keep its other clients waiting.
+/// Has the server note scripts that keep its other clients waiting, from now on.
 async fn note_slow_scripts(raw: &mut Raw) {
     let set = ["CONFIG", "SET", "slowlog-log-slower-than", SLOW];
     assert_eq!(raw.cmd(&set).await.text(), "OK");
+    assert_eq!(raw.cmd(&["SLOWLOG", "RESET"]).await.text(), "OK");
 }
 
 async fn slow_scripts(raw: &mut Raw) -> i64 {
@@ -139,22 +141,16 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
         .expect("it connects");
     let claim = Claim::new("heavy").with_limit(1);
     let _holder = store.acquire(claim.clone()).await.expect("there is room");
-    let wait = Duration::from_secs(8);
+    let wait = Duration::from_secs(30);
     let head = tokio::spawn(store.acquire(claim.with_wait(wait)));
-    sleep(Duration::from_millis(200)).await;
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("the head waits", wait, async || raw.zcard(QUEUE).await == 1).await;
     let claim = Claim::new("heavy").with_limit(1_000_000).with_weight(1_000);
     let claim = claim.with_wait(wait);
     let waiters: Vec<_> = (0..300)
         .map(|_| tokio::spawn(store.acquire(claim.clone())))
         .collect();
-    let mut raw = Raw::connect(server.port()).await;
-    eventually("all wait", wait, async || {
-        raw.cmd(&["ZCARD", "semaphore:{concurrency:heavy}:queue"])
-            .await
-            .int()
-            == 301
-    })
-    .await;
+    eventually("all wait", wait, async || raw.zcard(QUEUE).await == 301).await;
     note_slow_scripts(&mut raw).await;
     head.abort();
     let granted = join_all(waiters).await;

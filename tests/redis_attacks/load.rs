@@ -1,14 +1,18 @@
 //! What remains of permits that have ended, and what a read-only server costs.
 
-use crate::alone;
-use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
+use crate::support::{
+    machine::alone, proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually,
+};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
+const BOUND: Duration = Duration::from_secs(20);
+/// In it a storm makes many connections.
+const TIME: Duration = Duration::from_secs(2);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_server_gets_no_storm_of_connections() {
-    let _alone = alone().await;
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url())
         .await
@@ -18,22 +22,15 @@ async fn a_read_only_server_gets_no_storm_of_connections() {
     raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
     raw.reset_stats().await;
     let (start, mut claims) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < TIME {
         claims += 1;
         assert!(store.acquire(Claim::new("a").with_limit(1)).await.is_err());
         sleep(Duration::from_millis(2)).await;
     }
-    let info = raw.cmd(&["INFO", "stats"]).await;
-    let connections = info
-        .text()
-        .lines()
-        .find_map(|line| line.strip_prefix("total_connections_received:"));
-    let connections: u32 = connections
-        .and_then(|count| count.trim().parse().ok())
-        .expect("it says so");
+    let connections = raw.stat("total_connections_received").await;
     assert!(
         connections < 100,
-        "{connections} connections for {claims} claims in 3 s"
+        "{connections} connections for {claims} claims in {TIME:?}"
     );
 }
 
@@ -62,7 +59,10 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
         })
     });
     let others: Vec<_> = others.collect();
-    sleep(Duration::from_secs(1)).await;
+    eventually("the others are at it", BOUND, async || {
+        proxy.count(b"EVALSHA") > 100
+    })
+    .await;
     proxy.clear_log();
     for _ in 0..50 {
         assert!(store.acquire(full.clone()).await.is_err());
@@ -82,7 +82,6 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
-    let _alone = alone().await;
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
@@ -93,19 +92,11 @@ async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
         .with_limit(1)
         .with_wait(Duration::from_secs(1));
     drop(store.acquire(waiting).await.expect("there is room"));
-    sleep(Duration::from_secs(1)).await;
     raw.reset_stats().await;
-    sleep(Duration::from_secs(5)).await;
-    let info = raw.cmd(&["INFO", "stats"]).await;
-    let connections = info
-        .text()
-        .lines()
-        .find_map(|line| line.strip_prefix("total_connections_received:"));
-    let connections: u32 = connections
-        .and_then(|count| count.trim().parse().ok())
-        .expect("it says so");
+    sleep(TIME).await;
+    let connections = raw.stat("total_connections_received").await;
     assert!(
         connections < 20,
-        "{connections} connections in 5 s, and nothing waits"
+        "{connections} connections in {TIME:?}, and nothing waits"
     );
 }

@@ -12,11 +12,3 @@ mod silence;
 mod storm;
 mod supplied;
 use testing as support;
-
-use tokio::sync::{Mutex, MutexGuard};
-
-/// Tests that load the machine run one after the other.
-async fn alone() -> MutexGuard<'static, ()> {
-    static MACHINE: Mutex<()> = Mutex::const_new(());
-    MACHINE.lock().await
-}

@@ -1,7 +1,8 @@
 //! Heavy permits, short leases and long ones.
 
-use crate::alone;
-use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
+use crate::support::{
+    machine::alone, proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually,
+};
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -9,14 +10,13 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_permits_of_one_key_are_kept() {
-    let _alone = alone().await;
     let lost = lost_of(64).await;
     assert_eq!(lost, 0, "of 64");
 }
 
 async fn lost_of(count: usize) -> usize {
     let server = RedisServer::start();
-    let lease = Duration::from_secs(6);
+    let lease = Duration::from_secs(3);
     let builder = RedisSemaphore::builder().lease(lease);
     let store = builder.connect(server.url()).await.expect("it connects");
     let mut permits = Vec::new();
@@ -24,7 +24,8 @@ async fn lost_of(count: usize) -> usize {
         let claim = Claim::new("heavy").with_limit(1_000_000).with_weight(1_000);
         permits.push(store.acquire(claim).await.expect("there is room"));
     }
-    sleep(lease * 2).await;
+    // Without a refresh they end by then.
+    sleep(lease * 3 / 2).await;
     permits.iter().filter(|permit| permit.is_lost()).count()
 }
 
@@ -72,7 +73,6 @@ async fn a_long_queue_under_a_short_lease_is_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
-    let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(3_600));
@@ -80,7 +80,19 @@ async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
     let claim = Claim::new("a").with_limit(1);
     let holder = store.acquire(claim.clone()).await.expect("there is room");
     let waiter = tokio::spawn(store.acquire(claim.with_wait(Duration::from_secs(15))));
-    sleep(Duration::from_secs(1)).await;
+    let mut raw = Raw::connect(server.port()).await;
+    eventually(
+        "it waits for a message",
+        Duration::from_secs(15),
+        async || {
+            let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
+            let is_subscribed = !channels.array().is_empty();
+            is_subscribed && raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+        },
+    )
+    .await;
+    // A new subscription makes it poll once.
+    sleep(Duration::from_millis(300)).await;
     proxy.drop_messages(true);
     let start = Instant::now();
     assert!(holder.release().await);

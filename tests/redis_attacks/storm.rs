@@ -1,10 +1,11 @@
 //! Storms of claims and hang-ups, over a link that is delayed, cut, muted and stopped.
 
-use crate::alone;
 use crate::support::{
+    machine::alone,
     proxy::{End, Proxy},
     redis::RedisServer,
     resp::Raw,
+    wait::eventually,
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
@@ -12,7 +13,10 @@ use tokio::time::{sleep, timeout};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
-const TIME: Duration = Duration::from_secs(10);
+const TIME: Duration = Duration::from_secs(7);
+/// Much less than a lease.
+const SOON: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(30);
 
 /// A small generator: the same seed gives the same storm.
 struct Dice(u64);
@@ -98,14 +102,24 @@ async fn weather(proxy: &Proxy, server: &RedisServer, seed: u64) {
     proxy.forward();
 }
 
+/// What is in Redis but tokens, and how many members it has.
+async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
+    let mut left = Vec::new();
+    for key in raw.keys("semaphore:{*").await {
+        if !key.ends_with(b":token") {
+            let members = raw.zcard(&key).await;
+            left.push((String::from_utf8_lossy(&key).into_owned(), members));
+        }
+    }
+    left
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_leaves_nothing() {
     let _alone = alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
-    let builder = RedisSemaphore::builder()
-        .lease(Duration::from_secs(30))
-        .timeout(TIMEOUT);
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let store = builder.connect(proxy.url()).await.expect("it connects");
     let callers = (0..80).map(|seed| tokio::spawn(caller(store.clone(), seed)));
     let callers: Vec<_> = callers.collect();
@@ -123,23 +137,14 @@ async fn a_storm_leaves_nothing() {
         sum(|t| t.refused),
         sum(|t| t.failed)
     );
-    sleep(Duration::from_secs(4)).await;
     let mut raw = Raw::connect(server.port()).await;
-    let mut left = Vec::new();
-    for key in raw.keys("semaphore:{*").await {
-        if !key.ends_with(b":token") {
-            left.push((
-                String::from_utf8_lossy(&key).into_owned(),
-                raw.zmembers(&key).await.len(),
-            ));
-        }
-    }
-    assert!(left.is_empty(), "{left:?}");
+    eventually("nothing is left", SOON, async || {
+        left(&mut raw).await.is_empty()
+    })
+    .await;
     let start = Instant::now();
-    let rest = store.shutdown(Duration::from_secs(5)).await;
-    assert!(
-        rest.is_empty() && start.elapsed() < Duration::from_secs(2),
-        "{rest:?}"
-    );
+    let rest = store.shutdown(SOON).await;
+    assert!(rest.is_empty() && start.elapsed() < SOON / 2, "{rest:?}");
+    assert_eq!(left(&mut raw).await, []);
     assert!(late < Some(Duration::from_millis(300)), "{late:?}");
 }
