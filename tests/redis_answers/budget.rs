@@ -1,14 +1,15 @@
 //! One budget for each claim, also if it is refused and sent again.
 
 use crate::{
-    load::{Tally, alone, answer, hot_request, offer},
+    load::{Tally, answer, hot_request, offer},
     rig::{BOUND, Rig},
 };
 use futures_util::future::join_all;
 use std::time::Duration;
+use testing::machine::alone;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// The budget of a claim is 500 ms; the rest is for a busy machine, in the best of several rounds.
+/// The budget of a claim is 500 ms; the rest is for a busy machine, in one of several rounds.
 const IN_TIME: Duration = Duration::from_millis(900);
 const ROUNDS: usize = 3;
 const REFUSALS: usize = 3_000;
@@ -35,11 +36,14 @@ async fn a_claim_refused_just_before_the_server_stops_is_answered_in_one_budget(
     let _alone = alone().await;
     let mut tallies = Vec::new();
     for _ in 0..ROUNDS {
-        tallies.push(stopped_amid_claims().await);
+        let tally = stopped_amid_claims().await;
+        assert!(tally.failed > 0, "{tally:#?}");
+        if tally.slowest < IN_TIME {
+            return;
+        }
+        tallies.push(tally);
     }
-    let best = tallies.iter().map(|tally| tally.slowest).min();
-    assert!(best < Some(IN_TIME), "{tallies:#?}");
-    assert!(tallies.iter().all(|tally| tally.failed > 0), "{tallies:#?}");
+    panic!("{tallies:#?}");
 }
 
 /// Permits of a hundred keys, in batches that a slow machine can serve in time.

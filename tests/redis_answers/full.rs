@@ -1,24 +1,25 @@
 //! A key that is full while its releases never cease.
 
 use crate::{
-    load::{Tally, alone, hot_request, offer},
+    load::{Tally, hot_request, offer},
     rig::{BOUND, Rig},
 };
 use std::time::Duration;
+use testing::machine::alone;
 use tower_semaphore::RedisSemaphore;
 
 /// The budget of a claim is 500 ms; the rest is for a busy machine.
 const IN_TIME: Duration = Duration::from_millis(2_500);
+
+/// A claim that is not answered in it would not be later either.
+const TIME: Duration = Duration::from_secs(3);
 
 async fn answers_on_a_hot_key(delay: Duration) -> Tally {
     let _alone = alone().await;
     let mut rig = Rig::new(RedisSemaphore::builder()).await;
     rig.proxy.delay(delay, delay);
     let one = |number| hot_request(rig.store.clone(), number);
-    let tally: Tally = offer(4_000, Duration::from_secs(6), one)
-        .await
-        .into_iter()
-        .collect();
+    let tally: Tally = offer(4_000, TIME, one).await.into_iter().collect();
     rig.nothing_is_left(BOUND).await;
     tally
 }

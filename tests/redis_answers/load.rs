@@ -4,18 +4,10 @@ use std::{
     future::Future,
     time::{Duration, Instant},
 };
-use tokio::sync::{Mutex, MutexGuard};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// After this, a claim counts as unanswered.
 const NEVER: Duration = Duration::from_secs(20);
-
-static MACHINE: Mutex<()> = Mutex::const_new(());
-
-/// Tests that load the machine run one after the other.
-pub(crate) async fn alone() -> MutexGuard<'static, ()> {
-    MACHINE.lock().await
-}
 
 /// The outcome of a claim.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 //! Acquires that are sent again after a cut, when some of their claims were dropped.
 
-use crate::{
-    load::alone,
-    rig::{Rig, until_at_least, until_held, warm},
-};
+use crate::rig::{BOUND, Rig, until_at_least, until_held, warm};
 use futures_util::future::join_all;
 use redis::{
     Cmd, Pipeline, RedisFuture, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{io, time::Duration};
-use testing::{proxy::End, redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{machine::alone, proxy::End, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{sync::watch, task::JoinHandle};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -22,6 +19,8 @@ const CLAIMS: u64 = 100;
 /// Each way.
 const DELAY: Duration = Duration::from_millis(10);
 const ROUNDS: u32 = 50;
+/// What a round leaves stays for a lease, so that a look after several is enough.
+const ROUNDS_PER_LOOK: u32 = 10;
 
 /// What a [`Cuttable`] connection does with the calls that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,8 +133,15 @@ async fn clients_that_hang_up_around_a_reset_leave_nothing_held() {
         rig.proxy.delay(DELAY, DELAY);
         hang_up_around_a_reset(&rig, Duration::from_micros(100) * (round % 4)).await;
         rig.proxy.delay(Duration::ZERO, Duration::ZERO);
-        // Time for the resent acquires to arrive.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        rig.nothing_is_left(SOON).await;
+        eventually("it has reconnected", BOUND, async || {
+            let probe = rig.store.acquire(Claim::new("probe").with_limit(1_000));
+            probe.await.is_ok()
+        })
+        .await;
+        if round % ROUNDS_PER_LOOK == ROUNDS_PER_LOOK - 1 {
+            // Time for the resent acquires to arrive.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            rig.nothing_is_left(SOON).await;
+        }
     }
 }

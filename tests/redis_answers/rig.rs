@@ -60,14 +60,9 @@ impl Rig {
 async fn held(raw: &mut Raw) -> usize {
     let mut held = 0;
     for key in raw.keys("*:held").await {
-        held += count(raw, &key).await;
+        held += raw.zcard(&key).await;
     }
     held
-}
-
-/// How many members a sorted set has. To read them all would stall the server.
-async fn count(raw: &mut Raw, key: &[u8]) -> usize {
-    raw.cmd(&[b"ZCARD", key]).await.int() as usize
 }
 
 /// Each set that is left, and how many members it has.
@@ -75,7 +70,7 @@ async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
     for pattern in LEFT {
         for key in raw.keys(pattern).await {
-            let members = count(raw, &key).await;
+            let members = raw.zcard(&key).await;
             left.push((String::from_utf8_lossy(&key).into_owned(), members));
         }
     }

@@ -1,9 +1,6 @@
 //! Heavy claims, beside another user of the server.
 
-use crate::{
-    load::alone,
-    rig::{BOUND, Rig},
-};
+use crate::rig::{BOUND, Rig};
 use futures_util::future::join_all;
 use std::{
     sync::{
@@ -13,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use testing::resp::Raw;
+use testing::{machine::alone, resp::Raw};
 use tokio::runtime;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
@@ -79,12 +76,13 @@ async fn heavy_claims_do_not_stall_other_users_of_the_server() {
     // Long enough for the server to do all of it.
     let mut rig = Rig::new(builder.timeout(Duration::from_secs(15))).await;
     let mut rounds = Vec::new();
+    // A busy machine stalls some rounds, but not the best of several.
     for _ in 0..ROUNDS {
         rounds.push(heavy_round(&mut rig).await);
+        let best = |phase: usize| rounds.iter().map(|round: &[_; 2]| round[phase]).min();
+        if best(0).max(best(1)) < Some(STALL) {
+            return;
+        }
     }
-    // A busy machine stalls some rounds, but not the best of several.
-    for phase in 0..2 {
-        let best = rounds.iter().map(|round| round[phase]).min();
-        assert!(best < Some(STALL), "the slowest pings: {rounds:?}");
-    }
+    panic!("the slowest pings: {rounds:?}");
 }
