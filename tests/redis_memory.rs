@@ -4,12 +4,14 @@
 
 use futures_util::{StreamExt, stream};
 use std::{fs, time::Duration};
-use testing::redis::RedisServer;
-use tokio::{sync::Mutex, task::JoinSet, time::sleep};
+use testing::{machine::alone, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The keeper adopts and forgets permits once a second at least.
+const TICK: Duration = Duration::from_millis(1_200);
 const CLIENTS: usize = 16;
 const WARM_UP: usize = 20_000;
 const REQUESTS: usize = 100_000;
@@ -44,14 +46,13 @@ async fn requests(store: &RedisSemaphore, count: usize) {
     }
 }
 
-static ALONE: Mutex<()> = Mutex::const_new(());
-
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(DAY).timeout(PATIENCE);
     let store = builder.connect(server.url()).await.expect("it connects");
+    let mut raw = Raw::connect(server.port()).await;
     let mut sizes = Vec::new();
     for _ in 0..5 {
         let claims = (0..WARM_UP).map(|number| {
@@ -60,10 +61,13 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
         });
         let permits: Vec<_> = stream::iter(claims).buffer_unordered(128).collect().await;
         assert!(permits.iter().all(Result::is_ok));
-        // Longer than a tick, so that the keeper adopts them.
-        sleep(Duration::from_secs(2)).await;
+        sleep(TICK).await;
         drop(permits);
-        sleep(Duration::from_secs(2)).await;
+        eventually("all are released", PATIENCE, async || {
+            raw.keys("*:held").await.is_empty()
+        })
+        .await;
+        sleep(TICK).await;
         sizes.push(resident());
     }
     // A lease that is not forgotten takes 200 bytes.
@@ -73,7 +77,7 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_short_requests_leave_no_memory_behind_whatever_the_lease() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let server = RedisServer::start();
     // A busy machine is no failure of the store.
     let builder = RedisSemaphore::builder().lease(DAY).timeout(PATIENCE);

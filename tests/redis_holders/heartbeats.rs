@@ -13,7 +13,8 @@ const LEASE: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// Each way.
 const DELAY: Duration = Duration::from_millis(40);
-const ROUNDS: usize = 20;
+/// Where heartbeats come too late, each of them fails.
+const ROUNDS: usize = 8;
 /// A machine that stalls for longer may let any waiter of such a lease die.
 const CALM: Duration = Duration::from_millis(50);
 
