@@ -49,16 +49,16 @@ async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters
 }
 
 async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
-    let before = raw.cmd(&["ZCARD", QUEUE]).await.int();
+    let before = raw.zcard(QUEUE).await;
     for _ in 0..count {
         waiters.spawn(store.acquire(claim(1).with_wait(BOUND * 3)));
     }
-    queued(raw, before + count as i64).await;
+    queued(raw, before + count).await;
 }
 
-async fn queued(raw: &mut Raw, count: i64) {
+async fn queued(raw: &mut Raw, count: usize) {
     eventually("as many are in the queue", BOUND, async || {
-        raw.cmd(&["ZCARD", QUEUE]).await.int() == count
+        raw.zcard(QUEUE).await == count
     })
     .await;
 }
@@ -204,7 +204,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert_eq!(sent(&stats), 1, "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
     assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
-    assert_eq!(raw.cmd(&["ZCARD", QUEUE]).await.int(), 999);
+    assert_eq!(raw.zcard(QUEUE).await, 999);
     assert!(first.release().await);
     drop(next(&mut waiters).await);
 }

@@ -168,7 +168,7 @@ async fn eventually_panics_with_what_it_waited_for() {
 #[tokio::test]
 async fn a_stepped_clock_moves_the_time_of_a_running_server() {
     let clock = testing::clock::SteppedClock::compile();
-    let server = RedisServer::with_environment(&[], &clock.environment());
+    let server = clock.server();
     let mut raw = Raw::connect(server.port()).await;
     let before = raw.server_time_ms().await;
     raw.cmd(&["SET", "a", "1", "PX", "3600000"]).await;

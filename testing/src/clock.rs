@@ -1,5 +1,6 @@
 //! A wall clock for a server's process that a test can set back and forth.
 
+use crate::redis::RedisServer;
 use std::{fs::File, io::Write, path::PathBuf, process::Command};
 use tempfile::TempDir;
 
@@ -35,6 +36,11 @@ impl SteppedClock {
             ("LD_PRELOAD", self.library().display().to_string()),
             ("CLOCK_STEP_FILE", self.file().display().to_string()),
         ]
+    }
+
+    /// Starts a server that follows this clock.
+    pub fn server(&self) -> RedisServer {
+        RedisServer::with_environment(&[], &self.environment())
     }
 
     /// From now on the clock is off by so many seconds.

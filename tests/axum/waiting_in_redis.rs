@@ -32,10 +32,9 @@ async fn occupy(server: &mut Server, http: Http) -> (Response<Incoming>, Feed) {
 }
 
 /// Waits until `count` requests wait, as the Redis server sees it.
-async fn waits(raw: &mut Raw, count: i64) {
+async fn waits(raw: &mut Raw, count: usize) {
     eventually("as many wait as should", BOUND, async || {
-        raw.cmd(&["ZCARD", QUEUE]).await.int() == count
-            && raw.cmd(&["ZCARD", ALIVE]).await.int() == count
+        raw.zcard(QUEUE).await == count && raw.zcard(ALIVE).await == count
     })
     .await;
 }
@@ -55,7 +54,7 @@ async fn a_request_that_the_client_drops_leaves_the_queue_in_redis() {
         eventually(
             "it leaves, and is not passed over when it is dead",
             SOON,
-            async || raw.cmd(&["ZCARD", QUEUE]).await.int() == 0,
+            async || raw.zcard(QUEUE).await == 0,
         )
         .await;
         let next = tokio::spawn(async move { next.get("/full").await });
@@ -81,7 +80,7 @@ async fn requests_to_two_servers_are_served_in_the_order_of_their_arrival() {
                 let response = client.get("/stream").await;
                 served.send((position, response)).expect("the test runs");
             });
-            waits(&mut raw, i64::try_from(position).expect("a small number")).await;
+            waits(&mut raw, position).await;
         }
         drop(feed);
         read(held).await;

@@ -85,18 +85,25 @@ async fn a_call_whose_permit_was_lost_since_the_poll_is_refused_with_503_without
     assert!(answer.extensions().get::<PermitLost>().is_some());
 }
 
+/// A service under `load_shed` that has shed a call, because there was no room.
+async fn shed(layer: &GlobalConcurrencyLimitLayer) -> impl Sized + use<> {
+    let mut service = ServiceBuilder::new()
+        .load_shed()
+        .layer(layer.clone())
+        .service(ok());
+    let ready = service.ready().await.expect("it sheds instead of waiting");
+    let shed = ready.call(Request::new(())).await;
+    assert!(shed.is_err(), "there is no room");
+    service
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_service_that_was_shed_leaves_the_queue() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     let mut holder = limited(&layer);
     let held = call(&mut holder).await;
-    let mut shedding = ServiceBuilder::new()
-        .load_shed()
-        .layer(layer.clone())
-        .service(ok());
-    let shed = shedding.ready().await.unwrap().call(Request::new(())).await;
-    assert!(shed.is_err(), "there is no room");
+    let shedding = shed(&layer).await;
 
     sleep(ABANDONED).await;
     drop(held);
@@ -115,12 +122,7 @@ async fn an_idle_service_that_was_shed_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
     let held = call(&mut holder).await;
-    let mut shedding = ServiceBuilder::new()
-        .load_shed()
-        .layer(layer.clone())
-        .service(ok());
-    let shed = shedding.ready().await.unwrap().call(Request::new(())).await;
-    assert!(shed.is_err(), "there is no room");
+    let _shedding = shed(&layer).await;
     drop(held);
     becomes_ready(limited(&layer)).await;
 }

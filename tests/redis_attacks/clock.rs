@@ -20,7 +20,7 @@ struct Rig {
 impl Rig {
     async fn start(lease: Duration) -> Self {
         let clock = SteppedClock::compile();
-        let server = RedisServer::with_environment(&[], &clock.environment());
+        let server = clock.server();
         let proxy = Proxy::start(&server).await;
         let builder = RedisSemaphore::builder().lease(lease);
         let store = builder.connect(proxy.url()).await.expect("it connects");

@@ -66,7 +66,7 @@ async fn a_dead_node_loses_no_permit_of_another_node() {
 async fn failures(seconds: i64) -> BTreeMap<String, usize> {
     let clock = SteppedClock::compile();
     clock.set(seconds);
-    let other = RedisServer::with_environment(&[], &clock.environment());
+    let other = clock.server();
     let first = RedisServer::start();
     let nodes = Nodes::connect(&first, &other).await;
     let store = store(&nodes).await;

@@ -13,6 +13,11 @@ fn says(refusal: &str, rustls: &str, openssl: &str) -> bool {
     refusal.contains(words)
 }
 
+fn says_that_it_is_not_trusted(refusal: &str) {
+    let (rustls, openssl) = ("invalid peer certificate", "certificate verify failed");
+    assert!(says(refusal, rustls, openssl), "{refusal}");
+}
+
 async fn connect(url: String, root: String) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().root_certificate(root);
     builder.connect(url).await
@@ -23,14 +28,7 @@ async fn a_server_of_another_authority_is_refused_with_the_reason() {
     let server = SecureServer::start().await;
     let other = Authority::new().certificate();
     let refusal = refusal(connect(server.url(), other).await);
-    assert!(
-        says(
-            &refusal,
-            "invalid peer certificate",
-            "certificate verify failed"
-        ),
-        "{refusal}"
-    );
+    says_that_it_is_not_trusted(&refusal);
 }
 
 #[tokio::test]
@@ -69,14 +67,7 @@ fn a_process_with_system_certificates() {
 async fn the_certificates_of_the_system_are_trusted_unless_others_are_set() {
     let server = SecureServer::start().await;
     let refusal = refusal(RedisSemaphore::connect(server.url()).await);
-    assert!(
-        says(
-            &refusal,
-            "invalid peer certificate",
-            "certificate verify failed"
-        ),
-        "{refusal}"
-    );
+    says_that_it_is_not_trusted(&refusal);
     let output = Command::new(env::current_exe().expect("this is a process"))
         .args(["--exact", "roots::a_process_with_system_certificates"])
         .env(URL, server.url())

@@ -47,13 +47,13 @@ pub(crate) async fn live(raw: &mut Raw) -> i64 {
 }
 
 /// How many claims stand in the queue.
-pub(crate) async fn queued(raw: &mut Raw) -> i64 {
-    raw.cmd(&["ZCARD", QUEUE]).await.int()
+pub(crate) async fn queued(raw: &mut Raw) -> usize {
+    raw.zcard(QUEUE).await
 }
 
 /// How many waiters have a heartbeat, dead or alive.
-pub(crate) async fn heartbeats(raw: &mut Raw) -> i64 {
-    raw.cmd(&["ZCARD", ALIVE]).await.int()
+pub(crate) async fn heartbeats(raw: &mut Raw) -> usize {
+    raw.zcard(ALIVE).await
 }
 
 /// How many calls of scripts clients have sent for a key since the log was cleared.

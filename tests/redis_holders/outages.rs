@@ -41,7 +41,7 @@ impl Fixture {
         &mut self,
         at: &RedisSemaphore,
         wait: Duration,
-        of: i64,
+        of: usize,
     ) -> JoinHandle<Outcome> {
         let waiter = tokio::spawn(at.acquire(claim(1).with_wait(wait)));
         eventually("it waits", BOUND, async || {

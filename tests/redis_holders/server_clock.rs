@@ -13,18 +13,24 @@ const HOUR: i64 = 3_600;
 
 fn server() -> (RedisServer, SteppedClock) {
     let clock = SteppedClock::compile();
-    let server = RedisServer::with_environment(&[], &clock.environment());
-    (server, clock)
+    (clock.server(), clock)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dead_holders_permit_is_free_a_lease_after_the_clock_was_set_back() {
+/// A store that has just started, beside the permit of a process that was killed before the clock
+/// was set back.
+async fn beside_a_dead_holder() -> (RedisServer, RedisSemaphore) {
     let (server, clock) = server();
     let store = store(server.url(), LEASE).await;
     let mut process = fleet::Process::start(&server.url(), LEASE);
     process.acquire("p", "a", 1).expect("there is room");
     process.kill();
     clock.set(-HOUR);
+    (server, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_holders_permit_is_free_a_lease_after_the_clock_was_set_back() {
+    let (_server, store) = beside_a_dead_holder().await;
     eventually("it is free", FREE, async || {
         store.acquire(claim(1)).await.is_ok()
     })
@@ -33,12 +39,7 @@ async fn a_dead_holders_permit_is_free_a_lease_after_the_clock_was_set_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_holders_permit_goes_to_a_waiter_a_lease_after_the_clock_was_set_back() {
-    let (server, clock) = server();
-    let store = store(server.url(), LEASE).await;
-    let mut process = fleet::Process::start(&server.url(), LEASE);
-    process.acquire("p", "a", 1).expect("there is room");
-    process.kill();
-    clock.set(-HOUR);
+    let (_server, store) = beside_a_dead_holder().await;
     let waiting = claim(1).with_wait(FREE);
     let granted = store.acquire(waiting).await;
     assert!(granted.is_ok(), "{granted:?}");
