@@ -102,6 +102,18 @@ async fn weather(proxy: &Proxy, server: &RedisServer, seed: u64) {
     proxy.forward();
 }
 
+/// How late the latest answer was.
+fn slowest(tallies: impl Iterator<Item = Tally>) -> Duration {
+    let sum = tallies.fold(Tally::default(), |sum, tally| Tally {
+        granted: sum.granted + tally.granted,
+        refused: sum.refused + tally.refused,
+        failed: sum.failed + tally.failed,
+        late: sum.late.max(tally.late),
+    });
+    println!("{sum:?}");
+    sum.late
+}
+
 /// What is in Redis but tokens, and how many members it has.
 async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
@@ -124,18 +136,11 @@ async fn a_storm_leaves_nothing() {
     let callers = (0..80).map(|seed| tokio::spawn(caller(store.clone(), seed)));
     let callers: Vec<_> = callers.collect();
     weather(&proxy, &server, std::process::id().into()).await;
-    let tallies: Vec<_> = join_all(callers)
-        .await
-        .into_iter()
-        .map(|tally| tally.expect("no panic"))
-        .collect();
-    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(of).sum::<usize>();
-    let late = tallies.iter().map(|tally| tally.late).max();
-    println!(
-        "{} granted, {} refused, {} failed, {late:?} late",
-        sum(|t| t.granted),
-        sum(|t| t.refused),
-        sum(|t| t.failed)
+    let late = slowest(
+        join_all(callers)
+            .await
+            .into_iter()
+            .map(|tally| tally.expect("no panic")),
     );
     let mut raw = Raw::connect(server.port()).await;
     eventually("nothing is left", SOON, async || {
@@ -146,5 +151,5 @@ async fn a_storm_leaves_nothing() {
     let rest = store.shutdown(SOON).await;
     assert!(rest.is_empty() && start.elapsed() < SOON / 2, "{rest:?}");
     assert_eq!(left(&mut raw).await, []);
-    assert!(late < Some(Duration::from_millis(300)), "{late:?}");
+    assert!(late < TIMEOUT * 2, "{late:?}: as long as a second budget");
 }
