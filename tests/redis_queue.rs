@@ -85,27 +85,53 @@ fn inversions(granted: &[usize]) -> usize {
     pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
 }
 
-/// Reads `MONITOR`, and returns the ids of permits that were claimed, each once, in the order in
-/// which the server first saw them.
-async fn arrivals(mut monitor: Raw, count: usize) -> Vec<String> {
-    let mut ids = Vec::new();
-    while ids.len() < count {
-        let seen = monitor.next().await.expect("the server sends it");
-        let words: Vec<&str> = seen.text().split('"').collect();
-        // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., several if batched
-        let sent_by_a_client = matches!(words.get(1), Some(&"EVALSHA" | &"EVAL"));
-        let is_id = |word: &&&str| word.matches('.').count() == 4;
-        for id in words.iter().skip(2).filter(is_id) {
-            if sent_by_a_client && !ids.iter().any(|known| known == id) {
-                ids.push((*id).to_owned());
-            }
-        }
-    }
-    ids
+/// What `MONITOR` shows of permits, by their ids, each once.
+#[derive(Default)]
+struct Order {
+    /// As the server first saw the claims.
+    arrived: Vec<String>,
+    /// As it first added their units. A permit's token would not do: a waiter that polls in the moment
+    /// in which it is granted draws a second one.
+    granted: Vec<String>,
 }
 
-fn process_of(id: &str) -> &str {
-    id.split('.').next().expect("it begins with its process")
+impl Order {
+    /// Reads until so many permits of the key `a` were granted.
+    async fn read(mut monitor: Raw, count: usize) -> Self {
+        let mut order = Self::default();
+        // A server shows what a script does before the script's own call.
+        while order.granted.len() < count || !order.is_complete() {
+            let seen = monitor.next().await.expect("the server sends it");
+            let words: Vec<&str> = seen.text().split('"').collect();
+            match words.get(1) {
+                // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., or several
+                Some(&"EVALSHA" | &"EVAL") => {
+                    let ids = words.iter().skip(2).filter(|word| is_id(word));
+                    ids.for_each(|id| once(&mut order.arrived, id));
+                }
+                // ... lua] "ZADD" "held" "end" "id", or of a refresh "ZADD" "held" "XX" "CH" ...
+                Some(&"ZADD") if words[3] == HELD && is_id(words[7]) => {
+                    once(&mut order.granted, words[7]);
+                }
+                _ => {}
+            }
+        }
+        order
+    }
+
+    fn is_complete(&self) -> bool {
+        self.granted.iter().all(|id| self.arrived.contains(id))
+    }
+}
+
+fn is_id(word: &str) -> bool {
+    word.matches('.').count() == 4
+}
+
+fn once(ids: &mut Vec<String>, id: &str) {
+    if !ids.iter().any(|known| known == id) {
+        ids.push(id.to_owned());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +140,7 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
     let mut raw = Raw::connect(server.port()).await;
     let mut monitor = Raw::connect(server.port()).await;
     monitor.cmd(&["MONITOR"]).await;
-    let arrivals = tokio::spawn(arrivals(monitor, 4 + 50));
+    let order = tokio::spawn(Order::read(monitor, 50));
     let mut fleet: Vec<_> = (0..4)
         .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
         .collect();
@@ -129,10 +155,8 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
         let process = &mut fleet[contender % 4];
         process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
     }
-    let mut granted: Vec<_> = fleet
-        .iter_mut()
-        .flat_map(fleet::Process::contended)
-        .collect();
+    let contended = fleet.iter_mut().flat_map(fleet::Process::contended);
+    assert_eq!(contended.count(), 50);
     let took = start.elapsed();
     let sent = sent(&raw.commandstats().await);
     assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
@@ -141,34 +165,11 @@ async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_ga
         "it took {took:?} instead of about 1 s"
     );
 
-    granted.sort_by_key(|(_, token)| *token);
-    let arrivals = arrivals.await.expect("it did not panic");
-    let arrival = |name: &str| arrival(&arrivals, name.parse().expect("a number"));
-    let order: Vec<usize> = granted.iter().map(|(name, _)| arrival(name)).collect();
-    assert_eq!(order.len(), 50);
-    assert_eq!(inversions(&order), 0, "{order:?}");
-}
-
-/// The position of a contender among the arrivals. The first four ids belong to the warm-up claims
-/// of the four processes; a process sends its claims in the order of its commands.
-fn arrival(arrivals: &[String], contender: usize) -> usize {
-    let process = process_of(&arrivals[contender % 4]);
-    let of_process = arrivals
-        .iter()
-        .enumerate()
-        .skip(4)
-        .filter(|(_, id)| process_of(id) == process);
-    let mut serials: Vec<(u64, usize)> = of_process
-        .map(|(position, id)| {
-            let serial = id.split('.').nth(1).expect("it has a serial");
-            (
-                u64::from_str_radix(serial, 16).expect("it is a number"),
-                position,
-            )
-        })
-        .collect();
-    serials.sort_unstable();
-    serials[contender / 4].1
+    let order = order.await.expect("it did not panic");
+    let arrival = |id: &String| order.arrived.iter().position(|other| other == id);
+    let arrivals: Vec<_> = order.granted.iter().filter_map(arrival).collect();
+    assert_eq!(arrivals.len(), 50);
+    assert_eq!(inversions(&arrivals), 0, "{arrivals:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
