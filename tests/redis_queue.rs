@@ -177,8 +177,10 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let mut raw = Raw::connect(server.port()).await;
-    // A long lease, so that no waiter polls meanwhile.
-    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    // A long lease, so that no waiter polls meanwhile; and time for all to join on a busy machine.
+    let builder = RedisSemaphore::builder()
+        .lease(Duration::from_secs(600))
+        .timeout(BOUND / 4);
     let store = builder.connect(proxy.url()).await.expect("it connects");
     drop(store.acquire(claim(1)).await);
     let held = store
