@@ -35,6 +35,12 @@ async fn store(url: String) -> RedisSemaphore {
     builder.connect(url).await.expect("it connects")
 }
 
+/// A store whose claims outlast the moments in which a busy machine runs something else.
+async fn patient(url: String) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    builder.connect(url).await.expect("it connects")
+}
+
 fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
@@ -204,7 +210,8 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert!(held.release().await);
     let first = next(&mut waiters).await;
     let stats = raw.commandstats().await;
-    assert_eq!(sent(&stats), 1, "{stats:?}");
+    // The release; and on a busy machine by now also the first refresh of what it granted.
+    assert!((1..=2).contains(&sent(&stats)), "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
     assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
     assert_eq!(raw.zcard(QUEUE).await, 999);
@@ -282,7 +289,7 @@ async fn a_killed_head_holds_the_queue_up_for_a_quarter_of_a_lease_at_most() {
 async fn a_killed_holders_permit_goes_to_the_head_when_its_lease_ends() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let store = store(server.url()).await;
+    let store = patient(server.url()).await;
     let mut process = fleet::Process::start(&server.url(), LEASE);
     process.acquire("p", "a", 1).expect("there is room");
     let mut waiters = enqueue(&store, &mut raw, 3).await;
@@ -304,7 +311,7 @@ async fn waiters_are_granted_although_every_message_is_lost() {
     let proxy = Proxy::start(&server).await;
     proxy.drop_messages(true);
     let mut raw = Raw::connect(server.port()).await;
-    let store = store(proxy.url()).await;
+    let store = patient(proxy.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = enqueue(&store, &mut raw, 5).await;
     drop(held);
@@ -318,8 +325,8 @@ async fn waiters_are_granted_although_the_connections_are_killed_again_and_again
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let mut raw = Raw::connect(server.port()).await;
-    let store = store(server.url()).await;
-    let subscriber = self::store(proxy.url()).await;
+    let store = patient(server.url()).await;
+    let subscriber = patient(proxy.url()).await;
     let held = store.acquire(claim(1)).await.expect("there is room");
     let mut waiters = enqueue(&subscriber, &mut raw, 8).await;
     let killer = tokio::spawn(async move {

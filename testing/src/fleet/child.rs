@@ -20,8 +20,12 @@ pub(super) fn run() {
             .expect("a parent sets it")
             .parse()
             .expect("it is a number");
+        let lease = Duration::from_millis(lease);
+        // Longer than the default under a long lease: a busy machine runs much else.
+        let timeout = (lease / 12).max(Duration::from_millis(250));
         let store = RedisSemaphore::builder()
-            .lease(Duration::from_millis(lease))
+            .lease(lease)
+            .timeout(timeout)
             .connect(env::var(URL).expect("a parent sets it"))
             .await
             .expect("the server is there");
