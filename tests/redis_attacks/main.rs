@@ -5,6 +5,7 @@
 mod batches;
 mod clock;
 mod ends;
+mod heavy;
 mod load;
 mod routes;
 mod scale;

@@ -9,7 +9,6 @@ use crate::redis::{error::Error, protocol::Acquired};
 use futures_util::FutureExt;
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,10 +32,18 @@ const MAX_IN_FLIGHT: usize = 16;
 /// the round trip one more batch may be in flight.
 const PACE: Duration = Duration::from_millis(6);
 
+/// Batches in flight whatever the round trip, if they have few claims, as batches of heavy claims do:
+/// the shortest round trip says little of a link that has become slow, and 8 such batches carry 80
+/// claims of the greatest weight/s over 100 ms. The server answers others between two of them, if
+/// they come at the pace.
+const MAX_SMALL_IN_FLIGHT: usize = 8;
+
 /// Claims of a batch: in a larger batch a claim hardly costs less (`cargo bench --bench redis`).
 const MAX_CLAIMS: usize = 64;
 
-/// Units of a batch. A batch of this size blocks the server for about a millisecond.
+/// Units of a batch, as many as the heaviest claim has: such a batch blocks the server for about a
+/// millisecond. The units in flight have no bound of their own, because what blocks the server is a
+/// call, and a heavy claim that waited for earlier ones would hold up all light claims behind it.
 const MAX_UNITS: usize = 1_000;
 
 /// A claim on its way to a batch.
@@ -76,7 +83,8 @@ impl Queued {
 struct Batches {
     queued: VecDeque<Queued>,
     in_flight: usize,
-    units: usize,
+    /// Claims of the batches in flight.
+    claims: usize,
     /// When the last batch was sent.
     sent: Instant,
 }
@@ -86,7 +94,7 @@ impl Batches {
         Self {
             queued: VecDeque::new(),
             in_flight: 0,
-            units: 0,
+            claims: 0,
             sent: Instant::now(),
         }
     }
@@ -94,19 +102,21 @@ impl Batches {
     /// When the next batch may be sent, if `most` batches may be in flight. `None`: not before another
     /// batch is completed.
     fn due(&self, most: usize) -> Option<Instant> {
-        let first = self.queued.front()?;
-        // A claim that does not fit beside the units in flight waits until some are completed.
-        let fits = self.units == 0 || first.weight() <= self.room(most);
-        let may_be_sent = self.in_flight < most && fits;
-        let is_at_once = self.in_flight < MIN_IN_FLIGHT || self.queued.len() >= MAX_CLAIMS;
+        let is_small = self.claims < MIN_IN_FLIGHT * MAX_CLAIMS;
+        let most_small = if is_small { MAX_SMALL_IN_FLIGHT } else { 0 };
+        let is_at_once =
+            self.in_flight < MIN_IN_FLIGHT || self.in_flight < most && self.is_full_batch_queued();
         let pace = if is_at_once { Duration::ZERO } else { PACE };
+        let may_be_sent = self.in_flight < most.max(most_small) && !self.queued.is_empty();
         may_be_sent.then(|| self.sent + pace)
     }
 
-    /// Units that may be sent beside those in flight.
-    fn room(&self, most: usize) -> usize {
-        let room = (MAX_CLAIMS * most).saturating_sub(self.units);
-        room.min(MAX_UNITS)
+    /// Whether the next batch has no room for claims that are yet to arrive. Heavy claims keep the
+    /// pace all the same, so that the server can answer others between two batches of them.
+    fn is_full_batch_queued(&self) -> bool {
+        let first = self.queued.iter().take(MAX_CLAIMS);
+        let units = || first.map(Queued::weight).sum::<usize>();
+        self.queued.len() >= MAX_CLAIMS && units() <= MAX_UNITS
     }
 
     /// Takes the next batch out, which is empty if none may be sent now. A claim that cannot be
@@ -118,10 +128,9 @@ impl Batches {
         if self.due(most).is_none_or(|due| now < due) {
             return batch;
         }
-        let room = self.room(most);
         while let Some(next) = self.queued.front()
             && batch.len() < MAX_CLAIMS
-            && (units + next.weight() <= room || self.units + units == 0)
+            && (batch.is_empty() || units + next.weight() <= MAX_UNITS)
             && let Some(next) = self.queued.pop_front()
         {
             match next.is_late(round_trip) {
@@ -134,7 +143,7 @@ impl Batches {
         }
         if !batch.is_empty() {
             self.in_flight += 1;
-            self.units += units;
+            self.claims += batch.len();
             self.sent = now;
         }
         batch
@@ -151,9 +160,13 @@ impl Batches {
         }
     }
 
-    fn completed(&mut self, units: usize) {
+    fn completed(&mut self, claims: usize) {
         self.in_flight -= 1;
-        self.units -= units;
+        self.claims -= claims;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.queued.is_empty()
     }
 }
 
@@ -161,18 +174,21 @@ impl Batches {
 pub(in crate::redis) type Queue = mpsc::UnboundedReceiver<Queued>;
 
 impl Attempts {
-    /// Sends batches. Runs on the keeper's thread, and ends with it.
-    pub(super) async fn send_batches(self: Arc<Self>, mut queue: Queue) -> Infallible {
+    /// Sends batches. Runs on the keeper's thread, until the store is dropped and all batches are
+    /// completed.
+    pub(super) async fn send_batches(self: Arc<Self>, mut queue: Queue) {
         let (report, mut completed) = mpsc::unbounded_channel();
         let mut batches = Batches::new();
         let mut arrived = Vec::new();
-        loop {
+        let mut is_open = true;
+        while is_open || !batches.is_idle() {
             let due = batches.due(self.most_in_flight());
             tokio::select! {
-                _ = queue.recv_many(&mut arrived, 1_024) => {
+                count = queue.recv_many(&mut arrived, 1_024), if is_open => {
+                    is_open = count > 0;
                     batches.queued.extend(arrived.drain(..));
                 }
-                Some(units) = completed.recv() => batches.completed(units),
+                Some(claims) = completed.recv() => batches.completed(claims),
                 () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             }
             batches.refuse_late(self.usual_round_trip());
@@ -186,11 +202,11 @@ impl Attempts {
             if batch.is_empty() {
                 return;
             }
-            let units = batch.iter().map(Queued::weight).sum();
+            let claims = batch.len();
             let (attempts, report) = (Arc::clone(self), report.clone());
             let mut call = Box::pin(async move {
                 attempts.answer(batch).await;
-                let _ = report.send(units);
+                let _ = report.send(claims);
             });
             // The first poll sends the call, so that claims are sent in the order of their arrival.
             // Unconstrained, because a used-up budget of this task would delay that.

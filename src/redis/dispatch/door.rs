@@ -10,7 +10,7 @@ use crate::redis::{
     error::Error,
     protocol::{Acquired, Protocol},
 };
-use std::{convert::Infallible, io, sync::Arc};
+use std::{io, sync::Arc};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout_at,
@@ -29,7 +29,7 @@ impl Dispatch {
         protocol: Protocol,
         times: Times,
         clock: Arc<ServerClock>,
-    ) -> (Self, impl Future<Output = Infallible> + Send + 'static) {
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, queue): (_, Queue) = mpsc::unbounded_channel();
         let attempts = Arc::new(Attempts::new(protocol, times, clock));
         let batches = Arc::clone(&attempts).send_batches(queue);
