@@ -140,7 +140,8 @@ impl Builder {
     ///   workers unblocked, or permits cannot be refreshed.
     /// - Pub/Sub is not available, so waiters poll: the head of a queue every 50 ms, the others
     ///   every 250 ms.
-    /// - Each semaphore has a call of its own, because keys may live on several nodes.
+    /// - Each claim is a call of its own, because keys may live on several nodes, and a node that does
+    ///   not answer delays no claim of another. Refreshes and releases have a call for each semaphore.
     ///
     /// # Errors
     ///

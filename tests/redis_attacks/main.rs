@@ -7,6 +7,7 @@ mod clock;
 mod ends;
 mod heavy;
 mod load;
+mod nodes;
 mod routes;
 mod scale;
 mod silence;

@@ -23,6 +23,8 @@ pub(crate) struct Nodes {
     other: MultiplexedConnection,
     /// The second node answers nothing.
     pub(crate) dead: Arc<AtomicBool>,
+    /// The key `PREFIXclock` lives on the second node.
+    pub(crate) has_clock_on_other: bool,
 }
 
 impl Nodes {
@@ -31,6 +33,7 @@ impl Nodes {
             first: connect(first).await,
             other: connect(other).await,
             dead: Arc::default(),
+            has_clock_on_other: false,
         }
     }
 }
@@ -44,7 +47,8 @@ async fn connect(server: &RedisServer) -> MultiplexedConnection {
 impl ConnectionLike for Nodes {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         let bytes = command.get_packed_command();
-        let is_other = bytes.windows(5).any(|window| window == b"nodeb");
+        let names = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+        let is_other = names(b"nodeb") || self.has_clock_on_other && names(b"semaphore:clock");
         Box::pin(async move {
             if is_other && self.dead.load(Ordering::Relaxed) {
                 return pending().await;

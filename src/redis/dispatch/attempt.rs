@@ -43,13 +43,19 @@ impl Attempts {
     }
 
     /// Reads the server's clock unless it is known: an acquire carries a deadline by that clock.
+    ///
+    /// Of several nodes one is read. If it fails, the others may still grant: without a clock an
+    /// acquire counts as late, and the answer has the node's time for a second one. The keeper goes
+    /// on reading the highest time that any process has seen.
     pub(in crate::redis) async fn learn_clock(&self, deadline: Instant) -> Result<(), Error> {
-        match self.clock.is_known() {
-            true => Ok(()),
-            false => {
-                let deadline = deadline.min(Instant::now() + self.times.timeout);
-                self.protocol.clock(deadline).await
-            }
+        if self.clock.is_known() {
+            return Ok(());
+        }
+        let deadline = deadline.min(Instant::now() + self.times.timeout);
+        let learned = self.protocol.clock(deadline).await;
+        match self.protocol.is_one_server() {
+            true => learned,
+            false => Ok(()),
         }
     }
 
@@ -122,7 +128,8 @@ impl Attempts {
             })
             .collect();
         let replies = self.protocol.acquire(&shares, runs_until, latest).await;
-        if replies.iter().any(Result::is_ok) {
+        // The round trips to several nodes say nothing of each other.
+        if self.protocol.is_one_server() && replies.iter().any(Result::is_ok) {
             self.round_trip.observe(sent.elapsed());
         }
 

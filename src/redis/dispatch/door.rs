@@ -13,6 +13,7 @@ use crate::redis::{
 use std::{io, sync::Arc};
 use tokio::{
     sync::{mpsc, oneshot},
+    task::unconstrained,
     time::timeout_at,
 };
 
@@ -56,10 +57,32 @@ impl Dispatch {
 
     async fn alone_or_batched(&self, claim: Claim) -> Result<Acquired, Error> {
         self.attempts.learn_clock(claim.deadline).await?;
-        if let Some(_in_flight) = self.load.alone(claim.weight()) {
-            let answer = self.attempts.attempt_twice(&[&claim]).await.pop();
-            return answer.unwrap_or(Err(Error::Reply));
+        if !self.attempts.protocol.is_one_server() {
+            return self.on_several_nodes(&claim).await;
         }
+        match self.load.alone(claim.weight()) {
+            Some(_in_flight) => self.alone(&claim).await,
+            None => self.batched(claim).await,
+        }
+    }
+
+    /// Sends a claim alone, unless that can only be too late for an answer in time.
+    async fn on_several_nodes(&self, claim: &Claim) -> Result<Acquired, Error> {
+        let latest = claim.deadline - self.attempts.times.timeout / 2;
+        // Unconstrained, so that the first poll sends the claim if it need not wait, although its task
+        // has used up its budget.
+        let in_flight = unconstrained(self.load.on_several_nodes(claim.weight()));
+        let in_flight = timeout_at(latest.into(), in_flight).await;
+        let _in_flight = in_flight.map_err(|_| Error::Congested)?;
+        self.alone(claim).await
+    }
+
+    async fn alone(&self, claim: &Claim) -> Result<Acquired, Error> {
+        let answer = self.attempts.attempt_twice(&[claim]).await.pop();
+        answer.unwrap_or(Err(Error::Reply))
+    }
+
+    async fn batched(&self, claim: Claim) -> Result<Acquired, Error> {
         let _in_flight = self.load.together();
         let (answer, answered) = oneshot::channel();
         // The keeper's thread has died. Nothing is sent any more.

@@ -5,17 +5,38 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Units of claims that may be in flight at a time with a call for each claim. With 16 tasks, batches
 /// beyond 8 units complete 1.5 times the pairs/s of single calls (`cargo bench --bench redis`); with
 /// fewer tasks the switch to the keeper's thread costs more than batches save.
 const MAX_ALONE: usize = 8;
 
+/// Claims that may be in flight at a time on several nodes: as many as batches carry over a long link
+/// to one server. So many wait for a node that does not answer only if it gets 4,000 claims/s.
+const MAX_ON_NODES: usize = 1_024;
+
+/// Units of heavy claims that may be in flight at a time on several nodes: as many as 8 claims of the
+/// greatest weight have. If one node gets all of them at once, it answers others some 10 ms later.
+const MAX_HEAVY: usize = 8_000;
+
 /// How much is in flight.
-#[derive(Default)]
 pub(super) struct Load {
     alone: AtomicUsize,
     together: AtomicUsize,
+    on_nodes: Semaphore,
+    heavy: Semaphore,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            alone: AtomicUsize::new(0),
+            together: AtomicUsize::new(0),
+            on_nodes: Semaphore::new(MAX_ON_NODES),
+            heavy: Semaphore::new(MAX_HEAVY),
+        }
+    }
 }
 
 /// Counts units as in flight until it is dropped.
@@ -35,6 +56,16 @@ impl Load {
         let sum = self.alone.load(Ordering::Relaxed);
         // A claim heavier than the maximum is sent alone too, if nothing else is in flight.
         (sum <= MAX_ALONE || sum == units).then_some(in_flight)
+    }
+
+    /// Waits until a claim may be sent alone to one of several nodes. Light claims do not wait for the
+    /// units of heavy ones.
+    pub(super) async fn on_several_nodes(&self, weight: u32) -> [Option<SemaphorePermit<'_>>; 2] {
+        let units = match weight as usize {
+            0..=MAX_ALONE => None,
+            _ => self.heavy.acquire_many(weight).await.ok(),
+        };
+        [units, self.on_nodes.acquire().await.ok()]
     }
 
     /// Counts a claim that is sent in a batch.

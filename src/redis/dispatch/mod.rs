@@ -3,6 +3,9 @@
 //! While few claims are in flight the cost of a call does not matter, and no claim should wait for
 //! the answer to another: each is sent alone, over the connection of its own runtime. Further claims
 //! are sent in batches by the keeper's thread.
+//!
+//! Where keys may live on several nodes, each claim is sent alone: a call has one key there, and a
+//! batch would be completed only when its slowest node has answered.
 
 mod attempt;
 mod batch;

@@ -92,6 +92,11 @@ impl Protocol {
         }
     }
 
+    /// Whether all keys live on one server for sure.
+    pub(in crate::redis) fn is_one_server(&self) -> bool {
+        self.transport.is_one_server()
+    }
+
     /// Runs a script for all shares, many in a call where the server permits that. Returns a reply
     /// for each share, in the order of the shares.
     pub(super) async fn run<P: Share>(&self, call: &Call<'_>, shares: &[P]) -> Replies {
@@ -131,8 +136,7 @@ impl Protocol {
             .collect()
     }
 
-    /// Sends a call for each batch, and sends it again with the script's source if the server does
-    /// not know the script.
+    /// Sends a call for each batch, again with the script's source if the server does not know it.
     async fn known<P: Share>(
         &self,
         call: &Call<'_>,
@@ -161,9 +165,7 @@ impl Protocol {
     ) -> Result<Vec<Result<Value, Error>>, Error> {
         let commands = batches.iter().map(|shares| {
             let mut command = begin(call.script, form, shares);
-            call.head.iter().for_each(|number| {
-                command.arg(number);
-            });
+            command.arg(call.head);
             for share in *shares {
                 command.arg(share.args());
                 share.write(&self.owner, &mut command);
@@ -175,7 +177,7 @@ impl Protocol {
 
     /// Divides shares into calls: one each on a cluster, because keys live on several nodes.
     fn batches<'a, P: Share>(&self, shares: &'a [P]) -> Vec<&'a [P]> {
-        if !self.transport.is_one_server() || self.one_each.load(Ordering::Relaxed) {
+        if !self.is_one_server() || self.one_each.load(Ordering::Relaxed) {
             return shares.chunks(1).collect();
         }
         let (mut count, mut units) = (1, shares.first().map_or(0, P::units));
@@ -234,10 +236,8 @@ fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
     /// About the length of an id.
     const ARG: usize = 56;
     let keys = script.keys();
-    let args: usize = shares
-        .iter()
-        .map(|share| share.args() + keys.len() + 1)
-        .sum();
+    let args = shares.iter().map(|share| share.args() + keys.len() + 1);
+    let args: usize = args.sum();
     let names = shares.iter().map(|share| share.name().len() * keys.len());
     let mut command = script.call(form, args + 6, names.sum::<usize>() + args * ARG);
     command.arg(keys.len() * shares.len());

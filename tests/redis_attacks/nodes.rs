@@ -1,0 +1,90 @@
+//! Claims on the living nodes of a supplied connection, while one node is dead.
+
+use crate::{
+    routes::Nodes,
+    support::{machine::alone, redis::RedisServer},
+};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+use tokio::time::sleep;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+const TIME: Duration = Duration::from_secs(2);
+/// Claims per second. One node gets every 16th.
+const RATE: f64 = 600.0;
+/// How often the claims are offered at most: a busy machine fails some, but not each time.
+const TRIES: usize = 3;
+
+/// Offers claims at a rate. Returns how many are for the first node, and which errors they get.
+async fn failures(store: &RedisSemaphore, attempt: usize) -> (usize, BTreeMap<String, usize>) {
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    let mut number = 0_u32;
+    while start.elapsed() < TIME {
+        while number < (start.elapsed().as_secs_f64() * RATE) as u32 {
+            number += 1;
+            let node = if number.is_multiple_of(16) {
+                "nodeb"
+            } else {
+                "first"
+            };
+            let claim = Claim::new(format!("{node}-{attempt}-{number}")).with_limit(1);
+            let acquire = store.acquire(claim);
+            tasks.push(tokio::spawn(async move { (node, acquire.await.err()) }));
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    let (mut count, mut failures) = (0, BTreeMap::new());
+    for task in tasks {
+        let (node, error) = task.await.expect("no panic");
+        count += usize::from(node == "first");
+        if let (Some(error), "first") = (error, node) {
+            *failures.entry(error.to_string()).or_default() += 1;
+        }
+    }
+    (count, failures)
+}
+
+/// Of the claims on the living node half failed when batches waited for the dead one. A busy machine
+/// fails fewer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_node_fails_no_claim_of_another_node_under_load() {
+    let _alone = alone().await;
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let nodes = Nodes::connect(&servers[0], &servers[1]).await;
+    // A busy machine is no failure of the store.
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    let store = builder.build_on(nodes.clone()).expect("right settings");
+    let warm = store.acquire(Claim::new("first").with_limit(1)).await;
+    drop(warm.expect("there is room"));
+    nodes.dead.store(true, Ordering::Relaxed);
+    let mut tries = Vec::new();
+    for attempt in 0..TRIES {
+        let (count, failures) = failures(&store, attempt).await;
+        if failures.values().sum::<usize>() * 10 <= count {
+            return;
+        }
+        tries.push((count, failures));
+    }
+    panic!("claims on the living node, and their errors: {tries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_starts_while_one_node_is_dead_grants_on_the_others() {
+    let _alone = alone().await;
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let mut nodes = Nodes::connect(&servers[0], &servers[1]).await;
+    // By its hash slot that key lives on one of the nodes; here on the dead one.
+    nodes.has_clock_on_other = true;
+    nodes.dead.store(true, Ordering::Relaxed);
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    let store = builder.build_on(nodes).expect("right settings");
+    for number in 0..10 {
+        let claim = Claim::new(format!("first-{number}")).with_limit(1);
+        let answer = store.acquire(claim).await;
+        assert!(answer.is_ok(), "claim {number}: {answer:?}");
+    }
+}
