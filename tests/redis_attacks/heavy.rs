@@ -26,8 +26,9 @@ impl Rig {
     async fn new(round_trip: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
-        let store = RedisSemaphore::connect(proxy.url()).await;
-        let store = store.expect("it connects");
+        // A busy machine is no failure of the store.
+        let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+        let store = builder.connect(proxy.url()).await.expect("it connects");
         for _ in 0..2 {
             let warm = store.acquire(Claim::new("warm").with_limit(1)).await;
             assert!(warm.expect("there is room").release().await);
@@ -67,15 +68,15 @@ async fn failures(offered: JoinHandle<Vec<Answer>>) -> (usize, usize) {
     (errors.count(), count)
 }
 
-/// Claims of a weight at a rate are granted, but for 2 %: in no try more than half were granted when
-/// the units in flight had a bound.
+/// Claims of a weight at a rate are granted, but for 10 %: more than half failed in each try when the
+/// units in flight had a bound.
 async fn are_granted(weight: u32, rate: u32, round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
         let rig = Rig::new(round_trip).await;
         let (failed, count) = failures(rig.offer(weight, rate)).await;
-        if failed * 50 <= count {
+        if failed * 10 <= count {
             return;
         }
         tries.push((failed, count));
@@ -94,15 +95,15 @@ async fn four_hundred_claims_of_weight_100_a_second_over_a_link_of_20_ms_are_gra
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forty_heavy_claims_a_second_fail_no_light_claim() {
+async fn eighty_heavy_claims_a_second_fail_no_light_claim() {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
         let rig = Rig::new(Duration::from_millis(20)).await;
-        let (light, heavy) = (rig.offer(1, 500), rig.offer(300, 40));
+        let (light, heavy) = (rig.offer(1, 500), rig.offer(300, 80));
         let (failed, count) = failures(light).await;
         failures(heavy).await;
-        if failed * 50 <= count {
+        if failed * 10 <= count {
             return;
         }
         tries.push((failed, count));
