@@ -59,6 +59,18 @@ async fn nothing_is_held(raw: &mut Raw) {
     .await;
 }
 
+/// The length of the longest increasing subsequence, found by patience sorting.
+fn longest_sorted(numbers: &[u64]) -> usize {
+    let mut tops: Vec<u64> = Vec::new();
+    for &number in numbers {
+        match tops.partition_point(|&top| top < number) {
+            pile if pile == tops.len() => tops.push(number),
+            pile => tops[pile] = number,
+        }
+    }
+    tops.len()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_granted() {
     let server = RedisServer::start();
@@ -73,8 +85,10 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first eight claims travel alone, over another connection than the batches.
-    assert!(tokens[8..].is_sorted(), "not in the order of their claims");
+    // The first claims travel alone, over another connection than the batches: eight at a time, and
+    // a few more if those are answered soon.
+    let passed = tokens.len() - longest_sorted(&tokens);
+    assert!(passed < 50, "{passed} were passed by later claims");
     assert_eq!(tokens.len(), limit as usize, "two have the same token");
 }
 
