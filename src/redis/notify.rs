@@ -182,7 +182,9 @@ impl Notifications {
         let Some((serial, notice)) = read(message) else {
             return;
         };
-        if let Some(waiter) = self.waiters.lock().get(&serial) {
+        // Not locked below: a waker may drop the claim, which frees its slot.
+        let waiter = self.waiters.lock().get(&serial).cloned();
+        if let Some(waiter) = waiter {
             *waiter.notice.lock() = Some(notice);
             waiter.notified.notify_one();
         }

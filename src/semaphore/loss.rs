@@ -40,7 +40,17 @@ impl Loss {
     /// Reports the permit lost, and wakes every task in [`wait`](Self::wait). See [`Loss`] for an
     /// example.
     pub fn set(&self) {
+        self.mark();
+        self.wake();
+    }
+
+    /// The first half of [`set`](Self::set), which calls no waker, so a lock may be held.
+    pub(crate) fn mark(&self) {
         self.lost.store(true, Ordering::Release);
+    }
+
+    /// The second half of [`set`](Self::set). A waker may do anything, even drop the permit.
+    pub(crate) fn wake(&self) {
         // SeqCst fence, paired with the one in `wait`: prevents a lost wake-up.
         fence(Ordering::SeqCst);
         if let Some(notify) = self.notify.get() {

@@ -65,7 +65,7 @@ impl Lease {
     /// the owner has released the lease, so the acquire must not be sent.
     pub(super) fn sent(&self, runs_until: u64) -> bool {
         let mut inner = self.lock();
-        if inner.state == State::Released {
+        if inner.state.is_released() {
             return false;
         }
         inner.step(Event::Sent);
@@ -133,17 +133,33 @@ impl Lease {
 
     /// A refresh did not find the lease: reports the permit lost.
     pub(super) fn displaced(&self) {
-        if self.lock().step(Event::Ended) {
-            self.loss.set();
-        }
+        self.end(|_| true);
     }
 
     /// Reports the permit lost if the deadline has passed.
     pub(super) fn expire(&self, now: u64) {
+        self.end(|deadline| now >= deadline);
+    }
+
+    /// This process's clock stood still since the deadline was set, so the lease ends that much
+    /// sooner by it.
+    pub(super) fn advance(&self, missed: u64) {
         let mut inner = self.lock();
-        if now >= inner.deadline && inner.step(Event::Ended) {
-            self.loss.set();
+        inner.deadline = inner.deadline.saturating_sub(missed);
+    }
+
+    /// Reports the permit lost if its lease `has_ended`, given the deadline.
+    fn end(&self, has_ended: impl FnOnce(u64) -> bool) {
+        let mut inner = self.lock();
+        if !has_ended(inner.deadline) || !inner.step(Event::Ended) {
+            return;
         }
+        inner.deadline = 0;
+        // Under the lock, so that a grant that follows clears it.
+        self.loss.mark();
+        drop(inner);
+        // A waker may drop the permit, which locks.
+        self.loss.wake();
     }
 
     /// The owner releases the lease. Returns whether the server needs a release; `false` if the lease
@@ -152,6 +168,20 @@ impl Lease {
         let mut inner = self.lock();
         let state = inner.state;
         inner.step(Event::Released) && (state.is_known_to_the_server() || inner.unanswered > 0)
+    }
+
+    /// A release that was sent at `sent` has no answer, so it may have run. If that was before the
+    /// deadline, a later release that finds nothing does not mean that the lease had ended.
+    pub(super) fn release_failed(&self, sent: u64) {
+        let mut inner = self.lock();
+        if sent < inner.deadline {
+            inner.step(Event::ReleaseFailed);
+        }
+    }
+
+    /// Whether a release without an answer may have ended the lease.
+    pub(super) fn is_freed(&self) -> bool {
+        self.lock().state == State::Freed
     }
 
     /// Until when an unanswered acquire may still run, ms of the server's clock; `None` if all
@@ -187,11 +217,11 @@ impl Lease {
     /// Whether the deadline has passed. The keeper may not have reported the loss yet.
     pub(super) fn is_past(&self, now: u64) -> bool {
         let inner = self.lock();
-        inner.state != State::Released && now >= inner.deadline
+        !inner.state.is_released() && now >= inner.deadline
     }
 
     pub(super) fn is_released(&self) -> bool {
-        self.lock().state == State::Released
+        self.lock().state.is_released()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -210,7 +240,7 @@ impl Inner {
     /// An acquire was answered. For a released lease the answer is too late: a release that runs
     /// after that acquire frees what it granted.
     fn answered(&mut self) {
-        if self.state != State::Released {
+        if !self.state.is_released() {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
     }

@@ -11,6 +11,7 @@
 //! | `Lost` | the lease ended while the owner still runs; it may be granted again |
 //! | `Refused` | the server refused the claim |
 //! | `Released` | the owner has released the lease |
+//! | `Freed` | released, and a release that was sent before the lease ended may have run without an answer |
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -23,6 +24,7 @@ pub(super) enum State {
     Lost,
     Refused,
     Released,
+    Freed,
 }
 
 /// An event that may change the state of a lease.
@@ -48,15 +50,20 @@ pub(super) enum Event {
     Ended,
     /// The owner released the lease.
     Released,
+    /// A release that was sent before the lease ended may have run, but its answer is lost.
+    ReleaseFailed,
 }
 
 impl State {
     /// The table of transitions; `None` where an event changes nothing.
     pub(super) fn next(self, event: Event) -> Option<Self> {
-        use State::{AtRisk, Held, InDoubt, Lost, Provisional, Queued, Refused, Released, Unsent};
+        use State::{
+            AtRisk, Freed, Held, InDoubt, Lost, Provisional, Queued, Refused, Released, Unsent,
+        };
         match (self, event) {
             // A released lease stays released.
-            (Released, _) => None,
+            (Released, Event::ReleaseFailed) => Some(Freed),
+            (Released | Freed, _) => None,
             (_, Event::Released) => Some(Released),
             (Unsent | Refused, Event::Sent) => Some(InDoubt),
             (InDoubt, Event::NotSent) => Some(Unsent),
@@ -69,6 +76,10 @@ impl State {
             (Provisional | Held | AtRisk, Event::Ended) => Some(Lost),
             _ => None,
         }
+    }
+
+    pub(super) fn is_released(self) -> bool {
+        matches!(self, Self::Released | Self::Freed)
     }
 
     /// Whether the server may hold units or a queue position of the lease.

@@ -97,3 +97,26 @@ fn a_grant_from_the_queue_is_provisional_until_it_is_refreshed() {
     assert!(!lease.is_provisional());
     assert_eq!((lease.token(), lease.deadline()), (7, 1_000));
 }
+
+#[test]
+fn a_release_that_may_have_run_before_the_deadline_may_have_freed_the_lease() {
+    for (sent, is_freed) in [(99, true), (100, false)] {
+        let lease = lease();
+        assert!(lease.sent(10));
+        lease.granted(7, 100);
+        assert!(lease.release());
+        lease.release_failed(sent);
+        assert_eq!((lease.is_freed(), lease.is_released()), (is_freed, true));
+    }
+}
+
+#[test]
+fn no_release_frees_a_lease_that_was_displaced_before() {
+    let lease = lease();
+    assert!(lease.sent(10));
+    lease.granted(7, 100);
+    lease.displaced();
+    assert!(lease.release());
+    lease.release_failed(50);
+    assert!(!lease.is_freed());
+}
