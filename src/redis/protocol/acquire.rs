@@ -1,8 +1,9 @@
 //! acquire: grants permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    call::{Call, Protocol, Reply, Share},
+    call::{Call, Protocol, Share},
     id::{Owner, PermitId},
+    reply::Reply,
     script::{Script, Text},
 };
 use crate::redis::error::Error;
@@ -134,7 +135,9 @@ impl Acquired {
     /// Reads the answers for `count` permits.
     fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
         match reply {
-            Ok(Reply::Items(_, items)) => items.chunks(2).map(Self::read).collect(),
+            Ok(Reply::Items(_, items) | Reply::Repeated(_, items)) => {
+                items.chunks(2).map(Self::read).collect()
+            }
             Ok(Reply::Done) => vec![Err(Error::Reply); count],
             Err(error) => vec![Err(error); count],
         }

@@ -2,6 +2,7 @@
 
 use super::{
     id::Owner,
+    reply::{Replies, Reply},
     script::{Form, Script, Text},
 };
 use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
@@ -20,17 +21,6 @@ const MAX_SEMAPHORES: usize = 64;
 
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
 pub(in crate::redis) const MAX_UNITS: usize = 500;
-
-/// A script's answer for one semaphore.
-#[derive(Clone)]
-pub(super) enum Reply {
-    /// All units are held, or no answer was requested.
-    Done,
-    /// The server's time in ms, and as many items as the share expects.
-    Items(u64, Vec<Value>),
-}
-
-type Replies = Vec<Result<Reply, Error>>;
 
 /// One semaphore's share of a call, and of its answer.
 pub(super) trait Share {
@@ -118,6 +108,7 @@ impl Protocol {
     }
 
     /// Makes a call for each semaphore alone, so that an error of one does not affect the others.
+    /// The aborted call may have served some of them already.
     async fn run_one_each<P: Share>(&self, call: &Call<'_>, batch: &[P], error: &Error) -> Replies {
         if error.is_cross_slot() {
             self.one_each.store(true, Ordering::Relaxed);
@@ -131,9 +122,8 @@ impl Protocol {
             answer => answer,
         });
         let replies = batches.into_iter().zip(answers);
-        replies
-            .flat_map(|(one, answer)| self.split(one, answer))
-            .collect()
+        let replies = replies.flat_map(|(one, answer)| self.split(one, answer));
+        replies.map(|reply| reply.map(Reply::repeated)).collect()
     }
 
     /// Sends a call for each batch, again with the script's source if the server does not know it.

@@ -2,8 +2,9 @@
 //! `clock.lua`.
 
 use super::{
-    call::{Call, Protocol, Reply, Share},
+    call::{Call, Protocol, Share},
     id::Owner,
+    reply::Reply,
     script::Script,
 };
 use crate::redis::error::Error;

@@ -10,6 +10,7 @@ mod id;
 mod name;
 mod refresh;
 mod release;
+mod reply;
 mod script;
 
 pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};

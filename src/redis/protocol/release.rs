@@ -1,8 +1,9 @@
 //! release: releases units, or leaves the queue. See `release.lua`.
 
 use super::{
-    call::{Call, Protocol, Reply, Share},
+    call::{Call, Protocol, Share},
     id::{Owner, PermitId},
+    reply::Reply,
     script::{Script, Text},
 };
 use crate::redis::error::Error;
@@ -59,29 +60,51 @@ impl Share for Group {
 pub(in crate::redis) enum Answers {
     /// All units are held, or no answer was requested.
     All,
-    /// The server's time in ms, and for each unit, whether it is held.
-    Each(u64, Vec<bool>),
+    /// For each unit, whether it is held.
+    Each {
+        /// The server's time in ms.
+        now: u64,
+        held: Vec<bool>,
+        /// Whether a call that was aborted may have released some of the units before.
+        is_repeated: bool,
+    },
 }
 
 impl Answers {
     pub(super) fn read(reply: Reply) -> Result<Self, Error> {
-        let Reply::Items(now, items) = reply else {
-            return Ok(Self::All);
+        let (now, items, is_repeated) = match reply {
+            Reply::Done => return Ok(Self::All),
+            Reply::Items(now, items) => (now, items, false),
+            Reply::Repeated(now, items) => (now, items, true),
         };
         let each = items.iter().map(|item| match item {
             Value::Int(held) => Ok(*held == 1),
             _ => Err(Error::Reply),
         });
-        let each = each.collect::<Result<_, _>>()?;
-        Ok(Self::Each(now, each))
+        Ok(Self::Each {
+            now,
+            held: each.collect::<Result<_, _>>()?,
+            is_repeated,
+        })
     }
 
     /// When the server gave this answer, ms of its clock; 0 if the answer has no time.
     pub(in crate::redis) fn now(&self) -> u64 {
         match self {
             Self::All => 0,
-            Self::Each(now, _) => *now,
+            Self::Each { now, .. } => *now,
         }
+    }
+
+    /// Whether a call that was aborted may have released some of the units before.
+    pub(in crate::redis) fn is_repeated(&self) -> bool {
+        matches!(
+            self,
+            Self::Each {
+                is_repeated: true,
+                ..
+            }
+        )
     }
 
     /// For each permit of a group, whether all of its units are held.
@@ -96,7 +119,9 @@ impl Answers {
             start = end;
             match self {
                 Self::All => true,
-                Self::Each(_, held) => held.get(units).is_some_and(|held| held.iter().all(|&h| h)),
+                Self::Each { held, .. } => {
+                    held.get(units).is_some_and(|held| held.iter().all(|&h| h))
+                }
             }
         })
     }
