@@ -16,7 +16,7 @@ const MEMORY: [&str; 6] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 43] = [
+const REDIS: [&str; 46] = [
     "connect",
     "builder",
     "tls/client",
@@ -30,6 +30,8 @@ const REDIS: [&str; 43] = [
     "keeper/handle",
     "keeper/task",
     "keeper/releases",
+    "keeper/unreleased",
+    "keeper/release",
     "keeper/refresh",
     "keeper/schedule",
     "keeper/pulse",
@@ -49,6 +51,7 @@ const REDIS: [&str; 43] = [
     "protocol/release",
     "protocol/clock",
     "protocol/call",
+    "protocol/reply",
     "protocol/script",
     "protocol/id",
     "protocol/name",

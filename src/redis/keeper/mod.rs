@@ -10,9 +10,11 @@ mod handle;
 mod pulse;
 mod refresh;
 mod registry;
+mod release;
 mod releases;
 mod schedule;
 mod task;
 mod thread;
+mod unreleased;
 
 pub(super) use handle::Keeper;

@@ -3,10 +3,12 @@
 use super::core::Core;
 use crate::redis::{
     dispatch::Claim,
+    error::Error,
     group::{by_semaphore, pieces},
     lease::Lease,
     protocol::{Group, MAX_UNITS},
 };
+use futures_util::future::join_all;
 use std::{sync::Arc, time::Instant};
 
 /// Groups that are sent together. The server answers other clients between two sends, and works on
@@ -21,6 +23,10 @@ const MAX_UNITS_TOGETHER: usize = 10_000;
 /// Units of lost permits that are acquired again together: an acquire costs the server more than a
 /// refresh.
 const MAX_UNITS_REACQUIRED: usize = 1_000;
+
+/// Sends in flight at a time where keys live on several nodes: more than one, so that a dead node
+/// delays no refresh on the others.
+const SIDE_BY_SIDE: usize = 4;
 
 /// How many of the first groups are sent together.
 pub(super) fn together(groups: &[Group]) -> usize {
@@ -52,52 +58,77 @@ pub(super) fn groups<T>(
     grouped.unzip()
 }
 
+/// Leases of groups that are sent together.
+type Send = (Vec<Group>, Vec<Vec<Arc<Lease>>>);
+
+/// The leases that a send left: lost ones, and those whose refresh was not answered.
+#[derive(Default)]
+struct Outcome {
+    lost: Vec<Arc<Lease>>,
+    failed: Vec<Arc<Lease>>,
+    /// Whether the server can be reached.
+    is_reached: bool,
+}
+
 /// Refreshes leases, reports lost permits, and acquires those again in the background. Returns the
-/// leases whose refresh was not answered.
+/// leases whose refresh was not answered, first those that were not sent.
 pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
         .filter(|lease| !lease.is_released())
         .partition(|lease| lease.is_lost());
-    let mut failed = Vec::new();
-    let (groups, leases) = groups(held, |lease| lease);
-    let (mut groups, mut leases) = (&groups[..], &leases[..]);
-    while !groups.is_empty() {
-        let (some, of_some);
-        (some, groups) = groups.split_at(together(groups));
-        (of_some, leases) = leases.split_at(some.len());
-        if !refresh_some(&core, some, of_some, &mut failed, &mut lost).await {
+    let side_by_side = match core.attempts.protocol.is_one_server() {
+        true => 1,
+        false => SIDE_BY_SIDE,
+    };
+    let (mut unsent, mut unanswered) = (Vec::new(), Vec::new());
+    let mut sends = sends(held).into_iter();
+    loop {
+        let some = sends.by_ref().take(side_by_side);
+        let outcomes = join_all(some.map(|send| refresh_some(&core, send))).await;
+        let is_reached = outcomes.iter().any(|outcome| outcome.is_reached);
+        for outcome in outcomes {
+            lost.extend(outcome.lost);
+            unanswered.extend(outcome.failed);
+        }
+        if !is_reached {
             // Each of the remaining sends would wait for a timeout.
-            failed.extend(leases.iter().flatten().cloned());
+            unsent.extend(sends.flat_map(|(_, leases)| leases).flatten());
             break;
         }
     }
-    failed.iter().for_each(|lease| lease.refresh_failed());
+    unsent.extend(unanswered);
+    unsent.iter().for_each(|lease| lease.refresh_failed());
     tokio::spawn(reacquire(core, lost));
-    failed
+    unsent
 }
 
-/// Refreshes groups in one send. Returns whether the server can be reached.
-async fn refresh_some(
-    core: &Core,
-    groups: &[Group],
-    leases: &[Vec<Arc<Lease>>],
-    failed: &mut Vec<Arc<Lease>>,
-    lost: &mut Vec<Arc<Lease>>,
-) -> bool {
+/// Divides leases into sends.
+fn sends(leases: Vec<Arc<Lease>>) -> Vec<Send> {
+    let (groups, leases) = groups(leases, |lease| lease);
+    let (mut groups, mut leases) = (groups.into_iter(), leases.into_iter());
+    let mut sends = Vec::new();
+    while groups.len() > 0 {
+        let count = together(groups.as_slice());
+        let groups = groups.by_ref().take(count).collect();
+        sends.push((groups, leases.by_ref().take(count).collect()));
+    }
+    sends
+}
+
+/// Refreshes groups in one send.
+async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
     let sent = Instant::now();
     let held_until = core.times.held_until(sent);
     let protocol = &core.attempts.protocol;
-    let answers = protocol.refresh(groups, sent + core.times.budget()).await;
-    let mut is_reached = true;
+    let answers = protocol.refresh(&groups, sent + core.times.budget()).await;
+    let mut outcome = Outcome::default();
     for ((group, leases), answer) in groups.iter().zip(leases).zip(answers) {
-        let held = match answer {
-            Ok(held) => held,
-            Err(error) => {
-                is_reached &= !error.is_transient();
-                failed.extend(leases.iter().cloned());
-                continue;
-            }
+        // Some groups may live on a node that is dead, and others not.
+        outcome.is_reached |= !answer.as_ref().is_err_and(Error::is_transient);
+        let Ok(held) = answer else {
+            outcome.failed.extend(leases);
+            continue;
         };
         for (lease, is_held) in leases.iter().zip(held.of(&group.permits)) {
             match is_held {
@@ -105,10 +136,11 @@ async fn refresh_some(
                 false => lease.displaced(),
             }
             // Displaced by this answer, or reported lost before it arrived.
-            lost.extend(lease.is_lost().then(|| Arc::clone(lease)));
+            let lost = lease.is_lost().then(|| Arc::clone(lease));
+            outcome.lost.extend(lost);
         }
     }
-    is_reached
+    outcome
 }
 
 /// Acquires lost permits again, with the chances of a new claim that does not wait. A permit whose

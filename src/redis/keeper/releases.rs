@@ -1,145 +1,110 @@
 //! Pending releases: each is sent until it is answered.
 
-use super::{
-    core::Core,
-    refresh::{groups, together},
-};
-use crate::redis::lease::Lease;
-use futures_util::future::join;
+use super::{release::Pending, unreleased::Unreleased};
+use crate::redis::{group::by_semaphore, lease::Lease};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashSet, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tokio::sync::oneshot;
 
-/// Batches in flight at a time. More than one, so that the first release after a quiet moment
-/// does not wait for the answer to another.
+/// Batches in flight at a time to one server. More than one, so that the first release after a
+/// quiet moment does not wait for the answer to another.
 const MAX_IN_FLIGHT: usize = 4;
+
+/// The same where keys live on several nodes. There a batch is of one semaphore, so that a dead node
+/// delays no release on another. These are as many as a dead node may leave without an answer.
+const MAX_IN_FLIGHT_TO_NODES: usize = 4_096;
 
 /// Releases of a batch: a claim that waits for a batch to be completed waits for at most so many.
 const MAX_BATCH: usize = 1_024;
 
-/// The pause between two tries of a release that failed: the first one, and the longest one.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-
-/// A permit that is to be released.
-pub(super) struct Pending {
-    pub(super) lease: Arc<Lease>,
-    /// Receives whether the permit was still held.
-    answer: Option<oneshot::Sender<bool>>,
-    /// When the lease has ended at the latest, so that no release is needed.
-    gives_up: Instant,
-    tries: u32,
-    /// When the release is sent again.
-    due: Instant,
-}
-
-impl Pending {
-    pub(super) fn new(
-        lease: Arc<Lease>,
-        answer: Option<oneshot::Sender<bool>>,
-        core: &Core,
-    ) -> Self {
-        let now = Instant::now();
-        Self {
-            lease,
-            answer,
-            // An acquire that may still run does so within its budget, and its grant lasts a lease.
-            gives_up: now + core.times.budget() + core.times.lease,
-            tries: 0,
-            due: now,
-        }
-    }
-
-    fn wants_answer(&self) -> bool {
-        self.answer.is_some() || self.lease.runs_until().is_some()
-    }
-
-    fn answer(&mut self, was_held: bool) {
-        if let Some(answer) = self.answer.take() {
-            // A dropped receiver is ignored.
-            let _ = answer.send(was_held);
-        }
-    }
-
-    /// The release was not answered.
-    fn retry(mut self) -> Self {
-        let pause = (PAUSE.0 * (1 << self.tries.min(10))).min(PAUSE.1);
-        self.tries += 1;
-        self.due = Instant::now() + pause;
-        self
-    }
-}
+/// Releases that are sent together, and their number.
+pub(super) type Batch = (u64, Vec<Pending>);
 
 /// The releases to be sent now or later, and those in flight.
-#[derive(Default)]
 pub(super) struct Releases {
-    now: Vec<Pending>,
+    is_one_server: bool,
+    fresh: Lane,
+    /// Releases that are sent again: apart from the others, because they may fail again.
+    repeated: Lane,
+    /// Releases by the time when they are due again, and by number.
     later: BTreeMap<(Instant, u64), Pending>,
-    in_flight: BTreeMap<u64, Vec<Arc<Lease>>>,
-    /// The number of the batch that is sent next.
-    next: u64,
-    /// For each semaphore, its newest batch that is not completed.
-    newest: HashMap<Arc<str>, u64>,
-    /// Claims that want to try again when the batches up to a number are completed.
-    settling: Vec<(u64, oneshot::Sender<bool>)>,
+    unreleased: Unreleased,
+    /// The highest number of a release or a batch.
+    last: u64,
+}
+
+/// Releases that wait to be sent, and batches in flight.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<Pending>,
+    /// The releases of each batch, by number.
+    in_flight: BTreeMap<u64, Vec<(u64, Arc<Lease>)>>,
 }
 
 impl Releases {
-    pub(super) fn push(&mut self, pending: Pending) {
-        // This release is sent in the next batch, or in a later one if that is full.
-        let batch = self.next + (self.now.len() / MAX_BATCH) as u64;
-        self.newest.insert(pending.lease.name(), batch);
-        self.now.push(pending);
+    pub(super) fn new(is_one_server: bool) -> Self {
+        Self {
+            is_one_server,
+            fresh: Lane::default(),
+            repeated: Lane::default(),
+            later: BTreeMap::new(),
+            unreleased: Unreleased::default(),
+            last: 0,
+        }
     }
 
-    /// Answers whether releases of a semaphore are in flight or about to be sent, once these are
-    /// completed. The answer does not wait for a release that has to be tried again later.
+    pub(super) fn push(&mut self, mut pending: Pending) {
+        self.last += 1;
+        pending.number = self.last;
+        self.unreleased.insert(pending.lease.name(), pending.number);
+        self.fresh.waiting.push_back(pending);
+    }
+
+    /// Answers whether releases of a semaphore have no answer, once these are answered. Those that
+    /// have failed are sent again at once.
     pub(super) fn settle(&mut self, name: &str, settled: oneshot::Sender<bool>) {
-        match self.newest.get(name) {
-            Some(batch) => self.settling.push((*batch, settled)),
-            None => drop(settled.send(false).ok()),
-        }
-    }
-
-    /// How many permits are not released yet.
-    pub(super) fn len(&self) -> usize {
-        self.now.len() + self.later.len() + self.in_flight.values().map(Vec::len).sum::<usize>()
-    }
-
-    /// The next batch and its number. `None` while enough batches are in flight, so that releases
-    /// that arrive under load are sent together.
-    pub(super) fn take(&mut self) -> Option<(u64, Vec<Pending>)> {
-        if self.in_flight.len() >= MAX_IN_FLIGHT || self.now.is_empty() {
-            return None;
-        }
-        let count = self.now.len().min(MAX_BATCH);
-        let pending: Vec<_> = self.now.drain(..count).collect();
-        let leases = pending.iter().map(|pending| Arc::clone(&pending.lease));
-        let batch = self.next;
-        self.next += 1;
-        self.in_flight.insert(batch, leases.collect());
-        Some((batch, pending))
-    }
-
-    /// A batch is completed; `again` has to be tried again.
-    pub(super) fn completed(&mut self, batch: u64, again: Vec<Pending>) {
-        for lease in self.in_flight.remove(&batch).into_iter().flatten() {
-            let name = lease.name();
-            if self.newest.get(&name) == Some(&batch) {
-                self.newest.remove(&name);
+        for key in self.unreleased.settle(name, settled) {
+            if let Some(mut pending) = self.later.remove(&key) {
+                pending.hurry();
+                self.repeated.waiting.push_back(pending);
             }
         }
+    }
+
+    /// Whether all permits are released.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.repeated.is_empty() && self.later.is_empty()
+    }
+
+    /// The next batches. None while enough batches are in flight, so that releases that arrive under
+    /// load are sent together.
+    pub(super) fn take(&mut self) -> Vec<Batch> {
+        let (is_one_server, last) = (self.is_one_server, &mut self.last);
+        let mut batches = self.fresh.take(is_one_server, last);
+        batches.extend(self.repeated.take(is_one_server, last));
+        batches
+    }
+
+    /// A batch is completed; `again` has to be sent again.
+    pub(super) fn completed(&mut self, batch: u64, again: Vec<Pending>) {
+        let mut failed = HashSet::new();
         for pending in again {
-            let key = (pending.due, pending.lease.permit.serial);
-            self.later.insert(key, pending);
+            let (number, due) = (pending.number, pending.due);
+            if pending.has_failed() {
+                failed.insert(number);
+                self.unreleased.failed(&pending.lease.name(), number, due);
+            }
+            self.later.insert((due, number), pending);
         }
-        let oldest = self.in_flight.keys().next().copied();
-        let open = oldest.unwrap_or(self.next);
-        for (_, settled) in self.settling.extract_if(.., |(batch, _)| *batch < open) {
-            // A dropped receiver is ignored.
-            let _ = settled.send(true);
+        let mut lanes = [&mut self.fresh, &mut self.repeated].into_iter();
+        let batch = lanes.find_map(|lane| lane.in_flight.remove(&batch));
+        for (number, lease) in batch.into_iter().flatten() {
+            if !failed.contains(&number) {
+                self.unreleased.remove(&lease.name(), number);
+            }
         }
     }
 
@@ -149,9 +114,13 @@ impl Releases {
             && first.key().0 <= now
         {
             let mut pending = first.remove();
-            match now < pending.gives_up {
-                true => self.push(pending),
-                false => pending.answer(false),
+            let name = pending.lease.name();
+            if now < pending.gives_up {
+                self.unreleased.insert(name, pending.number);
+                self.repeated.waiting.push_back(pending);
+            } else {
+                self.unreleased.remove(&name, pending.number);
+                pending.answer(false);
             }
         }
     }
@@ -163,57 +132,48 @@ impl Releases {
 
     /// The leases that are not released yet.
     pub(super) fn rest(&self) -> Vec<Arc<Lease>> {
-        let waiting = self.now.iter().chain(self.later.values());
+        let lanes = [&self.fresh, &self.repeated];
+        let waiting = lanes.into_iter().flat_map(|lane| &lane.waiting);
+        let waiting = waiting.chain(self.later.values());
+        let in_flight = lanes.into_iter().flat_map(|lane| lane.in_flight.values());
+        let in_flight = in_flight.flatten().map(|(_, lease)| lease);
         let waiting = waiting.map(|pending| &pending.lease);
-        let in_flight = self.in_flight.values().flatten();
         waiting.chain(in_flight).cloned().collect()
     }
 }
 
-/// Releases a batch. Returns the releases that have to be tried again.
-pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
-    let (answered, others) = pending.into_iter().partition(Pending::wants_answer);
-    let answered = release_all(&core, true, answered);
-    let (mut again, more) = join(answered, release_all(&core, false, others)).await;
-    again.extend(more);
-    again
-}
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
 
-async fn release_all(core: &Core, with_answer: bool, pending: Vec<Pending>) -> Vec<Pending> {
-    let mut again = Vec::new();
-    let (groups, pending) = groups(pending, |pending| &pending.lease);
-    let (mut groups, mut pending) = (&groups[..], pending.into_iter());
-    while !groups.is_empty() {
-        let some;
-        (some, groups) = groups.split_at(together(groups));
-        let deadline = Instant::now() + core.times.budget();
-        let answers = core
-            .attempts
-            .protocol
-            .release(with_answer, some, deadline)
-            .await;
-        for ((group, answer), pending) in some.iter().zip(answers).zip(&mut pending) {
-            let Ok(answer) = answer else {
-                again.extend(pending.into_iter().map(Pending::retry));
-                continue;
-            };
-            core.released.add(&group.name);
-            let each = pending.into_iter().zip(answer.of(&group.permits));
-            again.extend(each.filter_map(|(pending, held)| answered(answer.now(), pending, held)));
+    /// The next batches, which get the numbers after `last`.
+    fn take(&mut self, is_one_server: bool, last: &mut u64) -> Vec<Batch> {
+        let most = match is_one_server {
+            true => MAX_IN_FLIGHT,
+            false => MAX_IN_FLIGHT_TO_NODES,
+        };
+        let mut batches = Vec::new();
+        while self.in_flight.len() < most && !self.waiting.is_empty() {
+            let count = self.waiting.len().min(MAX_BATCH);
+            let some: Vec<_> = self.waiting.drain(..count).collect();
+            for batch in cut(some, is_one_server) {
+                *last += 1;
+                let leases = batch.iter();
+                let leases = leases.map(|pending| (pending.number, Arc::clone(&pending.lease)));
+                self.in_flight.insert(*last, leases.collect());
+                batches.push((*last, batch));
+            }
         }
+        batches
     }
-    again
 }
 
-/// A release that ran at `now` by the server's clock was answered. Returns the release if it has to
-/// be tried again, because an acquire of its lease may run later.
-fn answered(now: u64, mut pending: Pending, was_held: bool) -> Option<Pending> {
-    let runs_until = pending.lease.runs_until().filter(|end| now <= *end);
-    if was_held || runs_until.is_none() {
-        pending.answer(was_held);
+/// Cuts releases into batches.
+fn cut(pending: Vec<Pending>, is_one_server: bool) -> Vec<Vec<Pending>> {
+    if is_one_server {
+        return vec![pending];
     }
-    // Both times are by the clock of the server that answered.
-    let rest = Duration::from_millis(runs_until? + 1 - now);
-    pending.due = (Instant::now() + rest).min(pending.gives_up);
-    Some(pending)
+    let groups = by_semaphore(pending, |pending| pending.lease.name());
+    groups.into_iter().map(|(_, pending)| pending).collect()
 }

@@ -1,5 +1,6 @@
 //! The refresh schedule: the permits that this process holds, spread over a refresh interval.
 
+use super::pulse::Gap;
 use crate::redis::{
     clock::{SLOTS, Times},
     lease::Lease,
@@ -9,7 +10,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     mem,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Permits by the name of their semaphore.
@@ -29,6 +30,7 @@ pub(super) struct Schedule {
     retries: Vec<Arc<Lease>>,
     retry_at: Instant,
     failures: u32,
+    doubt: Option<Doubt>,
     /// How many leases have a slot, and how many were released since the last sweep.
     adopted: usize,
     released: usize,
@@ -42,9 +44,14 @@ struct Watched {
     /// The lease's deadline when the refresh was sent. A different deadline now means that the lease
     /// was refreshed.
     deadline: u64,
-    since: Instant,
-    /// How long this process's clock stood still before the refresh, in microseconds.
+}
+
+/// This process's clock may have stood still.
+struct Doubt {
+    /// For so many microseconds.
     missed: u64,
+    /// A lease whose deadline is later was granted or refreshed afterwards.
+    until: u64,
 }
 
 /// Slots between two tries of a failed refresh, at most: twelve in a lease.
@@ -62,6 +69,7 @@ impl Schedule {
             retries: Vec::new(),
             retry_at: now,
             failures: 0,
+            doubt: None,
             adopted: 0,
             released: 0,
         }
@@ -95,12 +103,39 @@ impl Schedule {
         provisional
     }
 
-    /// The leases to be refreshed now: those in slots that are due, and those whose refresh failed.
+    /// Takes note of what happened since the last tick. Returns whether all leases have to be
+    /// refreshed.
+    pub(super) fn note(&mut self, gap: Gap, now: Instant) -> bool {
+        let micros = |missed: Duration| missed.as_micros() as u64;
+        match gap {
+            Gap::None => return false,
+            Gap::Stopped => {}
+            Gap::Suspended(missed) => {
+                let leases = self.all();
+                leases
+                    .iter()
+                    .for_each(|lease| lease.advance(micros(missed)));
+            }
+            Gap::Doubtful(missed) => {
+                let (missed, until) = (micros(missed), self.times.held_until(now));
+                self.doubt = Some(Doubt { missed, until });
+            }
+        }
+        self.retries.clear();
+        true
+    }
+
+    /// The leases whose refresh failed, if it is to be sent again now.
+    pub(super) fn retries(&mut self, now: Instant) -> Vec<Arc<Lease>> {
+        match now >= self.retry_at {
+            true => mem::take(&mut self.retries),
+            false => Vec::new(),
+        }
+    }
+
+    /// The leases in slots that are due.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<Lease>> {
         let mut due = Vec::new();
-        if now >= self.retry_at {
-            due.append(&mut self.retries);
-        }
         // After a pause of this process all slots may be due, but each only once.
         for _ in 0..SLOTS {
             let (slot, at) = self.next;
@@ -137,15 +172,11 @@ impl Schedule {
             .collect()
     }
 
-    /// A refresh of these leases is about to be sent. `missed` is how many microseconds this process's
-    /// clock stood still before.
-    pub(super) fn watch(&mut self, leases: &[Arc<Lease>], missed: u64) {
-        let since = Instant::now();
+    /// A refresh of these leases is about to be sent.
+    pub(super) fn watch(&mut self, leases: &[Arc<Lease>]) {
         let watched = leases.iter().map(|lease| Watched {
             deadline: lease.deadline(),
             lease: Arc::clone(lease),
-            since,
-            missed,
         });
         self.watched.extend(watched);
     }
@@ -162,25 +193,31 @@ impl Schedule {
         self.retries.extend(failed);
     }
 
+    /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
+    /// counts for these leases, because the server could be asked neither time.
+    pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>) {
+        if let Some(Doubt { missed, until }) = self.doubt {
+            let now = self.times.now() + missed;
+            let is_older = |lease: &&Arc<Lease>| lease.deadline() < until;
+            let doubtful = failed.iter().filter(|lease| !lease.is_provisional());
+            let older = doubtful.filter(is_older);
+            older.for_each(|lease| lease.expire(now));
+        }
+        self.refreshed(failed);
+    }
+
     /// Reports permits lost whose deadline has passed without a good refresh.
     pub(super) fn expire(&mut self, now: Instant) {
-        let (micros, timeout) = (self.times.micros(now), self.times.timeout);
-        for watched in mem::take(&mut self.watched) {
-            let Watched { lease, missed, .. } = &watched;
-            if lease.is_released() || lease.is_lost() || lease.deadline() != watched.deadline {
-                continue;
+        let now = self.times.micros(now);
+        self.watched.retain(|Watched { lease, deadline }| {
+            if lease.is_released() || lease.is_lost() || lease.deadline() != *deadline {
+                return false;
             }
-            // A wall clock that jumped may have been set instead, so `missed` counts only if the
-            // refresh has no answer within a timeout.
-            let missed = if now >= watched.since + timeout {
-                *missed
-            } else {
-                0
-            };
-            lease.expire(micros + missed);
-            if !lease.is_lost() {
-                self.watched.push(watched);
-            }
-        }
+            lease.expire(now);
+            !lease.is_lost()
+        });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,12 @@ use super::{
     core::Core,
     pulse::Pulse,
     refresh::refresh,
-    releases::{Pending, Releases, release},
+    release::{Pending, release},
+    releases::Releases,
     schedule::Schedule,
 };
 use crate::redis::lease::Lease;
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime},
-};
+use std::{pin::pin, sync::Arc, time::Instant};
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep_until,
@@ -32,6 +29,8 @@ pub(super) enum Command {
 enum Report {
     /// A refresh is completed; these leases have no answer.
     Refreshed(Vec<Arc<Lease>>),
+    /// The same for leases whose refresh had failed before.
+    RefreshedAgain(Vec<Arc<Lease>>),
     /// The batch of releases with this number is completed; these have to be tried again.
     Released(u64, Vec<Pending>),
 }
@@ -61,7 +60,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
     let mut taken = Vec::with_capacity(COMMANDS);
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;
-    while is_open || task.releases.len() > 0 {
+    while is_open || !task.releases.is_empty() {
         tokio::select! {
             count = commands.recv_many(&mut taken, COMMANDS), if is_open => {
                 is_open = count > 0;
@@ -84,12 +83,12 @@ impl Task {
         let now = Instant::now();
         Self {
             schedule: Schedule::new(core.times),
-            releases: Releases::default(),
+            releases: Releases::new(core.attempts.protocol.is_one_server()),
             shutdowns: Vec::new(),
             next_tick: now + core.times.tick(),
             next_clock: now + core.times.refresh_interval(),
             is_active: false,
-            pulse: Pulse::new(now),
+            pulse: Pulse::now(),
             core,
             reports,
         }
@@ -131,6 +130,7 @@ impl Task {
     fn apply(&mut self, report: Report) {
         match report {
             Report::Refreshed(failed) => self.schedule.refreshed(failed),
+            Report::RefreshedAgain(failed) => self.schedule.refreshed_again(failed),
             Report::Released(batch, again) => self.releases.completed(batch, again),
         }
     }
@@ -155,19 +155,15 @@ impl Task {
         let mut due = self.schedule.adopt(self.core.registry.adopt());
         self.schedule.expire(now);
         due.extend(self.schedule.due(now));
-        let missed = self.pulse.missed(now, SystemTime::now());
-        if self
-            .pulse
-            .has_slept(now, self.core.times.refresh_interval())
-            || !missed.is_zero()
-        {
+        let (last, interval) = (&self.pulse, self.core.times.refresh_interval());
+        let pulse = Pulse::now();
+        if self.schedule.note(pulse.since(last, interval), now) {
             due = self.schedule.all();
         }
-        self.pulse = Pulse::new(now);
-        if !due.is_empty() {
-            self.is_active = true;
-            self.refresh(due, missed);
-        }
+        self.pulse = pulse;
+        let retries = self.schedule.retries(now);
+        self.refresh(retries, Report::RefreshedAgain);
+        self.refresh(due, Report::Refreshed);
         if now >= self.next_clock && self.is_active {
             self.next_clock = now + self.core.times.refresh_interval();
             self.is_active = false;
@@ -175,12 +171,16 @@ impl Task {
         }
     }
 
-    fn refresh(&mut self, due: Vec<Arc<Lease>>, missed: Duration) {
-        self.schedule.watch(&due, missed.as_micros() as u64);
+    fn refresh(&mut self, due: Vec<Arc<Lease>>, report: fn(Vec<Arc<Lease>>) -> Report) {
+        if due.is_empty() {
+            return;
+        }
+        self.is_active = true;
+        self.schedule.watch(&due);
         let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
         tokio::spawn(async move {
             let failed = refresh(core, due).await;
-            let _ = reports.send(Report::Refreshed(failed));
+            let _ = reports.send(report(failed));
         });
     }
 
@@ -196,7 +196,7 @@ impl Task {
 
     /// Sends pending releases, unless enough batches are in flight.
     fn release(&mut self) {
-        while let Some((batch, pending)) = self.releases.take() {
+        for (batch, pending) in self.releases.take() {
             let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
             tokio::spawn(async move {
                 let again = release(core, pending).await;
@@ -206,7 +206,7 @@ impl Task {
     }
 
     fn report_shutdown(&mut self) {
-        let (now, is_done) = (Instant::now(), self.releases.len() == 0);
+        let (now, is_done) = (Instant::now(), self.releases.is_empty());
         let due = |(deadline, _): &mut (Instant, _)| is_done || now >= *deadline;
         for (_, done) in self.shutdowns.extract_if(.., due) {
             let _ = done.send(self.releases.rest());
