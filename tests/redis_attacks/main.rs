@@ -2,10 +2,13 @@
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
+mod after_outage;
+mod answers;
 mod batches;
 mod clock;
 mod ends;
 mod heavy;
+mod keeper_nodes;
 mod load;
 mod nodes;
 mod routes;
@@ -13,4 +16,6 @@ mod scale;
 mod silence;
 mod storm;
 mod supplied;
+mod wakers;
+mod wall;
 use testing as support;
