@@ -79,3 +79,26 @@ async fn a_release_says_that_the_permit_was_held_although_another_key_is_broken(
     }
     assert_eq!(wrong, 0, "of {ROUNDS} permits that were held until then");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_ended() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = store(&proxy).await;
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let other = builder.connect(server.url()).await.expect("it connects");
+    let permit = permit(&store, "ann").await;
+    // From here on nothing of the first process reaches the server.
+    proxy.black_hole();
+    let answer = tokio::spawn(permit.release());
+    let claim = Claim::new("ann").with_limit(1);
+    let successor = other.acquire(claim.with_wait(BOUND)).await;
+    let successor = successor.expect("the lease ends");
+    proxy.forward();
+    let answer = timeout(BOUND, answer).await.expect("it answers");
+    assert!(!successor.is_lost());
+    assert!(
+        !answer.expect("no panic"),
+        "a successor holds the only unit"
+    );
+}

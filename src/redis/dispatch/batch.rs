@@ -71,7 +71,7 @@ impl Queued {
         } else {
             2
         };
-        Instant::now() + round_trip * trips > self.claim.deadline
+        self.answer.is_closed() || Instant::now() + round_trip * trips > self.claim.deadline
     }
 
     fn weight(&self) -> usize {

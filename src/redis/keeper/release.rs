@@ -85,13 +85,13 @@ impl Pending {
         self.retry()
     }
 
-    /// The release ran at `now` by the server's clock. Returns the release if it has to be sent
-    /// again, because an acquire of its lease may run later.
-    fn answered(mut self, now: u64, was_held: bool) -> Option<Self> {
+    /// The release was sent at `sent`, and ran at `now` by the server's clock. Returns the release if
+    /// it has to be sent again, because an acquire of its lease may run later.
+    fn answered(mut self, sent: u64, now: u64, was_held: bool) -> Option<Self> {
         self.tries = 0;
         let runs_until = self.lease.runs_until().filter(|end| now <= *end);
         if was_held || runs_until.is_none() {
-            let was_held = was_held || self.lease.is_freed();
+            let was_held = was_held || self.lease.is_freed(sent);
             self.answer(was_held);
         }
         // Both times are by the clock of the server that answered.
@@ -158,7 +158,7 @@ async fn release_some(
             if answer.is_repeated() {
                 pending.lease.release_failed(sent);
             }
-            again.extend(pending.answered(answer.now(), was_held));
+            again.extend(pending.answered(sent, answer.now(), was_held));
         }
     }
     is_reached

@@ -6,7 +6,7 @@ use crate::redis::{
     lease::Lease,
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     mem,
     sync::Arc,
@@ -24,8 +24,8 @@ pub(super) struct Schedule {
     hasher: RandomState,
     /// The slot that is due next, and when.
     next: (usize, Instant),
-    /// Leases whose refresh may not have been answered yet: their deadlines are watched.
-    watched: Vec<Watched>,
+    /// Leases whose refresh may not have been answered yet, by serial: their deadlines are watched.
+    watched: HashMap<u64, Watched>,
     /// Refreshes that failed, and when they are sent again.
     retries: Vec<Arc<Lease>>,
     retry_at: Instant,
@@ -65,7 +65,7 @@ impl Schedule {
             slots: (0..SLOTS).map(|_| Leases::new()).collect(),
             hasher: RandomState::new(),
             next: (0, now + times.slot_interval()),
-            watched: Vec::new(),
+            watched: HashMap::new(),
             retries: Vec::new(),
             retry_at: now,
             failures: 0,
@@ -174,9 +174,12 @@ impl Schedule {
 
     /// A refresh of these leases is about to be sent.
     pub(super) fn watch(&mut self, leases: &[Arc<Lease>]) {
-        let watched = leases.iter().map(|lease| Watched {
-            deadline: lease.deadline(),
-            lease: Arc::clone(lease),
+        let watched = leases.iter().map(|lease| {
+            let watched = Watched {
+                deadline: lease.deadline(),
+                lease: Arc::clone(lease),
+            };
+            (lease.permit.serial, watched)
         });
         self.watched.extend(watched);
     }
@@ -189,8 +192,17 @@ impl Schedule {
         }
         let pause = (1 << self.failures.min(2)).min(MAX_PAUSE);
         self.failures += 1;
-        self.retry_at = Instant::now() + self.times.tick() * pause;
-        self.retries.extend(failed);
+        // Later failures do not put off the retry that is due already.
+        if self.retries.is_empty() {
+            self.retry_at = Instant::now() + self.times.tick() * pause;
+        }
+        let known: HashSet<u64> = self
+            .retries
+            .iter()
+            .map(|lease| lease.permit.serial)
+            .collect();
+        let new = |lease: &Arc<Lease>| !known.contains(&lease.permit.serial);
+        self.retries.extend(failed.into_iter().filter(new));
     }
 
     /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
@@ -209,7 +221,7 @@ impl Schedule {
     /// Reports permits lost whose deadline has passed without a good refresh.
     pub(super) fn expire(&mut self, now: Instant) {
         let now = self.times.micros(now);
-        self.watched.retain(|Watched { lease, deadline }| {
+        self.watched.retain(|_, Watched { lease, deadline }| {
             if lease.is_released() || lease.is_lost() || lease.deadline() != *deadline {
                 return false;
             }

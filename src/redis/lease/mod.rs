@@ -179,9 +179,11 @@ impl Lease {
         }
     }
 
-    /// Whether a release without an answer may have ended the lease.
-    pub(super) fn is_freed(&self) -> bool {
-        self.lock().state == State::Freed
+    /// Whether a release without an answer may have ended the lease, given that a release that was
+    /// sent at `sent` did not find it. After the deadline the lease may have ended by itself.
+    pub(super) fn is_freed(&self, sent: u64) -> bool {
+        let inner = self.lock();
+        inner.state == State::Freed && sent < inner.deadline
     }
 
     /// Until when an unanswered acquire may still run, ms of the server's clock; `None` if all

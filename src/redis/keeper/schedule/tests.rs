@@ -34,3 +34,36 @@ fn a_doubt_counts_only_for_a_lease_that_the_server_could_be_asked_neither_time()
     schedule.refreshed_again(vec![Arc::clone(&lease)]);
     assert!(lease.is_lost());
 }
+
+#[test]
+fn a_lease_is_watched_once_however_often_its_refresh_fails() {
+    let (mut schedule, lease) = schedule();
+    for _ in 0..1_000 {
+        schedule.watch(&[Arc::clone(&lease)]);
+        schedule.refreshed_again(vec![Arc::clone(&lease)]);
+        schedule.expire(Instant::now());
+        let now = schedule.retry_at;
+        schedule.retries(now);
+    }
+    assert_eq!(schedule.watched.len(), 1);
+}
+
+/// Each tick another slot is due, and fails: a node is dead.
+#[test]
+fn a_failed_refresh_is_sent_again_although_those_of_other_slots_fail_too() {
+    let (mut schedule, lease) = schedule();
+    let tick = schedule.times.tick();
+    let mut retries = 0;
+    for number in 0..40 {
+        let (elapsed, before) = (tick * number, schedule.retry_at);
+        schedule.refreshed(vec![Arc::clone(&lease)]);
+        if schedule.retry_at != before {
+            // The ticks are simulated, and `refreshed` counts from the real clock.
+            schedule.retry_at += elapsed;
+        }
+        let now = Instant::now() + elapsed + tick;
+        retries += usize::from(!schedule.retries(now).is_empty());
+    }
+    // With a pause of four slots at most there are ten.
+    assert!(retries >= 5, "{retries}");
+}
