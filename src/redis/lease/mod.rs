@@ -179,15 +179,13 @@ impl Lease {
         }
     }
 
-    /// Whether a release without an answer may have ended the lease, given that a release that was
-    /// sent at `sent` did not find it. After the deadline the lease may have ended by itself.
+    /// Whether a release without an answer freed the lease, given that one sent at `sent` found none.
     pub(super) fn is_freed(&self, sent: u64) -> bool {
         let inner = self.lock();
         inner.state == State::Freed && sent < inner.deadline
     }
 
-    /// Until when an unanswered acquire may still run, ms of the server's clock; `None` if all
-    /// acquires were answered.
+    /// Until when an unanswered acquire may run, ms of the server's clock; `None`: all are answered.
     pub(super) fn runs_until(&self) -> Option<u64> {
         let inner = self.lock();
         (inner.unanswered > 0).then_some(inner.runs_until)
