@@ -62,16 +62,16 @@ impl Queued {
         let _ = self.answer.send(Err(Error::Congested));
     }
 
-    /// Whether the claim will probably not be answered in time. Two round trips must be left, because
-    /// round trips vary under load. One is enough if the server has answered the claim before, because
-    /// a refusal would waste the server's work.
-    fn is_late(&self, round_trip: Duration) -> bool {
+    /// Whether a caller waits for the answer, and will probably get it in time. Two round trips must be
+    /// left, because round trips vary under load. One is enough if the server has answered the claim
+    /// before, because a refusal would waste the server's work.
+    fn is_worth_sending(&self, round_trip: Duration) -> bool {
         let trips = if self.claim.lease.was_answered() {
             1
         } else {
             2
         };
-        self.answer.is_closed() || Instant::now() + round_trip * trips > self.claim.deadline
+        !self.answer.is_closed() && Instant::now() + round_trip * trips <= self.claim.deadline
     }
 
     fn weight(&self) -> usize {
@@ -133,12 +133,12 @@ impl Batches {
             && (batch.is_empty() || units + next.weight() <= MAX_UNITS)
             && let Some(next) = self.queued.pop_front()
         {
-            match next.is_late(round_trip) {
-                true => next.refuse(),
-                false => {
+            match next.is_worth_sending(round_trip) {
+                true => {
                     units += next.weight();
                     batch.push(next);
                 }
+                false => next.refuse(),
             }
         }
         if !batch.is_empty() {
@@ -153,7 +153,7 @@ impl Batches {
     /// longest.
     fn refuse_late(&mut self, round_trip: Duration) {
         while let Some(first) = self.queued.front()
-            && first.is_late(round_trip)
+            && !first.is_worth_sending(round_trip)
             && let Some(first) = self.queued.pop_front()
         {
             first.refuse();
@@ -217,8 +217,7 @@ impl Attempts {
     }
 
     /// Acquires for a batch, and answers each claim.
-    async fn answer(&self, mut batch: Vec<Queued>) {
-        batch.retain(|queued| !queued.answer.is_closed());
+    async fn answer(&self, batch: Vec<Queued>) {
         let claims: Vec<_> = batch.iter().map(|queued| &queued.claim).collect();
         let answers = self.attempt_twice(&claims).await;
         for (queued, answer) in batch.into_iter().zip(answers) {

@@ -13,7 +13,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const MAX_ALONE: usize = 8;
 
 /// Claims that may be in flight at a time on several nodes: as many as batches carry over a long link
-/// to one server. So many wait for a node that does not answer only if it gets 4,000 claims/s.
+/// to one server. With the default timeout so many wait for a node that does not answer only if it
+/// gets 4,000 claims/s.
 const MAX_ON_NODES: usize = 1_024;
 
 /// Units of heavy claims that may be in flight at a time on several nodes: as many as 8 claims of the

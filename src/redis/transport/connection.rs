@@ -44,23 +44,9 @@ impl Connection {
 
     /// Sends commands together. As many replies, in their order.
     pub(super) async fn call(&self, commands: Vec<Cmd>) -> Replies {
-        let mut connection = self.multiplexed.clone();
-        let count = commands.len();
-        if let [command] = &commands[..] {
-            let reply = connection.send_packed_command(command).await;
-            self.answered.store(true, Ordering::Relaxed);
-            return vec![reply.map_err(Error::Redis).and_then(checked)];
-        }
-        let mut pipeline = Pipeline::with_capacity(count);
-        for command in commands {
-            pipeline.add_command(command);
-        }
-        let replies = connection.send_packed_commands(&pipeline, 0, count).await;
+        let replies = send(self.multiplexed.clone(), commands).await;
         self.answered.store(true, Ordering::Relaxed);
-        match replies {
-            Ok(values) => values.into_iter().map(checked).collect(),
-            Err(error) => vec![Err(Error::Redis(error)); count],
-        }
+        replies
     }
 
     /// Whether no probe runs. From now on one does.
@@ -81,6 +67,22 @@ impl Connection {
         };
         self.is_probed.store(false, Ordering::Relaxed);
         outcome
+    }
+}
+
+async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Replies {
+    let count = commands.len();
+    if let [command] = &commands[..] {
+        let reply = connection.send_packed_command(command).await;
+        return vec![reply.map_err(Error::Redis).and_then(checked)];
+    }
+    let mut pipeline = Pipeline::with_capacity(count);
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    match connection.send_packed_commands(&pipeline, 0, count).await {
+        Ok(values) => values.into_iter().map(checked).collect(),
+        Err(error) => vec![Err(Error::Redis(error)); count],
     }
 }
 
