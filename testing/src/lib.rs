@@ -1,6 +1,6 @@
 //! What the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `stores` and `stubs` use the library. The other modules are
+//! `fleet`, `http_requests`, `ledger`, `rig`, `stores` and `stubs` use the library. The other modules are
 //! the oracles that judge it, or measure it, so they share no code with it.
 
 #![allow(
@@ -24,6 +24,8 @@ pub mod machine;
 pub mod proxy;
 pub mod redis;
 pub mod resp;
+#[cfg(feature = "redis")]
+pub mod rig;
 pub mod script;
 pub mod stall;
 pub mod stores;

@@ -1,26 +1,26 @@
 //! A server, a proxy in front of it, a store through the proxy and a reader past it.
 
+use crate::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use std::time::Duration;
-use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 /// Nothing that waits for this is about time.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub const BOUND: Duration = Duration::from_secs(20);
 
 /// The sets of held units and of waiters. Only one key of each kind exists.
 const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
 /// See the module docs.
-pub(crate) struct Rig {
-    pub(crate) server: RedisServer,
-    pub(crate) proxy: Proxy,
-    pub(crate) store: RedisSemaphore,
-    pub(crate) raw: Raw,
+pub struct Rig {
+    pub server: RedisServer,
+    pub proxy: Proxy,
+    pub store: RedisSemaphore,
+    pub raw: Raw,
 }
 
 impl Rig {
     /// A rig whose server knows the scripts.
-    pub(crate) async fn new(builder: Builder) -> Self {
+    pub async fn new(builder: Builder) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
         let store = builder.connect(proxy.url()).await.expect("it connects");
@@ -39,7 +39,7 @@ impl Rig {
     /// # Panics
     ///
     /// When something is left after the bound, with what it is.
-    pub(crate) async fn nothing_is_left(&mut self, within: Duration) {
+    pub async fn nothing_is_left(&mut self, within: Duration) {
         let raw = &mut self.raw;
         let mut left = Vec::new();
         let empty = async {
@@ -79,7 +79,7 @@ async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
 }
 
 /// Makes the server know the scripts of a store.
-pub(crate) async fn warm(store: &RedisSemaphore) {
+pub async fn warm(store: &RedisSemaphore) {
     for _ in 0..2 {
         let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
         assert!(permit.expect("there is room").release().await);
@@ -87,10 +87,10 @@ pub(crate) async fn warm(store: &RedisSemaphore) {
 }
 
 /// Waits until as many units are held.
-pub(crate) async fn until_held(raw: &mut Raw, count: usize) {
+pub async fn until_held(raw: &mut Raw, count: usize) {
     eventually("as many are held", BOUND, async || held(raw).await == count).await;
 }
 
-pub(crate) async fn until_at_least(raw: &mut Raw, count: usize) {
+pub async fn until_at_least(raw: &mut Raw, count: usize) {
     eventually("enough are held", BOUND, async || held(raw).await >= count).await;
 }

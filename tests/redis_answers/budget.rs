@@ -1,12 +1,10 @@
 //! One budget for each claim, also if it is refused and sent again.
 
-use crate::{
-    load::{Tally, answer, hot_request, offer},
-    rig::{BOUND, Rig},
-};
+use crate::load::{Tally, answer, hot_request, offer};
 use futures_util::future::join_all;
 use std::time::Duration;
 use testing::machine::alone;
+use testing::rig::{BOUND, Rig};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 /// The budget of a claim is 500 ms; the rest is for a busy machine, in one of several rounds.

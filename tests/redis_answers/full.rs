@@ -1,11 +1,9 @@
 //! A key that is full while its releases never cease.
 
-use crate::{
-    load::{Tally, hot_request, offer},
-    rig::{BOUND, Rig},
-};
+use crate::load::{Tally, hot_request, offer};
 use std::time::Duration;
 use testing::machine::alone;
+use testing::rig::{BOUND, Rig};
 use tower_semaphore::RedisSemaphore;
 
 /// The budget of a claim is 500 ms; the rest is for a busy machine.

@@ -1,10 +1,10 @@
 //! A gateway that restarts: the commands ran, their replies are lost, and for a while nothing
 //! answers.
 
-use crate::rig::{Rig, until_at_least};
 use futures_util::future::join_all;
 use std::time::Duration;
 use testing::proxy::End;
+use testing::rig::{Rig, until_at_least};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Long enough that no lease ends during a test.

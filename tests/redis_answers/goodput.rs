@@ -1,11 +1,9 @@
 //! More claims than a slow link carries.
 
-use crate::{
-    load::{Tally, answer, offer},
-    rig::{BOUND, Rig},
-};
+use crate::load::{Tally, answer, offer};
 use std::time::Duration;
 use testing::machine::alone;
+use testing::rig::{BOUND, Rig};
 use tower_semaphore::{Claim, RedisSemaphore};
 
 /// Each way.

@@ -12,6 +12,5 @@ mod goodput;
 mod load;
 mod overload;
 mod resent;
-mod rig;
 mod stalled;
 mod weight;

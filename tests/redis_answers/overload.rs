@@ -1,7 +1,7 @@
 //! Claims that are refused before anything is sent.
 
-use crate::rig::Rig;
 use std::time::Duration;
+use testing::rig::Rig;
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]

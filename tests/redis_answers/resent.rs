@@ -1,12 +1,12 @@
 //! Acquires that are sent again after a cut, when some of their claims were dropped.
 
-use crate::rig::{BOUND, Rig, until_at_least, until_held, warm};
 use futures_util::future::join_all;
 use redis::{
     Cmd, Pipeline, RedisFuture, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{io, time::Duration};
+use testing::rig::{BOUND, Rig, until_at_least, until_held, warm};
 use testing::{machine::alone, proxy::End, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{sync::watch, task::JoinHandle};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};

@@ -1,10 +1,10 @@
 //! A server that was stopped for longer than a lease, and goes on.
 
-use crate::rig::{BOUND, Rig};
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
+use testing::rig::{BOUND, Rig};
 use testing::wait::eventually;
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 

@@ -1,6 +1,5 @@
 //! Heavy claims, beside another user of the server.
 
-use crate::rig::{BOUND, Rig, warm};
 use futures_util::future::join_all;
 use std::{
     fs,
@@ -11,6 +10,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
+use testing::rig::{BOUND, Rig, warm};
 use testing::{machine::alone, redis::RedisServer, resp::Raw};
 use tokio::runtime;
 use tower_semaphore::{

@@ -1,6 +1,6 @@
 //! What a release answers.
 
-use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw};
+use crate::support::{proxy::Proxy, redis::RedisServer, resp::Raw, rig::warm};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
@@ -12,10 +12,7 @@ const BOUND: Duration = Duration::from_secs(20);
 async fn store(proxy: &Proxy) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
     let store = builder.connect(proxy.url()).await.expect("it connects");
-    // So that the server knows the scripts.
-    for _ in 0..2 {
-        assert!(permit(&store, "warm").await.release().await);
-    }
+    warm(&store).await;
     store
 }
 

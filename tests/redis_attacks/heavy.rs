@@ -1,6 +1,6 @@
 //! Heavy claims at a rate, and light claims beside them.
 
-use crate::support::{machine::alone, proxy::Proxy, redis::RedisServer};
+use crate::support::{machine::alone, rig::Rig};
 use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::{
@@ -15,47 +15,27 @@ const TRIES: usize = 3;
 
 type Answer = JoinHandle<Result<Permit, AcquireError>>;
 
-/// A store behind a link with a round trip.
-struct Rig {
-    _server: RedisServer,
-    _proxy: Proxy,
-    store: RedisSemaphore,
+/// A store behind a link with a round trip. A busy machine is no failure of it.
+async fn far(round_trip: Duration) -> Rig {
+    let rig = Rig::new(RedisSemaphore::builder().timeout(Duration::from_secs(1))).await;
+    rig.proxy.delay(round_trip / 2, round_trip / 2);
+    rig
 }
 
-impl Rig {
-    async fn new(round_trip: Duration) -> Self {
-        let server = RedisServer::start();
-        let proxy = Proxy::start(&server).await;
-        // A busy machine is no failure of the store.
-        let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
-        let store = builder.connect(proxy.url()).await.expect("it connects");
-        for _ in 0..2 {
-            let warm = store.acquire(Claim::new("warm").with_limit(1)).await;
-            assert!(warm.expect("there is room").release().await);
+/// Offers claims of a weight at a rate per second, each for a key of its own.
+fn offer(rig: &Rig, weight: u32, rate: u32) -> JoinHandle<Vec<Answer>> {
+    let store = rig.store.clone();
+    tokio::spawn(async move {
+        let start = Instant::now();
+        let mut answers = Vec::new();
+        for number in 0..rate * TIME.as_secs() as u32 {
+            sleep_until(start + Duration::from_secs(1) * number / rate).await;
+            let claim = Claim::new(format!("{weight}-{number}"));
+            let claim = claim.with_limit(weight).with_weight(weight);
+            answers.push(tokio::spawn(store.acquire(claim)));
         }
-        proxy.delay(round_trip / 2, round_trip / 2);
-        Self {
-            _server: server,
-            _proxy: proxy,
-            store,
-        }
-    }
-
-    /// Offers claims of a weight at a rate per second, each for a key of its own.
-    fn offer(&self, weight: u32, rate: u32) -> JoinHandle<Vec<Answer>> {
-        let store = self.store.clone();
-        tokio::spawn(async move {
-            let start = Instant::now();
-            let mut answers = Vec::new();
-            for number in 0..rate * TIME.as_secs() as u32 {
-                sleep_until(start + Duration::from_secs(1) * number / rate).await;
-                let claim = Claim::new(format!("{weight}-{number}"));
-                let claim = claim.with_limit(weight).with_weight(weight);
-                answers.push(tokio::spawn(store.acquire(claim)));
-            }
-            answers
-        })
-    }
+        answers
+    })
 }
 
 /// How many claims fail, of how many.
@@ -74,8 +54,8 @@ async fn are_granted(weight: u32, rate: u32, round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
-        let rig = Rig::new(round_trip).await;
-        let (failed, count) = failures(rig.offer(weight, rate)).await;
+        let rig = far(round_trip).await;
+        let (failed, count) = failures(offer(&rig, weight, rate)).await;
         if failed * 10 <= count {
             return;
         }
@@ -99,8 +79,8 @@ async fn eighty_heavy_claims_a_second_fail_no_light_claim() {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
-        let rig = Rig::new(Duration::from_millis(20)).await;
-        let (light, heavy) = (rig.offer(1, 500), rig.offer(300, 80));
+        let rig = far(Duration::from_millis(20)).await;
+        let (light, heavy) = (offer(&rig, 1, 500), offer(&rig, 300, 80));
         let (failed, count) = failures(light).await;
         failures(heavy).await;
         if failed * 10 <= count {

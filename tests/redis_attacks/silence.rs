@@ -1,35 +1,24 @@
 //! Connections that go silent: nothing closes, nothing is answered.
 
-use crate::support::{proxy::End, proxy::Proxy, redis::RedisServer, resp::Raw, wait::eventually};
+use crate::support::{
+    proxy::End,
+    rig::{BOUND, Rig},
+    wait::eventually,
+};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Nothing that waits for this is about time.
-const BOUND: Duration = Duration::from_secs(20);
 const TIMEOUT: Duration = Duration::from_millis(400);
-
-struct Rig {
-    server: RedisServer,
-    proxy: Proxy,
-    store: RedisSemaphore,
-}
+/// How many connections the server has accepted since its start.
+const CONNECTIONS: &str = "total_connections_received";
 
 async fn rig() -> Rig {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(&server).await;
-    let builder = RedisSemaphore::builder().timeout(TIMEOUT);
-    let store = builder.connect(proxy.url()).await.expect("it connects");
-    drop(acquire(&store, BOUND).await.expect("there is room"));
-    Rig {
-        server,
-        proxy,
-        store,
-    }
+    Rig::new(RedisSemaphore::builder().timeout(TIMEOUT)).await
 }
 
 /// A claim whose caller gives up after this time; `None` if no permit came by then.
-async fn acquire(store: &RedisSemaphore, patience: Duration) -> Option<tower_semaphore::Permit> {
+async fn acquire(store: &RedisSemaphore, patience: Duration) -> Option<Permit> {
     let claim = Claim::new("ann").with_limit(1_000);
     timeout(patience, store.acquire(claim)).await.ok()?.ok()
 }
@@ -56,29 +45,16 @@ async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() 
 
 #[tokio::test]
 async fn hang_ups_do_not_replace_a_connection_that_is_only_slow() {
-    let rig = rig().await;
-    let mut raw = Raw::connect(rig.server.port()).await;
-    let released = async || raw.keys("*:held").await.is_empty();
-    eventually("the keeper has connected, too", BOUND, released).await;
-    let before = connections_received(&mut raw).await;
+    // Its keeper has connected, too.
+    let mut rig = rig().await;
+    let before = rig.raw.stat(CONNECTIONS).await;
     rig.proxy.delay(TIMEOUT / 4, TIMEOUT / 4);
     for _ in 0..40 {
         assert!(acquire(&rig.store, TIMEOUT / 8).await.is_none());
     }
     let granted = async || acquire(&rig.store, BOUND).await.is_some();
     eventually("a patient caller is granted", BOUND, granted).await;
-    assert_eq!(connections_received(&mut raw).await, before);
-}
-
-/// How many connections the server has accepted since its start.
-async fn connections_received(raw: &mut Raw) -> u64 {
-    let stats = raw.cmd(&["INFO", "stats"]).await;
-    let stats = stats.text();
-    let line = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("total_connections_received:"));
-    line.and_then(|count| count.trim().parse().ok())
-        .expect("INFO tells how many")
+    assert_eq!(rig.raw.stat(CONNECTIONS).await, before);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a waker may do: an executor may poll, or drop, a task when it is woken.
+//! What a waker may do: an executor may poll, or drop, a task when its waker is called.
 
 use crate::support::{
     proxy::Proxy,
