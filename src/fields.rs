@@ -4,6 +4,7 @@
 use crate::semaphore::Policy;
 use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::fmt;
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -77,25 +78,24 @@ pub(crate) fn refuse(
     }
 }
 
-/// Percent encoding leaves only printable ASCII, so there always is a value.
 fn quota_value(policy: &str, limit: u32) -> Option<HeaderValue> {
-    let policy = utf8_percent_encode(policy, UNQUOTABLE);
-    format!("\"{policy}\";q={limit};qu=\"concurrent-requests\"")
-        .try_into()
-        .ok()
+    item(policy, format_args!("q={limit};qu=\"concurrent-requests\""))
 }
 
 fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {
-    let policy = utf8_percent_encode(policy, UNQUOTABLE);
-    format!("\"{policy}\";r={remaining}").try_into().ok()
+    item(policy, format_args!("r={remaining}"))
 }
 
 /// `t` names the same moment as `Retry-After`, as the draft requires.
 fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderValue> {
+    item(policy, format_args!("r={remaining};t={retry_after}"))
+}
+
+/// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable
+/// ASCII, so there always is a value.
+fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
-    format!("\"{policy}\";r={remaining};t={retry_after}")
-        .try_into()
-        .ok()
+    format!("\"{policy}\";{parameters}").try_into().ok()
 }
 
 fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
