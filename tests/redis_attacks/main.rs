@@ -8,6 +8,7 @@ mod batches;
 mod clock;
 mod ends;
 mod heavy;
+mod hung_up;
 mod keeper_nodes;
 mod load;
 mod nodes;

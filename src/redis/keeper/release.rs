@@ -15,6 +15,10 @@ use tokio::sync::oneshot;
 /// The pause between two tries of a release that failed: the first one, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// How often claims may have an answered release sent again before it is due. Bounded, because claims
+/// are also refused while other holders fill the key, and many releases may be in this state.
+const MAX_HURRIED: u32 = 2;
+
 /// A permit that is to be released.
 pub(super) struct Pending {
     pub(super) lease: Arc<Lease>,
@@ -28,6 +32,8 @@ pub(super) struct Pending {
     tries: u32,
     /// When the release is sent again.
     pub(super) due: Instant,
+    /// How often it was sent before it was due.
+    hurried: u32,
 }
 
 impl Pending {
@@ -45,6 +51,7 @@ impl Pending {
             gives_up: now + core.times.budget() + core.times.lease,
             tries: 0,
             due: now,
+            hurried: 0,
         }
     }
 
@@ -64,9 +71,15 @@ impl Pending {
         self.tries > 0
     }
 
+    /// Whether a claim may have the release sent again before it is due.
+    pub(super) fn may_hurry(&self) -> bool {
+        self.hurried < MAX_HURRIED
+    }
+
     /// The release is sent again now, and soon again if that fails.
     pub(super) fn hurry(&mut self) {
         self.tries = 0;
+        self.hurried += 1;
     }
 
     /// The release was not answered.

@@ -90,19 +90,22 @@ impl Releases {
 
     /// A batch is completed; `again` has to be sent again.
     pub(super) fn completed(&mut self, batch: u64, again: Vec<Pending>) {
-        let mut failed = HashSet::new();
+        let mut unreleased = HashSet::new();
         for pending in again {
-            let (number, due) = (pending.number, pending.due);
+            let (name, number, due) = (pending.lease.name(), pending.number, pending.due);
             if pending.has_failed() {
-                failed.insert(number);
-                self.unreleased.failed(&pending.lease.name(), number, due);
+                unreleased.insert(number);
+                self.unreleased.failed(&name, number, due);
+            } else if pending.may_hurry() {
+                unreleased.insert(number);
+                self.unreleased.answered(&name, number, due);
             }
             self.later.insert((due, number), pending);
         }
         let mut lanes = [&mut self.fresh, &mut self.repeated].into_iter();
         let batch = lanes.find_map(|lane| lane.in_flight.remove(&batch));
         for (number, lease) in batch.into_iter().flatten() {
-            if !failed.contains(&number) {
+            if !unreleased.contains(&number) {
                 self.unreleased.remove(&lease.name(), number);
             }
         }
