@@ -2,8 +2,8 @@
 
 use crate::{
     body::{PermitGuard, ResponseBody},
-    reject::{Reason, Rejection},
-    semaphore::{AcquireError, Claim, Permit, Policy},
+    reject::{Limits, Reason, Rejection},
+    semaphore::{AcquireError, Claims, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -14,8 +14,7 @@ use http_body::Body;
 pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
-    policy: Policy,
-    limit: u32,
+    limits: Limits,
 }
 
 /// A request that is admitted: with a permit, or exempt from the limit.
@@ -25,24 +24,28 @@ pub(crate) struct Admitted<B> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// A permit, and the policy that it was granted under.
+/// The permit of a request, and whether it was granted under several limits.
 pub(crate) struct Granted {
     permit: Permit,
-    policy: Policy,
+    several: bool,
 }
 
 impl<S, B> Acquiring<S, B> {
-    pub(crate) fn new(service: S, request: Request<B>, claim: &Claim, settings: &Settings) -> Self {
+    pub(crate) fn new(service: S, request: Request<B>, claims: &Claims) -> Self {
         Self {
             service,
             request,
-            policy: claim.policy().clone(),
-            limit: claim.limit().unwrap_or(settings.limit),
+            limits: Limits::of(claims),
         }
     }
 
     pub(crate) fn admit(mut self, permit: Permit, settings: &Settings) -> (S, Admitted<B>) {
-        let granted = Granted::new(permit, self.policy, &mut self.request, settings);
+        let several = self.limits.are_several();
+        let permit = match several {
+            true => permit,
+            false => permit.under(self.limits.narrowest().0.clone()),
+        };
+        let granted = Granted::new(permit, several, &mut self.request, settings);
         let admitted = Admitted {
             request: self.request,
             granted: Some(granted),
@@ -52,7 +55,7 @@ impl<S, B> Acquiring<S, B> {
 
     pub(crate) fn refuse(self, error: AcquireError) -> Rejection {
         let (parts, _body) = self.request.into_parts();
-        Rejection::new(Reason::Acquire(error), self.policy, self.limit, parts)
+        Rejection::new(Reason::Acquire(error), self.limits, parts)
     }
 }
 
@@ -70,7 +73,7 @@ impl Granted {
     /// permit there, the clone holds that permit too.
     pub(crate) fn new<B>(
         permit: Permit,
-        policy: Policy,
+        several: bool,
         request: &mut Request<B>,
         settings: &Settings,
     ) -> Self {
@@ -81,7 +84,7 @@ impl Granted {
         if let Some(outer) = extensions.insert(permit.clone()) {
             extensions.insert(permit.clone().over(outer));
         }
-        Self { permit, policy }
+        Self { permit, several }
     }
 
     /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
@@ -90,10 +93,15 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self { permit, policy }| {
+        let guard = granted.and_then(|Self { permit, several }| {
             let headers = response.headers_mut();
-            let (limit, remaining) = (permit.limit(), permit.remaining());
-            settings.fields.append(headers, &policy, limit, remaining);
+            match several {
+                true => permit
+                    .levels()
+                    .iter()
+                    .for_each(|level| settings.fields.append(headers, level)),
+                false => settings.fields.append(headers, &permit),
+            }
             PermitGuard::new(permit, settings.on_lost, settings.release_at)
         });
         response.map(|body| ResponseBody::new(body, guard))

@@ -1,7 +1,7 @@
 //! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers, on admitted and refused responses
 //! alike: they show a client its limit and the units that remain.
 
-use crate::semaphore::Policy;
+use crate::semaphore::{Permit, Policy};
 use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::fmt;
@@ -35,14 +35,9 @@ impl Fields {
         }
     }
 
-    /// Adds a policy to the fields of an admitted response, beside those of other layers.
-    pub(crate) fn append(
-        &self,
-        headers: &mut HeaderMap,
-        policy: &Policy,
-        limit: u32,
-        remaining: u32,
-    ) {
+    /// Adds the policy of a permit to the fields of an admitted response, beside other policies.
+    pub(crate) fn append(&self, headers: &mut HeaderMap, permit: &Permit) {
+        let (policy, limit, remaining) = (permit.policy(), permit.limit(), permit.remaining());
         if limit != self.limit || *policy != self.policy {
             add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
             return add(headers, RATELIMIT, remaining_value(policy, remaining));
@@ -53,6 +48,11 @@ impl Fields {
         let value = cached.map_or_else(|| remaining_value(policy, remaining), Clone::clone);
         add(headers, RATELIMIT, value);
     }
+}
+
+/// Adds a policy of which it is unknown what remains.
+pub(crate) fn list(headers: &mut HeaderMap, policy: &str, limit: u32) {
+    add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
 }
 
 /// Adds the policy of a refused request to the fields, beside those of other layers: when to try

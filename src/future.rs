@@ -3,8 +3,8 @@
 use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
-    reject::{Reason, Rejection},
-    semaphore::{Acquire, AcquireError, Claim, Permit},
+    reject::{Limits, Reason, Rejection},
+    semaphore::{Acquire, AcquireError, Claims, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -75,11 +75,11 @@ where
     pub(crate) fn limited(
         service: S,
         request: Request<B>,
-        claim: Claim,
+        claims: Claims,
         settings: Arc<Settings>,
     ) -> Self {
-        let acquiring = Acquiring::new(service, request, &claim, &settings);
-        let state = match settings.acquire(claim).answer() {
+        let acquiring = Acquiring::new(service, request, &claims);
+        let state = match settings.acquire(claims).answer() {
             Ok(answer) => State::answered(acquiring, answer, &settings),
             Err(acquire) => State::Acquire {
                 acquire,
@@ -104,8 +104,8 @@ where
 
     /// A request that has no claim, or whose service had no permit for it.
     pub(crate) fn refused(parts: Parts, reason: Reason, settings: Arc<Settings>) -> Self {
-        let policy = settings.policy.clone();
-        let rejection = Rejection::new(reason, policy, settings.limit, parts);
+        let limits = Limits::one(settings.policy.clone(), settings.limit);
+        let rejection = Rejection::new(reason, limits, parts);
         let state = State::rejected(rejection);
         Self { state, settings }
     }

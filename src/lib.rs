@@ -127,7 +127,9 @@ pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
 pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
-pub use semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Policy, Semaphore};
+pub use semaphore::{
+    Acquire, AcquireError, Claim, Claims, Key, Permit, PermitLost, Policy, Semaphore,
+};
 pub use service::ConcurrencyLimit;
 pub use settings::{OnLost, ReleaseAt};
 

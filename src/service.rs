@@ -1,11 +1,11 @@
-//! From a request to a claim.
+//! From a request to its claims.
 
 use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
     reject::Reason,
-    semaphore::{Claim, Semaphore},
+    semaphore::{Claims, Semaphore},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -103,10 +103,15 @@ impl<S, K> ConcurrencyLimit<S, K> {
 }
 
 impl<S, K: KeyExtractor> ConcurrencyLimit<S, K> {
-    fn claim(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
-        match self.extractor.extract(parts)? {
-            Some(claim) if claim.key().is_empty() => Err(KeyError::Empty),
-            claim => Ok(claim.map(|claim| self.settings.complete(claim))),
+    /// The claims of a request; `None` if it has none.
+    fn claims(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
+        let claims = self.extractor.extract(parts)?;
+        let Some(claims) = claims.filter(|claims| !claims.as_slice().is_empty()) else {
+            return Ok(None);
+        };
+        match claims.as_slice().iter().any(|claim| claim.key().is_empty()) {
+            true => Err(KeyError::Empty),
+            false => Ok(Some(claims.map(|claim| self.settings.complete(claim)))),
         }
     }
 }
@@ -130,13 +135,13 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = Arc::clone(&self.settings);
-        let claim = match self.claim(&parts) {
-            Ok(claim) => claim,
+        let claims = match self.claims(&parts) {
+            Ok(claims) => claims,
             Err(error) => return ResponseFuture::refused(parts, Reason::Key(error), settings),
         };
         let (service, request) = (self.inner.clone(), Request::from_parts(parts, body));
-        match claim {
-            Some(claim) => ResponseFuture::limited(service, request, claim, settings),
+        match claims {
+            Some(claims) => ResponseFuture::limited(service, request, claims, settings),
             None => ResponseFuture::exempt(service, request, settings),
         }
     }

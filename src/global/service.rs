@@ -143,7 +143,7 @@ impl<S> GlobalConcurrencyLimit<S> {
 }
 
 fn acquire(settings: &Settings, key: &Key) -> Acquire {
-    settings.acquire(settings.complete(Claim::new(key.clone())))
+    settings.acquire(settings.complete(Claim::new(key.clone())).into())
 }
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
@@ -171,8 +171,8 @@ where
         let settings = Arc::clone(&self.settings);
         match self.take() {
             Ok(permit) => {
-                let policy = settings.policy.clone();
-                let granted = Granted::new(permit, policy, &mut request, &settings);
+                let permit = permit.under(settings.policy.clone());
+                let granted = Granted::new(permit, false, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err(reason) => ResponseFuture::refused(request.into_parts().0, reason, settings),

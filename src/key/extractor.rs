@@ -1,7 +1,7 @@
 //! The trait of extractors, and closures as extractors.
 
 use super::KeyError;
-use crate::semaphore::{Claim, Key};
+use crate::semaphore::{Claims, Key};
 use http::{HeaderValue, request::Parts};
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use std::sync::Arc;
 /// ```
 /// use http::request::Parts;
 /// use std::sync::Arc;
-/// use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, MemorySemaphore, key};
+/// use tower_semaphore::{Claim, Claims, ConcurrencyLimitLayer, KeyError, KeyExtractor, MemorySemaphore, key};
 ///
 /// struct ByHost;
 ///
 /// impl KeyExtractor for ByHost {
-///     fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
+///     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
 ///         let host = parts.uri.host().ok_or_else(|| KeyError::Missing("the host".into()))?;
-///         Ok(Some(Claim::new(host)))
+///         Ok(Some(Claim::new(host).into()))
 ///     }
 /// }
 ///
@@ -38,31 +38,32 @@ use std::sync::Arc;
     message = "`{Self}` does not extract a key from a request",
     label = "not a `KeyExtractor`",
     note = "write a closure as `|parts: &http::request::Parts| …`, or pass it through `key::from_fn`",
-    note = "it may return a `Key`, anything that converts into one, a `Claim`, or an `Option` or `Result` of them"
+    note = "it may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these"
 )]
 pub trait KeyExtractor {
-    /// Returns the claim of a request, or `None` to exempt the request from the limit.
+    /// Returns the claims of a request, from the narrowest limit to the widest. `None`, or no claim
+    /// at all, exempts the request from the limit.
     ///
     /// # Errors
     ///
     /// A [`KeyError`] rejects the request with status 400.
-    fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError>;
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError>;
 }
 
 impl<F, T> KeyExtractor for F
 where
     F: Fn(&Parts) -> T,
-    T: IntoClaim,
+    T: IntoClaims,
 {
-    fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
-        self(parts).into_claim()
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
+        self(parts).into_claims()
     }
 }
 
 macro_rules! shared_extractors {
     ($($pointer:ident<$extractor:ty>)*) => { $(
         impl KeyExtractor for $pointer<$extractor> {
-            fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
+            fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
                 (**self).extract(parts)
             }
         }
@@ -91,41 +92,41 @@ shared_extractors! {
 pub fn from_fn<F, T>(f: F) -> F
 where
     F: Fn(&Parts) -> T,
-    T: IntoClaim,
+    T: IntoClaims,
 {
     f
 }
 
-/// A value that a closure which extracts a key may return: anything that converts into a [`Claim`],
-/// such as a [`Key`] or a `String`, or an `Option` or a `Result` of that.
+/// A value that a closure which extracts a key may return: what converts into a claim or into
+/// [`Claims`], several claims as an array or a `Vec`, or an `Option` or `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
-    note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, or an `Option` or `Result` of them"
+    note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these"
 )]
-pub trait IntoClaim {
-    /// The claim, or `None` for a request that is exempt.
+pub trait IntoClaims {
+    /// The claims, or `None` for a request that is exempt.
     ///
     /// # Errors
     ///
     /// The error of a `Result`, as a [`KeyError`].
-    fn into_claim(self) -> Result<Option<Claim>, KeyError>;
+    fn into_claims(self) -> Result<Option<Claims>, KeyError>;
 }
 
-impl<T: Into<Claim>> IntoClaim for T {
-    fn into_claim(self) -> Result<Option<Claim>, KeyError> {
+impl<T: Into<Claims>> IntoClaims for T {
+    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
         Ok(Some(self.into()))
     }
 }
 
-impl<T: Into<Claim>> IntoClaim for Option<T> {
-    fn into_claim(self) -> Result<Option<Claim>, KeyError> {
+impl<T: Into<Claims>> IntoClaims for Option<T> {
+    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
         Ok(self.map(Into::into))
     }
 }
 
-impl<T: IntoClaim, E: Into<KeyError>> IntoClaim for Result<T, E> {
-    fn into_claim(self) -> Result<Option<Claim>, KeyError> {
-        self.map_err(Into::into)?.into_claim()
+impl<T: IntoClaims, E: Into<KeyError>> IntoClaims for Result<T, E> {
+    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
+        self.map_err(Into::into)?.into_claims()
     }
 }
 

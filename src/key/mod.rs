@@ -2,8 +2,9 @@
 //!
 //! A [`KeyExtractor`] finds the account, host or route of a request. Any closure from the
 //! request's [`Parts`] is an extractor. The closure may return a [`Key`] (or anything that converts
-//! into one), a [`Claim`] with its own limit and weight, an `Option` of these (`None` exempts the
-//! request from the limit) or a `Result` of these (`Err` rejects the request with status 400).
+//! into one), a [`Claim`] with its own limit and weight, several claims as an array or a `Vec` (see
+//! [`Claims`](crate::Claims)), an `Option` of these (`None` exempts the request from the limit) or a
+//! `Result` of these (`Err` rejects the request with status 400).
 //!
 //! ```
 //! use http::request::Parts;
@@ -42,7 +43,7 @@ mod ready_made;
 
 pub use crate::semaphore::Key;
 pub use error::KeyError;
-pub use extractor::{IntoClaim, KeyExtractor, from_fn};
+pub use extractor::{IntoClaims, KeyExtractor, from_fn};
 pub use ready_made::{
     Fixed, FromExtension, Header, PeerIp, fixed, from_extension, header, header_name, peer_ip,
 };

@@ -1,7 +1,7 @@
 //! The extractors that most services need.
 
 use super::{Key, KeyError, KeyExtractor};
-use crate::semaphore::Claim;
+use crate::semaphore::{Claim, Claims};
 use http::{HeaderName, request::Parts};
 use std::{
     any::type_name,
@@ -115,13 +115,13 @@ pub fn fixed(key: impl Into<Key>) -> Fixed {
 pub struct Header(HeaderName);
 
 impl KeyExtractor for Header {
-    fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let what = || format!("the header {}", self.0);
         let mut values = parts.headers.get_all(&self.0).iter();
         let value = values.next().ok_or_else(|| KeyError::Missing(what()))?;
         match values.next() {
             Some(_) => Err(KeyError::Repeated(what())),
-            None => Ok(Some(Claim::new(value))),
+            None => Ok(Some(Claim::new(value).into())),
         }
     }
 }
@@ -134,10 +134,10 @@ impl<T> KeyExtractor for FromExtension<T>
 where
     T: Into<Key> + Clone + Send + Sync + 'static,
 {
-    fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let value = parts.extensions.get::<T>().cloned();
         value
-            .map(|value| Some(Claim::new(value)))
+            .map(|value| Some(Claim::new(value).into()))
             .ok_or(KeyError::MissingExtension(type_name::<T>()))
     }
 }
@@ -160,9 +160,9 @@ impl<T> fmt::Debug for FromExtension<T> {
 pub struct PeerIp;
 
 impl KeyExtractor for PeerIp {
-    fn extract(&self, parts: &Parts) -> Result<Option<Claim>, KeyError> {
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let ip = peer(parts).ok_or_else(|| KeyError::Missing("the peer's address".into()))?;
-        Ok(Some(Claim::new(ip)))
+        Ok(Some(Claim::new(ip).into()))
     }
 }
 
@@ -185,7 +185,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
 pub struct Fixed(Key);
 
 impl KeyExtractor for Fixed {
-    fn extract(&self, _: &Parts) -> Result<Option<Claim>, KeyError> {
-        Ok(Some(Claim::new(self.0.clone())))
+    fn extract(&self, _: &Parts) -> Result<Option<Claims>, KeyError> {
+        Ok(Some(Claim::new(self.0.clone()).into()))
     }
 }

@@ -1,34 +1,76 @@
 //! The grant behind a permit of this process.
 
-use super::{queue::Acquired, shard::Entry};
-use crate::semaphore::{BoxFuture, Grant, Loss, Permit, Units};
-use std::{
-    future::ready,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use super::{key_semaphore::Refusal, queue::Acquired, shard::Entry};
+use crate::semaphore::{
+    AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, StoreError, Units,
 };
+use parking_lot::Mutex;
+use std::{future::ready, mem, sync::Arc};
 
 /// A permit for units that were acquired from an entry.
-pub(super) fn permit(entry: Arc<Entry>, units: Units, acquired: &Acquired) -> Permit {
+pub(super) fn permit(
+    entry: Arc<Entry>,
+    units: Units,
+    acquired: &Acquired,
+    policy: Policy,
+) -> Permit {
     let grant = MemoryGrant {
         entry,
-        weight: units.weight,
+        limit: units.limit,
+        weight: Mutex::new(units.weight),
         token: acquired.token,
-        released: AtomicBool::new(false),
         loss: Loss::default(),
     };
-    Permit::new(grant, units, acquired.held)
+    Permit::new(grant, units, acquired.held).under(policy)
 }
 
 /// Units of a key. They are released once, by `release` or by the drop.
 struct MemoryGrant {
     entry: Arc<Entry>,
-    weight: u32,
+    limit: u32,
+    /// How many units are held; 0 after the release.
+    weight: Mutex<u32>,
     token: u64,
-    released: AtomicBool,
     loss: Loss,
+}
+
+impl MemoryGrant {
+    fn resize_now(&self, to: u32) -> Result<(), AcquireError> {
+        let mut weight = self.weight.lock();
+        let from = mem::replace(&mut *weight, to);
+        if from == 0 {
+            *weight = 0;
+            return Err(StoreError::new(PermitLost).into());
+        }
+        if to > from {
+            let more = Units {
+                limit: self.limit,
+                weight: to - from,
+            };
+            self.entry.try_acquire(more).map_err(|refusal| {
+                *weight = from;
+                self.full(refusal)
+            })?;
+        }
+        // Waiters are woken without the lock.
+        drop(weight);
+        if from > to {
+            self.entry.release(from - to);
+        }
+        Ok(())
+    }
+
+    /// The permit itself names its policy.
+    fn full(&self, refusal: Refusal) -> AcquireError {
+        AcquireError::Full {
+            policy: Policy::DEFAULT,
+            limit: self.limit,
+            held: match refusal {
+                Refusal::Full(held) => held,
+                Refusal::Retired => 0,
+            },
+        }
+    }
 }
 
 impl Grant for MemoryGrant {
@@ -40,19 +82,24 @@ impl Grant for MemoryGrant {
         &self.loss
     }
 
+    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
+        Box::pin(ready(self.resize_now(weight)))
+    }
+
     fn release(&self) -> BoxFuture<bool> {
-        let first = !self.released.swap(true, Ordering::AcqRel);
-        if first {
-            self.entry.release(self.weight);
+        let weight = mem::take(&mut *self.weight.lock());
+        if weight > 0 {
+            self.entry.release(weight);
         }
-        Box::pin(ready(first))
+        Box::pin(ready(weight > 0))
     }
 }
 
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
-        if !*self.released.get_mut() {
-            self.entry.release(self.weight);
+        let weight = *self.weight.get_mut();
+        if weight > 0 {
+            self.entry.release(weight);
         }
     }
 }

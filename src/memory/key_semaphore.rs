@@ -7,8 +7,8 @@
 //! the token as well, because each permit increases it.
 
 use super::queue::{Acquired, Granted, Position, Queue};
-use crate::semaphore::{AcquireError, Units};
-use parking_lot::Mutex;
+use crate::semaphore::{AcquireError, Units, Wait};
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire},
@@ -86,26 +86,44 @@ impl KeySemaphore {
         }
     }
 
-    /// Joins the queue, unless `max_waiting` claims wait already. A claim that fits by now is
+    /// Joins the queue, unless as many claims wait already as `wait` allows. A claim that fits by now is
     /// granted at once, through its position. `None`: the entry is retired.
     pub(super) fn enqueue(
         &self,
         units: Units,
-        max_waiting: u32,
+        wait: Wait,
     ) -> Result<Option<Position>, AcquireError> {
         let mut queue = self.queue.lock();
-        if queue.len() >= max_waiting as usize {
+        if queue.len() >= wait.max_waiting as usize {
             return Err(AcquireError::QueueFull);
         }
-        // From here on no other thread acquires, and each release locks the queue.
-        if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
+        if !self.exclude_others() {
             return Ok(None);
         }
-        self.released.fetch_or(QUEUED, AcqRel);
-        let position = queue.push(units);
+        let position = queue.push(units, wait.head_start);
         drop(queue);
         self.grant_waiters();
         Ok(Some(position))
+    }
+
+    /// From here on only a thread that has locked the queue acquires, and each release locks it.
+    /// `false`: the entry is retired.
+    fn exclude_others(&self) -> bool {
+        if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
+            return false;
+        }
+        self.released.fetch_or(QUEUED, AcqRel);
+        true
+    }
+
+    /// Locks the semaphore, so that it can be decided together with others. `None`: the entry is
+    /// retired.
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        let queue = self.queue.lock();
+        self.exclude_others().then_some(Locked {
+            semaphore: self,
+            queue,
+        })
     }
 
     /// Releases `weight` units, and grants waiters that fit now.
@@ -144,11 +162,15 @@ impl KeySemaphore {
     fn change_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
         let mut queue = self.queue.lock();
         let changed = change(&mut queue);
+        self.admit_others(&queue);
+        changed
+    }
+
+    fn admit_others(&self, queue: &Queue) {
         if queue.is_empty() {
             self.released.fetch_and(!QUEUED, AcqRel);
             self.acquired.fetch_and(!QUEUED, AcqRel);
         }
-        changed
     }
 
     /// Marks the semaphore as retired if it is idle, and returns the last token that it granted.
@@ -172,6 +194,41 @@ impl KeySemaphore {
 
     fn released(&self) -> u64 {
         self.released.load(Acquire) & !QUEUED
+    }
+}
+
+/// A semaphore from which only the holder of this acquires.
+pub(super) struct Locked<'a> {
+    semaphore: &'a KeySemaphore,
+    queue: MutexGuard<'a, Queue>,
+}
+
+impl Locked<'_> {
+    /// Whether `units` fit and the queue is empty; if not, how many units are held.
+    pub(super) fn admits(&self, units: Units) -> Result<(), u32> {
+        let held = self.semaphore.held();
+        let fits = held + u64::from(units.weight) <= u64::from(units.limit);
+        match fits && self.queue.is_empty() {
+            true => Ok(()),
+            false => Err(held as u32),
+        }
+    }
+
+    /// Acquires `units`, which are admitted.
+    pub(super) fn acquire(&self, units: Units) -> Acquired {
+        let weight = u64::from(units.weight);
+        let held = self.semaphore.held() + weight;
+        let acquired = self.semaphore.acquired.fetch_add(weight, AcqRel) & !FLAGS;
+        Acquired {
+            token: acquired + weight,
+            held: held as u32,
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.semaphore.admit_others(&self.queue);
     }
 }
 

@@ -14,6 +14,7 @@
 mod grant;
 mod key_semaphore;
 mod queue;
+mod several;
 mod shard;
 mod store;
 mod waiter;

@@ -1,10 +1,17 @@
 //! The queue of one key.
 
 use crate::semaphore::Units;
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 use tokio::sync::oneshot;
 
-/// The waiters of a key, first come, first served.
+/// Arrivals count from here.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The waiters of a key in the order of their arrivals less their head starts.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
@@ -15,6 +22,8 @@ pub(super) struct Queue {
 #[must_use]
 pub(super) struct Waiting {
     number: u64,
+    /// Nanoseconds from the start to the arrival, less the head start.
+    rank: i64,
     units: Units,
     granted: oneshot::Sender<Acquired>,
 }
@@ -57,15 +66,20 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    pub(super) fn push(&mut self, units: Units) -> Position {
+    /// Joins the queue behind all waiters that arrived before, or that had that much of a head start.
+    pub(super) fn push(&mut self, units: Units, head_start: Duration) -> Position {
+        let rank = START.elapsed().as_nanos() as i64 - head_start.as_nanos() as i64;
+        let index = self.waiting.partition_point(|other| other.rank <= rank);
         self.last_number += 1;
         let number = self.last_number;
         let (sender, receiver) = oneshot::channel();
-        self.waiting.push_back(Waiting {
+        let waiting = Waiting {
             number,
+            rank,
             units,
             granted: sender,
-        });
+        };
+        self.waiting.insert(index, waiting);
         Position {
             number,
             granted: receiver,

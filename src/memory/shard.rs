@@ -1,10 +1,10 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    key_semaphore::{KeySemaphore, Refusal},
+    key_semaphore::{KeySemaphore, Locked, Refusal},
     queue::{Acquired, Position},
 };
-use crate::semaphore::{AcquireError, Claim, Key, Policy, Units};
+use crate::semaphore::{AcquireError, Claim, Key, Policy, Units, Wait};
 use hashbrown::hash_table::HashTable;
 use parking_lot::Mutex;
 use std::{ptr, sync::Arc};
@@ -145,9 +145,13 @@ impl Entry {
     pub(super) fn enqueue(
         &self,
         units: Units,
-        max_waiting: u32,
+        wait: Wait,
     ) -> Result<Option<Position>, AcquireError> {
-        self.semaphore.enqueue(units, max_waiting)
+        self.semaphore.enqueue(units, wait)
+    }
+
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        self.semaphore.lock()
     }
 
     pub(super) fn release(&self, weight: u32) {

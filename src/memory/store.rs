@@ -3,10 +3,13 @@
 use super::{
     grant::permit,
     key_semaphore::Refusal,
+    several::try_all,
     shard::{Entry, Shard},
     waiter::{Waiter, WaiterSlots},
 };
-use crate::semaphore::{Acquire, AcquireError, Claim, Key, Semaphore, Units, Wait};
+use crate::semaphore::{
+    Acquire, AcquireError, Claim, Claims, Key, Semaphore, Units, Wait, level_by_level,
+};
 use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     fmt,
@@ -116,31 +119,40 @@ impl MemorySemaphore {
 }
 
 impl Store {
-    fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
+    /// The entry of a claim's key.
+    fn entry(&self, claim: &Claim) -> Arc<Entry> {
         // Only the key is hashed: a store has few policies, so hashing them would spread the entries
         // hardly more.
         let hash = self.hash(claim.key());
         // The hash table inside a shard uses the lowest and the highest bits of the hash.
         let shard = &self.shards[(hash >> 32) as usize % SHARDS];
+        shard.entry(hash, claim)
+    }
+
+    fn acquire(&self, claim: Claim, units: Units) -> Acquire {
         loop {
-            let entry = shard.entry(hash, claim);
-            let answer = match entry.try_acquire(units) {
-                Ok(acquired) => return Acquire::ready(Ok(permit(entry, units, &acquired))),
-                Err(Refusal::Retired) => None,
-                Err(Refusal::Full(held)) => self.refuse(entry, claim, units, held),
-            };
-            if let Some(answer) = answer {
-                return answer;
+            let entry = self.entry(&claim);
+            match entry.try_acquire(units) {
+                Ok(acquired) => {
+                    let permit = permit(entry, units, &acquired, claim.into_policy());
+                    return Acquire::ready(Ok(permit));
+                }
+                Err(Refusal::Retired) => {}
+                Err(Refusal::Full(held)) => {
+                    if let Some(answer) = self.refuse(entry, &claim, units, held) {
+                        return answer;
+                    }
+                }
             }
         }
     }
 
     /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile, and
-    /// the caller has to look the key up again.
+    /// the key has to be looked up again.
     #[cold]
     fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
         let enqueued = match claim.wait() {
-            Some(wait) => self.enqueue(entry, units, wait),
+            Some(wait) => self.enqueue(entry, claim, units, wait),
             None => Err(AcquireError::full(claim, held)),
         };
         enqueued.unwrap_or_else(|error| Some(Acquire::ready(Err(error))))
@@ -149,14 +161,16 @@ impl Store {
     fn enqueue(
         &self,
         entry: Arc<Entry>,
+        claim: &Claim,
         units: Units,
         wait: Wait,
     ) -> Result<Option<Acquire>, AcquireError> {
         let slot = WaiterSlots::take(&self.waiter_slots).ok_or(AcquireError::Overloaded)?;
-        let position = entry.enqueue(units, wait.max_waiting)?;
+        let position = entry.enqueue(units, wait)?;
+        let policy = claim.policy().clone();
         Ok(position.map(|position| {
             let waiter = Waiter::new(entry, units, position, slot);
-            Acquire::pending(waiter.wait(wait.time))
+            Acquire::pending(waiter.wait(wait.time, policy))
         }))
     }
 
@@ -177,9 +191,26 @@ fn hasher() -> SeedableRandomState {
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
         match claim.units() {
-            Ok(units) => self.0.acquire(&claim, units),
+            Ok(units) => self.0.acquire(claim, units),
             Err(error) => Acquire::ready(Err(error)),
         }
+    }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        if let Err(error) = claims.check() {
+            return Acquire::ready(Err(error));
+        }
+        let claims = match claims.only() {
+            Ok(claim) => return self.acquire(claim),
+            Err(claims) => claims,
+        };
+        let answer = try_all(&claims, |claim| self.0.entry(claim));
+        let may_wait = claims.iter().any(|claim| claim.wait().is_some());
+        if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
+            return Acquire::ready(answer);
+        }
+        let handle = self.clone();
+        Acquire::pending(level_by_level(claims, move |claim| handle.acquire(claim)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A claim in the queue of its key.
 
 use super::{grant::permit, queue::Position, shard::Entry};
-use crate::semaphore::{AcquireError, Permit, Units};
+use crate::semaphore::{AcquireError, Permit, Policy, Units};
 use std::{
     sync::{
         Arc,
@@ -73,12 +73,21 @@ impl Waiter {
         }
     }
 
-    pub(super) async fn wait(mut self, time: Duration) -> Result<Permit, AcquireError> {
+    pub(super) async fn wait(
+        mut self,
+        time: Duration,
+        policy: Policy,
+    ) -> Result<Permit, AcquireError> {
         let Ok(Ok(acquired)) = timeout(time, &mut self.position.granted).await else {
             return Err(AcquireError::TimedOut);
         };
         self.acquired = true;
-        Ok(permit(Arc::clone(&self.entry), self.units, &acquired))
+        Ok(permit(
+            Arc::clone(&self.entry),
+            self.units,
+            &acquired,
+            policy,
+        ))
     }
 }
 

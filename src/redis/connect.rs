@@ -1,12 +1,12 @@
 //! From settings to a store: over connections of its own, or over one that is supplied.
 
 use super::{
-    acquire::Store,
     builder::Builder,
     clock::{ServerClock, Times, after},
     connect_error::ConnectError,
     notify::Notifications,
     protocol::Protocol,
+    shared::Store,
     store::RedisSemaphore,
     tls,
     transport::{Server, Supplied, Transport},

@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::pending,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,11 +34,17 @@ const PING: Duration = Duration::from_secs(2);
 
 /// The waiters of this process, and the subscription that carries their messages.
 pub(super) struct Notifications {
-    waiters: Mutex<HashMap<u64, Arc<Waiter>>>,
+    waiters: Mutex<Waiters>,
     subscription: watch::Sender<Subscription>,
     source: Option<Source>,
     /// Notified when a claim waits, so that the keeper's thread subscribes.
     wanted: Notify,
+}
+
+#[derive(Default)]
+struct Waiters {
+    slots: usize,
+    by_serial: HashMap<u64, Arc<Waiter>>,
 }
 
 /// The state of the subscription.
@@ -68,7 +75,8 @@ struct Waiter {
 /// A slot among the waiters of this process; free again when dropped.
 pub(super) struct WaiterSlot<'a> {
     notifications: &'a Notifications,
-    serial: u64,
+    /// Those of the permits that it waits for.
+    serials: Range<u64>,
     waiter: Arc<Waiter>,
 }
 
@@ -94,7 +102,11 @@ impl WaiterSlot<'_> {
 
 impl Drop for WaiterSlot<'_> {
     fn drop(&mut self) {
-        self.notifications.waiters.lock().remove(&self.serial);
+        let mut waiters = self.notifications.waiters.lock();
+        waiters.slots -= 1;
+        for serial in self.serials.clone() {
+            waiters.by_serial.remove(&serial);
+        }
     }
 }
 
@@ -110,18 +122,20 @@ impl Notifications {
         }
     }
 
-    /// Returns a slot, unless `most` are in use.
-    pub(super) fn register(&self, serial: u64, most: usize) -> Option<WaiterSlot<'_>> {
+    /// Returns a slot for permits of these serials, unless `most` slots are in use.
+    pub(super) fn register(&self, serials: Range<u64>, most: usize) -> Option<WaiterSlot<'_>> {
         let waiter = Arc::<Waiter>::default();
         let mut waiters = self.waiters.lock();
-        if waiters.len() >= most {
+        if waiters.slots >= most {
             return None;
         }
-        waiters.insert(serial, Arc::clone(&waiter));
+        waiters.slots += 1;
+        let named = serials.clone().map(|serial| (serial, Arc::clone(&waiter)));
+        waiters.by_serial.extend(named);
         drop(waiters);
         Some(WaiterSlot {
             notifications: self,
-            serial,
+            serials,
             waiter,
         })
     }
@@ -135,7 +149,7 @@ impl Notifications {
         let mut pause = PAUSE.0;
         loop {
             // Without waiters no subscription is needed.
-            while self.waiters.lock().is_empty() {
+            while self.waiters.lock().slots == 0 {
                 self.wanted.notified().await;
             }
             if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
@@ -183,7 +197,7 @@ impl Notifications {
             return;
         };
         // Not locked below: a waker may drop the claim, which frees its slot.
-        let waiter = self.waiters.lock().get(&serial).cloned();
+        let waiter = self.waiters.lock().by_serial.get(&serial).cloned();
         if let Some(waiter) = waiter {
             *waiter.notice.lock() = Some(notice);
             waiter.notified.notify_one();

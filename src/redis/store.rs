@@ -1,7 +1,7 @@
 //! The store in Redis, as its users see it.
 
-use super::{acquire::Store, clock::after, error::Error, lease::Lease};
-use crate::semaphore::{Acquire, Claim, Semaphore};
+use super::{clock::after, error::Error, lease::Lease, shared::Store};
+use crate::semaphore::{Acquire, Claim, Claims, Semaphore, level_by_level};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
@@ -87,10 +87,33 @@ impl Semaphore for RedisSemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
         Acquire::pending(Arc::clone(&self.0).acquire(claim))
     }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        if let Err(error) = claims.check() {
+            return Acquire::ready(Err(error));
+        }
+        let handle = self.clone();
+        match claims.only() {
+            Ok(claim) => self.acquire(claim),
+            Err(claims) => Acquire::pending(async move {
+                if handle.0.takes_several() {
+                    let answer = handle.0.acquire_all(&claims).await;
+                    // Unless the server has just said that the keys live on several nodes.
+                    if answer.is_ok() || handle.0.takes_several() {
+                        return answer;
+                    }
+                }
+                level_by_level(claims, |claim| handle.acquire(claim)).await
+            }),
+        }
+    }
 }
 
 impl fmt::Debug for RedisSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.debug_struct("RedisSemaphore")
+            .field("prefix", &self.0.prefix)
+            .field("lease", &self.0.times.lease)
+            .finish_non_exhaustive()
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{
     clock::{Times, after},
-    dispatch::{Claim, Dispatch},
+    dispatch::{Claim, Dispatch, Level},
     error::Error,
     lease::Lease,
     notify::{Notice, Subscription, WaiterSlot},
-    protocol::{Acquired, Position},
+    protocol::{AllAcquired, Position},
 };
 use crate::semaphore::{AcquireError, StoreError, Wait};
 use std::{
@@ -23,28 +23,37 @@ const WITHOUT_MESSAGES: (Duration, Duration) =
 /// The pause after a poll that failed.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Acquires, waiting in the queue until the claim is granted or the wait is over.
+/// A lease that is wanted, and how it waits; `None` if it does not.
+pub(super) type Wanted = (Arc<Lease>, Option<Wait>);
+
+/// Acquires all of these, from the narrowest limit to the widest, waiting in one queue after the
+/// other until all are granted or the wait for one is over.
 pub(super) async fn granted(
     dispatch: &Dispatch,
     times: Times,
-    lease: &Arc<Lease>,
+    wanted: &[Wanted],
     slot: WaiterSlot<'_>,
-    wait: Wait,
-) -> Result<Acquired, AcquireError> {
+) -> Result<AllAcquired, AcquireError> {
+    let now = Instant::now();
+    let levels = wanted.iter().map(|(lease, wait)| WaitingLevel {
+        lease: Arc::clone(lease),
+        end: wait.map_or(now, |wait| after(wait.time)),
+        position: Position {
+            alive: times.alive(),
+            max_waiting: wait.map_or(0, |wait| wait.max_waiting),
+            arrival: 0,
+            head_start: wait.map_or(Duration::ZERO, |wait| wait.head_start),
+        },
+    });
     let mut waiter = Waiter {
         dispatch,
         times,
-        lease,
+        levels: levels.collect(),
+        at: 0,
         subscription: slot.subscribe(),
         slot,
-        end: after(wait.time),
-        position: Position {
-            alive: times.alive(),
-            max_waiting: wait.max_waiting,
-            arrival: 0,
-        },
         last_token: 0,
-        polled: Instant::now(),
+        polled: now,
         polls: 0,
         failing_since: None,
     };
@@ -55,12 +64,11 @@ pub(super) async fn granted(
 struct Waiter<'a> {
     dispatch: &'a Dispatch,
     times: Times,
-    lease: &'a Arc<Lease>,
+    levels: Vec<WaitingLevel>,
+    /// The level whose queue it is in.
+    at: usize,
     subscription: watch::Receiver<Subscription>,
     slot: WaiterSlot<'a>,
-    /// When its wait is over.
-    end: Instant,
-    position: Position,
     /// The semaphore's last token at the last poll: a message whose token is not higher is out of
     /// date.
     last_token: u64,
@@ -70,9 +78,16 @@ struct Waiter<'a> {
     failing_since: Option<Instant>,
 }
 
+struct WaitingLevel {
+    lease: Arc<Lease>,
+    /// When its wait is over.
+    end: Instant,
+    position: Position,
+}
+
 /// The outcome of a poll.
 enum Polled {
-    Answered(Acquired),
+    Answered(AllAcquired),
     /// The claim waits. Its next poll is due then.
     Again(Instant),
 }
@@ -87,7 +102,7 @@ enum Wake {
 
 impl Waiter<'_> {
     /// Polls and waits in turn, until the claim is granted or refused.
-    async fn granted(&mut self) -> Result<Acquired, AcquireError> {
+    async fn granted(&mut self) -> Result<AllAcquired, AcquireError> {
         loop {
             // The wait bounds the time in the queue, not the time of a call: the server is polled
             // once, however short the wait is.
@@ -95,30 +110,33 @@ impl Waiter<'_> {
                 Polled::Answered(answer) => return Ok(answer),
                 Polled::Again(at) => at,
             };
-            if let Wake::Notified(notice) = self.wake(next.min(self.end)).await
+            if let Wake::Notified(notice) = self.wake(next.min(self.end())).await
                 && let Some(answer) = self.accept(&notice)
             {
                 return Ok(answer);
             }
-            if Instant::now() >= self.end {
-                return self.last_poll().await;
-            }
         }
     }
 
-    /// Polls the server, which counts as a heartbeat.
+    /// When the wait in the present queue is over.
+    fn end(&self) -> Instant {
+        self.levels[self.at].end
+    }
+
+    /// Polls the server, which counts as a heartbeat. Where the wait is over it acquires what there
+    /// is, or leaves the queue: only an answer shows whether the limit was reached all the time.
     async fn poll(&mut self) -> Result<Polled, AcquireError> {
         let sent = Instant::now();
         let has_messages = self.subscription.borrow_and_update().live;
-        let budget = self.times.budget();
-        let deadline = sent.min(self.end) + budget;
-        match self.acquire(Some(self.position), deadline).await {
-            Ok(Acquired::Queued {
+        match self.dispatch.acquire_all(self.claim(sent)).await {
+            Ok(AllAcquired::Queued {
+                level,
                 arrival,
                 recheck,
                 last_token,
             }) => {
-                (self.position.arrival, self.last_token) = (arrival, last_token);
+                self.levels[level].position.arrival = arrival;
+                (self.at, self.last_token) = (level, last_token);
                 (self.polled, self.failing_since) = (sent, None);
                 self.polls += 1;
                 Ok(Polled::Again(sent + self.pause(recheck, has_messages)))
@@ -128,39 +146,30 @@ impl Waiter<'_> {
         }
     }
 
-    async fn acquire(
-        &self,
-        position: Option<Position>,
-        deadline: Instant,
-    ) -> Result<Acquired, Error> {
-        let claim = Claim {
-            lease: Arc::clone(self.lease),
-            position,
-            deadline,
-        };
-        self.dispatch.acquire(claim).await
+    fn claim(&self, now: Instant) -> Claim {
+        let levels = self.levels.iter().map(|level| Level {
+            lease: Arc::clone(&level.lease),
+            position: (now < level.end).then_some(level.position),
+        });
+        Claim {
+            levels: levels.collect(),
+            deadline: now.min(self.end()) + self.times.budget(),
+        }
     }
 
     /// A poll has failed. A waiter that is in the queue already polls again for as long as a claim's
     /// budget, so that one broken connection does not cost the waiter its position.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
-        let is_queued = self.position.arrival > 0;
-        if is_queued && error.is_transient() && since.elapsed() < self.times.budget() {
+        let is_queued = self.levels[self.at].position.arrival > 0;
+        if is_queued
+            && sent < self.end()
+            && error.is_transient()
+            && since.elapsed() < self.times.budget()
+        {
             return Ok(Instant::now() + RETRY);
         }
         Err(StoreError::new(error).into())
-    }
-
-    /// The wait is over: acquires without waiting, which leaves the queue if there is no room. Only
-    /// an answer tells a limit that was reached from a store that failed.
-    async fn last_poll(&mut self) -> Result<Acquired, AcquireError> {
-        let deadline = self.end + self.times.budget();
-        match self.acquire(None, deadline).await {
-            Ok(Acquired::Full { .. }) => Err(AcquireError::TimedOut),
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(StoreError::new(error).into()),
-        }
     }
 
     /// Waits for a message, for a new subscription, or for the next poll.
@@ -176,13 +185,17 @@ impl Waiter<'_> {
     }
 
     /// Accepts a notification if its grant cannot have ended since. Such a grant lasts as long as the
-    /// waiter counts as alive, so its deadline counts from the last heartbeat.
-    fn accept(&self, notice: &Notice) -> Option<Acquired> {
+    /// waiter counts as alive, so its deadline counts from the last heartbeat. Of several levels it is
+    /// the grant of one, so the waiter has to poll for the others.
+    fn accept(&self, notice: &Notice) -> Option<AllAcquired> {
+        let [level] = &self.levels[..] else {
+            return None;
+        };
         let times = self.times;
         let deadline = times.provisional_until(self.polled);
         let Notice { token, held } = *notice;
-        let is_granted = times.now() < deadline && self.lease.notified(token, deadline);
-        is_granted.then_some(Acquired::Granted { token, held })
+        let is_granted = times.now() < deadline && level.lease.notified(token, deadline);
+        is_granted.then(|| AllAcquired::Granted(vec![(token, held)]))
     }
 
     /// How long until the next poll: a heartbeat interval, less for the head of the queue if a lease
@@ -195,7 +208,8 @@ impl Waiter<'_> {
             (false, Some(_)) => regular.min(WITHOUT_MESSAGES.0),
             (false, None) => regular.min(WITHOUT_MESSAGES.1),
         };
-        let spread = self.lease.permit.serial.wrapping_add(u64::from(self.polls)) % 16;
+        let serial = self.levels[0].lease.serial;
+        let spread = serial.wrapping_add(u64::from(self.polls)) % 16;
         let regular = regular - regular / 64 * spread as u32;
         // A millisecond later, because a lease counts as live in the millisecond of its end.
         let earliest = recheck.map(|recheck| recheck + Duration::from_millis(1));

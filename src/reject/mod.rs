@@ -1,11 +1,13 @@
 //! From the reason why a request is not admitted to a response.
 
 mod body;
+mod limits;
 mod problem;
 mod reason;
 mod rejection;
 
 pub(crate) use body::RejectionBody;
+pub(crate) use limits::Limits;
 pub use reason::Reason;
 pub use rejection::Rejection;
 pub(crate) use rejection::{Reject, default_rejection, reject};

@@ -1,7 +1,8 @@
 //! A request that is not admitted, and its response.
 
 use super::{
-    Reason, RejectionBody,
+    Limits, Reason, RejectionBody,
+    limits::Limit,
     problem::{Problem, grpc_content_type},
 };
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     semaphore::{AcquireError, Policy},
 };
 use bytes::Bytes;
-use http::{Response, request::Parts};
+use http::{HeaderMap, Response, request::Parts};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc};
 
@@ -75,23 +76,24 @@ where
 #[derive(Clone)]
 pub struct Rejection {
     reason: Reason,
-    policy: Policy,
-    limit: u32,
+    /// The limit that applied.
+    refusing: Limit,
+    limits: Limits,
     parts: Parts,
 }
 
 impl Rejection {
-    /// `policy` and `limit` are those of the claim. A store that combines several limits may
-    /// refuse under the policy and limit of another one.
-    pub(crate) fn new(reason: Reason, policy: Policy, limit: u32, parts: Parts) -> Self {
-        let (policy, limit) = match &reason {
-            Reason::Acquire(AcquireError::Full { policy, limit, .. }) => (policy.clone(), *limit),
-            _ => (policy, limit),
+    /// `limits` are those of the claims. A store that combines several limits may refuse under
+    /// another one.
+    pub(crate) fn new(reason: Reason, limits: Limits, parts: Parts) -> Self {
+        let refusing = match &reason {
+            Reason::Acquire(error) => limits.refusing(error),
+            _ => limits.narrowest().clone(),
         };
         Self {
             reason,
-            policy,
-            limit,
+            refusing,
+            limits,
             parts,
         }
     }
@@ -105,7 +107,7 @@ impl Rejection {
         &self.reason
     }
 
-    /// The policy under which the request was not admitted.
+    /// The policy under which the request was not admitted: of several, the one that refused.
     ///
     /// # Examples
     ///
@@ -117,12 +119,12 @@ impl Rejection {
     /// # drop(text);
     /// ```
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.refusing.0
     }
 
     /// The limit of that policy, in units. See [`policy`](Self::policy) for an example.
     pub fn limit(&self) -> u32 {
-        self.limit
+        self.refusing.1
     }
 
     /// The request's head. See [`policy`](Self::policy) for an example.
@@ -135,11 +137,10 @@ impl Rejection {
         let problem = Problem::of(&self.reason);
         let mut response = match grpc_content_type(&self.parts.headers) {
             Some(content_type) => problem.grpc(content_type.clone()),
-            None => problem.response(&self.policy),
+            None => problem.response(self.policy()),
         };
         if problem.retry {
-            let (headers, remaining) = (response.headers_mut(), self.remaining());
-            fields::refuse(headers, &self.policy, self.limit, remaining, RETRY_AFTER);
+            self.add_fields(response.headers_mut());
         }
         match self.reason {
             Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
@@ -147,6 +148,19 @@ impl Rejection {
             Reason::Key(error) => response.extensions_mut().insert(error).map(drop),
         };
         response
+    }
+
+    /// Lists every policy, first the one that refused: only of that one it is known what is left.
+    fn add_fields(&self, headers: &mut HeaderMap) {
+        let remaining = self.remaining();
+        fields::refuse(headers, self.policy(), self.limit(), remaining, RETRY_AFTER);
+        if self.limits.are_several() {
+            let others = self
+                .limits
+                .iter()
+                .filter(|(policy, _)| policy != self.policy());
+            others.for_each(|(policy, limit)| fields::list(headers, policy, *limit));
+        }
     }
 
     /// How many units are left for a new claim. A queue leaves none: a new claim has to join it.
@@ -166,8 +180,8 @@ impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejection")
             .field("reason", &self.reason)
-            .field("policy", &self.policy)
-            .field("limit", &self.limit)
+            .field("policy", self.policy())
+            .field("limit", &self.limit())
             .finish_non_exhaustive()
     }
 }

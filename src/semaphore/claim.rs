@@ -1,10 +1,13 @@
 //! What one request claims of a store.
 
-use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
+use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy, Units, Wait};
 use std::time::Duration;
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
 pub const DEFAULT_MAX_WAITING: usize = 1_000;
+
+/// With more than a year no queue is in another order.
+const MAX_HEAD_START: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What one request claims: units of a key, under a policy and a limit.
 ///
@@ -38,6 +41,7 @@ pub struct Claim {
     weight: u32,
     wait: Option<Duration>,
     max_waiting: Option<usize>,
+    head_start: Duration,
 }
 
 impl Claim {
@@ -50,6 +54,7 @@ impl Claim {
             weight: 1,
             wait: None,
             max_waiting: None,
+            head_start: Duration::ZERO,
         }
     }
 
@@ -88,6 +93,26 @@ impl Claim {
     /// [`AcquireError::QueueFull`]. See [`Claim`] for an example.
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
+        self
+    }
+
+    /// Sets how much earlier than it arrived this claim counts as arrived in the queue: not at all
+    /// unless set, and a year at most.
+    ///
+    /// Among claims of equal head starts the queue is first come, first served, and nothing starves.
+    /// For example, interactive requests get 30 s and batch jobs none: an interactive request passes
+    /// all batch jobs that arrived in the last 30 s, and a batch job that has waited for 30 s is
+    /// passed by nobody.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use {std::time::Duration, tower_semaphore::Claim};
+    /// let batch = Claim::new("model-1").with_wait(Duration::from_secs(600));
+    /// drop(batch.with_head_start(Duration::from_secs(30)));
+    /// ```
+    pub fn with_head_start(mut self, head_start: Duration) -> Self {
+        self.head_start = head_start.min(MAX_HEAD_START);
         self
     }
 
@@ -134,6 +159,11 @@ impl Claim {
         self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
     }
 
+    /// The policy, without a copy.
+    pub(crate) fn into_policy(self) -> Policy {
+        self.policy.unwrap_or_default()
+    }
+
     /// The key's limit in units, if the claim sets it. See [`key`](Self::key) for an example.
     pub fn limit(&self) -> Option<u32> {
         self.limit
@@ -150,7 +180,11 @@ impl Claim {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
         let max_waiting = self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING);
         let max_waiting = u32::try_from(max_waiting).unwrap_or(u32::MAX);
-        Some(Wait { time, max_waiting })
+        Some(Wait {
+            time,
+            max_waiting,
+            head_start: self.head_start,
+        })
     }
 
     /// Checks the claim, and returns the units that a store has to count. A store calls this
@@ -213,33 +247,4 @@ impl<K: Into<Key>> From<K> for Claim {
     fn from(key: K) -> Self {
         Self::new(key)
     }
-}
-
-/// The numbers of a claim that a store can grant: 1 ≤ weight ≤ limit. [`Claim::units`] returns it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Units {
-    pub(crate) limit: u32,
-    pub(crate) weight: u32,
-}
-
-impl Units {
-    /// How many units the key's permits may hold together. See [`Claim::units`] for an example.
-    pub fn limit(self) -> u32 {
-        self.limit
-    }
-
-    /// How many of those units the claim takes. See [`Claim::units`] for an example.
-    pub fn weight(self) -> u32 {
-        self.weight
-    }
-}
-
-/// How a claim waits. [`Claim::wait`] returns it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Wait {
-    /// The longest time that the claim waits, greater than zero.
-    pub time: Duration,
-    /// How many claims may wait for the key, this one included.
-    pub max_waiting: u32,
 }

@@ -128,10 +128,16 @@ pub const MAX_WEIGHT: u32 = 1_000;
 pub enum ClaimError {
     /// The key is empty.
     EmptyKey,
+    /// A request has no claim.
+    None,
+    /// Two claims of one request are for the same key under the same policy.
+    Duplicate,
     /// The claim has no limit, and no layer gave it one.
     NoLimit,
     /// The weight, which is 0 or above [`MAX_WEIGHT`].
     Weight(u32),
+    /// The store cannot change the weight of a permit.
+    FixedWeight,
     /// The claim is heavier than its limit, so there will never be room.
     TooHeavy {
         /// The claim's weight, in units.
@@ -145,8 +151,11 @@ impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmptyKey => f.write_str("key: it is empty"),
+            Self::None => f.write_str("claims: there is none"),
+            Self::Duplicate => f.write_str("claims: two have the same key and policy"),
             Self::NoLimit => f.write_str("limit: the claim has none"),
             Self::Weight(weight) => write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}"),
+            Self::FixedWeight => f.write_str("weight: the store cannot change it"),
             Self::TooHeavy { weight, limit } => {
                 write!(f, "weight: {weight} is more than the limit of {limit}")
             }

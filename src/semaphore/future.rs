@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 use std::{
-    future::Future,
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     task::{Context, Poll},
 };
 
@@ -28,4 +28,21 @@ impl<T> Future for SyncFuture<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         self.0.get_mut().as_mut().poll(cx)
     }
+}
+
+/// Waits for the first of these futures.
+pub(super) async fn first(own: impl Future<Output = ()>, mut others: Vec<BoxFuture<()>>) {
+    let mut own = pin!(own);
+    poll_fn(|cx| {
+        let mut is_ready = own.as_mut().poll(cx).is_ready();
+        for other in &mut others {
+            is_ready |= other.as_mut().poll(cx).is_ready();
+        }
+        if is_ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }

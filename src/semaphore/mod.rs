@@ -23,24 +23,30 @@
 mod acquire;
 pub(crate) mod background;
 mod claim;
+mod claims;
 mod error;
 mod future;
 mod key;
+mod levels;
 mod loss;
 mod max_hold;
 mod permit;
 mod policy;
-mod stack;
+mod resize;
+mod units;
 
 pub use acquire::Acquire;
-pub use claim::{Claim, DEFAULT_MAX_WAITING, Units, Wait};
+pub use claim::{Claim, DEFAULT_MAX_WAITING};
+pub use claims::Claims;
 pub use error::{AcquireError, ClaimError, MAX_WEIGHT, StoreError};
 pub use future::BoxFuture;
 pub(crate) use future::SyncFuture;
 pub use key::Key;
+pub(crate) use levels::level_by_level;
 pub use loss::{Loss, PermitLost};
 pub use permit::{Grant, Permit};
 pub use policy::Policy;
+pub use units::{Units, Wait};
 
 use std::sync::Arc;
 
@@ -80,16 +86,52 @@ pub trait Semaphore: Send + Sync + 'static {
     /// Dropping the future at any point leaves nothing behind: the claim leaves the queue, and a
     /// permit that was already granted is released.
     fn acquire(&self, claim: Claim) -> Acquire;
+
+    /// Acquires one permit for several claims, all or none. See [`Claims`].
+    ///
+    /// The stores of this crate decide for all of them in one step. By default it goes level by
+    /// level, from the narrowest to the widest, through [`acquire`](Self::acquire): with the same
+    /// meaning, but what a claim has of the narrower limits is seen by others until a wider one has
+    /// answered.
+    ///
+    /// A wait counts from the start of the whole acquire. By default it counts from the start of its
+    /// own level: the default makes the futures of all levels at once, and polls each when the one
+    /// before it has its permit. A store whose `acquire` grants before its future is polled should have a
+    /// method of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), of the first level that has one. A limit that is still
+    /// full when the wait for it is over refuses with [`AcquireError::Full`], which names it.
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future at any point leaves nothing behind, at any level.
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        levels::acquire_all(claims, |claim| self.acquire(claim))
+    }
 }
 
 impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
     fn acquire(&self, claim: Claim) -> Acquire {
         (**self).acquire(claim)
     }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        (**self).acquire_all(claims)
+    }
 }
 
 impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
     fn acquire(&self, claim: Claim) -> Acquire {
         (**self).acquire(claim)
+    }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        (**self).acquire_all(claims)
     }
 }

@@ -1,12 +1,12 @@
 //! A permit, and the grant of a store behind it.
 
-use super::{BoxFuture, Loss, Units, max_hold::MaxHold};
+use super::{
+    AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, future::first, max_hold::MaxHold,
+};
 use std::{
     fmt,
-    future::{Future, poll_fn},
-    pin::pin,
-    sync::{Arc, OnceLock},
-    task::Poll,
+    future::{Future, ready},
+    sync::{Arc, OnceLock, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -36,6 +36,13 @@ pub trait Grant: Send + Sync + 'static {
         self.loss().is_set()
     }
 
+    /// Changes how many units the permit holds, to 1 at least and its limit at most. By default the
+    /// store refuses.
+    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
+        let _ = weight;
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
+    }
+
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
@@ -48,7 +55,8 @@ pub trait Grant: Send + Sync + 'static {
 /// A permit that a layer puts into a request's extensions also keeps the permits of the limits
 /// outside of that layer. Such a permit is lost as soon as one of these is, and
 /// [`release`](Self::release) releases all of them. Its token, limit and remaining units are those
-/// of the innermost limit.
+/// of the innermost limit. The same holds for a permit of [several claims](super::Claims): the
+/// narrowest is the innermost.
 ///
 /// # Examples
 ///
@@ -70,22 +78,36 @@ pub trait Grant: Send + Sync + 'static {
 /// ```
 #[derive(Clone)]
 #[must_use = "dropping the permit releases it"]
-pub struct Permit(Arc<Shared<dyn Grant>>);
+pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
 
-struct Shared<G: ?Sized> {
-    limit: u32,
-    remaining: u32,
+pub(super) struct Shared<G: ?Sized> {
+    pub(super) policy: Policy,
+    pub(super) limit: u32,
+    pub(super) remaining: u32,
+    pub(super) weight: AtomicU32,
     max_hold: OnceLock<MaxHold>,
-    grant: G,
+    pub(super) grant: G,
 }
 
 impl Permit {
     /// A permit for what a store has granted: `held` is how many units of the key were held then,
     /// the permit's own included. See [`Acquire`](super::Acquire) for an example.
     pub fn new(grant: impl Grant, units: Units, held: u32) -> Self {
+        let remaining = units.limit.saturating_sub(held);
+        Self::from_parts(grant, Policy::DEFAULT, units, remaining)
+    }
+
+    pub(super) fn from_parts(
+        grant: impl Grant,
+        policy: Policy,
+        units: Units,
+        remaining: u32,
+    ) -> Self {
         Self(Arc::new(Shared {
+            policy,
             limit: units.limit,
-            remaining: units.limit.saturating_sub(held),
+            remaining,
+            weight: units.weight.into(),
             max_hold: OnceLock::new(),
             grant,
         }))
@@ -100,18 +122,8 @@ impl Permit {
         self.0.grant.token()
     }
 
-    /// The limit under which the permit was granted, in units. See [`Permit`] for an example.
-    pub fn limit(&self) -> u32 {
-        self.0.limit
-    }
-
-    /// How many units of the key were free when the permit was granted, its own not counted. See
-    /// [`Permit`] for an example.
-    ///
-    /// The number stays as it was at that moment. For a permit that waited, that is the moment of
-    /// the grant from the queue.
-    pub fn remaining(&self) -> u32 {
-        self.0.remaining
+    pub(super) fn parts(&self) -> &[Self] {
+        self.0.grant.parts()
     }
 
     /// Whether the lease has ended while this permit was still in use, so that another holder may
@@ -148,17 +160,8 @@ impl Permit {
         if grant.parts().is_empty() {
             return grant.loss().wait().await;
         }
-        let mut own = pin!(grant.loss().wait());
-        let parts = grant.parts().iter().map(Self::boxed_lost);
-        let mut parts: Vec<_> = parts.collect();
-        poll_fn(|cx| {
-            let mut lost = own.as_mut().poll(cx).is_ready();
-            for permit in &mut parts {
-                lost |= permit.as_mut().poll(cx).is_ready();
-            }
-            if lost { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        let parts = grant.parts().iter().map(Self::boxed_lost).collect();
+        first(grant.loss().wait(), parts).await;
     }
 
     /// `lost` with a clone of the permit, boxed: a future that contained itself would have no size.

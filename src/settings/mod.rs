@@ -7,7 +7,7 @@ pub(crate) use methods::settings_methods;
 use crate::{
     fields::Fields,
     reject::{Reject, default_rejection},
-    semaphore::{Acquire, Claim, DEFAULT_MAX_WAITING, Policy, Semaphore},
+    semaphore::{Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Policy, Semaphore},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -47,10 +47,10 @@ impl Settings {
         self.policy = policy;
     }
 
-    /// Acquires a permit. A claim that no store could grant does not reach the store.
-    pub(crate) fn acquire(&self, claim: Claim) -> Acquire {
-        match claim.units() {
-            Ok(_) => self.semaphore.acquire(claim),
+    /// Acquires a permit. Claims that no store could grant do not reach the store.
+    pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
+        match claims.check() {
+            Ok(()) => self.semaphore.acquire_all(claims),
             Err(error) => Acquire::ready(Err(error)),
         }
     }

@@ -6,8 +6,9 @@ use crate::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 6] = [
+const MEMORY: [&str; 7] = [
     "store",
+    "several",
     "waiter",
     "grant",
     "shard",
@@ -16,7 +17,7 @@ const MEMORY: [&str; 6] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 46] = [
+const REDIS: [&str; 54] = [
     "connect",
     "builder",
     "tls/client",
@@ -25,8 +26,11 @@ const REDIS: [&str; 46] = [
     "tls/rustls",
     "tls/certificates",
     "store",
+    "several",
+    "grant",
     "acquire",
     "wait",
+    "shared",
     "keeper/handle",
     "keeper/task",
     "keeper/releases",
@@ -42,16 +46,21 @@ const REDIS: [&str; 46] = [
     "dispatch/door",
     "dispatch/batch",
     "dispatch/attempt",
+    "dispatch/claim",
     "dispatch/load",
+    "lease/weight",
+    "lease/query",
     "lease",
     "lease/state",
     "group",
+    "protocol/acquire_all",
     "protocol/acquire",
     "protocol/refresh",
     "protocol/release",
     "protocol/clock",
     "protocol/call",
     "protocol/reply",
+    "protocol/share",
     "protocol/script",
     "protocol/id",
     "protocol/name",

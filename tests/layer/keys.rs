@@ -24,7 +24,7 @@ fn parts() -> Parts {
 /// The key that `extractor` finds in `parts`.
 fn key_in(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
     let claim = extractor.extract(parts)?;
-    Ok(claim.map(|claim| claim.key().clone()))
+    Ok(claim.map(|claim| claim.as_slice()[0].key().clone()))
 }
 
 fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
@@ -105,7 +105,10 @@ async fn an_extractor_may_be_chosen_at_run_time() {
 fn a_closure_may_return_a_claim() {
     let heavy = |_: &Parts| Claim::new("alice").with_weight(3).with_limit(7);
     let claim = heavy.extract(&parts()).unwrap().unwrap();
-    assert_eq!((claim.weight(), claim.limit()), (3, Some(7)));
+    assert_eq!(
+        (claim.as_slice()[0].weight(), claim.as_slice()[0].limit()),
+        (3, Some(7))
+    );
 }
 
 #[test]

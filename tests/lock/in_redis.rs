@@ -126,7 +126,7 @@ async fn a_lock_that_was_lost_and_granted_again_has_a_new_token() {
 /// The script that the library sends to release something.
 const RELEASE: &str = concat!(
     include_str!("../../src/redis/protocol/common.lua"),
-    include_str!("../../src/redis/protocol/queue.lua"),
+    include_str!("../../src/redis/protocol/grant.lua"),
     include_str!("../../src/redis/protocol/release.lua")
 );
 

@@ -1,28 +1,19 @@
-//! Sends claims, and applies the answers to their leases.
+//! Sends claims, many together.
 
-use super::load::RoundTrip;
+use super::{
+    claim::{Acquiring, Answer, Claim},
+    load::RoundTrip,
+};
 use crate::redis::{
     clock::{ServerClock, Times},
     error::Error,
     group::by_semaphore,
-    lease::Lease,
-    protocol::{AcquireOf, Acquired, Position, Protocol, Wanted},
+    protocol::{AcquireAll, AcquireOf, Protocol},
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// A claim that is sent to the server.
-pub(in crate::redis) struct Claim {
-    pub(in crate::redis) lease: Arc<Lease>,
-    /// How the claim waits; `None` if it does not wait.
-    pub(in crate::redis) position: Option<Position>,
-    /// Until when an answer is of use.
-    pub(in crate::redis) deadline: Instant,
-}
-
-type Answer = Result<Acquired, Error>;
 
 /// Sends claims in calls, and applies the answers.
 pub(in crate::redis) struct Attempts {
@@ -86,7 +77,7 @@ impl Attempts {
         let may_do_better =
             |error: &Error| error.is_disconnect() || matches!(error, Error::Late(_));
         answer.as_ref().is_err_and(may_do_better)
-            && !claim.lease.is_released()
+            && !claim.is_released()
             && Instant::now() + self.usual_round_trip() < claim.deadline
     }
 
@@ -107,7 +98,7 @@ impl Attempts {
         let latest = claims.iter().map(|claim| claim.deadline).max();
         let latest = latest.unwrap_or_else(Instant::now);
         if let Err(error) = self.protocol.ready(latest).await {
-            return vec![Err(error); claims.len()];
+            return claims.iter().map(|_| Err(error.clone())).collect();
         }
         let sent = Instant::now();
         let deadline = latest.min(sent + self.times.timeout);
@@ -117,57 +108,82 @@ impl Attempts {
         };
 
         let mut answers: Vec<Answer> = claims.iter().map(|_| Err(Error::Congested)).collect();
-        // A lease that was released meanwhile is not sent.
-        let wanted = (0..claims.len()).filter(|&at| claims[at].lease.sent(runs_until));
-        let groups = by_semaphore(wanted, |&at| claims[at].lease.name());
-        let shares: Vec<_> = groups
-            .iter()
-            .map(|(name, indexes)| AcquireOf {
-                name: Arc::clone(name),
-                wanted: indexes.iter().map(|&at| claims[at].wanted()).collect(),
-            })
-            .collect();
-        let replies = self.protocol.acquire(&shares, runs_until, latest).await;
+        // What was released meanwhile is not sent.
+        let wanted = (0..claims.len()).filter(|&at| claims[at].sent(runs_until));
+        let wanted: Vec<usize> = wanted.collect();
+        let replies = match wanted.iter().any(|&at| claims[at].is_of_several()) {
+            false => self.by_semaphore(claims, wanted, runs_until, latest).await,
+            true => self.all(claims, wanted, runs_until, latest).await,
+        };
         // The round trips to several nodes say nothing of each other.
-        if self.protocol.is_one_server() && replies.iter().any(Result::is_ok) {
+        let is_answered = replies.iter().any(|(_, reply)| reply.is_ok());
+        if self.protocol.is_one_server() && is_answered {
             self.round_trip.observe(sent.elapsed());
         }
-
         let held_until = self.times.held_until(sent);
-        let indexes = groups.into_iter().flat_map(|(_, indexes)| indexes);
-        for (at, reply) in indexes.zip(replies) {
-            claims[at].lease.answered(&reply, held_until);
+        for (at, reply) in replies {
+            claims[at].answered(&reply, held_until);
             answers[at] = reply;
         }
         answers
     }
-}
 
-impl Claim {
-    /// How many units the server may have to grant for the claim in this call. A waiter counts as one
-    /// unit, because the script bounds the units that a call grants to waiters.
-    pub(super) fn weight(&self) -> u32 {
-        match self.position {
-            Some(_) => 1,
-            None => self.lease.permit.weight,
-        }
+    /// Acquires for claims of one level each, together for those of one semaphore. The index of
+    /// each claim, and its answer.
+    async fn by_semaphore(
+        &self,
+        claims: &[&Claim],
+        wanted: Vec<usize>,
+        runs_until: u64,
+        deadline: Instant,
+    ) -> Vec<(usize, Answer)> {
+        let groups = by_semaphore(wanted, |&at| claims[at].levels[0].lease.name());
+        let shares: Vec<_> = groups
+            .iter()
+            .map(|(name, indexes)| AcquireOf {
+                name: Arc::clone(name),
+                wanted: indexes
+                    .iter()
+                    .map(|&at| claims[at].levels[0].wanted())
+                    .collect(),
+            })
+            .collect();
+        let replies = self.protocol.acquire(&shares, runs_until, deadline).await;
+        let replies = replies.into_iter().map(|reply| reply.map(Acquiring::One));
+        let indexes = groups.into_iter().flat_map(|(_, indexes)| indexes);
+        indexes.zip(replies).collect()
     }
 
-    fn wanted(&self) -> Wanted {
-        (self.lease.permit, self.position)
-    }
-}
-
-impl Lease {
-    /// Applies the answer to an acquire. Without an answer it is unknown whether the acquire has
-    /// run.
-    fn answered(&self, answer: &Answer, held_until: u64) {
-        match answer {
-            Ok(Acquired::Granted { token, .. }) => self.granted(*token, held_until),
-            Ok(Acquired::Queued { .. }) => self.queued(),
-            Ok(Acquired::Full { .. } | Acquired::QueueFull) => self.refused(),
-            Err(error) if error.had_no_effect() => self.not_sent(),
-            Err(_) => {}
-        }
+    /// Acquires for claims of several levels, and for those of one among them, one after the other:
+    /// so none is passed. The index of each claim, and its answer.
+    async fn all(
+        &self,
+        claims: &[&Claim],
+        wanted: Vec<usize>,
+        runs_until: u64,
+        deadline: Instant,
+    ) -> Vec<(usize, Answer)> {
+        let shares: Vec<_> = wanted
+            .iter()
+            .map(|&at| AcquireAll {
+                levels: claims[at]
+                    .levels
+                    .iter()
+                    .map(|level| (level.lease.name(), level.wanted()))
+                    .collect(),
+            })
+            .collect();
+        let replies = self
+            .protocol
+            .acquire_all(&shares, runs_until, deadline)
+            .await;
+        let replies = wanted.iter().zip(replies).map(|(&at, reply)| {
+            let reply = reply.map(|all| match claims[at].is_of_several() {
+                true => Acquiring::All(all),
+                false => Acquiring::One(all.only()),
+            });
+            (at, reply)
+        });
+        replies.collect()
     }
 }

@@ -4,8 +4,11 @@
 //! without being sent, because its answer would probably come too late and the call would only delay
 //! others. So goodput stays at capacity, however many claims arrive.
 
-use super::attempt::{Attempts, Claim};
-use crate::redis::{error::Error, protocol::Acquired};
+use super::{
+    attempt::Attempts,
+    claim::{Answer, Claim},
+};
+use crate::redis::error::Error;
 use futures_util::FutureExt;
 use std::{
     collections::VecDeque,
@@ -49,11 +52,11 @@ const MAX_UNITS: usize = 1_000;
 /// A claim on its way to a batch.
 pub(in crate::redis) struct Queued {
     claim: Claim,
-    answer: oneshot::Sender<Result<Acquired, Error>>,
+    answer: oneshot::Sender<Answer>,
 }
 
 impl Queued {
-    pub(super) fn new(claim: Claim, answer: oneshot::Sender<Result<Acquired, Error>>) -> Self {
+    pub(super) fn new(claim: Claim, answer: oneshot::Sender<Answer>) -> Self {
         Self { claim, answer }
     }
 
@@ -66,11 +69,7 @@ impl Queued {
     /// left, because round trips vary under load. One is enough if the server has answered the claim
     /// before, because a refusal would waste the server's work.
     fn is_worth_sending(&self, round_trip: Duration) -> bool {
-        let trips = if self.claim.lease.was_answered() {
-            1
-        } else {
-            2
-        };
+        let trips = if self.claim.was_answered() { 1 } else { 2 };
         !self.answer.is_closed() && Instant::now() + round_trip * trips <= self.claim.deadline
     }
 

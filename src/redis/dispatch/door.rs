@@ -1,14 +1,15 @@
 //! Decides whether a claim is sent alone or in a batch.
 
 use super::{
-    attempt::{Attempts, Claim},
+    attempt::Attempts,
     batch::{Queue, Queued},
+    claim::{Acquiring, Answer, Claim},
     load::Load,
 };
 use crate::redis::{
     clock::{ServerClock, Times},
     error::Error,
-    protocol::{Acquired, Protocol},
+    protocol::{Acquired, AllAcquired, Protocol},
 };
 use std::{io, sync::Arc};
 use tokio::{
@@ -47,15 +48,30 @@ impl Dispatch {
         &self.attempts
     }
 
-    /// Acquires for one claim, and applies the answer to its lease. Returns by the claim's
-    /// deadline, whatever happens.
+    /// Acquires for a claim of one level, and applies the answer to its lease. Returns by the
+    /// claim's deadline, whatever happens.
     pub(in crate::redis) async fn acquire(&self, claim: Claim) -> Result<Acquired, Error> {
+        match self.answer(claim).await? {
+            Acquiring::One(acquired) => Ok(acquired),
+            Acquiring::All(_) => Err(Error::Reply),
+        }
+    }
+
+    /// Acquires for a claim of any number of levels, as [`acquire`](Self::acquire) does for one.
+    pub(in crate::redis) async fn acquire_all(&self, claim: Claim) -> Result<AllAcquired, Error> {
+        match self.answer(claim).await? {
+            Acquiring::All(acquired) => Ok(acquired),
+            Acquiring::One(acquired) => Ok(acquired.into()),
+        }
+    }
+
+    async fn answer(&self, claim: Claim) -> Answer {
         let deadline = claim.deadline;
         let answer = timeout_at(deadline.into(), self.alone_or_batched(claim)).await;
         answer.unwrap_or(Err(Error::Timeout(self.attempts.times.budget())))
     }
 
-    async fn alone_or_batched(&self, claim: Claim) -> Result<Acquired, Error> {
+    async fn alone_or_batched(&self, claim: Claim) -> Answer {
         self.attempts.learn_clock(claim.deadline).await?;
         if !self.attempts.protocol.is_one_server() {
             return self.on_several_nodes(&claim).await;
@@ -67,7 +83,7 @@ impl Dispatch {
     }
 
     /// Sends a claim alone, unless that can only be too late for an answer in time.
-    async fn on_several_nodes(&self, claim: &Claim) -> Result<Acquired, Error> {
+    async fn on_several_nodes(&self, claim: &Claim) -> Answer {
         let latest = claim.deadline - self.attempts.times.timeout / 2;
         // Unconstrained, so that the first poll sends the claim if it need not wait, although its task
         // has used up its budget.
@@ -77,12 +93,12 @@ impl Dispatch {
         self.alone(claim).await
     }
 
-    async fn alone(&self, claim: &Claim) -> Result<Acquired, Error> {
+    async fn alone(&self, claim: &Claim) -> Answer {
         let answer = self.attempts.attempt_twice(&[claim]).await.pop();
         answer.unwrap_or(Err(Error::Reply))
     }
 
-    async fn batched(&self, claim: Claim) -> Result<Acquired, Error> {
+    async fn batched(&self, claim: Claim) -> Answer {
         let _in_flight = self.load.together();
         let (answer, answered) = oneshot::channel();
         // The keeper's thread has died. Nothing is sent any more.

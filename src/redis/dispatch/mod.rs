@@ -9,8 +9,10 @@
 
 mod attempt;
 mod batch;
+mod claim;
 mod door;
 mod load;
 
-pub(super) use attempt::{Attempts, Claim};
+pub(super) use attempt::Attempts;
+pub(super) use claim::{Claim, Level};
 pub(super) use door::Dispatch;

@@ -59,7 +59,7 @@ impl Keeper {
         lease: &Arc<Lease>,
         answer: Option<oneshot::Sender<bool>>,
     ) {
-        self.core.registry.remove(lease.permit.serial);
+        self.core.registry.remove(lease.serial);
         if lease.release() {
             self.send(Command::Release(Arc::clone(lease), answer));
         }

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use crate::redis::{
-    dispatch::Claim,
+    dispatch::{Claim, Level},
     error::Error,
     group::{by_semaphore, pieces},
     lease::Lease,
@@ -32,7 +32,7 @@ const SIDE_BY_SIDE: usize = 4;
 pub(super) fn together(groups: &[Group]) -> usize {
     let mut units = 0;
     let fits = |group: &&Group| {
-        let weights = group.permits.iter().map(|permit| permit.weight as usize);
+        let weights = group.permits.iter().map(|permit| permit.units() as usize);
         let before = units;
         units += weights.sum::<usize>();
         before < MAX_UNITS_TOGETHER
@@ -48,10 +48,10 @@ pub(super) fn groups<T>(
 ) -> (Vec<Group>, Vec<Vec<T>>) {
     let by_semaphore = by_semaphore(items, |item| lease(item).name());
     let grouped = by_semaphore.into_iter().flat_map(|(name, items)| {
-        let pieces = pieces(items, MAX_UNITS, |item| lease(item).permit.weight);
+        let pieces = pieces(items, MAX_UNITS, |item| lease(item).permit().units());
         pieces.into_iter().map(move |items| {
             let name = Arc::clone(&name);
-            let permits = items.iter().map(|item| lease(item).permit).collect();
+            let permits = items.iter().map(|item| lease(item).permit()).collect();
             (Group { name, permits }, items)
         })
     });
@@ -130,9 +130,12 @@ async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
             outcome.failed.extend(leases);
             continue;
         };
-        for (lease, is_held) in leases.iter().zip(held.of(&group.permits)) {
+        let held = group.permits.iter().zip(held.of(&group.permits));
+        for (lease, (permit, is_held)) in leases.iter().zip(held) {
             match is_held {
                 true => lease.refreshed(held_until),
+                // Some of its units were released meanwhile.
+                false if lease.permit() != *permit => outcome.failed.push(Arc::clone(lease)),
                 false => lease.displaced(),
             }
             // Displaced by this answer, or reported lost before it arrived.
@@ -147,12 +150,11 @@ async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
 /// acquire has no answer is acquired again at the next refresh, because only that answer has the
 /// token.
 async fn reacquire(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
-    for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit.weight) {
+    for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit().units()) {
         let deadline = Instant::now() + core.times.timeout;
-        let claims = lost.into_iter().map(|lease| Claim {
-            lease,
-            position: None,
-            deadline,
+        let claims = lost.into_iter().map(|lease| {
+            let position = None;
+            Claim::one(Level { lease, position }, deadline)
         });
         let claims: Vec<_> = claims.collect();
         core.attempts

@@ -24,8 +24,7 @@ pub(super) struct Registry([Mutex<Leases>; SHARDS]);
 
 impl Registry {
     pub(super) fn insert(&self, lease: Arc<Lease>) {
-        self.shard(lease.permit.serial)
-            .insert(lease.permit.serial, lease);
+        self.shard(lease.serial).insert(lease.serial, lease);
     }
 
     pub(super) fn remove(&self, serial: u64) {

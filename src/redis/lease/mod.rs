@@ -4,7 +4,9 @@
 //! deadline by the server's clock. Until then an unanswered acquire may run and grant; after that the
 //! server refuses to run it. So a release is final only if it ran after the last of these deadlines.
 
+mod query;
 mod state;
+mod weight;
 
 use super::protocol::PermitId;
 use crate::semaphore::Loss;
@@ -14,8 +16,10 @@ use std::sync::Arc;
 
 /// A permit that is claimed, held or being released. Shared by its holder and the keeper.
 pub(super) struct Lease {
-    pub(super) permit: PermitId,
+    pub(super) serial: u64,
     pub(super) loss: Loss,
+    /// The lease of the permit that this one has made heavier. That permit is lost with this one.
+    heavier: Option<Arc<Lease>>,
     inner: Mutex<Inner>,
 }
 
@@ -23,6 +27,7 @@ struct Inner {
     /// What the semaphore's keys begin with. Shared with other permits of the semaphore once the
     /// keeper has adopted them, because a process may hold very many permits.
     name: Arc<str>,
+    permit: PermitId,
     state: State,
     token: u64,
     /// When the lease counts as ended, in microseconds since the store's creation.
@@ -34,18 +39,28 @@ struct Inner {
 
 impl Lease {
     pub(super) fn new(name: Arc<str>, permit: PermitId) -> Self {
+        Self::with(name, permit, State::Unsent)
+    }
+
+    fn with(name: Arc<str>, permit: PermitId, state: State) -> Self {
         Self {
-            permit,
+            serial: permit.serial,
             loss: Loss::default(),
+            heavier: None,
             inner: Mutex::new(Inner {
                 name,
-                state: State::Unsent,
+                permit,
+                state,
                 token: 0,
                 deadline: 0,
                 unanswered: 0,
                 runs_until: 0,
             }),
         }
+    }
+
+    pub(super) fn permit(&self) -> PermitId {
+        self.lock().permit
     }
 
     pub(super) fn name(&self) -> Arc<str> {
@@ -90,6 +105,7 @@ impl Lease {
         if inner.step(Event::Granted) {
             (inner.token, inner.deadline) = (token, deadline);
             self.loss.clear();
+            self.clear_heavier();
         }
     }
 
@@ -155,11 +171,16 @@ impl Lease {
             return;
         }
         inner.deadline = 0;
+        // The units that some were released of are acquired again together.
+        inner.permit = inner.permit.renewed();
         // Under the lock, so that a grant that follows clears it.
         self.loss.mark();
         drop(inner);
         // A waker may drop the permit, which locks.
         self.loss.wake();
+        if let Some(lease) = &self.heavier {
+            lease.loss.set();
+        }
     }
 
     /// The owner releases the lease. Returns whether the server needs a release; `false` if the lease
@@ -193,35 +214,6 @@ impl Lease {
 
     pub(super) fn deadline(&self) -> u64 {
         self.lock().deadline
-    }
-
-    /// Whether the lease was granted and is not released, lost or not.
-    pub(super) fn is_granted(&self) -> bool {
-        use State::{AtRisk, Held, Lost, Provisional};
-        matches!(self.lock().state, Provisional | Held | AtRisk | Lost)
-    }
-
-    /// Whether the server has answered an acquire, with a refusal or a position in the queue.
-    pub(super) fn was_answered(&self) -> bool {
-        matches!(self.lock().state, State::Queued | State::Refused)
-    }
-
-    pub(super) fn is_provisional(&self) -> bool {
-        self.lock().state == State::Provisional
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        self.lock().state == State::Lost
-    }
-
-    /// Whether the deadline has passed. The keeper may not have reported the loss yet.
-    pub(super) fn is_past(&self, now: u64) -> bool {
-        let inner = self.lock();
-        !inner.state.is_released() && now >= inner.deadline
-    }
-
-    pub(super) fn is_released(&self) -> bool {
-        self.lock().state.is_released()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

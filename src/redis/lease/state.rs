@@ -78,6 +78,11 @@ impl State {
         }
     }
 
+    /// Whether the server has units of the lease, as far as is known.
+    pub(super) fn is_held(self) -> bool {
+        matches!(self, Self::Provisional | Self::Held | Self::AtRisk)
+    }
+
     pub(super) fn is_released(self) -> bool {
         matches!(self, Self::Released | Self::Freed)
     }

@@ -1,11 +1,7 @@
 use super::*;
 
 fn lease() -> Lease {
-    let permit = PermitId {
-        serial: 1,
-        limit: 5,
-        weight: 1,
-    };
+    let permit = PermitId::new(1, 5, 1);
     Lease::new("p{c:a}".into(), permit)
 }
 

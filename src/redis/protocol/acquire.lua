@@ -5,7 +5,7 @@
 -- however often it is sent, and keeps its position in the queue. Every permit gets a token greater
 -- than those before it. A call that arrives after its deadline changes nothing.
 --
--- KEYS  for each semaphore held, queue, alive, token; see queue.lua
+-- KEYS  for each semaphore held, queue, alive, token; see grant.lua
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
@@ -13,9 +13,9 @@
 --         id     the permit's id
 --         limit  how many units may be held together; 0 if the permit has several units itself, so
 --                that it never takes the fast path
---         wait   empty if the claim does not wait; else `ALIVE MAX_WAITING ARRIVAL`: for how many
---                ms the waiter counts as alive, how many claims may wait, and the arrival that an
---                earlier call returned, or 0
+--         wait   empty if the claim does not wait; else `ALIVE MAX_WAITING ARRIVAL HEAD_START`: for
+--                how many ms the waiter counts as alive, how many claims may wait, the arrival that
+--                an earlier call returned, or 0, and the head start in microseconds
 -- Returns the server's time in ms, alone if the call is late, and for each claim two items:
 --         token, units held now     the claim is granted
 --         0, units held now         there is no room

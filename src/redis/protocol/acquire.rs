@@ -1,15 +1,16 @@
 //! acquire: grants permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    call::{Call, Protocol, Share},
+    call::{Call, Protocol},
     id::{Owner, PermitId},
     reply::Reply,
     script::{Script, Text},
+    share::Share,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
 use std::{
-    fmt,
+    fmt, iter,
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
@@ -18,6 +19,7 @@ use std::{
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(
         include_str!("common.lua"),
+        include_str!("grant.lua"),
         include_str!("queue.lua"),
         include_str!("acquire.lua")
     );
@@ -42,49 +44,64 @@ pub(in crate::redis) struct Position {
     pub(in crate::redis) max_waiting: u32,
     /// The arrival that the server returned before; 0 if there is none.
     pub(in crate::redis) arrival: u64,
+    /// How much earlier it counts as arrived.
+    pub(in crate::redis) head_start: Duration,
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let alive = self.alive.as_millis();
-        write!(f, "{alive} {} {}", self.max_waiting, self.arrival)
+        let (alive, head_start) = (self.alive.as_millis(), self.head_start.as_micros());
+        write!(
+            f,
+            "{alive} {} {} {head_start}",
+            self.max_waiting, self.arrival
+        )
     }
 }
 
 impl Share for AcquireOf {
-    fn name(&self) -> &str {
-        &self.name
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(&*self.name)
     }
 
     fn args(&self) -> usize {
         3 * self.wanted.len()
     }
 
-    /// A waiter counts as one unit: the script bounds the units that a call grants to waiters.
     fn units(&self) -> usize {
-        let units = self.wanted.iter().map(|(permit, position)| match position {
-            Some(_) => 1,
-            None => permit.weight as usize,
-        });
-        units.sum()
+        self.wanted.iter().map(units).sum()
     }
 
     fn write(&self, owner: &Owner, command: &mut Cmd) {
-        for (permit, position) in &self.wanted {
-            let is_single = permit.weight == 1;
-            command
-                .arg(Text(owner.id(*permit)))
-                .arg(if is_single { permit.limit } else { 0 });
-            match position {
-                Some(position) => command.arg(Text(position)),
-                None => command.arg(""),
-            };
+        for wanted in &self.wanted {
+            write(wanted, owner, command);
         }
     }
 
     fn items(&self) -> usize {
         2 * self.wanted.len()
     }
+}
+
+/// How many units the script touches for a permit, about. A waiter counts as one unit: the script
+/// bounds the units that a call grants to waiters.
+pub(super) fn units((permit, position): &Wanted) -> usize {
+    match position {
+        Some(_) => 1,
+        None => permit.weight as usize,
+    }
+}
+
+/// The three arguments of a wanted permit.
+pub(super) fn write((permit, position): &Wanted, owner: &Owner, command: &mut Cmd) {
+    let is_single = permit.weight == 1;
+    command
+        .arg(Text(owner.id(*permit)))
+        .arg(if is_single { permit.limit } else { 0 });
+    match position {
+        Some(position) => command.arg(Text(position)),
+        None => command.arg(""),
+    };
 }
 
 /// The server's answer for a wanted permit.

@@ -3,10 +3,11 @@
 use super::{
     id::Owner,
     reply::{Replies, Reply},
-    script::{Form, Script, Text},
+    script::{Form, Script},
+    share::{Share, begin},
 };
 use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
-use redis::{Cmd, Value};
+use redis::Value;
 use std::{
     sync::{
         Arc,
@@ -21,22 +22,6 @@ const MAX_SEMAPHORES: usize = 64;
 
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
 pub(in crate::redis) const MAX_UNITS: usize = 500;
-
-/// One semaphore's share of a call, and of its answer.
-pub(super) trait Share {
-    fn name(&self) -> &str;
-
-    /// How many arguments the share has.
-    fn args(&self) -> usize;
-
-    /// About how many units the script touches for the share.
-    fn units(&self) -> usize;
-
-    fn write(&self, owner: &Owner, command: &mut Cmd);
-
-    /// How many items of a detailed answer belong to the share.
-    fn items(&self) -> usize;
-}
 
 /// A script, the arguments that are for all semaphores, and the deadline of the answer.
 pub(super) struct Call<'a> {
@@ -101,7 +86,12 @@ impl Protocol {
                 Err(error) if batch.len() > 1 && error.is_of_a_key() => {
                     replies.extend(self.run_one_each(call, batch, &error).await);
                 }
-                answer => replies.extend(self.split(batch, answer)),
+                answer => {
+                    if answer.as_ref().is_err_and(Error::is_cross_slot) {
+                        self.one_each.store(true, Ordering::Relaxed);
+                    }
+                    replies.extend(self.split(batch, answer));
+                }
             }
         }
         replies
@@ -165,9 +155,14 @@ impl Protocol {
         self.transport.send(commands.collect(), call.deadline).await
     }
 
+    /// Whether a call may name several semaphores, as far as is known.
+    pub(in crate::redis) fn takes_several(&self) -> bool {
+        self.transport.is_one_server() && !self.one_each.load(Ordering::Relaxed)
+    }
+
     /// Divides shares into calls: one each on a cluster, because keys live on several nodes.
     fn batches<'a, P: Share>(&self, shares: &'a [P]) -> Vec<&'a [P]> {
-        if !self.is_one_server() || self.one_each.load(Ordering::Relaxed) {
+        if !self.takes_several() {
             return shares.chunks(1).collect();
         }
         let (mut count, mut units) = (1, shares.first().map_or(0, P::units));
@@ -219,22 +214,4 @@ impl Protocol {
             Some(_) => Err(Error::Reply),
         }
     }
-}
-
-/// A call with its keys, and with room for the rest of its arguments.
-fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
-    /// About the length of an id.
-    const ARG: usize = 56;
-    let keys = script.keys();
-    let args = shares.iter().map(|share| share.args() + keys.len() + 1);
-    let args: usize = args.sum();
-    let names = shares.iter().map(|share| share.name().len() * keys.len());
-    let mut command = script.call(form, args + 6, names.sum::<usize>() + args * ARG);
-    command.arg(keys.len() * shares.len());
-    for share in shares {
-        for suffix in keys {
-            command.arg(Text(format_args!("{}{suffix}", share.name())));
-        }
-    }
-    command
 }

@@ -2,14 +2,15 @@
 //! `clock.lua`.
 
 use super::{
-    call::{Call, Protocol, Share},
+    call::{Call, Protocol},
     id::Owner,
     reply::Reply,
     script::Script,
+    share::Share,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::{sync::LazyLock, time::Instant};
+use std::{iter, sync::LazyLock, time::Instant};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -21,8 +22,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 struct Mark<'a>(&'a str);
 
 impl Share for Mark<'_> {
-    fn name(&self) -> &str {
-        self.0
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.0)
     }
 
     fn args(&self) -> usize {

@@ -10,7 +10,39 @@ pub(in crate::redis) struct PermitId {
     /// How many units of its semaphore may be held together.
     pub(in crate::redis) limit: u32,
     /// How many of these units the permit takes.
+    /// How many units it was claimed with. The id has this number for as long as the permit is held.
     pub(in crate::redis) weight: u32,
+    /// The numbers of the units that it has now: fewer, once some were released.
+    first: u32,
+    last: u32,
+}
+
+impl PermitId {
+    pub(in crate::redis) fn new(serial: u64, limit: u32, weight: u32) -> Self {
+        Self {
+            serial,
+            limit,
+            weight,
+            first: 1,
+            last: weight,
+        }
+    }
+
+    /// How many units it has.
+    pub(in crate::redis) fn units(self) -> u32 {
+        self.last + 1 - self.first
+    }
+
+    /// The first `keep` units, and the others.
+    pub(in crate::redis) fn split(self, keep: u32) -> (Self, Self) {
+        let (last, first) = (self.first + keep - 1, self.first + keep);
+        (Self { last, ..self }, Self { first, ..self })
+    }
+
+    /// Under this id the same units are acquired again.
+    pub(in crate::redis) fn renewed(self) -> Self {
+        Self::new(self.serial, self.limit, self.units())
+    }
 }
 
 /// The parts that the ids of all permits of a process have in common.
@@ -32,7 +64,7 @@ impl Owner {
 
     /// The ids of a permit's units.
     pub(super) fn units(&self, permit: PermitId) -> impl Iterator<Item = UnitId<'_>> {
-        (1..=permit.weight).map(move |unit| UnitId {
+        (permit.first..=permit.last).map(move |unit| UnitId {
             unit,
             ..self.id(permit)
         })
@@ -54,6 +86,7 @@ impl fmt::Display for UnitId<'_> {
             serial,
             limit,
             weight,
+            ..
         } = self.permit;
         write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
         match self.unit {

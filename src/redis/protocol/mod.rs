@@ -4,6 +4,7 @@
 //! fixed cost is shared by all of them.
 
 mod acquire;
+mod acquire_all;
 mod call;
 mod clock;
 mod id;
@@ -12,8 +13,10 @@ mod refresh;
 mod release;
 mod reply;
 mod script;
+mod share;
 
 pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};
+pub(super) use acquire_all::{AcquireAll, AllAcquired};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use id::PermitId;
 pub(super) use name::name;

@@ -5,7 +5,7 @@
 --
 -- The script grants nothing, so it takes no key of the queue: the head polls when a lease ends.
 --
--- KEYS  for each semaphore held, token; see queue.lua
+-- KEYS  for each semaphore held, token; see grant.lua
 -- ARGV  1 lease  ms
 --       and for each semaphore every unit of every permit to refresh
 -- Returns the server's time in ms if all units are held; else a list of that time and, for each unit,

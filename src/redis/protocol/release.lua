@@ -4,7 +4,7 @@
 -- Units that become free are granted to the head of the queue in the same call. Only waiters that are
 -- granted are notified, and the head if its poll can grant more.
 --
--- KEYS  for each semaphore held, queue, alive, token; see queue.lua
+-- KEYS  for each semaphore held, queue, alive, token; see grant.lua
 -- ARGV  1 with_answer  1: answer which units were still held; 0: no answer is needed
 --       2 floor        microseconds, the least token for a semaphore that has none yet
 --       and for each semaphore every unit of every permit to release
@@ -31,8 +31,8 @@ for key = 1, #KEYS, 4 do
     if call('EXISTS', queue) == 1 then
       call('ZREM', queue, unpack(ARGV, at + 1, last))
       call('ZREM', alive, unpack(ARGV, at + 1, last))
-      local semaphore = contended_semaphore(held, queue, alive, token, now, micros, floor)
-      semaphore.advance(call('ZCARD', held))
+      local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
+      semaphore.advance(call('ZCARD', held), true)
     end
   else
     call('ZREM', held, unpack(ARGV, at + 1, last))

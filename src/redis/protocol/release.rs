@@ -1,14 +1,16 @@
 //! release: releases units, or leaves the queue. See `release.lua`.
 
 use super::{
-    call::{Call, Protocol, Share},
+    call::{Call, Protocol},
     id::{Owner, PermitId},
     reply::Reply,
     script::{Script, Text},
+    share::Share,
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
 use std::{
+    iter,
     sync::{Arc, LazyLock},
     time::Instant,
 };
@@ -17,7 +19,7 @@ use std::{
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(
         include_str!("common.lua"),
-        include_str!("queue.lua"),
+        include_str!("grant.lua"),
         include_str!("release.lua")
     );
     Script::new(source, &[":held", ":queue", ":alive", ":token"])
@@ -30,8 +32,8 @@ pub(in crate::redis) struct Group {
 }
 
 impl Share for Group {
-    fn name(&self) -> &str {
-        &self.name
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(&*self.name)
     }
 
     fn args(&self) -> usize {
@@ -39,7 +41,7 @@ impl Share for Group {
     }
 
     fn units(&self) -> usize {
-        let weights = self.permits.iter().map(|permit| permit.weight as usize);
+        let weights = self.permits.iter().map(|permit| permit.units() as usize);
         weights.sum()
     }
 
@@ -114,7 +116,7 @@ impl Answers {
     ) -> impl Iterator<Item = bool> + 'a {
         let mut start = 0;
         permits.iter().map(move |permit| {
-            let end = start + permit.weight as usize;
+            let end = start + permit.units() as usize;
             let units = start..end;
             start = end;
             match self {

@@ -7,11 +7,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn schedule() -> (Schedule, Arc<Lease>) {
     let mut schedule = Schedule::new(Times::new(60 * SECOND, SECOND));
     let (serial, limit, weight) = (1, 1, 1);
-    let permit = PermitId {
-        serial,
-        limit,
-        weight,
-    };
+    let permit = PermitId::new(serial, limit, weight);
     let lease = Arc::new(Lease::new("p{c:a}".into(), permit));
     lease.granted(1, schedule.times.held_until(Instant::now()));
     schedule.adopt(vec![Arc::clone(&lease)]);

@@ -1,0 +1,50 @@
+//! Several semaphores, decided together.
+
+use super::{grant::permit, queue::Acquired, shard::Entry};
+use crate::semaphore::{AcquireError, Claim, Permit};
+use std::sync::Arc;
+
+/// Acquires for all claims or for none, in one step: their semaphores are locked together for a few
+/// instructions. All threads lock them in one order, so none waits for another in a circle.
+pub(super) fn try_all(
+    claims: &[Claim],
+    entry: impl Fn(&Claim) -> Arc<Entry>,
+) -> Result<Permit, AcquireError> {
+    loop {
+        let entries: Vec<_> = claims.iter().map(&entry).collect();
+        if let Some(acquired) = lock_all(&entries, claims)? {
+            let levels = entries.into_iter().zip(claims).zip(acquired);
+            let permits = levels.map(|((entry, claim), acquired)| {
+                Ok(permit(
+                    entry,
+                    claim.units()?,
+                    &acquired,
+                    claim.policy().clone(),
+                ))
+            });
+            return Permit::join(permits.collect::<Result<_, AcquireError>>()?);
+        }
+    }
+}
+
+/// What was acquired at each level. `None`: an entry is retired, and its key has to be looked up again.
+fn lock_all(
+    entries: &[Arc<Entry>],
+    claims: &[Claim],
+) -> Result<Option<Vec<Acquired>>, AcquireError> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_unstable_by_key(|&at| Arc::as_ptr(&entries[at]));
+    let locked = order.into_iter().map(|at| Some((at, entries[at].lock()?)));
+    let Some(mut locked) = locked.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    // From narrow to wide again.
+    locked.sort_unstable_by_key(|(at, _)| *at);
+    for ((_, locked), claim) in locked.iter().zip(claims) {
+        let full = |held| AcquireError::full(claim, held);
+        locked.admits(claim.units()?).map_err(full)?;
+    }
+    let levels = locked.iter().zip(claims);
+    let acquired = levels.map(|((_, locked), claim)| Ok(locked.acquire(claim.units()?)));
+    acquired.collect::<Result<_, AcquireError>>().map(Some)
+}

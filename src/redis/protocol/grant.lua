@@ -1,0 +1,155 @@
+-- How units of a contended semaphore are granted, and how its queue advances.
+--
+-- A call is for one semaphore or for many, one after the other. KEYS has for each:
+--
+-- held   unit of a permit -> lease end, ms of the server's clock
+-- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock
+-- alive  waiter's permit -> until when it counts as alive, ms; if waiters had head starts also
+--        `arrival` -> the last arrival, negative, so that it is no end
+-- token  the last token
+--
+-- ARGV has first the arguments for all semaphores; then for each semaphore the number of its
+-- arguments, and these.
+--
+-- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. The first unit
+-- has the id itself, the others id:2, id:3 and so on.
+
+-- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
+local function any_queue(keys)
+  if #keys == 4 then
+    return call('EXISTS', keys[2]) == 1
+  end
+  local queues = {keys[2]}
+  for key = 6, #keys, 4 do
+    queues[#queues + 1] = keys[key]
+  end
+  return call('EXISTS', unpack(queues)) > 0
+end
+
+-- Units that one call grants from a queue, to bound how long it blocks the server.
+local MAX_GRANTED = 1000
+
+local function weight_of(id)
+  return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
+end
+
+-- The operations of one contended semaphore at one instant. Built only for a contended semaphore,
+-- because building these functions takes longer than running them.
+local function granting_semaphore(held, queue, alive, token, now, micros, floor)
+  -- `granted` units were granted by this call.
+  local self = {granted = 0}
+
+  -- Returns the next token. A counter that has expired starts again at the server's clock, or at
+  -- the highest time that the clock has ever shown. Both are higher than every token before, because
+  -- fewer tokens were granted than microseconds have passed, so the counter may expire at any time.
+  --
+  -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
+  -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
+  -- within four leases of the last extension, which left `held` at least seven leases.
+  local function next_token(ttl)
+    local new_token = call('INCR', token)
+    if new_token == 1 then
+      new_token = math.max(micros, floor)
+      call('SET', token, text(new_token), 'PX', ttl)
+    elseif new_token % 4 == 0 then
+      call('PEXPIRE', token, ttl)
+      call('PEXPIRE', held, ttl)
+    end
+    return new_token
+  end
+
+  -- Adds the units of a permit to the `used` ones, or moves their end. Returns how many units are
+  -- held then.
+  function self.hold(id, weight, used, expires_at, ttl)
+    local now_used = used + call('ZADD', held, expires_at, id)
+    for unit = 2, weight do
+      now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
+    end
+    if used == 0 then
+      call('PEXPIRE', held, ttl)
+    end
+    return now_used
+  end
+
+  -- Adds the units of a permit to the `used` ones. Returns its token, and how many are held then.
+  function self.grant(id, weight, used, expires_at, lease)
+    local ttl = text(lease * LEASES)
+    used = self.hold(id, weight, used, expires_at, ttl)
+    return next_token(ttl), used
+  end
+
+  -- Lowers each end that is further ahead than the permit's own lease to one lease from now. Such an
+  -- end was written before the clock was set back, and a dead permit or waiter would last too long.
+  function self.clamp(ends)
+    local function is_impossible(member, score)
+      local lease = string.match(member, '^%w+%.%x+%.%d+%.%d+%.(%d+)')
+      return lease and tonumber(score) > now + lease, lease
+    end
+    local top = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
+    if not top[1] or not is_impossible(top[1], top[2]) then
+      return
+    end
+    local members = call('ZRANGEBYSCORE', ends, text(now), '+inf', 'WITHSCORES')
+    for at = 1, #members, 2 do
+      local impossible, lease = is_impossible(members[at], members[at + 1])
+      if impossible then
+        call('ZADD', ends, text(now + lease), members[at])
+      end
+    end
+  end
+
+  -- Notifies a process that one of its permits was granted or, with token 0, that the waiter should
+  -- poll.
+  local function notify(process, serial, new_token, used)
+    local prefix = string.match(held, '^[^{]*')
+    call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(new_token) .. ' ' .. used)
+  end
+
+  -- Grants to the head of the queue while the head fits under its own limit, and removes waiters that
+  -- have died. Claims behind the head are not considered, so that light claims do not starve a heavy
+  -- one. A grant ends when the waiter would cease to count as alive, unless its process refreshes the
+  -- permit: so a process that has just died holds the queue up no longer than its waiter would have.
+  -- After MAX_GRANTED units the head is notified to poll, and its poll grants further units.
+  -- `changed`: this call has removed something from the queue, so it may be empty by now.
+  -- Returns how many units are held then, and the id of the head if one still waits.
+  function self.advance(used, changed)
+    while true do
+      local id = call('ZRANGE', queue, 0, 0)[1]
+      if not id then
+        if changed then
+          call('DEL', alive)
+        end
+        return used
+      end
+      local process, serial, limit, weight, lease =
+        string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
+      weight, lease = tonumber(weight), tonumber(lease)
+      local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
+      if process and alive_until > now + lease then
+        self.clamp(alive)
+        alive_until = now + lease
+      end
+      local is_alive = alive_until > now
+      if is_alive and used + weight > tonumber(limit) then
+        self.clamp(held)
+        return used, id
+      end
+      if is_alive and self.granted >= MAX_GRANTED then
+        notify(process, serial, 0, used)
+        return used, id
+      end
+      call('ZREM', queue, id)
+      call('ZREM', alive, id)
+      changed = true
+      if is_alive then
+        self.granted = self.granted + weight
+        local new_token
+        new_token, used = self.grant(id, weight, used, text(alive_until), lease)
+        notify(process, serial, new_token, used)
+      end
+    end
+  end
+
+  return self
+end
+

@@ -1,0 +1,157 @@
+//! What all handles and permits of a store share, and the grant behind a permit.
+
+use super::{
+    clock::{ServerClock, Times},
+    dispatch::Dispatch,
+    error::Error,
+    keeper::Keeper,
+    lease::Lease,
+    notify::Notifications,
+    protocol::{PermitId, Protocol, name},
+};
+use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
+use futures_util::future::join;
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+use tokio::sync::{Mutex, watch};
+
+/// What all handles and permits of a store share. The keeper ends after the last of them is dropped.
+pub(super) struct Store {
+    pub(super) prefix: String,
+    pub(super) times: Times,
+    pub(super) dispatch: Dispatch,
+    pub(super) keeper: Keeper,
+    pub(super) notifications: Arc<Notifications>,
+    pub(super) max_waiting: usize,
+    serial: AtomicU64,
+    pub(super) closed: watch::Sender<bool>,
+}
+
+impl Store {
+    pub(super) fn new(
+        prefix: String,
+        times: Times,
+        clock: Arc<ServerClock>,
+        protocol: Protocol,
+        notifications: Notifications,
+        max_waiting: usize,
+    ) -> Self {
+        let (dispatch, batches) = Dispatch::new(protocol, times, clock);
+        let notifications = Arc::new(notifications);
+        let listener = Arc::clone(&notifications).listen();
+        let others = async move {
+            join(batches, listener).await;
+        };
+        Self {
+            prefix,
+            times,
+            keeper: Keeper::new(Arc::clone(dispatch.attempts()), times, others),
+            dispatch,
+            notifications,
+            max_waiting,
+            serial: AtomicU64::new(1),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    /// Starts the keeper and learns the server's time.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        self.start()?;
+        let deadline = Instant::now() + self.times.budget();
+        // A failure is ignored: the first claim tries again, and reports the error.
+        let _ = self.dispatch.attempts().learn_clock(deadline).await;
+        Ok(())
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        let no_thread = |error: io::Error| Error::Unavailable(error.into());
+        self.keeper.start().map_err(no_thread)
+    }
+
+    /// Refuses claims after a shutdown, and starts the keeper unless it runs.
+    pub(super) fn open(&self) -> Result<(), AcquireError> {
+        self.check_open()?;
+        self.start().map_err(|error| StoreError::new(error).into())
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), AcquireError> {
+        match *self.closed.borrow() {
+            true => Err(AcquireError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses new claims, and releases everything. Returns what could not be released by the
+    /// deadline.
+    pub(super) async fn shutdown(&self, deadline: Instant) -> Vec<Arc<Lease>> {
+        self.closed.send_replace(true);
+        self.keeper.shutdown(deadline).await
+    }
+
+    /// Serials that follow each other, for as many permits.
+    pub(super) fn serials(&self, count: usize) -> Range<u64> {
+        let start = self.serial.fetch_add(count as u64, Ordering::Relaxed);
+        start..start + count as u64
+    }
+
+    /// A lease for a claim. The keeper knows the lease before anything is sent; dropping the grant
+    /// releases it.
+    pub(super) fn lease(self: &Arc<Self>, claim: &Claim, units: Units, serial: u64) -> RedisGrant {
+        let name = name(&self.prefix, claim.policy(), claim.key());
+        let permit = PermitId::new(serial, units.limit, units.weight);
+        self.register(Lease::new(name, permit))
+    }
+
+    /// A lease of more units of the semaphore of another one, for the same permit.
+    pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, weight: u32) -> RedisGrant {
+        let permit = PermitId::new(self.serials(1).start, lease.permit().limit, weight);
+        self.register(Lease::new(lease.name(), permit).adding_to(lease))
+    }
+
+    fn register(self: &Arc<Self>, lease: Lease) -> RedisGrant {
+        let lease = Arc::new(lease);
+        self.keeper.register(&lease);
+        RedisGrant {
+            lease,
+            store: Arc::clone(self),
+            added: OnceLock::new(),
+        }
+    }
+}
+
+/// The grant of a permit from Redis. Dropping it releases its lease if the lease was granted, or if
+/// an acquire of it may have run.
+pub(super) struct RedisGrant {
+    pub(super) lease: Arc<Lease>,
+    pub(super) store: Arc<Store>,
+    /// What was added to it, if it has become heavier.
+    pub(super) added: OnceLock<Added>,
+}
+
+/// Grants that add units to a permit. The lock is held while the permit changes its weight.
+pub(super) type Added = Arc<Mutex<Vec<RedisGrant>>>;
+
+impl RedisGrant {
+    /// The permit, with `held` units of the key in use.
+    pub(super) fn permit(self, units: Units, held: u32) -> Result<Permit, AcquireError> {
+        // The claim was granted, but its future was not polled before the lease ended.
+        if self.is_lost() {
+            let late = Error::Timeout(self.store.times.lease);
+            return Err(StoreError::new(late).into());
+        }
+        Ok(Permit::new(self, units, held))
+    }
+}
+
+impl Drop for RedisGrant {
+    fn drop(&mut self) {
+        self.store.keeper.release(&self.lease, None);
+    }
+}

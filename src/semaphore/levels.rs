@@ -1,0 +1,214 @@
+//! Several permits as one, and how to acquire them level by level.
+
+use super::{
+    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy, Units,
+};
+use std::{
+    slice,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The default of [`Semaphore::acquire_all`](super::Semaphore::acquire_all), for a store that
+/// cannot be kept for later levels.
+pub(super) fn acquire_all(claims: Claims, acquire: impl Fn(Claim) -> Acquire) -> Acquire {
+    if let Err(error) = claims.check() {
+        return Acquire::ready(Err(error));
+    }
+    let claims = match claims.only() {
+        Ok(claim) => return acquire(claim),
+        Err(claims) => claims,
+    };
+    let levels = claims
+        .into_iter()
+        .map(|claim| (claim.clone(), acquire(claim)));
+    let levels: Vec<_> = levels.collect();
+    Acquire::pending(async move {
+        let mut permits = Vec::with_capacity(levels.len());
+        for (claim, acquire) in levels {
+            permits.push(granted(&claim, acquire.await)?);
+        }
+        Permit::join(permits)
+    })
+}
+
+/// Acquires for each claim in turn, from the narrowest limit to the widest. A refusal drops the
+/// permits of the narrower levels, which releases them. A wait counts from here.
+pub(crate) async fn level_by_level(
+    claims: Vec<Claim>,
+    acquire: impl Fn(Claim) -> Acquire,
+) -> Result<Permit, AcquireError> {
+    let start = Instant::now();
+    let mut permits = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let wait = claim.wait().map_or(Duration::ZERO, |wait| wait.time);
+        let left = wait.saturating_sub(start.elapsed());
+        let answer = acquire(claim.clone().with_wait(left)).await;
+        permits.push(granted(&claim, answer)?);
+    }
+    Permit::join(permits)
+}
+
+/// The permit of one of several claims. A refusal names its limit.
+fn granted(claim: &Claim, answer: Result<Permit, AcquireError>) -> Result<Permit, AcquireError> {
+    match answer {
+        Ok(permit) => Ok(permit.under(claim.policy().clone())),
+        Err(error) => Err(error.at_level(claim)),
+    }
+}
+
+impl AcquireError {
+    /// The same refusal of one of several claims: it names its limit.
+    fn at_level(self, claim: &Claim) -> Self {
+        match self {
+            Self::TimedOut | Self::QueueFull => {
+                Self::full(claim, claim.limit().unwrap_or_default())
+            }
+            error => error,
+        }
+    }
+}
+
+impl Permit {
+    /// The limit under which the permit was granted, in units. See [`Permit`] for an example.
+    pub fn limit(&self) -> u32 {
+        self.0.limit
+    }
+
+    /// How many units of the key were free when the permit was granted, its own not counted. See
+    /// [`Permit`] for an example.
+    ///
+    /// The number stays as it was at that moment. For a permit that waited, that is the moment of
+    /// the grant from the queue.
+    pub fn remaining(&self) -> u32 {
+        self.0.remaining
+    }
+
+    /// Names the policy of a permit that was just made, and has no clones.
+    pub(crate) fn under(mut self, policy: Policy) -> Self {
+        if self.0.policy != policy
+            && let Some(shared) = Arc::get_mut(&mut self.0)
+        {
+            shared.policy = policy;
+        }
+        self
+    }
+
+    /// The policy under which it was granted.
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
+    /// The policy and the token of each limit that the permit was granted under, from the narrowest
+    /// to the widest.
+    pub fn tokens(&self) -> Vec<(Policy, u64)> {
+        match self.parts() {
+            [] => vec![(self.policy().clone(), self.token())],
+            parts => parts.iter().flat_map(Self::tokens).collect(),
+        }
+    }
+
+    /// The permits that this one is made of, from the narrowest limit to the widest; itself, if it
+    /// is of one limit.
+    pub fn levels(&self) -> &[Self] {
+        match self.parts() {
+            [] => slice::from_ref(self),
+            parts => parts,
+        }
+    }
+
+    /// One permit for several, from the narrowest limit to the widest.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Invalid`] if there is none.
+    pub(crate) fn join(mut permits: Vec<Self>) -> Result<Self, AcquireError> {
+        match permits.len() {
+            0 => Err(ClaimError::None.into()),
+            1 => Ok(permits.remove(0)),
+            _ => Ok(Self::joined(permits.into())),
+        }
+    }
+
+    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
+    /// of the two is, and releasing it releases both. All else that it reports is its own.
+    ///
+    /// Nested layers need it, because a request's extensions hold one permit.
+    pub(crate) fn over(self, outer: Self) -> Self {
+        Self::joined([self, outer].into())
+    }
+
+    fn joined(permits: Box<[Self]>) -> Self {
+        let narrowest = &permits[0];
+        let (policy, remaining) = (narrowest.policy().clone(), narrowest.remaining());
+        let units = Units {
+            limit: narrowest.limit(),
+            weight: narrowest.weight(),
+        };
+        let levels = Levels {
+            permits,
+            loss: Loss::default(),
+        };
+        Self::from_parts(levels, policy, units, remaining)
+    }
+}
+
+/// The permits of several limits, the narrowest first.
+struct Levels {
+    permits: Box<[Permit]>,
+    /// Set only when all of them are ended together.
+    loss: Loss,
+}
+
+impl Grant for Levels {
+    fn token(&self) -> u64 {
+        self.permits[0].token()
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    fn parts(&self) -> &[Permit] {
+        &self.permits
+    }
+
+    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
+        Box::pin(resize(self.permits.clone(), weight))
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        // All are queued before the first is awaited.
+        let releases: Vec<_> = self.permits.iter().map(Permit::release).collect();
+        Box::pin(async move {
+            let mut all_held = true;
+            for release in releases {
+                all_held &= release.await;
+            }
+            all_held
+        })
+    }
+}
+
+/// First the levels that grow, from narrow to wide, because only these may be refused. Then those that
+/// have grown shrink again.
+async fn resize(permits: Box<[Permit]>, weight: u32) -> Result<(), AcquireError> {
+    let (grow, shrink): (Vec<_>, Vec<_>) =
+        permits.iter().partition(|level| level.weight() < weight);
+    let mut grown = Vec::with_capacity(grow.len());
+    for level in grow {
+        let before = level.weight();
+        if let Err(error) = level.resize(weight).await {
+            for (level, before) in grown {
+                // If the store fails as well, the units are freed with the permit.
+                let _ = Permit::resize(level, before).await;
+            }
+            return Err(error);
+        }
+        grown.push((level, before));
+    }
+    for level in shrink {
+        level.resize(weight).await?;
+    }
+    Ok(())
+}

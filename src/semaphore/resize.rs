@@ -1,0 +1,78 @@
+//! A permit that changes its weight.
+
+use super::{AcquireError, ClaimError, MAX_WEIGHT, Permit};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Permit {
+    /// How many units the permit holds; of several limits, of the narrowest.
+    pub fn weight(&self) -> u32 {
+        self.0.weight.load(Relaxed)
+    }
+
+    /// Changes how many units the permit holds: for work whose cost is known only while it runs,
+    /// such as the tokens of an answer that is being streamed.
+    ///
+    /// A smaller weight frees units at once, and lets the next waiters in. A greater weight is
+    /// granted if there is room and no claim waits; else the permit stays as it is. Several limits
+    /// change together, all or none; [`levels`](Self::levels) has the permit of each, to change one
+    /// alone. So it is for the limits of nested layers.
+    ///
+    /// # Errors
+    ///
+    /// - [`AcquireError::Full`] where there is no room for a greater weight.
+    /// - [`AcquireError::Invalid`] for a weight of 0, above [`MAX_WEIGHT`] or above the limit, and for
+    ///   a store that cannot change the weight of a permit.
+    /// - [`AcquireError::Store`] if the store failed, or with [`PermitLost`](super::PermitLost) as its
+    ///   source if the permit is lost or released.
+    ///
+    /// # Cancel safety
+    ///
+    /// After the future is dropped the permit has its old weight or the new one. The store knows
+    /// which, and a further change is right in both cases.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let permit = semaphore.acquire(claim.clone().with_weight(5)).await.unwrap();
+    ///
+    /// permit.resize(3).await.unwrap();
+    /// let other = semaphore.acquire(claim.with_weight(2)).await.unwrap();
+    /// assert!(permit.resize(4).await.is_err());
+    /// assert_eq!(permit.weight(), 3);
+    /// # drop(other);
+    /// # }
+    /// ```
+    pub async fn resize(&self, weight: u32) -> Result<(), AcquireError> {
+        if weight == 0 || weight > MAX_WEIGHT {
+            return Err(ClaimError::Weight(weight).into());
+        }
+        let limit = self.limit();
+        if weight > limit {
+            return Err(ClaimError::TooHeavy { weight, limit }.into());
+        }
+        let answer = self.0.grant.resize(weight).await;
+        answer.map_err(|error| self.named(error))?;
+        self.0.weight.store(weight, Relaxed);
+        Ok(())
+    }
+
+    /// The refusal of a permit of one limit names its policy, which its grant need not know.
+    fn named(&self, error: AcquireError) -> AcquireError {
+        match error {
+            AcquireError::Full { limit, held, .. } if self.parts().is_empty() => {
+                let policy = self.policy().clone();
+                AcquireError::Full {
+                    policy,
+                    limit,
+                    held,
+                }
+            }
+            error => error,
+        }
+    }
+}
