@@ -23,6 +23,8 @@ pub const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
+/// Set if the child's store is on a connection that is handed in.
+const HANDED_IN: &str = "FLEET_HANDED_IN";
 /// How often a child claims again at most, when the store fails.
 const AGAIN: usize = 5;
 /// Precedes every answer, among what the test harness prints.
@@ -39,6 +41,11 @@ impl Process {
     /// Starts one whose store is at `url`, with this lease.
     pub fn start(url: &str, lease: Duration) -> Self {
         Self::with(url, lease, &[])
+    }
+
+    /// Starts one whose store is on a connection that was handed in, so that it goes level by level.
+    pub fn handed_in(url: &str, lease: Duration) -> Self {
+        Self::with(url, lease, &[(HANDED_IN, String::new())])
     }
 
     /// Starts one with more in its environment.
@@ -100,6 +107,25 @@ impl Process {
             "full" => None,
             token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
         }
+    }
+
+    /// Acquires under several limits, each `POLICY KEY LIMIT`, from the narrowest to the widest, and
+    /// stores the permit under `name`. Returns whether it was granted.
+    pub fn acquire_all(&mut self, name: &str, limits: &[&str]) -> bool {
+        match self
+            .call(&format!("all {name} {}", limits.join(" ")))
+            .as_str()
+        {
+            "full" => false,
+            "granted" => true,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Starts a claim under several limits that waits for a minute.
+    pub fn wait_for_all(&mut self, limits: &[&str]) {
+        let answer = self.call(&format!("wait {}", limits.join(" ")));
+        assert_eq!(answer, "started");
     }
 
     /// Releases a permit. Returns whether it was still held.

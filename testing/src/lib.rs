@@ -26,6 +26,7 @@ pub mod redis;
 pub mod resp;
 #[cfg(feature = "redis")]
 pub mod rig;
+pub mod rng;
 pub mod script;
 pub mod stall;
 pub mod stores;

@@ -12,5 +12,6 @@ mod permit;
 mod refusal;
 mod rig;
 mod runtimes;
+mod several;
 mod stack;
 mod waiting;

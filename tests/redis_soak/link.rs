@@ -5,12 +5,12 @@
 use crate::{
     oracle::Oracle,
     plan::{Fault, Plan},
-    rng::Rng,
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use testing::rng::Rng;
 use testing::{
     proxy::{End, Proxy},
     redis::RedisServer,

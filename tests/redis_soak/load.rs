@@ -3,7 +3,6 @@
 use crate::{
     oracle::{Answer, Claimed, Oracle},
     plan::{Fault, Plan},
-    rng::Rng,
 };
 use std::{
     sync::{
@@ -13,6 +12,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use testing::rng::Rng;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},

@@ -15,7 +15,6 @@ mod load;
 mod oracle;
 mod plan;
 mod residue;
-mod rng;
 mod run;
 mod victim;
 

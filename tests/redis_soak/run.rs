@@ -6,7 +6,6 @@ use crate::{
     oracle::Oracle,
     plan::{Fault, Plan},
     residue::residue,
-    rng::Rng,
     victim,
 };
 use futures_util::future::join_all;
@@ -15,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testing::resp::Raw;
+use testing::rng::Rng;
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},

@@ -4,7 +4,6 @@ use crate::{
     load::Load,
     oracle::Oracle,
     plan::{Fault, Plan},
-    rng::Rng,
     run::connect_to,
 };
 use std::{
@@ -15,6 +14,7 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
+use testing::rng::Rng;
 use tokio::{
     runtime::Runtime,
     task::{JoinHandle, spawn_blocking},

@@ -179,7 +179,7 @@ impl Schedule {
                 deadline: lease.deadline(),
                 lease: Arc::clone(lease),
             };
-            (lease.permit.serial, watched)
+            (lease.serial, watched)
         });
         self.watched.extend(watched);
     }
@@ -196,12 +196,8 @@ impl Schedule {
         if self.retries.is_empty() {
             self.retry_at = Instant::now() + self.times.tick() * pause;
         }
-        let known: HashSet<u64> = self
-            .retries
-            .iter()
-            .map(|lease| lease.permit.serial)
-            .collect();
-        let new = |lease: &Arc<Lease>| !known.contains(&lease.permit.serial);
+        let known: HashSet<u64> = self.retries.iter().map(|lease| lease.serial).collect();
+        let new = |lease: &Arc<Lease>| !known.contains(&lease.serial);
         self.retries.extend(failed.into_iter().filter(new));
     }
 

@@ -200,12 +200,6 @@ impl Lease {
         }
     }
 
-    /// Whether a release without an answer freed the lease, given that one sent at `sent` found none.
-    pub(super) fn is_freed(&self, sent: u64) -> bool {
-        let inner = self.lock();
-        inner.state == State::Freed && sent < inner.deadline
-    }
-
     /// Until when an unanswered acquire may run, ms of the server's clock; `None`: all are answered.
     pub(super) fn runs_until(&self) -> Option<u64> {
         let inner = self.lock();

@@ -3,9 +3,10 @@
 use super::{Lease, state::State};
 
 impl Lease {
-    /// Whether a release without an answer may have ended the lease.
-    pub(in crate::redis) fn is_freed(&self) -> bool {
-        self.lock().state == State::Freed
+    /// Whether a release without an answer freed the lease, given that one sent at `sent` found none.
+    pub(in crate::redis) fn is_freed(&self, sent: u64) -> bool {
+        let inner = self.lock();
+        inner.state == State::Freed && sent < inner.deadline
     }
 
     /// Whether the lease was granted and is not released, lost or not.

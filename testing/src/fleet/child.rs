@@ -1,6 +1,7 @@
 //! A child's side: commands from standard input, answers to standard output.
 
-use super::{AGAIN, LEASE, MARK, URL, locks::Locks};
+use super::{AGAIN, HANDED_IN, LEASE, MARK, URL, locks::Locks};
+use crate::stores::connection;
 use std::{
     collections::HashMap,
     env,
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::task::JoinSet;
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Claims, Permit, RedisSemaphore, Semaphore};
 
 /// Connects, answers commands, and ends with its standard input.
 pub(super) fn run() {
@@ -23,12 +24,13 @@ pub(super) fn run() {
         let lease = Duration::from_millis(lease);
         // Longer than the default under a long lease: a busy machine runs much else.
         let timeout = (lease / 12).max(Duration::from_millis(250));
-        let store = RedisSemaphore::builder()
-            .lease(lease)
-            .timeout(timeout)
-            .connect(env::var(URL).expect("a parent sets it"))
-            .await
-            .expect("the server is there");
+        let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
+        let url = env::var(URL).expect("a parent sets it");
+        let store = match env::var(HANDED_IN) {
+            Ok(_) => builder.build_on(connection(&url).await),
+            Err(_) => builder.connect(url).await,
+        };
+        let store = store.expect("the server is there");
         say("ready");
         let mut permits = HashMap::new();
         let mut contenders = JoinSet::new();
@@ -75,6 +77,15 @@ async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     store.acquire(claim.clone()).await
 }
 
+/// The claims for `POLICY KEY LIMIT`, once or more.
+fn several(limits: &[&str]) -> Claims {
+    let claims = limits.chunks(3).map(|limit| {
+        let claim = Claim::new(limit[1].to_owned()).with_policy(limit[0].to_owned());
+        claim.with_limit(limit[2].parse().expect("a number"))
+    });
+    claims.collect()
+}
+
 async fn answer(
     store: &RedisSemaphore,
     permits: &mut HashMap<String, Permit>,
@@ -104,6 +115,21 @@ async fn answer(
                 Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), work)),
                 Poll::Pending => contenders.spawn(contend(name, acquire, work)),
             };
+            "started".to_owned()
+        }
+        ["all", name, ref limits @ ..] => match store.acquire_all(several(limits)).await {
+            Ok(permit) => {
+                permits.insert(name.to_owned(), permit);
+                "granted".to_owned()
+            }
+            Err(AcquireError::Full { .. }) => "full".to_owned(),
+            Err(error) => format!("{error:?}"),
+        },
+        ["wait", ref limits @ ..] => {
+            let waiting = several(limits).into_iter();
+            let waiting = waiting.map(|claim| claim.with_wait(Duration::from_secs(60)));
+            let acquire = store.acquire_all(waiting.collect());
+            contenders.spawn(contend(String::new(), acquire, Duration::ZERO));
             "started".to_owned()
         }
         ["contended"] => {

@@ -4,32 +4,37 @@ use std::{ops::Range, time::Duration};
 
 /// A source of random numbers (splitmix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Another generator, for work that runs concurrently.
-    pub(crate) fn another(&mut self) -> Self {
+    pub fn another(&mut self) -> Self {
         Self(self.next())
     }
 
     /// Whether something happens that happens once in so many times.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+    pub fn once_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }
 
     /// A time within a range of milliseconds.
-    pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
+    pub fn millis(&mut self, range: Range<u64>) -> Duration {
         let micros = (range.end - range.start) * 1_000;
         Duration::from_micros(range.start * 1_000 + self.next() % micros)
     }
 
     /// A random item of several.
-    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.next() as usize % all.len()]
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    /// A random number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end
     }
 
     fn next(&mut self) -> u64 {

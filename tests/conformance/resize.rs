@@ -1,0 +1,142 @@
+//! Permits that change their weight, in every store.
+
+use crate::{
+    BOUND, Store, claim,
+    queue::{granted, waiter},
+    several::{claims, held, is_full, until_held},
+};
+use std::{
+    error::Error,
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{
+    AcquireError, Claim, Permit, PermitLost, Semaphore,
+    semaphore::{ClaimError, MAX_WEIGHT},
+};
+
+/// A claim for the key that every fact is about.
+fn limited(limit: u32) -> Claim {
+    claim("a", limit)
+}
+
+async fn acquired(store: &Store, limit: u32, weight: u32) -> Permit {
+    let permit = store.acquire(limited(limit).with_weight(weight)).await;
+    permit.expect("there is room")
+}
+
+pub(crate) async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
+    let permit = acquired(&store, 5, 5).await;
+    let waiting = waiter(&store, limited(5).with_weight(2), 1).await;
+    permit.resize(3).await.expect("it becomes lighter");
+    let next = granted(waiting).await;
+    assert_eq!((permit.weight(), next.weight()), (3, 2));
+    assert!(!permit.is_lost());
+}
+
+pub(crate) async fn a_greater_weight_needs_room_and_leaves_the_permit_as_it_was(store: Store) {
+    let (permit, other) = (acquired(&store, 5, 2).await, acquired(&store, 5, 2).await);
+    permit.resize(3).await.expect("there is room");
+    let error = permit.resize(4).await.expect_err("there is none");
+    assert!(is_full(&error, &limited(5), 5), "{error:?}");
+    assert_eq!(permit.weight(), 3);
+    assert!(other.release().await);
+    permit.resize(5).await.expect("there is room again");
+    assert!(permit.release().await);
+    until_held(&store, slice::from_ref(&limited(5)), &[0]).await;
+}
+
+pub(crate) async fn a_greater_weight_passes_no_waiter(store: Store) {
+    let (permit, other) = (acquired(&store, 5, 2).await, acquired(&store, 5, 2).await);
+    let waiting = waiter(&store, limited(5).with_weight(3), 1).await;
+    assert!(permit.resize(3).await.is_err(), "a claim waits before it");
+    assert!(other.release().await);
+    let next = granted(waiting).await;
+    assert_eq!(next.weight(), 3);
+}
+
+pub(crate) async fn no_unit_is_lost_in_any_sequence_of_weights(store: Store) {
+    let permit = acquired(&store, 20, 1).await;
+    for weight in [20, 1, 7, 6, 15, 15, 2, 3, 4, 9, 1, 12] {
+        permit.resize(weight).await.expect("there is room");
+        until_held(&store, slice::from_ref(&limited(20)), &[weight]).await;
+    }
+    drop(permit);
+    until_held(&store, slice::from_ref(&limited(20)), &[0]).await;
+}
+
+pub(crate) async fn several_limits_change_together_or_not_at_all(store: Store) {
+    let claims = claims("ann", [5, 5, 3]);
+    let permit = store.acquire_all(claims.clone().into()).await;
+    let permit = permit.expect("there is room");
+    permit.resize(3).await.expect("there is room");
+    assert_eq!(held(&store, &claims).await, [3, 3, 3]);
+    let error = permit.levels()[0].resize(6).await.expect_err("too heavy");
+    assert!(matches!(
+        error,
+        AcquireError::Invalid(ClaimError::TooHeavy { .. })
+    ));
+    let error = permit.resize(4).await.expect_err("too heavy for the fleet");
+    assert!(matches!(error, AcquireError::Invalid(_)), "{error:?}");
+    until_held(&store, &claims, &[3, 3, 3]).await;
+
+    permit.resize(1).await.expect("it becomes lighter");
+    let fleet = claims[2].clone().with_weight(2);
+    let _other = store.acquire(fleet).await.expect("there is room");
+    let error = permit.resize(2).await.expect_err("the fleet is full");
+    assert!(is_full(&error, &claims[2], 3), "{error:?}");
+    until_held(&store, &claims, &[1, 1, 3]).await;
+    assert_eq!(permit.weight(), 1);
+}
+
+pub(crate) async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(
+    store: Store,
+) {
+    let permit = acquired(&store, 5, 1).await;
+    for weight in [0, MAX_WEIGHT + 1, 6] {
+        let error = permit.resize(weight).await.expect_err("it is wrong");
+        assert!(matches!(error, AcquireError::Invalid(_)), "{error:?}");
+    }
+    assert!(permit.release().await);
+    let error = permit.resize(2).await.expect_err("it is released");
+    let lost = error
+        .source()
+        .and_then(|source| source.downcast_ref::<PermitLost>());
+    assert!(lost.is_some(), "{error:?}");
+}
+
+pub(crate) async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
+    const LIMIT: u32 = 12;
+    let (units, mut tasks) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
+    for task in 0..6_u32 {
+        let (store, units) = (store.clone(), Arc::clone(&units));
+        tasks.spawn(async move {
+            let permit = store.acquire(limited(LIMIT).with_wait(BOUND)).await;
+            let permit = permit.expect("everybody leaves room");
+            let mut own = 1;
+            units.fetch_add(own, Relaxed);
+            for step in 0..60 {
+                let weight = 1 + (task * 7 + step * 5) % 6;
+                // What becomes free counts as free before it is, and what is added after.
+                units.fetch_sub(own.saturating_sub(weight), Relaxed);
+                if permit.resize(weight).await.is_ok() {
+                    let now = units.fetch_add(weight.saturating_sub(own), Relaxed)
+                        + weight.saturating_sub(own);
+                    assert!(now <= LIMIT, "{now} units");
+                    own = weight;
+                } else {
+                    assert!(weight > own, "a smaller weight was refused");
+                }
+            }
+            units.fetch_sub(own, Relaxed);
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic");
+    }
+    until_held(&store, slice::from_ref(&limited(LIMIT)), &[0]).await;
+}

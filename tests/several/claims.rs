@@ -1,0 +1,18 @@
+//! Claims for several limits.
+
+use std::{array, time::Duration};
+use tower_semaphore::Claim;
+
+/// What must happen, but not at a certain time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+pub(crate) const POLICIES: [&str; 3] = ["account", "route", "fleet"];
+
+/// Claims of an account under its own limit, that of a route and that of the fleet.
+pub(crate) fn claims(account: &str, limits: [u32; 3]) -> [Claim; 3] {
+    let keys = [account, "export", "all"];
+    array::from_fn(|level| {
+        let claim = Claim::new(keys[level]).with_policy(POLICIES[level]);
+        claim.with_limit(limits[level])
+    })
+}

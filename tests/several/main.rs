@@ -1,0 +1,23 @@
+//! Several limits at once: random schedules, what Redis itself says of them, and processes that
+//! are killed.
+
+mod claims;
+mod crowd;
+#[cfg(feature = "redis")]
+mod monitor;
+#[cfg(feature = "redis")]
+mod one_script;
+#[cfg(feature = "redis")]
+mod processes;
+mod schedules;
+#[cfg(feature = "redis")]
+mod server;
+#[cfg(all(feature = "redis", target_os = "linux"))]
+mod set_back;
+
+#[cfg(feature = "redis")]
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    testing::fleet::serve();
+}

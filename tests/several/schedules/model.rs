@@ -1,0 +1,179 @@
+//! The reference model: nested lists of sets, and every order in which claims that were granted at
+//! one level may arrive at the next.
+
+use std::collections::BTreeSet;
+
+pub(crate) const LEVELS: usize = 3;
+pub(crate) const KEYS: usize = 4;
+
+/// A claim, and its permit.
+pub(crate) type Id = usize;
+
+/// A value for each key of each level.
+pub(crate) type Each<T> = [[T; KEYS]; LEVELS];
+
+/// What a claim wants of one semaphore.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) level: usize,
+    pub(crate) key: usize,
+    pub(crate) limit: u32,
+    pub(crate) weight: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) process: usize,
+    /// From the narrowest level to the widest.
+    pub(crate) parts: Vec<Part>,
+    /// In units that are longer than a schedule.
+    pub(crate) head_start: u32,
+}
+
+/// Who holds units and who waits, when nothing moves.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct State {
+    pub(crate) held: Each<BTreeSet<Id>>,
+    pub(crate) queue: Each<Vec<Id>>,
+    /// Those that have all that they want.
+    pub(crate) granted: BTreeSet<Id>,
+}
+
+/// What is still to happen. Several may happen in any order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// A claim goes on to this part.
+    Arrive(Id, usize),
+    /// Units are released, or a waiter leaves.
+    Free(Id, usize, usize),
+    /// The head of a queue is granted if it fits.
+    Advance(usize, usize),
+}
+
+/// What can be seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) granted: BTreeSet<Id>,
+    pub(crate) held: Each<u32>,
+    pub(crate) waiting: Each<usize>,
+}
+
+impl State {
+    pub(crate) fn seen(&self, specs: &[Spec]) -> Seen {
+        let mut seen = Seen {
+            granted: self.granted.clone(),
+            held: Default::default(),
+            waiting: Default::default(),
+        };
+        for (level, key) in everywhere() {
+            seen.held[level][key] = self.units(specs, level, key);
+            seen.waiting[level][key] = self.queue[level][key].len();
+        }
+        seen
+    }
+
+    fn units(&self, specs: &[Spec], level: usize, key: usize) -> u32 {
+        let held = self.held[level][key].iter();
+        held.map(|&id| part(specs, id, level).1.weight).sum()
+    }
+
+    /// Whether the head of the queue, or a claim where there is none, fits.
+    fn fits(&self, specs: &[Spec], id: Id, at: usize) -> bool {
+        let part = specs[id].parts[at];
+        self.units(specs, part.level, part.key) + part.weight <= part.limit
+    }
+
+    /// The part that refuses a claim that does not wait, if one does.
+    pub(crate) fn refuses(&self, specs: &[Spec], id: Id) -> Option<Part> {
+        let parts = specs[id].parts.iter().enumerate();
+        let mut refusing = parts.filter(|(at, part)| {
+            !self.queue[part.level][part.key].is_empty() || !self.fits(specs, id, *at)
+        });
+        refusing.next().map(|(_, part)| *part)
+    }
+
+    /// The parts at which a claim that may wait can come to wait.
+    pub(crate) fn would_wait_at(&self, specs: &[Spec], id: Id) -> Vec<Part> {
+        let outcomes = self.clone().outcomes(specs, vec![Step::Arrive(id, 0)]);
+        let waits = outcomes.iter().flat_map(|state| {
+            let waits = |part: &&Part| state.queue[part.level][part.key].contains(&id);
+            specs[id].parts.iter().find(waits)
+        });
+        waits.copied().collect()
+    }
+
+    fn run(&mut self, specs: &[Spec], step: Step) -> Vec<Step> {
+        match step {
+            Step::Arrive(id, at) => self.arrive(specs, id, at),
+            Step::Free(id, level, key) => {
+                self.held[level][key].remove(&id);
+                self.queue[level][key].retain(|other| *other != id);
+                self.advance(specs, level, key)
+            }
+            Step::Advance(level, key) => self.advance(specs, level, key),
+        }
+    }
+
+    fn arrive(&mut self, specs: &[Spec], id: Id, at: usize) -> Vec<Step> {
+        let Some(&Part { level, key, .. }) = specs[id].parts.get(at) else {
+            self.granted.insert(id);
+            return Vec::new();
+        };
+        let queue = &mut self.queue[level][key];
+        // Behind those with more of a head start, or as much: they arrived before.
+        let own = specs[id].head_start;
+        let place = queue
+            .iter()
+            .filter(|&&other| specs[other].head_start >= own);
+        let place = place.count();
+        queue.insert(place, id);
+        self.advance(specs, level, key)
+    }
+
+    fn advance(&mut self, specs: &[Spec], level: usize, key: usize) -> Vec<Step> {
+        let mut moves = Vec::new();
+        while let Some(&id) = self.queue[level][key].first() {
+            let (at, _) = part(specs, id, level);
+            if !self.fits(specs, id, at) {
+                break;
+            }
+            self.queue[level][key].remove(0);
+            self.held[level][key].insert(id);
+            moves.push(Step::Arrive(id, at + 1));
+        }
+        moves
+    }
+
+    /// Every state that these steps may lead to, in any order, with all that follows from them.
+    pub(crate) fn outcomes(self, specs: &[Spec], steps: Vec<Step>) -> BTreeSet<Self> {
+        let mut open = vec![(self, steps)];
+        let (mut known, mut settled) = (BTreeSet::new(), BTreeSet::new());
+        while let Some((state, mut steps)) = open.pop() {
+            steps.sort_unstable();
+            if !known.insert((state.clone(), steps.clone())) {
+                continue;
+            }
+            for (at, step) in steps.iter().enumerate() {
+                let (mut next, mut left) = (state.clone(), steps.clone());
+                left.remove(at);
+                left.extend(next.run(specs, *step));
+                open.push((next, left));
+            }
+            if steps.is_empty() {
+                settled.insert(state);
+            }
+        }
+        settled
+    }
+}
+
+pub(crate) fn everywhere() -> impl Iterator<Item = (usize, usize)> {
+    (0..LEVELS).flat_map(|level| (0..KEYS).map(move |key| (level, key)))
+}
+
+/// The part of a claim at a level, and its number.
+fn part(specs: &[Spec], id: Id, level: usize) -> (usize, Part) {
+    let mut parts = specs[id].parts.iter().copied().enumerate();
+    let part = parts.find(|(_, part)| part.level == level);
+    part.expect("it is a claim for this level")
+}
