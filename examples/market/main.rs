@@ -1,4 +1,5 @@
-//! The Fake Game company's market, where an account may have five requests in flight.
+//! The Fake Game company's market, where an account may have five requests in flight, and all
+//! accounts together a thousand.
 //!
 //! ```sh
 //! cargo run --example market
@@ -10,10 +11,10 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set, all processes are one market with one limit: an item that is listed in one
+//! With `REDIS_URL` set, all processes are one market with the same limits: an item that is listed in one
 //! is sold in another, and an account's sixth request is refused whichever process has the five.
 //!
-//! Read on in `app.rs` for the routes and their limit, in `account.rs` for its key, in `permits.rs`
+//! Read on in `app.rs` for the routes and their limits, in `account.rs` for the key, in `permits.rs`
 //! for its store, in `market.rs` for the trait of a market, in `memory.rs` and `redis/` for its two
 //! implementations, and in `settings.rs` for the settings.
 
@@ -33,7 +34,7 @@ mod shutdown;
 mod trade;
 
 use app::App;
-use axum::{Router, serve::ListenerExt};
+use axum::{Router, http::request::Parts, serve::ListenerExt};
 use market::Market;
 use memory::MemoryMarket;
 use permits::Permits;
@@ -41,7 +42,7 @@ use settings::{SettingError, Settings};
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor};
+use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, Policy};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -68,7 +69,7 @@ fn with_causes(error: &dyn Error) -> String {
 async fn run() -> Result<(), Box<dyn Error>> {
     let settings = Settings::from_env()?;
     let permits = Permits::open(&settings).await?;
-    let limit = limit(&settings, permits.clone());
+    let limit = limits(&settings, permits.clone());
     let stop = shutdown::on_signal()?;
     let app = App {
         market: market(&settings, &permits).await?,
@@ -115,10 +116,17 @@ async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market
     }
 }
 
-/// The limit that all routes of the market share.
-fn limit(
+/// The limits that all routes of the market share: the account's, and that of all accounts together.
+fn limits(
     settings: &Settings,
     permits: Permits,
 ) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone + use<>> {
-    ConcurrencyLimitLayer::new(settings.limit, account::of, permits).with_wait(settings.wait)
+    let fleet = Claim::new("all")
+        .with_policy(Policy::from_static("fleet"))
+        .with_limit(settings.fleet_limit);
+    let both = move |parts: &Parts| {
+        let account = account::of(parts)?;
+        Ok::<_, KeyError>([Claim::new(account), fleet.clone()])
+    };
+    ConcurrencyLimitLayer::new(settings.limit, both, permits).with_wait(settings.wait)
 }

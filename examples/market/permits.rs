@@ -1,7 +1,7 @@
 //! The store of the permits: in this process, or in Redis for a fleet.
 
 use crate::settings::{SettingError, Settings};
-use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
 
 #[cfg(feature = "redis")]
 use std::time::Duration;
@@ -68,6 +68,14 @@ impl Semaphore for Permits {
             Self::Memory(semaphore) => semaphore.acquire(claim),
             #[cfg(feature = "redis")]
             Self::Redis(semaphore) => semaphore.acquire(claim),
+        }
+    }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        match self {
+            Self::Memory(semaphore) => semaphore.acquire_all(claims),
+            #[cfg(feature = "redis")]
+            Self::Redis(semaphore) => semaphore.acquire_all(claims),
         }
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Settings {
     pub(crate) redis_url: Option<String>,
     /// `LIMIT`: how many requests an account may have in flight, 5 unless set.
     pub(crate) limit: u32,
+    /// `FLEET_LIMIT`: how many requests all accounts together may have in flight, 1000 unless set.
+    pub(crate) fleet_limit: u32,
     /// `LEASE_MS`: how long a permit outlives a process that was killed, 10000 unless set.
     /// Permits in memory need no lease.
     pub(crate) lease: Duration,
@@ -32,6 +34,7 @@ impl Settings {
             port: number("PORT", 3_000, 0..=u16::MAX)?,
             redis_url: text("REDIS_URL")?,
             limit: number("LIMIT", 5, 1..=u32::MAX)?,
+            fleet_limit: number("FLEET_LIMIT", 1_000, 1..=u32::MAX)?,
             lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
             wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
         })
@@ -67,12 +70,16 @@ where
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            limit, lease, wait, ..
+            limit,
+            fleet_limit,
+            lease,
+            wait,
+            ..
         } = self;
         let store = self.redis_url.as_ref().map_or("memory", |_| "Redis");
         write!(
             f,
-            "limit {limit}, lease {lease:?}, wait {wait:?}, state in {store}"
+            "limit {limit}, fleet limit {fleet_limit}, lease {lease:?}, wait {wait:?}, state in {store}"
         )
     }
 }

@@ -1,0 +1,74 @@
+//! A completion: its request, and its answer while it is streamed.
+
+use crate::{
+    limits::{TOKENS_PER_UNIT, units},
+    upstream,
+};
+use axum::{
+    body::{Body, to_bytes},
+    extract::{Extension, Request},
+    http::StatusCode,
+    middleware::Next,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, Sse},
+    },
+};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use serde_json::json;
+use std::convert::Infallible;
+use tower_semaphore::Permit;
+
+/// What a client sends.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Completion {
+    pub(crate) model: String,
+    pub(crate) prompt: String,
+    pub(crate) max_tokens: u32,
+    #[serde(default)]
+    service_tier: String,
+}
+
+impl Completion {
+    pub(crate) fn is_batch(&self) -> bool {
+        self.service_tier == "batch"
+    }
+}
+
+/// Reads the request's body once, for the limits and for the handler.
+pub(crate) async fn read(request: Request, next: Next) -> Response {
+    const MAX_BYTES: usize = 1 << 20;
+    let (mut parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, MAX_BYTES).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    match serde_json::from_slice::<Completion>(&body) {
+        Ok(completion) => parts.extensions.insert(completion),
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    next.run(Request::from_parts(parts, Body::empty())).await
+}
+
+/// Streams the words of the model. The permit holds what may still come, so the next request gets
+/// the rest.
+pub(crate) async fn stream(
+    Extension(completion): Extension<Completion>,
+    Extension(permit): Extension<Permit>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let most = completion.max_tokens;
+    let words = upstream::words(&completion).enumerate();
+    let events = words.then(move |(index, word)| {
+        let permit = permit.clone();
+        async move {
+            let left = most - index as u32 - 1;
+            if left.is_multiple_of(TOKENS_PER_UNIT) {
+                // A failure only means that the units are free later, with the permit.
+                let _ = permit.resize(units(left)).await;
+            }
+            Event::default().json_data(json!({"choices": [{"text": word}]}))
+        }
+    });
+    let events = events.filter_map(|event| async { event.ok().map(Ok) });
+    Sse::new(events.chain(stream::iter([Ok(Event::default().data("[DONE]"))])))
+}

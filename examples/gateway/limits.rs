@@ -1,0 +1,93 @@
+//! What a request claims, and how it is refused.
+
+use crate::completion::Completion;
+use axum::{
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE},
+        request::Parts,
+    },
+    response::Response,
+};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, Reason, Rejection,
+    Semaphore,
+};
+
+/// A unit of the limits: so many tokens.
+pub(crate) const TOKENS_PER_UNIT: u32 = 16;
+
+/// Units in flight: for an API key, for a model, for all together.
+const LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 256), ("fleet", 1_024)];
+
+/// How long a request waits for others. Batch jobs have more patience, and no head start.
+const WAIT: Duration = Duration::from_secs(2);
+const BATCH_WAIT: Duration = Duration::from_secs(120);
+const HEAD_START: Duration = Duration::from_secs(30);
+
+/// All limits at once, from the narrowest to the widest.
+pub(crate) fn layer(
+    semaphore: Arc<dyn Semaphore>,
+) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone> {
+    ConcurrencyLimitLayer::new(1, claims, semaphore).with_rejection(refuse)
+}
+
+/// How many units so many tokens take.
+pub(crate) fn units(tokens: u32) -> u32 {
+    tokens.div_ceil(TOKENS_PER_UNIT).max(1)
+}
+
+fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
+    let missing = || KeyError::Missing("the completion".into());
+    let completion = parts.extensions.get::<Completion>().ok_or_else(missing)?;
+    let keys = [api_key(&parts.headers)?, &completion.model, "all"];
+    let claim = |(key, (policy, limit)): (&str, (&'static str, u32))| {
+        let claim = Claim::new(key)
+            .with_policy(policy)
+            .with_limit(limit)
+            .with_weight(units(completion.max_tokens));
+        match completion.is_batch() {
+            true => claim.with_wait(BATCH_WAIT),
+            false => claim.with_wait(WAIT).with_head_start(HEAD_START),
+        }
+    };
+    let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], LIMITS[level])));
+    Ok([key, model, fleet])
+}
+
+fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {
+    let value = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let key = value.and_then(|value| value.strip_prefix("Bearer "));
+    key.ok_or_else(|| KeyError::Missing("the API key".into()))
+}
+
+/// The error object that clients of such APIs expect, with the fields of the default response.
+fn refuse(rejection: Rejection) -> Response<String> {
+    let (kind, message) = match rejection.reason() {
+        Reason::Key(error) => ("invalid_request_error", error.to_string()),
+        Reason::Acquire(AcquireError::Invalid(error)) => {
+            ("invalid_request_error", error.to_string())
+        }
+        Reason::Acquire(error) if error.is_refusal() => {
+            let policy = rejection.policy();
+            (
+                "rate_limit_exceeded",
+                format!("the limit of this {policy} is reached"),
+            )
+        }
+        _ => ("server_error", "no request can be admitted now".to_owned()),
+    };
+    let is_unknown = matches!(rejection.reason(), Reason::Key(_));
+    let error = json!({"error": {"type": kind, "code": kind, "message": message}});
+    let mut response = rejection.into_response().map(|_| error.to_string());
+    if is_unknown {
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+    }
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
