@@ -102,7 +102,7 @@ impl Granted {
                     .for_each(|level| settings.fields.append(headers, level)),
                 false => settings.fields.append(headers, &permit),
             }
-            PermitGuard::new(permit, settings.on_lost, settings.release_at)
+            PermitGuard::new(permit, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
     }

@@ -34,7 +34,8 @@ pin_project! {
     /// # Panics
     ///
     /// When it is polled after it was ready. When the store or
-    /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) needs a Tokio runtime and the
+    /// [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) or
+    /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) needs a Tokio runtime and the
     /// future is polled outside of one.
     ///
     /// # Cancel safety

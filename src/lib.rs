@@ -37,8 +37,8 @@
 //!
 //! **What if the client is gone?** The server drops the response's body, and with it the permit. A
 //! request that waits leaves the queue. To a server, a client that stays connected and stops reading
-//! looks like a slow one; [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) bounds how long
-//! such a client holds a permit.
+//! looks like a slow one; [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall) ends the permit of
+//! such a client, and [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) that of any.
 //!
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
 //! waiters count as dead within a quarter of a lease with the default settings.
@@ -65,7 +65,8 @@
 //! upgrade response ends at once. Under several limits that one permit stands for all of them.
 //!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
-//! for claims that wait and for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold).
+//! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) and for
+//! [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall).
 //!
 //! # The floor plan
 //!

@@ -128,5 +128,9 @@ fn limits(
         let account = account::of(parts)?;
         Ok::<_, KeyError>([Claim::new(account), fleet.clone()])
     };
-    ConcurrencyLimitLayer::new(settings.limit, both, permits).with_wait(settings.wait)
+    let layer = ConcurrencyLimitLayer::new(settings.limit, both, permits).with_wait(settings.wait);
+    match settings.max_stall {
+        Some(max_stall) => layer.with_max_stall(max_stall),
+        None => layer,
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     /// `WAIT_MS`: how long a request may wait for its permit, 0 unless set.
     pub(crate) wait: Duration,
+    /// `MAX_STALL_MS`: how long a client may leave its response unread, without bound unless set.
+    pub(crate) max_stall: Option<Duration>,
 }
 
 /// A day: longer than any lease or wait makes sense.
@@ -37,6 +39,7 @@ impl Settings {
             fleet_limit: number("FLEET_LIMIT", 1_000, 1..=u32::MAX)?,
             lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
             wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
+            max_stall: optional("MAX_STALL_MS", 1..=MAX_MS)?.map(Duration::from_millis),
         })
     }
 }
@@ -55,16 +58,26 @@ fn number<T>(name: &'static str, default: T, range: RangeInclusive<T>) -> Result
 where
     T: FromStr + PartialOrd + Into<u64> + Copy,
 {
+    Ok(optional(name, range)?.unwrap_or(default))
+}
+
+/// The same for a variable without a default.
+fn optional<T>(name: &'static str, range: RangeInclusive<T>) -> Result<Option<T>, SettingError>
+where
+    T: FromStr + PartialOrd + Into<u64> + Copy,
+{
     let Some(value) = text(name)? else {
-        return Ok(default);
+        return Ok(None);
     };
-    let number = value.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| SettingError::Number {
-        name,
-        value,
-        min: (*range.start()).into(),
-        max: (*range.end()).into(),
-    })
+    match value.parse().ok().filter(|number| range.contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(SettingError::Number {
+            name,
+            value,
+            min: (*range.start()).into(),
+            max: (*range.end()).into(),
+        }),
+    }
 }
 
 impl fmt::Display for Settings {

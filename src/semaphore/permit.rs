@@ -1,13 +1,12 @@
 //! A permit, and the grant of a store behind it.
 
 use super::{
-    AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, future::first, max_hold::MaxHold,
+    AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, countdown::Countdown, future::first,
 };
 use std::{
     fmt,
     future::{Future, ready},
     sync::{Arc, OnceLock, atomic::AtomicU32},
-    time::Duration,
 };
 
 /// The store's side of a permit. Dropping the grant must release the permit.
@@ -85,7 +84,7 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) limit: u32,
     pub(super) remaining: u32,
     pub(super) weight: AtomicU32,
-    max_hold: OnceLock<MaxHold>,
+    pub(super) max_hold: OnceLock<Countdown>,
     pub(super) grant: G,
 }
 
@@ -185,52 +184,6 @@ impl Permit {
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
         self.0.grant.release()
-    }
-
-    /// Ends the permit `max_hold` from now, whatever its holder does then: the permit is released
-    /// and reported lost. Only the first call counts.
-    ///
-    /// The time is counted in the current runtime and, after that has ended, on a thread of this
-    /// crate. While the runtime is not driven, or all its workers are blocked, the permit ends late.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a Tokio runtime.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration; use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let claim = Claim::new("account-42").with_limit(1);
-    /// let permit = MemorySemaphore::new().acquire(claim).await.unwrap();
-    /// permit.end_after(Duration::from_millis(10));
-    /// permit.lost().await;
-    /// assert!(!permit.release().await);
-    /// # }
-    /// ```
-    pub fn end_after(&self, max_hold: Duration) {
-        let start = || MaxHold::start(Arc::downgrade(&self.0), max_hold, Shared::end);
-        self.0.max_hold.get_or_init(start);
-    }
-
-    fn report_lost(&self) {
-        self.0.report_lost();
-    }
-}
-
-impl Shared<dyn Grant> {
-    /// Reports the loss again after the release: between the two reports the store may have granted
-    /// the permit again.
-    fn end(&self) {
-        self.report_lost();
-        drop(self.grant.release());
-        self.report_lost();
-    }
-
-    fn report_lost(&self) {
-        self.grant.loss().set();
-        self.grant.parts().iter().for_each(Permit::report_lost);
     }
 }
 

@@ -57,9 +57,9 @@ macro_rules! settings_methods {
         }
 
         /// Sets how long a request may hold its permit: without bound unless set. After that time
-        /// the permit is released and reported lost, whatever its request does then. Without a
-        /// bound, a client that stops reading keeps its permit until it hangs up, because the body
-        /// of its response is not polled any more. [`with_on_lost`](Self::with_on_lost) sets
+        /// the permit is released and reported lost, whatever its request does then. To end only those
+        /// of clients that have stopped reading, use [`with_max_stall`](Self::with_max_stall).
+        /// [`with_on_lost`](Self::with_on_lost) sets
         /// whether the response goes on.
         ///
         /// # Panics
@@ -74,6 +74,31 @@ macro_rules! settings_methods {
         /// ```
         pub fn with_max_hold(mut self, max_hold: std::time::Duration) -> Self {
             self.settings_mut().max_hold = Some(max_hold);
+            self
+        }
+
+        /// Sets how long a client may leave its response unread: without bound unless set. After that
+        /// time the permit is released and reported lost. Without a bound, a client that stops
+        /// reading keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
+        /// whether the response goes on if the client reads again.
+        ///
+        /// The time counts while the body has given a frame and the server does not poll it for the
+        /// next one. A server first fills its buffers and those of the system, so a client of a
+        /// slow stream is noticed later, or never. The time in which a handler has nothing to send
+        /// does not count. Has no effect with [`ReleaseAt::Head`](crate::ReleaseAt).
+        ///
+        /// # Panics
+        ///
+        /// A response that is returned outside of a Tokio runtime panics.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*; use std::time::Duration;
+        #[doc = concat!("let layer = ", $new, ".with_max_stall(Duration::from_secs(30));")]
+        /// ```
+        pub fn with_max_stall(mut self, max_stall: std::time::Duration) -> Self {
+            self.settings_mut().max_stall = Some(max_stall);
             self
         }
 

@@ -8,6 +8,7 @@ mod handlers;
 mod hangups;
 mod limit;
 mod server;
+mod stalls;
 mod waiting;
 #[cfg(feature = "redis")]
 mod waiting_in_redis;

@@ -74,7 +74,8 @@ async fn the_global_layer_has_the_settings_of_the_other() {
 async fn the_longest_hold_ends_a_permit_under_the_global_layer_too() {
     let memory = MemorySemaphore::new();
     let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone())
-        .with_max_hold(Duration::from_secs(30));
+        .with_max_hold(Duration::from_secs(30))
+        .with_max_stall(Duration::from_secs(30));
     let Ok(_held) = layer.layer(ok()).oneshot(Request::new(())).await;
     assert_eq!(memory.keys(), 1);
     tokio::time::sleep(Duration::from_secs(31)).await;

@@ -14,4 +14,5 @@ mod rig;
 mod runtimes;
 mod several;
 mod stack;
+mod stall;
 mod waiting;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 #[cfg(feature = "redis")]
 use testing::{redis::RedisServer, resp::Raw};
 
-const WRONG: [(&str, &str); 14] = [
+const WRONG: [(&str, &str); 16] = [
     ("PORT", "http"),
     ("PORT", "65536"),
     ("PORT", ""),
@@ -16,6 +16,8 @@ const WRONG: [(&str, &str); 14] = [
     ("LEASE_MS", "99"),
     ("LEASE_MS", "10s"),
     ("WAIT_MS", "soon"),
+    ("MAX_STALL_MS", "0"),
+    ("MAX_STALL_MS", ""),
     ("REDIS_URL", ""),
     ("REDIS_URL", "mysql://ann:open-sesame@127.0.0.1/"),
     ("REDIS_URL", "redis://:open-sesame@127.0.0.1:port/"),

@@ -1,8 +1,12 @@
 //! What takes its time: events and exports.
 
-use crate::process::Market;
+use crate::{
+    permits::{admitted, streams},
+    process::Market,
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 on_every_store! {
     events_tell_of_listings_and_trades,
@@ -58,4 +62,26 @@ async fn an_export_with_bad_parameters_is_refused(market: &Market) {
     let answer = market.client("ann").get("/market/export?rows=many").await;
     assert_eq!(answer.status(), 400);
     assert_eq!(answer.header("content-type"), "application/problem+json");
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_gives_its_permit_back() {
+    let settings = [("LIMIT", "1"), ("MAX_STALL_MS", "500")];
+    let market = Market::start(&settings).await;
+    let ann = market.client("ann");
+    let unread = ann
+        .get("/market/export?rows=4294967295&interval_ms=0")
+        .await;
+    assert_eq!(unread.status(), 200);
+    admitted(&ann).await;
+}
+
+#[tokio::test]
+async fn a_slow_export_is_no_stalled_client() {
+    let settings = [("LIMIT", "1"), ("MAX_STALL_MS", "500")];
+    let market = Market::start(&settings).await;
+    let ann = market.client("ann");
+    let _slow = streams(&ann, 1).await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(ann.get("/market").await.status(), 429);
 }

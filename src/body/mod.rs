@@ -1,17 +1,17 @@
 //! Holds the permit to the last frame.
 
-use crate::{
-    reject::RejectionBody,
-    semaphore::{Permit, PermitLost, SyncFuture},
-    settings::{OnLost, ReleaseAt},
-};
+mod guard;
+mod stall;
+
+pub(crate) use guard::PermitGuard;
+
+use crate::{reject::RejectionBody, semaphore::PermitLost};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::{
     error::Error,
     fmt,
-    future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -43,32 +43,6 @@ pin_project! {
         Body { #[pin] body: B },
         Rejection { body: RejectionBody },
         Aborted,
-    }
-}
-
-/// Holds a permit, and watches for its loss if that ends the body.
-pub(crate) struct PermitGuard {
-    lost: Option<SyncFuture<()>>,
-    _permit: Permit,
-}
-
-impl PermitGuard {
-    pub(crate) fn new(permit: Permit, on_lost: OnLost, release_at: ReleaseAt) -> Option<Self> {
-        let lost = (on_lost == OnLost::Abort).then(|| {
-            let permit = permit.clone();
-            SyncFuture::new(async move { permit.lost().await })
-        });
-        (release_at == ReleaseAt::BodyEnd).then_some(Self {
-            lost,
-            _permit: permit,
-        })
-    }
-
-    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.lost {
-            Some(lost) => Pin::new(lost).poll(cx),
-            None => Poll::Pending,
-        }
     }
 }
 
@@ -110,7 +84,11 @@ where
             this.inner.set(Inner::Aborted);
             return Poll::Ready(Some(Err(PermitLost.into())));
         }
-        let (frame, ended) = ready!(this.inner.poll_inner(cx));
+        let step = this.inner.poll_inner(cx);
+        if let Some(guard) = this.guard {
+            guard.polled(&step);
+        }
+        let (frame, ended) = ready!(step);
         if ended {
             *this.guard = None;
         }

@@ -1,0 +1,92 @@
+//! Ends what is held for too long, also beyond the end of the runtime that began to count.
+
+use super::background;
+use std::{
+    sync::Weak,
+    time::{Duration, Instant},
+};
+use tokio::{task::AbortHandle, time::sleep};
+
+/// What a countdown ends, unless it is dropped before.
+pub(crate) trait Bounded: Send + Sync + 'static {
+    /// How long it may last from now on; zero: it ends now. Called when the time that was left
+    /// before has passed.
+    fn left(&self) -> Duration;
+
+    fn end(&self);
+}
+
+/// A countdown to the end of something. Dropping it cancels the countdown.
+pub(crate) struct Countdown(AbortHandle);
+
+impl Countdown {
+    /// Looks after `first` whether `held` has any time left, if it still exists then.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    pub(crate) fn start<T: Bounded + ?Sized>(held: Weak<T>, first: Duration) -> Self {
+        let counting = Counting {
+            held: Some(held),
+            since: Instant::now(),
+            left: first,
+        };
+        Self(tokio::spawn(counting.run()).abort_handle())
+    }
+}
+
+impl Drop for Countdown {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Counting<T: Bounded + ?Sized> {
+    /// `None` when the countdown is over.
+    held: Option<Weak<T>>,
+    since: Instant,
+    left: Duration,
+}
+
+impl<T: Bounded + ?Sized> Counting<T> {
+    async fn run(mut self) {
+        while self.held.is_some() {
+            sleep(self.left.saturating_sub(self.since.elapsed())).await;
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let held = self.held.as_ref().and_then(Weak::upgrade);
+        let left = held.as_ref().map_or(Duration::ZERO, |held| held.left());
+        if !left.is_zero() {
+            (self.since, self.left) = (Instant::now(), left);
+            return;
+        }
+        self.held = None;
+        if let Some(held) = held {
+            held.end();
+        }
+    }
+}
+
+/// A runtime that ends drops its tasks. What is still held then has moved to another runtime, or to
+/// a thread without one, so its countdown goes on in the background. If the background cannot
+/// start, it ends at once: an end too early is better than no bound.
+impl<T: Bounded + ?Sized> Drop for Counting<T> {
+    fn drop(&mut self) {
+        let is_held = |held: &Weak<T>| held.strong_count() > 0;
+        let Some(held) = self.held.take().filter(is_held) else {
+            return;
+        };
+        let Some(runtime) = background::runtime() else {
+            held.upgrade().inspect(|held| held.end());
+            return;
+        };
+        let rest = Self {
+            held: Some(held),
+            ..*self
+        };
+        runtime.spawn(rest.run());
+    }
+}
