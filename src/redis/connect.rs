@@ -2,6 +2,7 @@
 
 use super::{
     builder::Builder,
+    check::Risk,
     clock::{ServerClock, Times, after},
     connect_error::ConnectError,
     notify::Notifications,
@@ -94,7 +95,9 @@ impl Builder {
     ///
     /// [`ConnectError::Setting`] if a setting or the URL cannot work;
     /// [`ConnectError::Unavailable`] if no server can be reached, or if the server refuses this
-    /// client.
+    /// client; the other kinds for what a server has that will not do, such as an access control
+    /// list without a command. What cannot be known now, because the server is still loading its data
+    /// or does not answer in time, is no error. [`RedisSemaphore::check`] tells the same later.
     ///
     /// # Panics
     ///
@@ -124,6 +127,12 @@ impl Builder {
         let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await;
         let server = server.map_err(ConnectError::connecting)?;
         let semaphore = self.build(server, Some(client));
+        match semaphore.check().await {
+            Ok(risks) => risks.iter().for_each(Risk::warn),
+            // It was there a moment ago, so this is an outage, as later claims have to bear too.
+            Err(ConnectError::Unavailable(_)) => {}
+            Err(error) => return Err(error),
+        }
         let warm = semaphore.warm_up().await;
         warm.map_err(ConnectError::connecting)?;
         Ok(semaphore)

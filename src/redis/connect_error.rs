@@ -38,6 +38,32 @@ pub enum ConnectError {
     /// or one side refused the other's certificate. The error is also the
     /// [`source`](StdError::source).
     Unavailable(RedisError),
+    /// The server is older than Redis 6.2.
+    #[non_exhaustive]
+    Version {
+        /// What it says that it is.
+        found: String,
+    },
+    /// The server is a replica, which grants nothing.
+    Replica,
+    /// The server has no such command, or the user may not run it.
+    #[non_exhaustive]
+    Command {
+        /// The command's name, in capitals.
+        name: String,
+    },
+    /// The user may not use the store's keys.
+    #[non_exhaustive]
+    Keys {
+        /// The pattern that an access control list has to allow.
+        pattern: String,
+    },
+    /// The user may not use the store's channels, over which waiters are notified.
+    #[non_exhaustive]
+    Channels {
+        /// The pattern that an access control list has to allow.
+        pattern: String,
+    },
 }
 
 impl ConnectError {
@@ -74,6 +100,11 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Setting { name, reason, .. } => write!(f, "{name}: {reason}"),
             Self::Unavailable(_) => f.write_str("no connection to Redis"),
+            Self::Version { found } => write!(f, "Redis {found} is older than 6.2"),
+            Self::Replica => f.write_str("the server is a replica"),
+            Self::Command { name } => write!(f, "the server does not permit {name}"),
+            Self::Keys { pattern } => write!(f, "the user may not use the keys {pattern}"),
+            Self::Channels { pattern } => write!(f, "the user may not use the channels {pattern}"),
         }
     }
 }
@@ -83,6 +114,7 @@ impl StdError for ConnectError {
         match self {
             Self::Setting { source, .. } => source.as_deref().map(|source| source as _),
             Self::Unavailable(error) => Some(error),
+            _ => None,
         }
     }
 }

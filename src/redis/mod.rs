@@ -82,11 +82,14 @@
 //! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
 //! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
 //! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
-//! the URL. An eviction policy that may evict keys with a time to live may evict permits; use
-//! `noeviction`.
+//! the URL. With `+info` too, its version, role and eviction policy are checked. An eviction policy that
+//! may evict keys with a time to live may evict permits; use `noeviction`.
+//!
+//! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
 
 mod acquire;
 mod builder;
+mod check;
 mod clock;
 mod connect;
 mod connect_error;
@@ -110,6 +113,7 @@ mod wait;
 /// types.
 pub use ::redis as client;
 pub use builder::Builder;
+pub use check::Risk;
 pub use connect_error::ConnectError;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};

@@ -140,6 +140,14 @@ impl Notifications {
         })
     }
 
+    /// Subscribes, to see whether this client may.
+    pub(super) async fn check(&self) -> Result<(), RedisError> {
+        match &self.source {
+            Some(source) => source.subscribe().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Subscribes once something waits, and again whenever the subscription ends. Runs on the
     /// keeper's thread, and ends with it.
     pub(super) async fn listen(self: Arc<Self>) -> Infallible {

@@ -1,6 +1,9 @@
 //! The store in Redis, as its users see it.
 
-use super::{clock::after, error::Error, lease::Lease, shared::Store};
+use super::{
+    check::Risk, clock::after, connect_error::ConnectError, error::Error, lease::Lease,
+    shared::Store,
+};
 use crate::semaphore::{Acquire, Claim, Claims, Semaphore, level_by_level};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -36,6 +39,35 @@ impl RedisSemaphore {
     /// claims need not wait for either.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         self.0.warm_up().await
+    }
+
+    /// Checks what can be known before a claim needs it, for example in a health route: whether the
+    /// server answers, is a primary, is recent enough, and permits each command, key and channel
+    /// that the store needs. [`Builder::connect`](super::Builder::connect) checks the same.
+    ///
+    /// Returns what works but may fail later. Takes a second at most. Each call runs two scripts,
+    /// `INFO`, and a connection for Pub/Sub.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] names what is wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run(semaphore: tower_semaphore::RedisSemaphore) {
+    /// match semaphore.check().await {
+    ///     Ok(risks) => risks.iter().for_each(|risk| eprintln!("warning: {risk}")),
+    ///     Err(error) => eprintln!("unhealthy: {error}"),
+    /// }
+    /// # }
+    /// ```
+    pub async fn check(&self) -> Result<Vec<Risk>, ConnectError> {
+        self.0.check().await
     }
 
     /// Refuses new claims, ends claims that wait, and releases all permits of this store. New and

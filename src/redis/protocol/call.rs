@@ -32,7 +32,7 @@ pub(super) struct Call<'a> {
 
 /// Runs scripts on a server.
 pub(in crate::redis) struct Protocol {
-    transport: Box<dyn Transport>,
+    pub(super) transport: Box<dyn Transport>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) owner: Owner,
     /// Whether the server has refused a call for several semaphores.

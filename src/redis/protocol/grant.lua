@@ -117,7 +117,7 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
       local id = call('ZRANGE', queue, 0, 0)[1]
       if not id then
         if changed then
-          call('DEL', alive)
+          call('ZREMRANGEBYSCORE', alive, '-inf', '+inf')
         end
         return used
       end

@@ -6,6 +6,7 @@
 mod acquire;
 mod acquire_all;
 mod call;
+mod check;
 mod clock;
 mod id;
 mod name;
@@ -18,6 +19,7 @@ mod share;
 pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};
 pub(super) use acquire_all::{AcquireAll, AllAcquired};
 pub(super) use call::{MAX_UNITS, Protocol};
+pub(super) use check::Inspected;
 pub(super) use id::PermitId;
 pub(super) use name::name;
 pub(super) use release::Group;

@@ -1,0 +1,151 @@
+//! What can be known of a server before a claim needs it.
+
+use super::{
+    clock::after, connect_error::ConnectError, error::Error, protocol::Inspected, shared::Store,
+};
+use redis::RedisError;
+use std::{fmt, time::Duration};
+use tokio::time::timeout;
+
+/// How long a check may take.
+const BOUND: Duration = Duration::from_secs(1);
+
+/// What works, but may fail later. [`RedisSemaphore::check`](super::RedisSemaphore::check) returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
+    /// `maxmemory-policy` to `noeviction`.
+    #[non_exhaustive]
+    Eviction {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server is a node of a cluster, so the keys of other nodes cannot be used.
+    ClusterNode,
+    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
+    /// known.
+    NoInfo,
+}
+
+impl Risk {
+    pub(super) fn warn(&self) {
+        #[cfg(feature = "tracing")]
+        tracing::warn!("{self}");
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eviction { policy } => write!(
+                f,
+                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
+            ),
+            Self::ClusterNode => {
+                f.write_str("the server is a node of a cluster: keys of other nodes cannot be used")
+            }
+            Self::NoInfo => f.write_str(
+                "the server does not permit INFO: its version, role and eviction policy are not known",
+            ),
+        }
+    }
+}
+
+impl Store {
+    /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
+    pub(super) async fn check(&self) -> Result<Vec<Risk>, ConnectError> {
+        let channel = format!("{}wake:check", self.prefix);
+        let inspected = self
+            .dispatch
+            .attempts()
+            .protocol
+            .inspect(&channel, after(BOUND));
+        let inspected = inspected.await.map_err(ConnectError::connecting)?;
+        let risks = inspected.risks()?;
+        for (command, said) in &inspected.failed {
+            self.permitted(command, said)?;
+        }
+        match timeout(BOUND, self.notifications.check()).await {
+            Ok(Err(error)) => self.may_subscribe(error)?,
+            Ok(Ok(())) => {}
+            Err(_) => {
+                let late = Error::Timeout(BOUND);
+                return Err(ConnectError::connecting(late));
+            }
+        }
+        Ok(risks)
+    }
+
+    fn may_subscribe(&self, error: RedisError) -> Result<(), ConnectError> {
+        self.permitted("SUBSCRIBE", &error.to_string())?;
+        Err(ConnectError::Unavailable(error))
+    }
+
+    /// What is missing if the server said this of a command; nothing if it cannot run it just now.
+    fn permitted(&self, command: &str, said: &str) -> Result<(), ConnectError> {
+        let pattern = format!("{}*", self.prefix);
+        let said = said.to_lowercase();
+        let is_about = |what| said.contains(what);
+        if is_about("permission") || is_about("can't access") {
+            if is_about("channel") {
+                return Err(ConnectError::Channels { pattern });
+            }
+            if is_about("key") {
+                return Err(ConnectError::Keys { pattern });
+            }
+        }
+        let is_refused = ["permission", "can't run", "unknown", "not allowed"];
+        match is_refused.into_iter().any(is_about) {
+            true => Err(ConnectError::Command {
+                name: command.to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Inspected {
+    fn risks(&self) -> Result<Vec<Risk>, ConnectError> {
+        if self.info.is_none() {
+            return Ok(vec![Risk::NoInfo]);
+        }
+        if self.field("role") == Some("slave") {
+            return Err(ConnectError::Replica);
+        }
+        if let Some(found) = self.field("redis_version").filter(|found| is_old(found)) {
+            let found = found.to_owned();
+            return Err(ConnectError::Version { found });
+        }
+        let policy = self.field("maxmemory_policy");
+        let may_evict = |policy: &&str| *policy != "noeviction";
+        let is_bounded = self.field("maxmemory").is_some_and(|bytes| bytes != "0");
+        let evicts = policy.filter(may_evict).filter(|_| is_bounded);
+        let eviction = evicts.map(|policy| Risk::Eviction {
+            policy: policy.to_owned(),
+        });
+        let is_node = self.field("cluster_enabled") == Some("1");
+        Ok(eviction
+            .into_iter()
+            .chain(is_node.then_some(Risk::ClusterNode))
+            .collect())
+    }
+
+    /// A field of `INFO`.
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.info.as_ref()?.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+}
+
+/// Whether a version is below 6.2. One that cannot be read is not.
+fn is_old(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) < (6, 2),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+-- check: runs each command that the other scripts run, on keys of its own, and names those that fail.
+--
+-- KEYS  1 probe    a sorted set, empty again when the script ends
+--       2 number   a string, which expires at once
+-- ARGV  1 channel  of this process, on which nothing else listens
+-- Returns for each command that failed its name and the error, one after the other.
+
+local probe, number = KEYS[1], KEYS[2]
+local failed = {}
+
+local function try(command, ...)
+  local answer = redis.pcall(command, ...)
+  if type(answer) == 'table' and answer.err then
+    failed[#failed + 1], failed[#failed + 2] = command, answer.err
+  end
+end
+
+-- The first write removes: a server whose memory is full accepts other writes only after one.
+try('ZREMRANGEBYSCORE', probe, '-inf', '+inf')
+try('ZADD', probe, 1, 'member')
+try('PEXPIRE', probe, 1000)
+try('ZCARD', probe)
+try('ZSCORE', probe, 'member')
+try('ZRANGE', probe, 0, 0)
+try('ZRANGEBYSCORE', probe, 0, 1)
+try('PTTL', probe)
+try('EXISTS', probe)
+try('ZREM', probe, 'member')
+try('SET', number, 1, 'PX', 1000)
+try('INCR', number)
+try('GET', number)
+try('PEXPIRE', number, 1)
+try('PUBLISH', ARGV[1], '')
+try('TIME')
+try('PING')
+return failed

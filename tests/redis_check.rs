@@ -1,0 +1,207 @@
+//! What a store finds out about its server when it connects, and later when it is asked.
+
+#![cfg(feature = "redis")]
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{
+    RedisSemaphore,
+    redis::{ConnectError, Risk},
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// The commands that the docs of the module list.
+fn documented() -> BTreeSet<String> {
+    let docs = include_str!("../src/redis/mod.rs");
+    let (_, list) = docs.split_once("&PREFIX* ").expect("the list");
+    let (list, _) = list.split_once('`').expect("its end");
+    let words = list.split_whitespace().filter(|word| *word != "//!");
+    let names = words.map(|word| word.strip_prefix('+').expect("a command"));
+    names.map(str::to_owned).collect()
+}
+
+/// The commands that the scripts run.
+fn scripted() -> BTreeSet<String> {
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis/protocol");
+    let files = fs::read_dir(protocol).expect("the scripts");
+    let files = files.map(|file| file.expect("a file").path());
+    let scripts = files.filter(|path| path.extension().is_some_and(|ext| ext == "lua"));
+    let scripts: String = scripts
+        .map(|path| fs::read_to_string(path).expect("a script"))
+        .collect();
+    let calls = scripts.split("call('").skip(1);
+    let names = calls.filter_map(|call| call.split_once('\'').map(|(name, _)| name));
+    names.map(str::to_lowercase).collect()
+}
+
+/// A server with a user `shop`, who has these rights, and the store of that user.
+async fn as_user(server: &RedisServer, rights: &str) -> Result<RedisSemaphore, ConnectError> {
+    let mut raw = Raw::connect(server.port()).await;
+    let user = format!("ACL SETUSER shop reset on >secret {rights}");
+    let set = raw.cmd(&user.split_whitespace().collect::<Vec<_>>()).await;
+    assert!(set.error().is_none(), "{set:?}");
+    let url = format!("redis://shop:secret@127.0.0.1:{}/", server.port());
+    let builder = RedisSemaphore::builder().prefix("shop:");
+    builder.connect(url).await
+}
+
+fn may(commands: &BTreeSet<String>) -> String {
+    commands.iter().map(|name| format!("+{name} ")).collect()
+}
+
+#[test]
+fn the_documented_list_has_each_command_that_a_script_runs() {
+    let documented = documented();
+    let missing: Vec<_> = scripted().difference(&documented).cloned().collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(scripted().contains("zremrangebyscore"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_that_an_access_control_list_lacks_is_named() {
+    let server = RedisServer::start();
+    let all = documented();
+    for lacking in &all {
+        let mut rest = all.clone();
+        rest.remove(lacking);
+        let outcome = as_user(&server, &format!("~shop:* &shop:* {}", may(&rest))).await;
+        match outcome {
+            Err(ConnectError::Command { name, .. }) => assert_eq!(name, lacking.to_uppercase()),
+            other => panic!("{lacking}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
+    let server = RedisServer::start();
+    let may = may(&documented());
+    let outcome = as_user(&server, &format!("~other:* &shop:* {may}")).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+        "{outcome:?}"
+    );
+    let outcome = as_user(&server, &format!("~shop:* &other:* {may}")).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Channels { pattern, .. }) if pattern == "shop:*"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_documented_rights_has_one_risk_and_with_info_none() {
+    let server = RedisServer::start();
+    let rights = format!("~shop:* &shop:* {}", may(&documented()));
+    let store = as_user(&server, &rights).await.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), [Risk::NoInfo]);
+    let store = as_user(&server, &format!("{rights} +info")).await;
+    let store = store.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_the_server_does_not_have_is_named() {
+    let server = RedisServer::with(&["--rename-command", "ZRANGEBYSCORE", ""]);
+    let outcome = RedisSemaphore::connect(server.url()).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZRANGEBYSCORE"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_refused() {
+    let (primary, replica) = (RedisServer::start(), RedisServer::start());
+    let mut raw = Raw::connect(replica.port()).await;
+    let port = primary.port().to_string();
+    raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let outcome = RedisSemaphore::connect(replica.url()).await;
+    assert!(matches!(outcome, Err(ConnectError::Replica)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_may_evict_permits_is_a_risk() {
+    let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]);
+    let store = RedisSemaphore::connect(server.url()).await;
+    let risks = store.expect("a connection").check().await;
+    let [Risk::Eviction { policy, .. }] = &risks.expect("it works")[..] else {
+        panic!("another risk");
+    };
+    assert_eq!(policy, "volatile-lru");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_memory_is_full_has_no_gap() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let store = RedisSemaphore::connect(server.url()).await;
+    assert_eq!(store.expect("a connection").check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_leaves_no_key() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    store.expect("a connection").check().await.unwrap();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("they have expired", BOUND, async || {
+        format!("{:?}", raw.cmd(&["KEYS", "*check*"]).await) == "Array([])"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_later_is_told_by_a_later_check() {
+    let mut server = RedisServer::start();
+    let all = documented();
+    let rights = format!("~shop:* &shop:* {}", may(&all));
+    let store = as_user(&server, &rights).await.expect("a connection");
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "shop", "-publish"]).await;
+    let outcome = store.check().await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "PUBLISH"),
+        "{outcome:?}"
+    );
+    server.kill();
+    let outcome = store.check().await;
+    assert!(
+        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        "{outcome:?}"
+    );
+}
+
+#[cfg(feature = "tracing")]
+#[tokio::test]
+async fn a_risk_is_a_warning_when_the_store_connects() {
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu"]);
+    RedisSemaphore::connect(server.url()).await.unwrap();
+    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        said.contains("WARN") && said.contains("allkeys-lfu"),
+        "{said}"
+    );
+}
