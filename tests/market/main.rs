@@ -9,6 +9,8 @@ mod client;
 mod conservation;
 #[cfg(feature = "redis")]
 mod fleet;
+#[cfg(feature = "redis")]
+mod leaving;
 mod limit;
 #[cfg(feature = "redis")]
 mod locks;

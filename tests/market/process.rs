@@ -22,6 +22,11 @@ impl Market {
         Self { child, url }
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A client that speaks HTTP/1.1 for `account`.
     pub(crate) fn client(&self, account: &str) -> Client {
         Client::http1(&self.url).with_account(account)

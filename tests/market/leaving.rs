@@ -1,0 +1,153 @@
+//! Markets that are told to stop while they work, and others that go on.
+//!
+//! The lease is an hour, so a permit that is not given back is missing until the end of the test.
+
+use crate::{client::Client, process::Market};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::{task::JoinSet, time::sleep};
+
+const ACCOUNTS: usize = 8;
+const BOUND: Duration = Duration::from_secs(60);
+
+/// A response that takes its time, and one that does not.
+const PATHS: [&str; 2] = ["/market/export?rows=10&interval_ms=20", "/market"];
+
+async fn market(server: &RedisServer, wait_ms: &str) -> Market {
+    let settings = [
+        ("REDIS_URL", &*server.url()),
+        ("LEASE_MS", "3600000"),
+        ("WAIT_MS", wait_ms),
+    ];
+    Market::start(&settings).await
+}
+
+/// What became of the requests of all clients.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    whole: usize,
+    broken: usize,
+    refused: usize,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+/// The addresses of the markets that take requests.
+type Open = Shared<Vec<String>>;
+
+/// A client that requests one thing after the other, from a market that is open. Ends when none is.
+async fn request_on(account: String, number: usize, open: Open, tally: Shared<Tally>) {
+    for path in PATHS.iter().cycle() {
+        let url = {
+            let open = open.lock().expect("no panic");
+            match open.len() {
+                0 => return,
+                count => open[number % count].clone(),
+            }
+        };
+        let client = Client::http1(&url).with_account(&account);
+        let request = client.request(http::Method::GET, path);
+        // Without a head the market has left before it admitted the request.
+        let Some(answer) = client.try_send(request, "").await else {
+            sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        let is_ok = answer.status() == 200;
+        let is_whole = answer.try_text().await.is_some();
+        let mut tally = tally.lock().expect("no panic");
+        match (is_ok, is_whole) {
+            (true, true) => tally.whole += 1,
+            (true, false) => tally.broken += 1,
+            (false, _) => tally.refused += 1,
+        }
+    }
+}
+
+/// As many clients as each account has permits.
+fn load(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
+    let tally = Shared::default();
+    let mut clients = JoinSet::new();
+    for account in 0..ACCOUNTS {
+        for number in 0..5 {
+            let account = format!("account-{account}");
+            clients.spawn(request_on(
+                account,
+                number,
+                Arc::clone(open),
+                Arc::clone(&tally),
+            ));
+        }
+    }
+    (clients, tally)
+}
+
+/// How many units of permits are in the books.
+async fn held(server: &RedisServer) -> usize {
+    let mut raw = Raw::connect(server.port()).await;
+    let mut held = 0;
+    for key in raw.keys("semaphore:*:held").await {
+        held += raw.zmembers(&key).await.len();
+    }
+    held
+}
+
+async fn works(tally: &Shared<Tally>, more: usize) {
+    let before = tally.lock().expect("no panic").whole;
+    eventually("the clients are served", BOUND, async || {
+        tally.lock().expect("no panic").whole >= before + more
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permit_back() {
+    let server = RedisServer::start();
+    let market = market(&server, "0").await;
+    let open = Open::new(Mutex::new(vec![market.url().to_owned()]));
+    let (clients, tally) = load(&open);
+    works(&tally, 200).await;
+    assert!(held(&server).await > 0);
+
+    market.terminate();
+    open.lock().expect("no panic").clear();
+    assert!(market.ended().await.success());
+    // At once: nothing is left to be given back after the exit.
+    assert_eq!(held(&server).await, 0);
+    clients.join_all().await;
+    assert_eq!(tally.lock().expect("no panic").broken, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_markets_that_restart_one_by_one_refuse_nobody_and_leave_no_permit() {
+    let server = RedisServer::start();
+    let mut markets = Vec::new();
+    for _ in 0..3 {
+        markets.push(market(&server, "5000").await);
+    }
+    let urls = markets.iter().map(|market| market.url().to_owned());
+    let open = Open::new(Mutex::new(urls.collect()));
+    let (clients, tally) = load(&open);
+    works(&tally, 200).await;
+
+    for at in 0..3 {
+        let next = market(&server, "5000").await;
+        open.lock().expect("no panic")[at] = next.url().to_owned();
+        let last = std::mem::replace(&mut markets[at], next);
+        last.terminate();
+        assert!(last.ended().await.success());
+        works(&tally, 200).await;
+    }
+    open.lock().expect("no panic").clear();
+    clients.join_all().await;
+    let Tally {
+        broken, refused, ..
+    } = *tally.lock().expect("no panic");
+    assert_eq!((broken, refused), (0, 0));
+    eventually("every permit is given back", BOUND, async || {
+        held(&server).await == 0
+    })
+    .await;
+}
