@@ -86,6 +86,15 @@
 //! may evict keys with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
+//!
+//! # Managed services
+//!
+//! The store needs no command that is for administrators or counts as dangerous, uses no key that a
+//! call does not name, and sends no request of more than 3,999 arguments, so what services forbid does
+//! not matter to it, with one exception: without `EVAL` there is no store. OCI's sharded service has
+//! none, and [`Builder::connect`] says so. Many services evict keys by default: set
+//! `maxmemory-policy` to `noeviction`. After a failover a service may have forgotten the last permits
+//! that it granted, unless it acknowledges only what its log has, as MemoryDB does.
 
 mod acquire;
 mod builder;

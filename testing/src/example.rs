@@ -16,7 +16,16 @@ use tokio::{
 const BOUND: Duration = Duration::from_secs(60);
 
 /// All variables in the environment that an example reads.
-const SETTINGS: [&str; 6] = ["PORT", "SITE", "REDIS_URL", "LIMIT", "LEASE_MS", "WAIT_MS"];
+const SETTINGS: [&str; 8] = [
+    "PORT",
+    "SITE",
+    "REDIS_URL",
+    "LIMIT",
+    "FLEET_LIMIT",
+    "LEASE_MS",
+    "WAIT_MS",
+    "MAX_STALL_MS",
+];
 
 /// An example, about to start with these settings and no others. Killed when it is dropped.
 pub fn command(name: &str, settings: &[(&str, &str)]) -> Command {

@@ -21,6 +21,7 @@ pub mod http_requests;
 pub mod inside;
 pub mod ledger;
 pub mod machine;
+pub mod monitor;
 pub mod proxy;
 pub mod redis;
 pub mod resp;

@@ -4,7 +4,6 @@
 mod claims;
 mod crowd;
 #[cfg(feature = "redis")]
-mod monitor;
 #[cfg(feature = "redis")]
 mod one_script;
 #[cfg(feature = "redis")]

@@ -2,11 +2,15 @@
 
 use crate::{
     claims::{BOUND, POLICIES, claims},
-    monitor::{Monitor, is_read},
     server::{members, store},
 };
 use std::{array, time::Duration};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{
+    monitor::{Monitor, is_read},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Claims, RedisSemaphore, Semaphore};
 

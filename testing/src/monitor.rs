@@ -1,19 +1,21 @@
 //! What the scripts do, as `MONITOR` shows it.
 
-use testing::{redis::RedisServer, resp::Raw};
+use super::{redis::RedisServer, resp::Raw};
 
 /// A connection that reads `MONITOR`.
-pub(crate) struct Monitor(Raw);
+pub struct Monitor(Raw);
 
 /// One call of a script: its arguments, and the commands that it ran.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
-    pub(crate) args: Vec<String>,
-    pub(crate) commands: Vec<Vec<String>>,
+pub struct Call {
+    /// The call itself, from its name on.
+    pub args: Vec<String>,
+    /// The commands that it ran.
+    pub commands: Vec<Vec<String>>,
 }
 
 /// Whether a command changes nothing.
-pub(crate) fn is_read(command: &[String]) -> bool {
+pub fn is_read(command: &[String]) -> bool {
     const READS: [&str; 8] = [
         "TIME",
         "EXISTS",
@@ -29,20 +31,21 @@ pub(crate) fn is_read(command: &[String]) -> bool {
 
 impl Call {
     /// Whether an argument names this.
-    pub(crate) fn names(&self, key: &str) -> bool {
+    pub fn names(&self, key: &str) -> bool {
         self.args.iter().any(|arg| arg.contains(key))
     }
 }
 
 impl Monitor {
-    pub(crate) async fn start(server: &RedisServer) -> Self {
+    /// Reads from now on.
+    pub async fn start(server: &RedisServer) -> Self {
         let mut raw = Raw::connect(server.port()).await;
         raw.cmd(&["MONITOR"]).await;
         Self(raw)
     }
 
     /// The calls of scripts until now.
-    pub(crate) async fn calls(&mut self, raw: &mut Raw) -> Vec<Call> {
+    pub async fn calls(&mut self, raw: &mut Raw) -> Vec<Call> {
         raw.cmd(&["ECHO", "end-of-calls"]).await;
         let mut calls = Vec::new();
         loop {
