@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 54] = [
+const REDIS: [&str; 56] = [
     "connect",
     "builder",
     "tls/client",
@@ -26,6 +26,7 @@ const REDIS: [&str; 54] = [
     "tls/rustls",
     "tls/certificates",
     "store",
+    "check",
     "several",
     "grant",
     "acquire",
@@ -57,6 +58,7 @@ const REDIS: [&str; 54] = [
     "protocol/acquire",
     "protocol/refresh",
     "protocol/release",
+    "protocol/check",
     "protocol/clock",
     "protocol/call",
     "protocol/reply",

@@ -134,10 +134,10 @@ async fn three_markets_that_restart_one_by_one_refuse_nobody_and_leave_no_permit
     let (clients, tally) = load(&open);
     works(&tally, 200).await;
 
-    for at in 0..3 {
+    for (at, place) in markets.iter_mut().enumerate() {
         let next = market(&server, "5000").await;
         open.lock().expect("no panic")[at] = next.url().to_owned();
-        let last = std::mem::replace(&mut markets[at], next);
+        let last = std::mem::replace(place, next);
         last.terminate();
         assert!(last.ended().await.success());
         works(&tally, 200).await;
