@@ -6,6 +6,7 @@ mod model;
 mod ops;
 #[cfg(feature = "redis")]
 mod redis;
+mod resize;
 mod waiter;
 
 use std::env;

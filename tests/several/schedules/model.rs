@@ -83,13 +83,17 @@ impl State {
         self.units(specs, part.level, part.key) + part.weight <= part.limit
     }
 
+    /// Whether so many units more fit where this part is, and nobody waits there.
+    pub(crate) fn admits(&self, specs: &[Spec], part: &Part, units: u32) -> bool {
+        let held = self.units(specs, part.level, part.key);
+        self.queue[part.level][part.key].is_empty() && held + units <= part.limit
+    }
+
     /// The part that refuses a claim that does not wait, if one does.
     pub(crate) fn refuses(&self, specs: &[Spec], id: Id) -> Option<Part> {
-        let parts = specs[id].parts.iter().enumerate();
-        let mut refusing = parts.filter(|(at, part)| {
-            !self.queue[part.level][part.key].is_empty() || !self.fits(specs, id, *at)
-        });
-        refusing.next().map(|(_, part)| *part)
+        let mut parts = specs[id].parts.iter();
+        let refuses = |part: &&Part| !self.admits(specs, part, part.weight);
+        parts.find(refuses).copied()
     }
 
     /// The parts at which a claim that may wait can come to wait.

@@ -10,7 +10,7 @@ use testing::rng::Rng;
 use tower_semaphore::AcquireError;
 
 pub(crate) const PROCESSES: usize = 3;
-const OPERATIONS: usize = 24;
+const OPERATIONS: usize = 28;
 /// Claims that hold or wait at a time.
 const MOST: usize = 12;
 /// A wait that times out soon.
@@ -57,7 +57,7 @@ fn spec(rng: &mut Rng) -> Spec {
 impl<D: Driver> Case<D> {
     async fn operation(&mut self, rng: &mut Rng) -> Outcome {
         let (held, waiting) = (self.permits.len(), self.waiters.len());
-        match rng.below(20) {
+        match rng.below(24) {
             0..12 if held + waiting < MOST => self.claim(rng).await,
             12..15 if waiting > 0 => {
                 let id = *self.waiters.keys().nth(rng.below(waiting)).expect("one");
@@ -65,12 +65,16 @@ impl<D: Driver> Case<D> {
             }
             15 => self.kill(rng.below(PROCESSES)).await,
             16 => self.expire(rng).await,
-            _ if held > 0 => {
-                let id = *self.permits.keys().nth(rng.below(held)).expect("one");
-                self.release(id).await
-            }
+            17..21 if held > 0 => self.resize(self.any_permit(rng), rng).await,
+            _ if held > 0 => self.release(self.any_permit(rng)).await,
             _ => Ok(()),
         }
+    }
+
+    fn any_permit(&self, rng: &mut Rng) -> Id {
+        let mut permits = self.permits.keys();
+        let any = permits.nth(rng.below(permits.len()));
+        *any.expect("one is held")
     }
 
     async fn claim(&mut self, rng: &mut Rng) -> Outcome {

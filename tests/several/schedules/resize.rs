@@ -1,0 +1,111 @@
+//! Permits that change their weight, at one limit or at all of theirs.
+
+use super::{
+    case::{Case, MOST_UNITS, Outcome},
+    driver::Driver,
+    model::{Id, Part, State, Step},
+};
+use std::ops::Range;
+use testing::rng::Rng;
+use tower_semaphore::{AcquireError, Permit, semaphore::ClaimError};
+
+/// A permit, the parts of it that are to change, and their new weight.
+#[derive(Debug)]
+pub(crate) struct Change {
+    id: Id,
+    parts: Range<usize>,
+    weight: u32,
+}
+
+impl<D: Driver> Case<D> {
+    pub(crate) async fn resize(&mut self, id: Id, rng: &mut Rng) -> Outcome {
+        // It has lost units, and does not know that yet.
+        if self.ended.contains(&id) {
+            return Ok(());
+        }
+        let change = self.change(id, rng);
+        self.log.push(format!("{change:?}"));
+        let permit = &self.permits[&id];
+        let answer = match change.parts.len() == permit.levels().len() {
+            true => permit.resize(change.weight).await,
+            false => {
+                permit.levels()[change.parts.start]
+                    .resize(change.weight)
+                    .await
+            }
+        };
+        self.changed(&change, answer)?;
+        self.settle().await?;
+        self.weighs_as_expected(id)
+    }
+
+    fn change(&self, id: Id, rng: &mut Rng) -> Change {
+        let all = self.specs[id].parts.len();
+        let one = rng.below(all);
+        Change {
+            id,
+            parts: match rng.once_in(2) {
+                true => 0..all,
+                false => one..one + 1,
+            },
+            weight: 1 + rng.below(MOST_UNITS as usize) as u32,
+        }
+    }
+
+    /// The answer rules out the states in which the model says otherwise.
+    fn changed(&mut self, change: &Change, answer: Result<(), AcquireError>) -> Outcome {
+        let is_right = |state: &State| match (self.refusing(state, change), &answer) {
+            (None, Ok(())) => true,
+            (Some(part), Err(AcquireError::Invalid(ClaimError::TooHeavy { limit, .. }))) => {
+                change.weight > part.limit && *limit == part.limit
+            }
+            (Some(part), Err(error)) => change.weight <= part.limit && self.is_of(error, part),
+            (None, Err(_)) | (Some(_), Ok(())) => false,
+        };
+        let possible = self.possible.iter().filter(|state| is_right(state));
+        self.possible = possible.cloned().collect();
+        if self.possible.is_empty() {
+            return Err(format!("{change:?}: {answer:?}"));
+        }
+        if answer.is_ok() {
+            self.weigh(change);
+        }
+        Ok(())
+    }
+
+    /// The first part that may not become heavier, if there is one.
+    fn refusing(&self, state: &State, change: &Change) -> Option<Part> {
+        let parts = self.specs[change.id].parts[change.parts.clone()].iter();
+        let mut heavier = parts.filter(|part| change.weight > part.weight);
+        let refuses = |part: &&Part| {
+            let more = change.weight - part.weight;
+            change.weight > part.limit || !state.admits(&self.specs, part, more)
+        };
+        heavier.find(refuses).copied()
+    }
+
+    /// Units that become free go to those that wait for them.
+    fn weigh(&mut self, change: &Change) {
+        let parts = &mut self.specs[change.id].parts[change.parts.clone()];
+        let lighter = parts.iter().filter(|part| change.weight < part.weight);
+        let lighter = lighter.map(|part| Step::Advance(part.level, part.key));
+        let steps: Vec<_> = lighter.collect();
+        for part in parts {
+            part.weight = change.weight;
+        }
+        self.then(&steps, |_| {});
+    }
+
+    fn weighs_as_expected(&self, id: Id) -> Outcome {
+        let weights = self.permits[&id].levels().iter().map(Permit::weight);
+        let expected = self.specs[id].parts.iter().map(|part| part.weight);
+        match weights.clone().eq(expected) {
+            true => Ok(()),
+            false => Err(format!(
+                "{:?} weighs {:?}",
+                self.specs[id],
+                Vec::from_iter(weights)
+            )),
+        }
+    }
+}
