@@ -5,12 +5,20 @@ use crate::{
     queue::{granted, waiter},
     several::claims,
     several_waiting::{spawn, until_queued},
+    support::stores::facts,
 };
 use std::time::{Duration, Instant};
 use tower_semaphore::{Claim, Semaphore};
 
+facts! {
+    a_head_start_passes_those_who_have_none
+    a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody
+    equal_head_starts_are_first_come_first_served
+    a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit
+}
+
 /// Longer than any of these tests.
-const HEAD_START: Duration = Duration::from_secs(60);
+pub(crate) const HEAD_START: Duration = Duration::from_secs(60);
 
 fn batch() -> Claim {
     claim("a", 1)
@@ -20,7 +28,7 @@ fn interactive() -> Claim {
     batch().with_head_start(HEAD_START)
 }
 
-pub(crate) async fn a_head_start_passes_those_who_have_none(store: Store) {
+async fn a_head_start_passes_those_who_have_none(store: Store) {
     let held = store.acquire(batch()).await.expect("there is room");
     let first = waiter(&store, batch(), 1).await;
     let second = waiter(&store, batch(), 2).await;
@@ -31,9 +39,7 @@ pub(crate) async fn a_head_start_passes_those_who_have_none(store: Store) {
     }
 }
 
-pub(crate) async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(
-    store: Store,
-) {
+async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(store: Store) {
     let head_start = Duration::from_millis(300);
     let held = store.acquire(batch()).await.expect("there is room");
     let first = waiter(&store, batch(), 1).await;
@@ -48,7 +54,7 @@ pub(crate) async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_
     }
 }
 
-pub(crate) async fn equal_head_starts_are_first_come_first_served(store: Store) {
+async fn equal_head_starts_are_first_come_first_served(store: Store) {
     let held = store.acquire(batch()).await.expect("there is room");
     let mut waiters = (Vec::new(), Vec::new());
     for number in 0..5 {
@@ -64,9 +70,7 @@ pub(crate) async fn equal_head_starts_are_first_come_first_served(store: Store) 
     }
 }
 
-pub(crate) async fn a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit(
-    store: Store,
-) {
+async fn a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit(store: Store) {
     let limit = claim("a", 3);
     let held = store.acquire(limit.clone().with_weight(2)).await;
     let held = held.expect("there is room");

@@ -1,5 +1,6 @@
 //! One suite for every store: equal claims get equal answers.
 
+mod backlog;
 mod cancels;
 mod head_starts;
 mod keys;
@@ -42,23 +43,8 @@ facts! {
     keys_that_look_like_the_names_of_other_keys_are_distinct
 }
 
-mod resizing {
-    use super::resize::*;
-    use crate::support::stores::facts_of_several;
-
-    facts_of_several! {
-        a_smaller_weight_lets_the_next_waiter_in
-        a_greater_weight_needs_room_and_leaves_the_permit_as_it_was
-        a_greater_weight_passes_no_waiter
-        no_unit_is_lost_in_any_sequence_of_weights
-        several_limits_change_together_or_not_at_all
-        a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit
-        weights_that_change_under_load_never_exceed_the_limit
-    }
-}
-
 mod waiting {
-    use super::{cancels::*, facts, head_starts::*, queue::*};
+    use super::{cancels::*, facts, queue::*};
 
     facts! {
         a_waiter_is_granted_when_there_is_room
@@ -75,10 +61,6 @@ mod waiting {
         the_next_waiter_is_granted_when_the_head_is_dropped
         tokens_grow_along_the_queue
         ten_thousand_cancels_anywhere_leave_nothing_behind
-        a_head_start_passes_those_who_have_none
-        a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody
-        equal_head_starts_are_first_come_first_served
-        a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit
     }
 }
 

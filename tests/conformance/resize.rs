@@ -4,6 +4,7 @@ use crate::{
     BOUND, Store, claim,
     queue::{granted, waiter},
     several::{claims, held, is_full, until_held},
+    support::stores::facts_of_several,
 };
 use std::{
     error::Error,
@@ -19,6 +20,16 @@ use tower_semaphore::{
     semaphore::{ClaimError, MAX_WEIGHT},
 };
 
+facts_of_several! {
+    a_smaller_weight_lets_the_next_waiter_in
+    a_greater_weight_needs_room_and_leaves_the_permit_as_it_was
+    a_greater_weight_passes_no_waiter
+    no_unit_is_lost_in_any_sequence_of_weights
+    several_limits_change_together_or_not_at_all
+    a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit
+    weights_that_change_under_load_never_exceed_the_limit
+}
+
 /// A claim for the key that every fact is about.
 fn limited(limit: u32) -> Claim {
     claim("a", limit)
@@ -29,7 +40,7 @@ async fn acquired(store: &Store, limit: u32, weight: u32) -> Permit {
     permit.expect("there is room")
 }
 
-pub(crate) async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
+async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
     let permit = acquired(&store, 5, 5).await;
     let waiting = waiter(&store, limited(5).with_weight(2), 1).await;
     permit.resize(3).await.expect("it becomes lighter");
@@ -38,7 +49,7 @@ pub(crate) async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
     assert!(!permit.is_lost());
 }
 
-pub(crate) async fn a_greater_weight_needs_room_and_leaves_the_permit_as_it_was(store: Store) {
+async fn a_greater_weight_needs_room_and_leaves_the_permit_as_it_was(store: Store) {
     let (permit, other) = (acquired(&store, 5, 2).await, acquired(&store, 5, 2).await);
     permit.resize(3).await.expect("there is room");
     let error = permit.resize(4).await.expect_err("there is none");
@@ -50,7 +61,7 @@ pub(crate) async fn a_greater_weight_needs_room_and_leaves_the_permit_as_it_was(
     until_held(&store, slice::from_ref(&limited(5)), &[0]).await;
 }
 
-pub(crate) async fn a_greater_weight_passes_no_waiter(store: Store) {
+async fn a_greater_weight_passes_no_waiter(store: Store) {
     let (permit, other) = (acquired(&store, 5, 2).await, acquired(&store, 5, 2).await);
     let waiting = waiter(&store, limited(5).with_weight(3), 1).await;
     assert!(permit.resize(3).await.is_err(), "a claim waits before it");
@@ -59,7 +70,7 @@ pub(crate) async fn a_greater_weight_passes_no_waiter(store: Store) {
     assert_eq!(next.weight(), 3);
 }
 
-pub(crate) async fn no_unit_is_lost_in_any_sequence_of_weights(store: Store) {
+async fn no_unit_is_lost_in_any_sequence_of_weights(store: Store) {
     let permit = acquired(&store, 20, 1).await;
     for weight in [20, 1, 7, 6, 15, 15, 2, 3, 4, 9, 1, 12] {
         permit.resize(weight).await.expect("there is room");
@@ -69,7 +80,7 @@ pub(crate) async fn no_unit_is_lost_in_any_sequence_of_weights(store: Store) {
     until_held(&store, slice::from_ref(&limited(20)), &[0]).await;
 }
 
-pub(crate) async fn several_limits_change_together_or_not_at_all(store: Store) {
+async fn several_limits_change_together_or_not_at_all(store: Store) {
     let claims = claims("ann", [5, 5, 3]);
     let permit = store.acquire_all(claims.clone().into()).await;
     let permit = permit.expect("there is room");
@@ -93,9 +104,7 @@ pub(crate) async fn several_limits_change_together_or_not_at_all(store: Store) {
     assert_eq!(permit.weight(), 1);
 }
 
-pub(crate) async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(
-    store: Store,
-) {
+async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(store: Store) {
     let permit = acquired(&store, 5, 1).await;
     for weight in [0, MAX_WEIGHT + 1, 6] {
         let error = permit.resize(weight).await.expect_err("it is wrong");
@@ -109,7 +118,7 @@ pub(crate) async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_ful
     assert!(lost.is_some(), "{error:?}");
 }
 
-pub(crate) async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
+async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
     const LIMIT: u32 = 12;
     let (units, mut tasks) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
     for task in 0..6_u32 {

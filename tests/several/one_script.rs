@@ -157,9 +157,10 @@ fn added_units(commands: &[Vec<String>]) -> [usize; 3] {
     let adds = |command: &&Vec<String>| command[0] == "ZADD" && command[2] != "XX";
     POLICIES.map(|policy| {
         let begin = format!("semaphore:{{{policy}:");
-        let added = commands.iter().filter(adds).filter(|command| {
-            command[1].starts_with(&begin) && command[1].ends_with(":held")
-        });
+        let added = commands
+            .iter()
+            .filter(adds)
+            .filter(|command| command[1].starts_with(&begin) && command[1].ends_with(":held"));
         added.count()
     })
 }
