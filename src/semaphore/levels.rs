@@ -1,7 +1,8 @@
 //! Several permits as one, and how to acquire them level by level.
 
 use super::{
-    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy, Units,
+    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy,
+    Units, resize::resize_all,
 };
 use std::{
     slice,
@@ -174,7 +175,7 @@ impl Grant for Levels {
     }
 
     fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
-        Box::pin(resize(self.permits.clone(), weight))
+        Box::pin(resize_all(self.permits.clone(), weight))
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -188,27 +189,4 @@ impl Grant for Levels {
             all_held
         })
     }
-}
-
-/// First the levels that grow, from narrow to wide, because only these may be refused. Then those that
-/// have grown shrink again.
-async fn resize(permits: Box<[Permit]>, weight: u32) -> Result<(), AcquireError> {
-    let (grow, shrink): (Vec<_>, Vec<_>) =
-        permits.iter().partition(|level| level.weight() < weight);
-    let mut grown = Vec::with_capacity(grow.len());
-    for level in grow {
-        let before = level.weight();
-        if let Err(error) = level.resize(weight).await {
-            for (level, before) in grown {
-                // If the store fails as well, the units are freed with the permit.
-                let _ = Permit::resize(level, before).await;
-            }
-            return Err(error);
-        }
-        grown.push((level, before));
-    }
-    for level in shrink {
-        level.resize(weight).await?;
-    }
-    Ok(())
 }

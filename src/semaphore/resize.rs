@@ -1,12 +1,20 @@
 //! A permit that changes its weight.
 
 use super::{AcquireError, ClaimError, MAX_WEIGHT, Permit};
-use std::sync::atomic::Ordering::Relaxed;
+use std::{
+    pin::pin,
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Waker},
+};
+use tokio::task::unconstrained;
 
 impl Permit {
     /// How many units the permit holds; of several limits, of the narrowest.
     pub fn weight(&self) -> u32 {
-        self.0.weight.load(Relaxed)
+        match self.parts() {
+            [] => self.0.weight.load(Relaxed),
+            [narrowest, ..] => narrowest.weight(),
+        }
     }
 
     /// Changes how many units the permit holds: for work whose cost is known only while it runs,
@@ -73,6 +81,52 @@ impl Permit {
                 }
             }
             error => error,
+        }
+    }
+}
+
+/// First the levels that grow, from narrow to wide, because only these may be refused. If one is, those
+/// that have grown shrink again.
+pub(super) async fn resize_all(levels: Box<[Permit]>, weight: u32) -> Result<(), AcquireError> {
+    let (grow, shrink): (Vec<_>, Vec<_>) = levels.iter().partition(|level| level.weight() < weight);
+    let mut grown = Grown::default();
+    for level in grow {
+        let before = level.weight();
+        if let Err(error) = level.resize(weight).await {
+            grown.undo().await;
+            return Err(error);
+        }
+        grown.0.push((level, before));
+    }
+    grown.0.clear();
+    for level in shrink {
+        level.resize(weight).await?;
+    }
+    Ok(())
+}
+
+/// Levels that have grown, and their weights before. They shrink again if the others are not asked, or
+/// refuse.
+#[derive(Default)]
+struct Grown<'a>(Vec<(&'a Permit, u32)>);
+
+impl Grown<'_> {
+    async fn undo(&mut self) {
+        while let Some((level, before)) = self.0.last() {
+            // If the store fails as well, the units are freed with the permit.
+            let _ = level.resize(*before).await;
+            self.0.pop();
+        }
+    }
+}
+
+impl Drop for Grown<'_> {
+    /// The change was dropped midway. The first poll frees units, because that needs no answer; and
+    /// it is unconstrained, because its task may have used up its budget.
+    fn drop(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for (level, before) in self.0.drain(..) {
+            let _ = pin!(unconstrained(level.resize(before))).poll(&mut context);
         }
     }
 }

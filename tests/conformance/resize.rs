@@ -13,8 +13,9 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{
     AcquireError, Claim, Permit, PermitLost, Semaphore,
     semaphore::{ClaimError, MAX_WEIGHT},
@@ -22,10 +23,13 @@ use tower_semaphore::{
 
 facts_of_several! {
     a_smaller_weight_lets_the_next_waiter_in
+    a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later
     a_greater_weight_needs_room_and_leaves_the_permit_as_it_was
     a_greater_weight_passes_no_waiter
     no_unit_is_lost_in_any_sequence_of_weights
     several_limits_change_together_or_not_at_all
+    the_weight_of_several_limits_is_that_of_the_narrowest_when_one_has_changed_alone
+    a_change_that_is_dropped_anywhere_leaves_several_limits_alike
     a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit
     weights_that_change_under_load_never_exceed_the_limit
 }
@@ -47,6 +51,22 @@ async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
     let next = granted(waiting).await;
     assert_eq!((permit.weight(), next.weight()), (3, 2));
     assert!(!permit.is_lost());
+}
+
+/// Two waiters, of which the second would fit first.
+async fn a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later(store: Store) {
+    let permit = acquired(&store, 5, 5).await;
+    let heavy = waiter(&store, limited(5).with_weight(3), 1).await;
+    let light = waiter(&store, limited(5), 2).await;
+    permit.resize(4).await.expect("it becomes lighter");
+    until_held(&store, slice::from_ref(&limited(5)), &[4]).await;
+    assert!(!heavy.is_finished() && !light.is_finished());
+    permit.resize(2).await.expect("it becomes lighter");
+    let heavy = granted(heavy).await;
+    until_held(&store, slice::from_ref(&limited(5)), &[5]).await;
+    assert!(!light.is_finished());
+    permit.resize(1).await.expect("it becomes lighter");
+    assert!(granted(light).await.token() > heavy.token());
 }
 
 async fn a_greater_weight_needs_room_and_leaves_the_permit_as_it_was(store: Store) {
@@ -104,6 +124,45 @@ async fn several_limits_change_together_or_not_at_all(store: Store) {
     assert_eq!(permit.weight(), 1);
 }
 
+async fn the_weight_of_several_limits_is_that_of_the_narrowest_when_one_has_changed_alone(
+    store: Store,
+) {
+    let claims = claims("ann", [5, 5, 3]);
+    let permit = store.acquire_all(claims.clone().into()).await;
+    let permit = permit.expect("there is room");
+    permit.levels()[0].resize(4).await.expect("there is room");
+    assert_eq!(held(&store, &claims).await, [4, 1, 1]);
+    assert_eq!(permit.weight(), 4);
+    permit.levels()[1].resize(2).await.expect("there is room");
+    assert_eq!(permit.weight(), 4);
+    permit.resize(3).await.expect("there is room");
+    until_held(&store, &claims, &[3, 3, 3]).await;
+    assert_eq!(permit.weight(), 3);
+}
+
+/// All have the old weight or all the new one, and that can be changed again.
+async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: Store) {
+    let claims = claims("ann", [9, 9, 9]);
+    let permit = store.acquire_all(claims.clone().into()).await;
+    let permit = permit.expect("there is room");
+    for round in 0..60_u32 {
+        let weight = 1 + round % 3 * 3;
+        let mut change = Box::pin(permit.resize(weight));
+        for _ in 0..round {
+            if futures_util::poll!(&mut change).is_ready() {
+                break;
+            }
+            sleep(Duration::from_micros(100)).await;
+        }
+        drop(change);
+        let weights: Vec<_> = permit.levels().iter().map(Permit::weight).collect();
+        assert_eq!(weights, [weights[0]; 3], "round {round}");
+        until_held(&store, &claims, &weights).await;
+    }
+    permit.resize(2).await.expect("there is room");
+    until_held(&store, &claims, &[2, 2, 2]).await;
+}
+
 async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(store: Store) {
     let permit = acquired(&store, 5, 1).await;
     for weight in [0, MAX_WEIGHT + 1, 6] {
@@ -118,8 +177,10 @@ async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(sto
     assert!(lost.is_some(), "{error:?}");
 }
 
+/// Units in the test under load.
+const LIMIT: u32 = 12;
+
 async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
-    const LIMIT: u32 = 12;
     let (units, mut tasks) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
     for task in 0..6_u32 {
         let (store, units) = (store.clone(), Arc::clone(&units));
@@ -144,8 +205,24 @@ async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
             units.fetch_sub(own, Relaxed);
         });
     }
+    for _ in 0..2 {
+        tasks.spawn(come_and_go(store.clone(), Arc::clone(&units)));
+    }
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no panic");
     }
     until_held(&store, slice::from_ref(&limited(LIMIT)), &[0]).await;
+}
+
+/// Permits that are granted from the queue, while others change their weight.
+async fn come_and_go(store: Store, units: Arc<AtomicU32>) {
+    for _ in 0..20 {
+        let claim = limited(LIMIT).with_weight(2).with_wait(BOUND);
+        let permit = store.acquire(claim).await.expect("others leave room");
+        let now = units.fetch_add(2, Relaxed) + 2;
+        assert!(now <= LIMIT, "{now} units");
+        sleep(Duration::from_millis(1)).await;
+        units.fetch_sub(2, Relaxed);
+        assert!(permit.release().await);
+    }
 }

@@ -97,15 +97,12 @@ impl<D: Driver> Case<D> {
     }
 
     fn weighs_as_expected(&self, id: Id) -> Outcome {
-        let weights = self.permits[&id].levels().iter().map(Permit::weight);
-        let expected = self.specs[id].parts.iter().map(|part| part.weight);
-        match weights.clone().eq(expected) {
+        let (permit, spec) = (&self.permits[&id], &self.specs[id]);
+        let levels = permit.levels().iter().map(Permit::weight);
+        let expected = spec.parts.iter().map(|part| part.weight);
+        match levels.eq(expected) && permit.weight() == spec.parts[0].weight {
             true => Ok(()),
-            false => Err(format!(
-                "{:?} weighs {:?}",
-                self.specs[id],
-                Vec::from_iter(weights)
-            )),
+            false => Err(format!("{:?} do not weigh as {spec:?}", permit.levels())),
         }
     }
 }
