@@ -4,6 +4,12 @@ work=$(mktemp -d)
 redis_pid=
 example_pid=
 
+# What an example is sent.
+get=$'GET /market HTTP/1.1\r\nhost: example\r\nx-account-id: ann\r\nconnection: close\r\n\r\n'
+wanted='{"model":"small","prompt":"one","max_tokens":1}'
+completion=$'POST /v1/completions HTTP/1.1\r\nhost: example\r\nauthorization: Bearer ann\r\n'
+completion+="content-length: ${#wanted}"$'\r\nconnection: close\r\n\r\n'$wanted
+
 # Ends what this run has started, by process id, also when a step has failed.
 clean_up() {
     [ -z "$example_pid" ] || end "$example_pid"
@@ -40,7 +46,7 @@ try_example() {
     example_pid=$!
     wait_for_log "$example_pid" "$log" '^listening on http://' || fail_with "$title does not listen" "$log"
     url=$(sed -n '1s|^listening on http://||p' "$log")
-    request "$url" || fail_with "$title does not answer" "$log"
+    request "$name" "$url" || fail_with "$title does not answer" "$log"
     printf '%s: %s\n' "$title" "$status"
     end "$example_pid"
     example_pid=
@@ -55,11 +61,13 @@ run_example() {
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 
-# Sends a request to HOST:PORT and expects a 200. Sets `status` to the answer's status line.
+# Sends an example at HOST:PORT a request and expects a 200. Sets `status` to the answer's status line.
 request() {
+    local address=$2 text=$get
+    [ "$1" != gateway ] || text=$completion
     status=
-    exec 3<>"/dev/tcp/${1%:*}/${1##*:}" || return 1
-    printf 'GET /market HTTP/1.1\r\nhost: %s\r\nx-account-id: ann\r\nconnection: close\r\n\r\n' "$1" >&3
+    exec 3<>"/dev/tcp/${address%:*}/${address##*:}" || return 1
+    printf '%s' "$text" >&3
     read -r -t 10 status <&3 || true
     exec 3>&-
     status=${status%$'\r'}
