@@ -8,6 +8,7 @@ mod batches;
 mod clock;
 mod ends;
 mod heavy;
+mod heavy_nodes;
 mod hung_up;
 mod keeper_nodes;
 mod load;

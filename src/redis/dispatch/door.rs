@@ -4,18 +4,18 @@ use super::{
     attempt::Attempts,
     batch::{Queue, Queued},
     claim::{Acquiring, Answer, Claim},
-    load::Load,
+    load::{BUSY, Load},
 };
 use crate::redis::{
     clock::{ServerClock, Times},
     error::Error,
     protocol::{Acquired, AllAcquired, Protocol},
 };
-use std::{io, sync::Arc};
+use std::{io, pin::pin, sync::Arc};
 use tokio::{
     sync::{mpsc, oneshot},
     task::unconstrained,
-    time::timeout_at,
+    time::{timeout, timeout_at},
 };
 
 /// See the [module docs](super).
@@ -89,8 +89,14 @@ impl Dispatch {
         // has used up its budget.
         let in_flight = unconstrained(self.load.on_several_nodes(claim.weight()));
         let in_flight = timeout_at(latest.into(), in_flight).await;
-        let _in_flight = in_flight.map_err(|_| Error::Congested)?;
-        self.alone(claim).await
+        let mut in_flight = in_flight.map_err(|_| Error::Congested)?;
+        let mut answer = pin!(self.alone(claim));
+        if let Some(_units) = in_flight.units.take()
+            && let Ok(answer) = timeout(BUSY, &mut answer).await
+        {
+            return answer;
+        }
+        answer.await
     }
 
     async fn alone(&self, claim: &Claim) -> Answer {

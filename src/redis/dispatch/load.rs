@@ -17,9 +17,14 @@ const MAX_ALONE: usize = 8;
 /// gets 4,000 claims/s.
 const MAX_ON_NODES: usize = 1_024;
 
-/// Units of heavy claims that may be in flight at a time on several nodes: as many as 8 claims of the
+/// Units of heavy claims that may be sent to several nodes within [`BUSY`]: as many as 8 claims of the
 /// greatest weight have. If one node gets all of them at once, it answers others some 10 ms later.
 const MAX_HEAVY: usize = 8_000;
+
+/// For how long the units of a heavy claim count that is not answered: twice as long as a node works on
+/// [`MAX_HEAVY`]. After that the node is far or dead, rather than busy with them. So a dead node takes
+/// no room from the others unless it gets 400,000 units/s.
+pub(super) const BUSY: Duration = Duration::from_millis(20);
 
 /// How much is in flight.
 pub(super) struct Load {
@@ -46,6 +51,13 @@ pub(super) struct InFlight<'a> {
     units: usize,
 }
 
+/// Counts a claim as in flight on one of several nodes until it is dropped.
+pub(super) struct OnNodes<'a> {
+    /// The units of a heavy claim, which count for [`BUSY`] at most.
+    pub(super) units: Option<SemaphorePermit<'a>>,
+    _claim: Option<SemaphorePermit<'a>>,
+}
+
 impl Load {
     /// Lets a claim be sent alone, unless many are in flight or earlier claims wait for a batch.
     pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
@@ -61,12 +73,15 @@ impl Load {
 
     /// Waits until a claim may be sent alone to one of several nodes. Light claims do not wait for the
     /// units of heavy ones.
-    pub(super) async fn on_several_nodes(&self, weight: u32) -> [Option<SemaphorePermit<'_>>; 2] {
+    pub(super) async fn on_several_nodes(&self, weight: u32) -> OnNodes<'_> {
         let units = match weight as usize {
             0..=MAX_ALONE => None,
             _ => self.heavy.acquire_many(weight).await.ok(),
         };
-        [units, self.on_nodes.acquire().await.ok()]
+        OnNodes {
+            units,
+            _claim: self.on_nodes.acquire().await.ok(),
+        }
     }
 
     /// Counts a claim that is sent in a batch.
