@@ -92,3 +92,21 @@ async fn a_dead_node_delays_no_release_of_another_node() {
     let took = start.elapsed();
     assert!(took < TIMEOUT / 2, "{took:?}");
 }
+
+/// So many that not all of them are in flight together.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_node_refuses_no_claim_of_another_node_whose_permit_was_released_after_thousands() {
+    const DYING: usize = 14_000;
+    let _alone = alone().await;
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
+    // A busy machine is no failure of the store.
+    let rig = Rig::new(builder.timeout(Duration::from_secs(1))).await;
+    let dying = rig.hold("nodeb", DYING).await;
+    let claim = || rig.store.acquire(Claim::new("first").with_limit(1));
+    let permit = claim().await.expect("there is room");
+    rig.kill_other();
+    drop(dying);
+    drop(permit);
+    let answer = claim().await;
+    assert!(answer.is_ok(), "{answer:?}");
+}

@@ -18,7 +18,7 @@ const MAX_TOGETHER: usize = 256;
 
 /// Units of the groups that are sent together, for the same reason: the server works on 10,000 units
 /// for 10 ms.
-const MAX_UNITS_TOGETHER: usize = 10_000;
+pub(super) const MAX_UNITS_TOGETHER: usize = 10_000;
 
 /// Units of lost permits that are acquired again together: an acquire costs the server more than a
 /// refresh.

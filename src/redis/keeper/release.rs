@@ -77,9 +77,11 @@ impl Pending {
     }
 
     /// The release is sent again now, and soon again if that fails.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn hurried(mut self) -> Self {
+        self.due = Instant::now();
         self.tries = 0;
         self.hurried += 1;
+        self
     }
 
     /// The release was not answered.
