@@ -8,7 +8,8 @@ use std::{
 /// Lengths of time that follow from the lease and the timeout, and this process's own clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    birth: Instant,
+    /// Nothing was sent before.
+    pub(super) birth: Instant,
     pub(super) lease: Duration,
     pub(super) timeout: Duration,
 }

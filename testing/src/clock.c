@@ -1,18 +1,23 @@
-/* A preload for a server: adds the seconds in the file CLOCK_STEP_FILE to the wall clock.
+/* A preload: adds the seconds in the file CLOCK_STEP_FILE to the wall clock and to the boot-time
+ * clock, as /proc/uptime shows it.
  *
- * The file holds one 64-bit integer and is mapped once, so a step is seen at once and costs no
- * system call. libfaketime cannot be used: Debian's Redis hangs with it.
+ * The file holds a 64-bit integer for each and is mapped once, so a step is seen at once and costs
+ * no system call. libfaketime cannot be used: Debian's Redis hangs with it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+enum { WALL, BOOT, CLOCKS };
 static volatile const int64_t *step;
 
 __attribute__((constructor)) static void map_step(void) {
@@ -20,13 +25,13 @@ __attribute__((constructor)) static void map_step(void) {
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return;
-    void *page = mmap(NULL, sizeof *step, PROT_READ, MAP_SHARED, file, 0);
+    void *page = mmap(NULL, CLOCKS * sizeof *step, PROT_READ, MAP_SHARED, file, 0);
     if (page != MAP_FAILED)
         step = page;
     close(file);
 }
 
-static time_t stepped(time_t seconds) { return seconds + (step ? *step : 0); }
+static time_t stepped(time_t seconds) { return seconds + (step ? step[WALL] : 0); }
 
 /* The kernel's clocks are read directly: a lookup of the replaced functions may allocate, which
  * the server's allocator does not allow at this point. */
@@ -50,4 +55,25 @@ time_t time(time_t *out) {
     if (out)
         *out = now.tv_sec;
     return now.tv_sec;
+}
+
+static int uptime(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &now);
+    int file = syscall(SYS_memfd_create, "uptime", 0);
+    if (file >= 0) {
+        dprintf(file, "%lld.%02ld 0.00\n", (long long)now.tv_sec + step[BOOT], now.tv_nsec / 10000000);
+        lseek(file, 0, SEEK_SET);
+    }
+    return file;
+}
+
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    int mode = va_arg(rest, int);
+    va_end(rest);
+    if (step && !strcmp(path, "/proc/uptime"))
+        return uptime();
+    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }

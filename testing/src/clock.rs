@@ -1,18 +1,19 @@
-//! A wall clock for a server's process that a test can set back and forth.
+//! Clocks for a process that a test can set: the wall clock, and the one that also counts the time
+//! in which the machine is suspended.
 
 use crate::redis::RedisServer;
-use std::{fs::File, io::Write, path::PathBuf, process::Command};
+use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, process::Command};
 use tempfile::TempDir;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
 const MISSING: &str = "this test needs a C compiler named `cc`: `apt-get install gcc libc6-dev`";
 
-/// The clock of a process that was started in its [`environment`](Self::environment).
+/// The clocks of a process that was started in its [`environment`](Self::environment).
 #[derive(Debug)]
 pub struct SteppedClock(TempDir);
 
 impl SteppedClock {
-    /// Compiles the preload. The clock is right at first.
+    /// Compiles the preload. The clocks are right at first.
     ///
     /// # Panics
     ///
@@ -26,11 +27,11 @@ impl SteppedClock {
             .status()
             .expect(MISSING);
         assert!(compiled.success(), "{MISSING}");
-        clock.set(0);
+        clock.suspend(0);
         clock
     }
 
-    /// What a process needs in its environment to follow this clock.
+    /// What a process needs in its environment to follow these clocks.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("LD_PRELOAD", self.library().display().to_string()),
@@ -43,17 +44,25 @@ impl SteppedClock {
         RedisServer::with_environment(&[], &self.environment())
     }
 
-    /// From now on the clock is off by so many seconds.
+    /// From now on the wall clock is off by so many seconds.
     pub fn set(&self, seconds: i64) {
+        self.write(&seconds.to_ne_bytes());
+    }
+
+    /// From now on both clocks show that the machine was suspended for so many seconds.
+    pub fn suspend(&self, seconds: i64) {
+        self.write(&[seconds.to_ne_bytes(); 2].concat());
+    }
+
+    fn write(&self, steps: &[u8]) {
         // Not truncated: the file is mapped by processes that read it.
-        let mut file = File::options()
+        let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(self.file())
             .expect("the folder is ours");
-        file.write_all(&seconds.to_ne_bytes())
-            .expect("the file is ours");
+        file.write_all_at(steps, 0).expect("the file is ours");
     }
 
     fn library(&self) -> PathBuf {

@@ -14,6 +14,7 @@ mod keeper_nodes;
 mod load;
 mod nodes;
 mod releases;
+mod resumed;
 mod routes;
 mod scale;
 mod silence;

@@ -13,6 +13,7 @@ mod registry;
 mod release;
 mod releases;
 mod schedule;
+mod suspension;
 mod task;
 mod thread;
 mod unreleased;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::Range,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -45,13 +46,19 @@ impl Pulse {
         }
     }
 
+    /// The time from the tick `last` until this one.
+    pub(super) fn after(&self, last: &Self) -> Range<Instant> {
+        last.at.0..self.at.1
+    }
+
     /// What happened since the tick `last`. The monotonic clock stands still while a machine is
     /// suspended, and the boot-time clock does not. Without a boot-time clock the wall clock has to
     /// serve, but a wall clock that is set forward looks the same. A virtual machine that was paused
     /// shows no more than a wall clock that was set forward, so this is always a reason to refresh.
     pub(super) fn since(&self, last: &Self, refresh_interval: Duration) -> Gap {
         // At most so long, even if this thread was stopped between two readings.
-        let elapsed = self.at.1.saturating_duration_since(last.at.0);
+        let Range { start, end } = self.after(last);
+        let elapsed = end.saturating_duration_since(start);
         let boot = self.boot.zip(last.boot);
         let missed = boot.map(|(now, last)| now.saturating_sub(last).saturating_sub(elapsed));
         let wall = self.wall.duration_since(last.wall).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The refresh schedule: the permits that this process holds, spread over a refresh interval.
 
-use super::pulse::Gap;
+use super::{pulse::Gap, suspension::Suspension};
 use crate::redis::{
     clock::{SLOTS, Times},
     lease::Lease,
@@ -9,8 +9,9 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     mem,
+    ops::Range,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Permits by the name of their semaphore.
@@ -30,7 +31,8 @@ pub(super) struct Schedule {
     retries: Vec<Arc<Lease>>,
     retry_at: Instant,
     failures: u32,
-    doubt: Option<Doubt>,
+    /// The last one.
+    suspension: Option<Suspension>,
     /// How many leases have a slot, and how many were released since the last sweep.
     adopted: usize,
     released: usize,
@@ -44,14 +46,6 @@ struct Watched {
     /// The lease's deadline when the refresh was sent. A different deadline now means that the lease
     /// was refreshed.
     deadline: u64,
-}
-
-/// This process's clock may have stood still.
-struct Doubt {
-    /// For so many microseconds.
-    missed: u64,
-    /// A lease whose deadline is later was granted or refreshed afterwards.
-    until: u64,
 }
 
 /// Slots between two tries of a failed refresh, at most: twelve in a lease.
@@ -69,7 +63,7 @@ impl Schedule {
             retries: Vec::new(),
             retry_at: now,
             failures: 0,
-            doubt: None,
+            suspension: None,
             adopted: 0,
             released: 0,
         }
@@ -85,14 +79,15 @@ impl Schedule {
         }
     }
 
-    /// Puts granted leases into slots. Returns those that were granted from a queue: their refresh
-    /// cannot wait until the slot is due.
+    /// Puts granted leases into slots. Returns those whose refresh cannot wait until the slot is due:
+    /// they were granted from a queue, or claimed before a suspension.
     pub(super) fn adopt(&mut self, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
-        let mut provisional = Vec::new();
+        let mut urgent = Vec::new();
         self.adopted += leases.len();
         for lease in leases {
-            if lease.is_provisional() {
-                provisional.push(Arc::clone(&lease));
+            let suspension = self.suspension.as_ref();
+            if suspension.is_some_and(|it| it.advance(&lease)) || lease.is_provisional() {
+                urgent.push(Arc::clone(&lease));
             }
             let name = lease.name();
             let slot = self.hasher.hash_one(&name) % u64::from(SLOTS);
@@ -100,29 +95,21 @@ impl Schedule {
             lease.share_name(entry.key());
             entry.or_default().push(lease);
         }
-        provisional
+        urgent
     }
 
-    /// Takes note of what happened since the last tick. Returns whether all leases have to be
-    /// refreshed.
-    pub(super) fn note(&mut self, gap: Gap, now: Instant) -> bool {
-        let micros = |missed: Duration| missed.as_micros() as u64;
-        match gap {
-            Gap::None => return false,
-            Gap::Stopped => {}
-            Gap::Suspended(missed) => {
-                let leases = self.all();
-                leases
-                    .iter()
-                    .for_each(|lease| lease.advance(micros(missed)));
+    /// Takes note of what happened between two ticks. Returns whether all leases have to be refreshed.
+    pub(super) fn note(&mut self, gap: Gap, ticks: Range<Instant>) -> bool {
+        if let Some(suspension) = Suspension::new(self.times, gap, ticks) {
+            for lease in self.all() {
+                suspension.advance(&lease);
             }
-            Gap::Doubtful(missed) => {
-                let (missed, until) = (micros(missed), self.times.held_until(now));
-                self.doubt = Some(Doubt { missed, until });
-            }
+            self.suspension = Some(suspension);
         }
-        self.retries.clear();
-        true
+        if gap != Gap::None {
+            self.retries.clear();
+        }
+        gap != Gap::None
     }
 
     /// The leases whose refresh failed, if it is to be sent again now.
@@ -204,12 +191,8 @@ impl Schedule {
     /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
     /// counts for these leases, because the server could be asked neither time.
     pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>) {
-        if let Some(Doubt { missed, until }) = self.doubt {
-            let now = self.times.now() + missed;
-            let is_older = |lease: &&Arc<Lease>| lease.deadline() < until;
-            let doubtful = failed.iter().filter(|lease| !lease.is_provisional());
-            let older = doubtful.filter(is_older);
-            older.for_each(|lease| lease.expire(now));
+        if let Some(suspension) = &self.suspension {
+            failed.iter().for_each(|lease| suspension.expire(lease));
         }
         self.refreshed(failed);
     }

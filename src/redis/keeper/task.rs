@@ -157,7 +157,8 @@ impl Task {
         due.extend(self.schedule.due(now));
         let (last, interval) = (&self.pulse, self.core.times.refresh_interval());
         let pulse = Pulse::now();
-        if self.schedule.note(pulse.since(last, interval), now) {
+        let gap = pulse.since(last, interval);
+        if self.schedule.note(gap, pulse.after(last)) {
             due = self.schedule.all();
         }
         self.pulse = pulse;

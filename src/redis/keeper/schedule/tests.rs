@@ -1,5 +1,6 @@
 use super::*;
 use crate::redis::protocol::PermitId;
+use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -14,21 +15,63 @@ fn schedule() -> (Schedule, Arc<Lease>) {
     (schedule, lease)
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Ticks of which the first follows later.
+fn later() -> Range<Instant> {
+    let start = Instant::now() + SECOND;
+    start..start + SECOND
+}
+
+/// Ticks around now.
+fn around() -> Range<Instant> {
+    let start = Instant::now();
+    start - SECOND..start + SECOND
+}
+
 #[test]
 fn a_suspended_machine_ends_leases_sooner() {
     let (mut schedule, lease) = schedule();
-    assert!(schedule.note(Gap::Suspended(61 * SECOND), Instant::now()));
+    assert!(schedule.note(Gap::Suspended(MINUTE), later()));
+    assert!(lease.is_past(schedule.times.now()));
+}
+
+#[test]
+fn a_lease_that_may_have_been_granted_since_a_suspension_ends_no_sooner() {
+    let (mut schedule, lease) = schedule();
+    assert!(schedule.note(Gap::Suspended(MINUTE), around()));
+    assert!(!lease.is_past(schedule.times.now()));
+}
+
+#[test]
+fn a_lease_that_is_answered_after_a_suspension_ends_sooner_if_it_was_claimed_before() {
+    let (mut schedule, lease) = schedule();
+    schedule.slots.iter_mut().for_each(Leases::clear);
+    assert!(schedule.note(Gap::Suspended(MINUTE), later()));
+    assert_eq!(schedule.adopt(vec![Arc::clone(&lease)]).len(), 1);
     assert!(lease.is_past(schedule.times.now()));
 }
 
 #[test]
 fn a_doubt_counts_only_for_a_lease_that_the_server_could_be_asked_neither_time() {
+    for gap in [Gap::Suspended(MINUTE), Gap::Doubtful(MINUTE)] {
+        let (mut schedule, lease) = schedule();
+        assert!(schedule.note(gap, around()));
+        schedule.refreshed(vec![Arc::clone(&lease)]);
+        assert!(!lease.is_lost());
+        schedule.refreshed_again(vec![Arc::clone(&lease)]);
+        assert!(lease.is_lost());
+    }
+}
+
+#[test]
+fn a_doubt_counts_for_no_lease_whose_end_is_known() {
     let (mut schedule, lease) = schedule();
-    assert!(schedule.note(Gap::Doubtful(61 * SECOND), Instant::now()));
-    schedule.refreshed(vec![Arc::clone(&lease)]);
+    assert!(schedule.note(Gap::Suspended(MINUTE / 2), later()));
+    for _ in 0..2 {
+        schedule.refreshed_again(vec![Arc::clone(&lease)]);
+    }
     assert!(!lease.is_lost());
-    schedule.refreshed_again(vec![Arc::clone(&lease)]);
-    assert!(lease.is_lost());
 }
 
 #[test]
