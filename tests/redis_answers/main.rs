@@ -6,6 +6,7 @@
 #![cfg(feature = "redis")]
 
 mod budget;
+mod deadlines;
 mod full;
 mod gateway;
 mod goodput;
