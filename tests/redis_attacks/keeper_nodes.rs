@@ -100,7 +100,7 @@ async fn a_dead_node_refuses_no_claim_of_another_node_whose_permit_was_released_
     let _alone = alone().await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
     // A busy machine is no failure of the store.
-    let rig = Rig::new(builder.timeout(Duration::from_secs(1))).await;
+    let rig = Rig::new(builder.timeout(Duration::from_secs(3))).await;
     let dying = rig.hold("nodeb", DYING).await;
     let claim = || rig.store.acquire(Claim::new("first").with_limit(1));
     let permit = claim().await.expect("there is room");

@@ -14,10 +14,12 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 const URL: &str = "RESUMED_URL";
 /// Permits before the suspension, and as many after it.
 const KEYS: usize = 20;
+/// How often the machine is suspended at most.
+const TRIES: usize = 5;
 /// So long that no permit ends in this test by itself, and that two ticks are far apart.
 const LEASE: Duration = Duration::from_secs(30);
 /// How long the process waits for a loss: for the next tick, and the refresh that it starts.
-const WATCHED: Duration = Duration::from_secs(5);
+const WATCHED: Duration = Duration::from_secs(8);
 /// Longer than a lease.
 const SUSPENDED: i64 = 60;
 
@@ -59,7 +61,7 @@ async fn a_process_that_is_suspended() {
         return;
     };
     // A busy machine is no failure of the store.
-    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let builder = builder.lease(LEASE);
     let store = builder.connect(url.as_str()).await.expect("it connects");
     let before = hold(&store, "before").await;
@@ -73,12 +75,11 @@ async fn a_process_that_is_suspended() {
     }
     let after = hold(&store, "after").await;
     let (lost_before, lost_after) = tokio::join!(lost(&before), lost(&after));
-    println!("\nlost {lost_before} {lost_after}");
+    println!("\nbefore {lost_before}\nafter {lost_after}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_not() {
-    let _alone = alone().await;
+/// How many permits from before a suspension are lost, and how many of those granted since.
+async fn lost_before_and_since() -> [usize; 2] {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     // The network is not back at once: the keeper has to refresh twice.
@@ -95,20 +96,30 @@ async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_n
     let out = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);
     let mut says = |start: &str| {
-        let mut said = lines
-            .by_ref()
-            .filter_map(|line| Some(line.strip_prefix(start)?.to_owned()));
-        tokio::task::block_in_place(|| said.next().expect("it goes on"))
+        let said = lines.find_map(|line| Some(line.strip_prefix(start)?.to_owned()));
+        said.expect("it goes on")
     };
-    says("holds");
+    tokio::task::block_in_place(|| says("holds"));
     clock.suspend(SUSPENDED);
-    let lost = says("lost ");
-    let (before, after) = lost.split_once(' ').expect("two numbers");
-    // A few of them were refreshed just before.
-    assert!(
-        before.parse::<usize>().expect("a number") > KEYS / 2,
-        "{lost}"
-    );
-    assert_eq!(after, "0", "of {KEYS}");
+    let lost = ["before ", "after "].map(|group| {
+        let count = tokio::task::block_in_place(|| says(group));
+        count.parse().expect("a number")
+    });
     child.wait().expect("it ends");
+    lost
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_not() {
+    let _alone = alone().await;
+    for _ in 0..TRIES {
+        let [before, since] = lost_before_and_since().await;
+        assert_eq!(since, 0, "of {KEYS}");
+        // A few may have been refreshed just before. On a busy machine the keeper may tick before the
+        // permits are granted, and asks at once for those from before.
+        if before > KEYS / 2 {
+            return;
+        }
+    }
+    panic!("no permit was lost");
 }
