@@ -39,6 +39,7 @@ const REDIS: [&str; 56] = [
     "keeper/release",
     "keeper/refresh",
     "keeper/schedule",
+    "keeper/suspension",
     "keeper/pulse",
     "keeper/core",
     "keeper/registry",

@@ -21,10 +21,10 @@ const MAX_ON_NODES: usize = 1_024;
 /// greatest weight have. If one node gets all of them at once, it answers others some 10 ms later.
 const MAX_HEAVY: usize = 8_000;
 
-/// For how long the units of a heavy claim count that is not answered: twice as long as a node works on
-/// [`MAX_HEAVY`]. After that the node is far or dead, rather than busy with them. So a dead node takes
-/// no room from the others unless it gets 400,000 units/s.
-pub(super) const BUSY: Duration = Duration::from_millis(20);
+/// For how long the units of a heavy claim count that is not answered: ten times as long as a node works
+/// on [`MAX_HEAVY`], so that a slow node is not sent more than it can do. After that the node is far or
+/// dead. So a dead node takes no room from the others unless it gets 80,000 units/s.
+pub(super) const BUSY: Duration = Duration::from_millis(100);
 
 /// How much is in flight.
 pub(super) struct Load {
