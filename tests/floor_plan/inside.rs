@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 56] = [
+const REDIS: [&str; 57] = [
     "connect",
     "builder",
     "tls/client",
