@@ -90,9 +90,10 @@ impl Dispatch {
         let in_flight = unconstrained(self.load.on_several_nodes(claim.weight()));
         let in_flight = timeout_at(latest.into(), in_flight).await;
         let mut in_flight = in_flight.map_err(|_| Error::Congested)?;
+        let busy = self.attempts.times.timeout / BUSY;
         let mut answer = pin!(self.alone(claim));
         if let Some(_units) = in_flight.units.take()
-            && let Ok(answer) = timeout(BUSY, &mut answer).await
+            && let Ok(answer) = timeout(busy, &mut answer).await
         {
             return answer;
         }

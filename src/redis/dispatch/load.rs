@@ -17,14 +17,14 @@ const MAX_ALONE: usize = 8;
 /// gets 4,000 claims/s.
 const MAX_ON_NODES: usize = 1_024;
 
-/// Units of heavy claims that may be sent to several nodes within [`BUSY`]: as many as 8 claims of the
+/// Units of heavy claims that may be in flight at a time on several nodes: as many as 8 claims of the
 /// greatest weight have. If one node gets all of them at once, it answers others some 10 ms later.
 const MAX_HEAVY: usize = 8_000;
 
-/// For how long the units of a heavy claim count that is not answered: ten times as long as a node works
-/// on [`MAX_HEAVY`], so that a slow node is not sent more than it can do. After that the node is far or
-/// dead. So a dead node takes no room from the others unless it gets 80,000 units/s.
-pub(super) const BUSY: Duration = Duration::from_millis(100);
+/// The units of a heavy claim that is not answered count for this part of a call's timeout. After that
+/// its node is far or dead, rather than busy with them: so a dead node takes no room from the others
+/// unless it gets ten times [`MAX_HEAVY`] per timeout, and a slow one is not sent much more than it can do.
+pub(super) const BUSY: u32 = 10;
 
 /// How much is in flight.
 pub(super) struct Load {
@@ -53,7 +53,7 @@ pub(super) struct InFlight<'a> {
 
 /// Counts a claim as in flight on one of several nodes until it is dropped.
 pub(super) struct OnNodes<'a> {
-    /// The units of a heavy claim, which count for [`BUSY`] at most.
+    /// The units of a heavy claim, which count only for a while, see [`BUSY`].
     pub(super) units: Option<SemaphorePermit<'a>>,
     _claim: Option<SemaphorePermit<'a>>,
 }
