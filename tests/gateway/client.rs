@@ -60,7 +60,7 @@ impl Gateway {
     pub(crate) fn complete(
         &self,
         key: &str,
-        wanted: Value,
+        wanted: &Value,
     ) -> impl Future<Output = Answer> + use<> {
         let mut body = json!({"model": "small", "prompt": "one two"});
         for (name, value) in wanted.as_object().expect("an object") {
@@ -72,7 +72,7 @@ impl Gateway {
     /// A stream of so many tokens, which is not read.
     pub(crate) async fn stream(&self, key: &str, model: &str, tokens: u32) -> Answer {
         let wanted = json!({"model": model, "max_tokens": tokens});
-        let answer = self.complete(key, wanted).await;
+        let answer = self.complete(key, &wanted).await;
         assert_eq!(answer.status(), 200, "{key} {model} {tokens}");
         answer
     }
@@ -82,7 +82,7 @@ impl Gateway {
         let mut streams = JoinSet::new();
         for (model, key) in (0..models).flat_map(|model| (0..8).map(move |key| (model, key))) {
             let wanted = json!({"model": format!("model-{model}"), "max_tokens": ALL});
-            streams.spawn(self.complete(&format!("key-{model}-{key}"), wanted));
+            streams.spawn(self.complete(&format!("key-{model}-{key}"), &wanted));
         }
         let streams = streams.join_all().await;
         assert!(streams.iter().all(|stream| stream.status() == 200));
@@ -95,7 +95,7 @@ impl Gateway {
         let mut answers = JoinSet::new();
         for (number, model) in models.enumerate() {
             let wanted = json!({"model": model, "max_tokens": ALL});
-            answers.spawn(self.complete(&format!("more-{number}"), wanted));
+            answers.spawn(self.complete(&format!("more-{number}"), &wanted));
         }
         let mut refused_by = Vec::new();
         for answer in answers.join_all().await {

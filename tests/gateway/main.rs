@@ -23,7 +23,7 @@ async fn a_request_weighs_what_its_max_tokens_say_under_all_three_limits() {
         assert!(answer.header("ratelimit").starts_with(&own), "{own}");
     }
     let too_heavy = gateway
-        .complete("ann", json!({"max_tokens": ALL + 1}))
+        .complete("ann", &json!({"max_tokens": ALL + 1}))
         .await;
     assert_eq!(too_heavy.status(), 400);
     assert_eq!(too_heavy.error().await["type"], "invalid_request_error");
@@ -33,7 +33,7 @@ async fn a_request_weighs_what_its_max_tokens_say_under_all_three_limits() {
 async fn an_api_key_over_its_limit_gets_a_429_as_such_clients_expect_it() {
     let gateway = Gateway::start(&[]).await;
     let _stream = gateway.stream("ann", "small", ALL).await;
-    let refused = gateway.complete("ann", json!({"max_tokens": ALL})).await;
+    let refused = gateway.complete("ann", &json!({"max_tokens": ALL})).await;
     assert_eq!(refused.status(), 429);
     let retry_after: u32 = refused.header("retry-after").parse().expect("seconds");
     assert!(retry_after >= 1);
@@ -96,7 +96,7 @@ async fn a_stream_frees_units_while_it_runs_and_sends_all_its_words() {
     // The long one lasts longer than all of this may take.
     soon("a unit is free", async {
         while gateway
-            .complete("bob", json!({"max_tokens": 16}))
+            .complete("bob", &json!({"max_tokens": 16}))
             .await
             .status()
             != 200
@@ -120,13 +120,13 @@ async fn an_interactive_request_goes_before_a_batch_one_in_all_gateways() {
     ];
     let _long = gateways[0].stream("ann", "small", ALL).await;
     let batch = json!({"max_tokens": ALL, "service_tier": "batch"});
-    let batch = tokio::spawn(gateways[0].complete("ann", batch));
+    let batch = tokio::spawn(gateways[0].complete("ann", &batch));
     let queued = async || raw.zcard("semaphore:{key:ann}:queue").await == 1;
     eventually("the batch request waits", BOUND, queued).await;
     // It needs all that the stream has, so whoever waits behind it waits until that has ended.
     soon("a unit is free", async {
         while gateways[1]
-            .complete("ann", json!({"max_tokens": 16}))
+            .complete("ann", &json!({"max_tokens": 16}))
             .await
             .status()
             != 200
