@@ -19,8 +19,10 @@ use tower_semaphore::{
 /// A unit of the limits: so many tokens.
 pub(crate) const TOKENS_PER_UNIT: u32 = 16;
 
-/// Units in flight: for an API key, for a model, for all together.
+/// Units in flight: for an API key, for a model, for all together. Batch jobs leave a quarter of a
+/// model to interactive requests, which do not pass a job that holds units of the model already.
 const LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 256), ("fleet", 1_024)];
+const BATCH_LIMITS: [(&str, u32); 3] = [("key", 32), ("model", 192), ("fleet", 1_024)];
 
 /// How long a request waits for others. Batch jobs have more patience, and no head start.
 const WAIT: Duration = Duration::from_secs(2);
@@ -53,7 +55,11 @@ fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
             false => claim.with_wait(WAIT).with_head_start(HEAD_START),
         }
     };
-    let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], LIMITS[level])));
+    let limits = match completion.is_batch() {
+        true => BATCH_LIMITS,
+        false => LIMITS,
+    };
+    let [key, model, fleet] = [0, 1, 2].map(|level| claim((keys[level], limits[level])));
     Ok([key, model, fleet])
 }
 
@@ -62,6 +68,7 @@ fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
     let key = value.and_then(|value| value.strip_prefix("Bearer "));
+    let key = key.filter(|key| !key.is_empty());
     key.ok_or_else(|| KeyError::Missing("the API key".into()))
 }
 
@@ -81,7 +88,7 @@ fn refuse(rejection: Rejection) -> Response<String> {
         }
         _ => ("server_error", "no request can be admitted now".to_owned()),
     };
-    let is_unknown = matches!(rejection.reason(), Reason::Key(_));
+    let is_unknown = matches!(rejection.reason(), Reason::Key(KeyError::Missing(_)));
     let error = json!({"error": {"type": kind, "code": kind, "message": message}});
     let mut response = rejection.into_response().map(|_| error.to_string());
     if is_unknown {

@@ -94,14 +94,13 @@ impl KeySemaphore {
         wait: Wait,
     ) -> Result<Option<Position>, AcquireError> {
         let mut queue = self.queue.lock();
-        if queue.len() >= wait.max_waiting as usize {
-            return Err(AcquireError::QueueFull);
-        }
         if !self.exclude_others() {
             return Ok(None);
         }
-        let position = queue.push(units, wait.head_start);
+        let position = queue.push(units, wait);
+        self.admit_others(&queue);
         drop(queue);
+        let position = position.ok_or(AcquireError::QueueFull)?;
         self.grant_waiters();
         Ok(Some(position))
     }

@@ -1,11 +1,7 @@
 //! The queue of one key.
 
-use crate::semaphore::Units;
-use std::{
-    collections::VecDeque,
-    sync::LazyLock,
-    time::{Duration, Instant},
-};
+use crate::semaphore::{Units, Wait};
+use std::{collections::VecDeque, sync::LazyLock, time::Instant};
 use tokio::sync::oneshot;
 
 /// Arrivals count from here.
@@ -58,18 +54,18 @@ pub(super) struct Position {
 }
 
 impl Queue {
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Joins the queue behind all waiters that arrived before, or that had that much of a head start.
-    pub(super) fn push(&mut self, units: Units, head_start: Duration) -> Position {
-        let rank = START.elapsed().as_nanos() as i64 - head_start.as_nanos() as i64;
+    /// `None`: as many of them wait as `wait` allows.
+    pub(super) fn push(&mut self, units: Units, wait: Wait) -> Option<Position> {
+        let rank = START.elapsed().as_nanos() as i64 - wait.head_start.as_nanos() as i64;
         let index = self.waiting.partition_point(|other| other.rank <= rank);
+        if index >= wait.max_waiting as usize {
+            return None;
+        }
         self.last_number += 1;
         let number = self.last_number;
         let (sender, receiver) = oneshot::channel();
@@ -80,10 +76,10 @@ impl Queue {
             granted: sender,
         };
         self.waiting.insert(index, waiting);
-        Position {
+        Some(Position {
             number,
             granted: receiver,
-        }
+        })
     }
 
     /// The units of the head's claim.

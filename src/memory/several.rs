@@ -12,7 +12,11 @@ pub(super) fn try_all(
 ) -> Result<Permit, AcquireError> {
     loop {
         let entries: Vec<_> = claims.iter().map(&entry).collect();
-        if let Some(acquired) = lock_all(&entries, claims)? {
+        let acquired = lock_all(&entries, claims).inspect_err(|_| {
+            // The narrower ones may have been looked up for nothing.
+            entries.iter().for_each(|entry| entry.evict_if_idle());
+        });
+        if let Some(acquired) = acquired? {
             let levels = entries.into_iter().zip(claims).zip(acquired);
             let permits = levels.map(|((entry, claim), acquired)| {
                 Ok(permit(

@@ -164,7 +164,8 @@ impl Entry {
         self.evict_if_idle();
     }
 
-    fn evict_if_idle(&self) {
+    /// Removes the entry if nobody uses it and the shard has enough of such.
+    pub(super) fn evict_if_idle(&self) {
         if let Some(shard) = &self.overflow
             && self.semaphore.held() == 0
         {

@@ -7,6 +7,7 @@ use super::{
     store::{MemorySemaphore, SHARDS},
 };
 use crate::semaphore::{Claim, Key, Permit, Semaphore};
+use futures_util::FutureExt;
 use std::{
     collections::HashSet,
     future::Future,
@@ -43,6 +44,20 @@ fn idle_keys_are_kept_up_to_a_bound() {
     drop(held);
     assert_eq!(store.keys(), 0);
     assert!((1..=SHARDS * IDLE_CAPACITY).contains(&keys_in_tables(&store).len()));
+}
+
+#[test]
+fn keys_that_a_wider_limit_refuses_are_not_kept() {
+    let store = MemorySemaphore::new();
+    let fleet = Claim::new("all").with_policy("fleet").with_limit(1);
+    let _held = store.acquire(fleet.clone()).now_or_never();
+    for key in 0..50_000u64 {
+        let both = [Claim::new(key).with_limit(1), fleet.clone()];
+        let refused = store.acquire_all(both.into()).now_or_never();
+        assert!(refused.expect("an answer").is_err());
+    }
+    assert_eq!(store.keys(), 1);
+    assert!(keys_in_tables(&store).len() <= SHARDS * IDLE_CAPACITY + 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The limits of a request.
 
-use crate::semaphore::{AcquireError, Claims, Policy};
+use crate::semaphore::{AcquireError, ClaimError, Claims, Policy};
 use std::iter;
 
 /// A policy, and its limit in units.
@@ -40,16 +40,27 @@ impl Limits {
         !self.wider.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Limit> {
+    fn iter(&self) -> impl Iterator<Item = &Limit> {
         iter::once(&self.narrowest).chain(&self.wider)
     }
 
     /// The limit that an error names; the narrowest if it names none. A store of several limits of
     /// its own may name one that no claim has.
     pub(super) fn refusing(&self, error: &AcquireError) -> Limit {
+        let too_heavy_for = |limit: u32| self.iter().find(|(_, other)| *other == limit);
         match error {
             AcquireError::Full { policy, limit, .. } => (policy.clone(), *limit),
+            AcquireError::Invalid(ClaimError::TooHeavy { limit, .. }) => {
+                too_heavy_for(*limit).unwrap_or(&self.narrowest).clone()
+            }
             _ => self.narrowest.clone(),
         }
+    }
+
+    /// All but the one that refused.
+    pub(super) fn others(&self, refusing: &Limit) -> impl Iterator<Item = &Limit> {
+        let at = self.iter().position(|limit| limit == refusing);
+        let others = self.iter().enumerate();
+        others.filter_map(move |(other, limit)| (Some(other) != at).then_some(limit))
     }
 }

@@ -155,10 +155,7 @@ impl Rejection {
         let remaining = self.remaining();
         fields::refuse(headers, self.policy(), self.limit(), remaining, RETRY_AFTER);
         if self.limits.are_several() {
-            let others = self
-                .limits
-                .iter()
-                .filter(|(policy, _)| policy != self.policy());
+            let others = self.limits.others(&self.refusing);
             others.for_each(|(policy, limit)| fields::list(headers, policy, *limit));
         }
     }

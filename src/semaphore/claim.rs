@@ -88,9 +88,10 @@ impl Claim {
         self
     }
 
-    /// Sets how many claims may wait for the key, this one included: [`DEFAULT_MAX_WAITING`]
-    /// unless set. When as many wait already, the claim is refused with
-    /// [`AcquireError::QueueFull`]. See [`Claim`] for an example.
+    /// Sets how many claims may wait for the key up to this one: [`DEFAULT_MAX_WAITING`] unless set.
+    /// When as many wait before it already, the claim is refused with [`AcquireError::QueueFull`].
+    /// Claims that it passes because of its [head start](Self::with_head_start) do not count. See
+    /// [`Claim`] for an example.
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
         self
@@ -103,6 +104,18 @@ impl Claim {
     /// For example, interactive requests get 30 s and batch jobs none: an interactive request passes
     /// all batch jobs that arrived in the last 30 s, and a batch job that has waited for 30 s is
     /// passed by nobody.
+    ///
+    /// A head start passes waiters, not holders. Of [several claims](super::Claims) a job that waits at
+    /// a wide limit holds its units of the narrower ones meanwhile, and nobody passes it there. So give
+    /// batch jobs a lower limit than interactive requests where both use one key:
+    ///
+    /// ```
+    /// # use {std::time::Duration, tower_semaphore::Claim};
+    /// let wait = Duration::from_secs(2);
+    /// let batch = Claim::new("model-1").with_limit(6).with_wait(wait);
+    /// let interactive = Claim::new("model-1").with_limit(8).with_wait(wait);
+    /// # drop((batch, interactive.with_head_start(Duration::from_secs(30))));
+    /// ```
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
 //! The claims of one request.
 
-use super::{AcquireError, Claim, ClaimError};
+use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS};
 use std::{slice, vec};
 
 /// What one request claims: a permit of one limit, or of several together.
@@ -13,6 +13,9 @@ use std::{slice, vec};
 /// - A claim that waits joins the queue of the first limit that is full, and keeps what it has of
 ///   the narrower ones meanwhile. Everybody goes from narrow to wide, so nobody waits for ever,
 ///   and the crowd of one account stands in the account's own queue.
+///
+/// The order has to be the same for all requests. Two that have the same limits in opposite orders may
+/// each hold what the other waits for, until the wait of one is over.
 ///
 /// No claims at all exempt a request, as `None` does.
 ///
@@ -74,11 +77,15 @@ impl Claims {
     /// # Errors
     ///
     /// What [`Claim::units`] says of the first that is wrong, and [`AcquireError::Invalid`] if there
-    /// is none, or if two of them are for one semaphore: the second would wait for the first.
+    /// is none, if there are more than [`MAX_CLAIMS`], or if two of them are for one semaphore: the
+    /// second would wait for the first.
     pub fn check(&self) -> Result<(), AcquireError> {
         let claims = self.as_slice();
         if claims.is_empty() {
             return Err(ClaimError::None.into());
+        }
+        if claims.len() > MAX_CLAIMS {
+            return Err(ClaimError::TooMany(claims.len()).into());
         }
         for (at, claim) in claims.iter().enumerate() {
             claim.units()?;

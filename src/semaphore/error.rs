@@ -33,12 +33,13 @@ pub enum AcquireError {
         policy: Policy,
         /// The key's limit, in units.
         limit: u32,
-        /// How many units were held when the store decided.
+        /// How many units were held when the store decided. Of several claims, where the wait for one
+        /// is over or its queue is full, a store may not know; then it is the limit.
         held: u32,
     },
     /// The wait ended before the claim was granted.
     TimedOut,
-    /// As many claims wait for the key as this claim's
+    /// As many claims wait for the key before this one as its
     /// [`with_max_waiting`](super::Claim::with_max_waiting) allows.
     QueueFull,
     /// As many claims of this process wait in the store, for all keys together, as the store's
@@ -112,6 +113,9 @@ impl From<StoreError> for AcquireError {
 /// script must write them quickly, because it blocks the server meanwhile.
 pub const MAX_WEIGHT: u32 = 1_000;
 
+/// The most claims of one request: as many semaphores as one call to Redis serves.
+pub const MAX_CLAIMS: usize = 64;
+
 /// Why no store can grant a claim.
 ///
 /// # Examples
@@ -130,6 +134,8 @@ pub enum ClaimError {
     EmptyKey,
     /// A request has no claim.
     None,
+    /// A request has that many claims, more than [`MAX_CLAIMS`].
+    TooMany(usize),
     /// Two claims of one request are for the same key under the same policy.
     Duplicate,
     /// The claim has no limit, and no layer gave it one.
@@ -152,6 +158,7 @@ impl fmt::Display for ClaimError {
         match self {
             Self::EmptyKey => f.write_str("key: it is empty"),
             Self::None => f.write_str("claims: there is none"),
+            Self::TooMany(count) => write!(f, "claims: {count} are more than {MAX_CLAIMS}"),
             Self::Duplicate => f.write_str("claims: two have the same key and policy"),
             Self::NoLimit => f.write_str("limit: the claim has none"),
             Self::Weight(weight) => write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}"),

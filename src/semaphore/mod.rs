@@ -39,7 +39,7 @@ mod units;
 pub use acquire::Acquire;
 pub use claim::{Claim, DEFAULT_MAX_WAITING};
 pub use claims::Claims;
-pub use error::{AcquireError, ClaimError, MAX_WEIGHT, StoreError};
+pub use error::{AcquireError, ClaimError, MAX_CLAIMS, MAX_WEIGHT, StoreError};
 pub use future::BoxFuture;
 pub(crate) use future::SyncFuture;
 pub use key::Key;

@@ -27,7 +27,7 @@ impl Units {
 pub struct Wait {
     /// The longest time that the claim waits, greater than zero.
     pub time: Duration,
-    /// How many claims may wait for the key, this one included.
+    /// How many claims may wait for the key up to this one, in the order of the queue.
     pub max_waiting: u32,
     /// How much earlier than it arrived the claim counts as arrived.
     pub head_start: Duration,

@@ -8,13 +8,14 @@ use crate::{
     support::stores::facts,
 };
 use std::time::{Duration, Instant};
-use tower_semaphore::{Claim, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Semaphore};
 
 facts! {
     a_head_start_passes_those_who_have_none
     a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody
     equal_head_starts_are_first_come_first_served
     a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit
+    a_queue_that_is_full_of_others_has_room_for_a_head_start
 }
 
 /// Longer than any of these tests.
@@ -81,6 +82,32 @@ async fn a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit(s
     assert!(!heavy.is_finished());
     assert!(light.release().await);
     drop(granted(heavy).await);
+}
+
+/// Only those before it count.
+async fn a_queue_that_is_full_of_others_has_room_for_a_head_start(store: Store) {
+    let held = store.acquire(batch()).await.expect("there is room");
+    let two = |claim: Claim| claim.with_max_waiting(2);
+    let first = waiter(&store, batch(), 1).await;
+    let second = waiter(&store, batch(), 2).await;
+    let third = store.acquire(two(batch()).with_wait(HEAD_START)).await;
+    assert!(matches!(third, Err(AcquireError::QueueFull)), "{third:?}");
+
+    let mut passing = Vec::new();
+    for number in 3..=4 {
+        passing.push(waiter(&store, two(interactive()), number).await);
+    }
+    let third = store
+        .acquire(two(interactive()).with_wait(HEAD_START))
+        .await;
+    assert!(matches!(third, Err(AcquireError::QueueFull)), "{third:?}");
+    let none = batch().with_max_waiting(0).with_wait(HEAD_START);
+    let none = store.acquire(none).await;
+    assert!(matches!(none, Err(AcquireError::QueueFull)), "{none:?}");
+    drop(held);
+    for waiter in passing.into_iter().chain([first, second]) {
+        assert!(granted(waiter).await.release().await);
+    }
 }
 
 pub(crate) async fn a_head_start_counts_at_every_limit(store: Store) {

@@ -4,7 +4,7 @@ use crate::{BOUND, Store, claim, fill, queue::waiter, support::wait::eventually}
 use std::{array, slice, time::Duration};
 use tower_semaphore::{
     AcquireError, Claim, Claims, Semaphore,
-    semaphore::{ClaimError, MAX_WEIGHT},
+    semaphore::{ClaimError, MAX_CLAIMS, MAX_WEIGHT},
 };
 
 pub(crate) const POLICIES: [&str; 3] = ["account", "route", "fleet"];
@@ -167,6 +167,15 @@ pub(crate) async fn no_claims_at_all_are_invalid(store: Store) {
     let none = store.acquire_all(Claims::from(Vec::<Claim>::new())).await;
     let error = none.expect_err("there is none");
     assert!(is_invalid(&error, &ClaimError::None), "{error:?}");
+}
+
+pub(crate) async fn more_claims_than_one_call_serves_are_invalid(store: Store) {
+    let claims = |count: usize| -> Claims { (0..count).map(|at| claim(at as u64, 1)).collect() };
+    let most = store.acquire_all(claims(MAX_CLAIMS)).await;
+    assert!(most.expect("there is room").release().await);
+    let many = 100 * MAX_CLAIMS;
+    let error = store.acquire_all(claims(many)).await.expect_err("invalid");
+    assert!(is_invalid(&error, &ClaimError::TooMany(many)), "{error:?}");
 }
 
 pub(crate) async fn two_claims_for_one_semaphore_are_invalid(store: Store) {

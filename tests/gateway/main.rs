@@ -52,6 +52,8 @@ async fn a_request_without_a_key_or_without_a_completion_is_an_error_of_the_clie
     let unknown = gateway.post(None, body).await;
     assert_eq!(unknown.status(), 401);
     assert_eq!(unknown.error().await["type"], "invalid_request_error");
+    let nothing = json!({"model": "", "prompt": "", "max_tokens": 1}).to_string();
+    assert_eq!(gateway.post(Some("ann"), nothing).await.status(), 400);
     assert_eq!(
         gateway.post(Some("ann"), "{}".to_owned()).await.status(),
         400

@@ -2,6 +2,7 @@
 
 use crate::rig::{Answer, ok, problem, send, stalled, statuses, values};
 use http::{HeaderValue, Request, request::Parts};
+use http_body_util::BodyExt;
 use serde_json::json;
 use testing::{http_requests::request, stores::SingleClaims};
 use tower::{Layer, Service};
@@ -133,6 +134,45 @@ async fn a_refused_grpc_request_is_told_of_every_policy_too() {
     assert_eq!(values(&answer, "grpc-status"), ["8"]);
     assert_eq!(policies(&answer).len(), 3);
     assert_eq!(values(&answer, "ratelimit"), [r#""account";r=0;t=1"#]);
+}
+
+#[tokio::test]
+async fn a_refusal_lists_two_limits_of_one_policy_too() {
+    let claims =
+        |_: &Parts| [("a", 1), ("all", 9)].map(|(key, limit)| Claim::new(key).with_limit(limit));
+    let service = ConcurrencyLimitLayer::new(1, claims, MemorySemaphore::new()).layer(ok());
+    let admitted = send(&service, request("ann")).await;
+    let refused = send(&service, request("ann")).await;
+    assert_eq!(
+        (admitted.status().as_u16(), refused.status().as_u16()),
+        (200, 429)
+    );
+    let quotas = [quota("concurrency", 1), quota("concurrency", 9)];
+    assert_eq!(
+        (policies(&admitted), policies(&refused)),
+        (quotas.to_vec(), quotas.to_vec())
+    );
+}
+
+#[tokio::test]
+async fn a_claim_too_heavy_for_a_wider_limit_names_that_limit() {
+    let heavy = |parts: &Parts| claims(parts).map(|claim| claim.with_limit(9).with_weight(5));
+    let claims = move |parts: &Parts| {
+        let [account, route, fleet] = heavy(parts);
+        [account, route, fleet.with_limit(4)]
+    };
+    let layer = ConcurrencyLimitLayer::new(9, claims, MemorySemaphore::new());
+    let layer = layer.with_rejection(|rejection| {
+        http::Response::new(format!("{} {}", rejection.policy(), rejection.limit()))
+    });
+    let answer = send::<_, Answer>(&layer.layer(ok()), request("ann")).await;
+    let said = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    assert_eq!(said, "fleet 4");
 }
 
 /// The statuses of the requests, and what their responses list.

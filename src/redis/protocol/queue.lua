@@ -4,10 +4,19 @@
 local function contended_semaphore(held, queue, alive, token, now, micros, floor)
   local self = granting_semaphore(held, queue, alive, token, now, micros, floor)
 
-  -- Whether the queue is full. A full queue is first cleared of up to 100 dead waiters, at any
-  -- position.
-  local function is_full(max_waiting)
+  -- Whether as many waiters as allowed come before a claim with this score.
+  local function are_before(max_waiting, score)
     if call('ZCARD', queue) < max_waiting then
+      return false
+    end
+    local last = call('ZRANGE', queue, max_waiting - 1, max_waiting - 1, 'WITHSCORES')
+    return max_waiting <= 0 or tonumber(last[2]) <= score
+  end
+
+  -- Whether the queue is full for a claim with this score. A full queue is first cleared of up to
+  -- 100 dead waiters, at any position.
+  local function is_full(max_waiting, score)
+    if not are_before(max_waiting, score) then
       return false
     end
     self.clamp(alive)
@@ -15,7 +24,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
       call('ZREM', queue, id)
       call('ZREM', alive, id)
     end
-    return call('ZCARD', queue) >= max_waiting
+    return are_before(max_waiting, score)
   end
 
   -- Extends the time for which the waiters in this call count as alive. They are alive, however late
@@ -37,14 +46,14 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if known then
       return known + head_start
     end
-    if is_full(tonumber(max_waiting)) then
-      return
-    end
     local last = tonumber(call('ZRANGE', queue, 0, 0, 'REV', 'WITHSCORES')[2]) or 0
     last = math.max(last, -(tonumber(call('ZSCORE', alive, 'arrival')) or 0))
     arrival, head_start = tonumber(arrival), tonumber(head_start)
     if arrival == 0 then
       arrival = math.max(micros, last + 1)
+    end
+    if is_full(tonumber(max_waiting), arrival - head_start) then
+      return
     end
     call('ZADD', queue, text(arrival - head_start), id)
     call('ZADD', alive, text(now + alive_ms), id)
@@ -150,7 +159,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
       end
     end
     local recheck = is_head and recheck_ms() or -1
-    return {arrival, recheck, tonumber(call('GET', token) or micros)}, used
+    return {arrival, recheck, tonumber(call('GET', token) or micros - 1)}, used
   end
 
   -- Acquires the units of a permit, or a position in the queue. Returns the first item of the
