@@ -1,8 +1,11 @@
 // Bottleneck over Redis. A job is a permit; a dead client's jobs end after its `clientTimeout`.
+// `node bottleneck.mjs URL …`, with FOUR=1 under four limits: chained limiters, from narrow to wide.
 
 import Bottleneck from "bottleneck";
 import { Redis } from "ioredis";
 import { drive } from "./drive.mjs";
+
+const wider = process.env.FOUR ? ["route", "model", "fleet"] : [];
 
 const limiters = new Map();
 const limiter = (id, maxConcurrent) => {
@@ -14,11 +17,18 @@ const limiter = (id, maxConcurrent) => {
   return limiters.get(id);
 };
 
+// Each hands its jobs to the next, and counts them until they are done there.
+const chain = (key, limit) => {
+  const [first, ...others] = [key, ...wider].map((id) => limiter(id, limit));
+  others.reduce((narrow, wide) => { narrow.chain(wide); return wide; }, first);
+  return first;
+};
+
 await drive(async (key, limit) => {
   let release;
   let done;
   await new Promise((granted) => {
-    done = limiter(key, limit).schedule(
+    done = chain(key, limit).schedule(
       () => new Promise((end) => { release = end; granted(); }),
     );
   });

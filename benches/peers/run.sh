@@ -64,9 +64,11 @@ drive() {
     peer=$1; shift
     case $peer in
         tower-semaphore) timeout 30 "$into/rust/release/peers" ours "$url" "$@" ;;
+        tower-semaphore-four) timeout 30 "$into/rust/release/peers" four "$url" "$@" ;;
         distributed-lock) timeout 30 "$into/rust/release/peers" distributed-lock "$url" "$@" ;;
         redis-semaphore) timeout 30 node "$into/redis-semaphore.mjs" "$url" "$@" ;;
         bottleneck) timeout 30 node "$into/bottleneck.mjs" "$url" "$@" ;;
+        bottleneck-four) FOUR=1 timeout 30 node "$into/bottleneck.mjs" "$url" "$@" ;;
         redis-rate-limiters) timeout 30 "$into/venv/bin/python" "$here/redis_rate_limiters.py" "$url" "$@" ;;
     esac
 }
@@ -119,7 +121,26 @@ libraries() {
     printf '\n'
 }
 
+# Those that take several limits at once, under one limit and under four.
+several() {
+    printf '| semaphore | 1 task, one limit | 1 task, four limits | × | 16 tasks, one limit | 16 tasks, four limits | × |\n'
+    printf '|---|---|---|---|---|---|---|\n'
+    for peer in "$@"; do
+        printf '| %s ' "$peer"
+        for tasks in 1 16; do
+            one=$(drive "$peer" pairs "several-$peer" "$tasks" "$seconds" 2>>"$into/$peer.err")
+            four=$(drive "$peer-four" pairs "several-$peer" "$tasks" "$seconds" 2>>"$into/$peer.err")
+            ratio=$(awk "BEGIN { if (${one:-0} > 0) printf \"%.2f\", ${four:-0} / ${one:-0} }")
+            printf '| %s | %s | %s ' "${one:--}" "${four:--}" "${ratio:--}"
+        done
+        printf '|\n'
+    done
+    printf '\n'
+}
+
 all=" ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock nginx} "
 named=$(printf '%s' "$all" | sed 's/ nginx / /')
 [ "$named" = " " ] || libraries $named
+chained=$(printf '%s' "$named" | tr ' ' '\n' | grep -xE 'tower-semaphore|bottleneck')
+[ -z "$chained" ] || several $chained
 [ "$named" = "$all" ] || over_http

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use std::{future::ready, mem, sync::Arc};
 
 /// A permit for units that were acquired from an entry.
+#[inline]
 pub(super) fn permit(
     entry: Arc<Entry>,
     units: Units,
@@ -21,7 +22,8 @@ pub(super) fn permit(
         token: acquired.token,
         loss: Loss::default(),
     };
-    Permit::new(grant, units, acquired.held).under(policy)
+    let remaining = units.limit.saturating_sub(acquired.held);
+    Permit::from_parts(grant, policy, units, remaining)
 }
 
 /// Units of a key. They are released once, by `release` or by the drop.

@@ -120,6 +120,7 @@ impl MemorySemaphore {
 
 impl Store {
     /// The entry of a claim's key.
+    #[inline]
     fn entry(&self, claim: &Claim) -> Arc<Entry> {
         // Only the key is hashed: a store has few policies, so hashing them would spread the entries
         // hardly more.
@@ -129,17 +130,17 @@ impl Store {
         shard.entry(hash, claim)
     }
 
-    fn acquire(&self, claim: Claim, units: Units) -> Acquire {
+    fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
         loop {
-            let entry = self.entry(&claim);
+            let entry = self.entry(claim);
             match entry.try_acquire(units) {
                 Ok(acquired) => {
-                    let permit = permit(entry, units, &acquired, claim.into_policy());
+                    let permit = permit(entry, units, &acquired, claim.policy().clone());
                     return Acquire::ready(Ok(permit));
                 }
                 Err(Refusal::Retired) => {}
                 Err(Refusal::Full(held)) => {
-                    if let Some(answer) = self.refuse(entry, &claim, units, held) {
+                    if let Some(answer) = self.refuse(entry, claim, units, held) {
                         return answer;
                     }
                 }
@@ -191,7 +192,7 @@ fn hasher() -> SeedableRandomState {
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
         match claim.units() {
-            Ok(units) => self.0.acquire(claim, units),
+            Ok(units) => self.0.acquire(&claim, units),
             Err(error) => Acquire::ready(Err(error)),
         }
     }

@@ -172,11 +172,6 @@ impl Claim {
         self.policy.as_ref().unwrap_or(&Policy::DEFAULT)
     }
 
-    /// The policy, without a copy.
-    pub(crate) fn into_policy(self) -> Policy {
-        self.policy.unwrap_or_default()
-    }
-
     /// The key's limit in units, if the claim sets it. See [`key`](Self::key) for an example.
     pub fn limit(&self) -> Option<u32> {
         self.limit

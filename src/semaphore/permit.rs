@@ -96,7 +96,9 @@ impl Permit {
         Self::from_parts(grant, Policy::DEFAULT, units, remaining)
     }
 
-    pub(super) fn from_parts(
+    /// As [`new`](Self::new), for the policy under which it was granted.
+    #[inline]
+    pub(crate) fn from_parts(
         grant: impl Grant,
         policy: Policy,
         units: Units,

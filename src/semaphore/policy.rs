@@ -42,6 +42,7 @@ impl Policy {
     }
 
     /// The name. See [`Policy`] for an example.
+    #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Static(text) => text,
@@ -71,6 +72,7 @@ impl AsRef<str> for Policy {
 }
 
 impl PartialEq for Policy {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         // Nearly always the two are clones, whose text need not be read.
         ptr::eq(self.as_str(), other.as_str()) || self.as_str() == other.as_str()

@@ -161,7 +161,8 @@ fn added_units(commands: &[Vec<String>]) -> [usize; 3] {
             .iter()
             .filter(adds)
             .filter(|command| command[1].starts_with(&begin) && command[1].ends_with(":held"));
-        added.count()
+        // A score and a member for each unit.
+        added.map(|command| (command.len() - 2) / 2).sum()
     })
 }
 

@@ -5,7 +5,7 @@ use super::{
     id::{Owner, PermitId},
     reply::Reply,
     script::{Script, Text},
-    share::Share,
+    share::{Numbers, Share},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
@@ -72,7 +72,7 @@ impl Share for AcquireOf {
         self.wanted.iter().map(units).sum()
     }
 
-    fn write(&self, owner: &Owner, command: &mut Cmd) {
+    fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
         for wanted in &self.wanted {
             write(wanted, owner, command);
         }

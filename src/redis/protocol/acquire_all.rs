@@ -6,7 +6,7 @@ use super::{
     id::Owner,
     reply::Reply,
     script::Script,
-    share::Share,
+    share::{Numbers, Share},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
@@ -33,20 +33,23 @@ pub(in crate::redis) struct AcquireAll {
 }
 
 impl Share for AcquireAll {
+    const OVERLAP: bool = true;
+
     fn names(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().map(|(name, _)| &**name)
     }
 
     fn args(&self) -> usize {
-        3 * self.levels.len()
+        4 * self.levels.len()
     }
 
     fn units(&self) -> usize {
         self.levels.iter().map(|(_, wanted)| units(wanted)).sum()
     }
 
-    fn write(&self, owner: &Owner, command: &mut Cmd) {
-        for (_, wanted) in &self.levels {
+    fn write(&self, owner: &Owner, numbers: &Numbers<'_>, command: &mut Cmd) {
+        for (name, wanted) in &self.levels {
+            command.arg(numbers.of(name));
             write(wanted, owner, command);
         }
     }

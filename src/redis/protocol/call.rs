@@ -4,7 +4,7 @@ use super::{
     id::Owner,
     reply::{Replies, Reply},
     script::{Form, Script},
-    share::{Share, begin},
+    share::{Share, command},
 };
 use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
 use redis::Value;
@@ -143,15 +143,9 @@ impl Protocol {
         form: Form,
         batches: &[&[P]],
     ) -> Result<Vec<Result<Value, Error>>, Error> {
-        let commands = batches.iter().map(|shares| {
-            let mut command = begin(call.script, form, shares);
-            command.arg(call.head);
-            for share in *shares {
-                command.arg(share.args());
-                share.write(&self.owner, &mut command);
-            }
-            command
-        });
+        let commands = batches.iter();
+        let commands =
+            commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
         self.transport.send(commands.collect(), call.deadline).await
     }
 

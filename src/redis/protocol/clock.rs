@@ -6,7 +6,7 @@ use super::{
     id::Owner,
     reply::Reply,
     script::Script,
-    share::Share,
+    share::{Numbers, Share},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
@@ -34,7 +34,7 @@ impl Share for Mark<'_> {
         0
     }
 
-    fn write(&self, _: &Owner, _: &mut Cmd) {}
+    fn write(&self, _: &Owner, _: &Numbers<'_>, _: &mut Cmd) {}
 
     fn items(&self) -> usize {
         1

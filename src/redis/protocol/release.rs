@@ -5,7 +5,7 @@ use super::{
     id::{Owner, PermitId},
     reply::Reply,
     script::{Script, Text},
-    share::Share,
+    share::{Numbers, Share},
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
@@ -45,7 +45,7 @@ impl Share for Group {
         weights.sum()
     }
 
-    fn write(&self, owner: &Owner, command: &mut Cmd) {
+    fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
         for permit in &self.permits {
             for unit in owner.units(*permit) {
                 command.arg(Text(unit));

@@ -5,9 +5,14 @@ use super::{
     script::{Form, Script, Text},
 };
 use redis::Cmd;
+use std::collections::HashMap;
 
 /// A share of a call, and of its answer: that of one semaphore, or of one claim for several.
 pub(super) trait Share {
+    /// Whether shares may have semaphores in common. A call names each once, and its arguments have
+    /// its number.
+    const OVERLAP: bool = false;
+
     /// The names of its semaphores.
     fn names(&self) -> impl Iterator<Item = &str>;
 
@@ -17,25 +22,62 @@ pub(super) trait Share {
     /// About how many units the script touches for the share.
     fn units(&self) -> usize;
 
-    fn write(&self, owner: &Owner, command: &mut Cmd);
+    fn write(&self, owner: &Owner, numbers: &Numbers<'_>, command: &mut Cmd);
 
     /// How many items of a detailed answer belong to the share.
     fn items(&self) -> usize;
 }
 
-/// A call with its keys, and with room for the rest of its arguments.
-pub(super) fn begin<P: Share>(script: &Script, form: Form, shares: &[P]) -> Cmd {
+/// The numbers of a call's semaphores, from 1, if its shares may have some in common.
+#[derive(Default)]
+pub(super) struct Numbers<'a>(HashMap<&'a str, usize>);
+
+impl<'a> Numbers<'a> {
+    /// Gives a semaphore a number. `false`: it has one.
+    fn add(&mut self, name: &'a str) -> bool {
+        let new = self.0.len() + 1;
+        *self.0.entry(name).or_insert(new) == new
+    }
+
+    pub(super) fn of(&self, name: &str) -> usize {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// The command of a call for these shares. `head` has the arguments that are for all of them.
+pub(super) fn command<P: Share>(
+    script: &Script,
+    form: Form,
+    head: &[u64],
+    owner: &Owner,
+    shares: &[P],
+) -> Cmd {
+    let mut numbers = Numbers::default();
+    let names = shares.iter().flat_map(P::names);
+    let names: Vec<_> = names
+        .filter(|name| !P::OVERLAP || numbers.add(name))
+        .collect();
+    let args = shares.iter().map(|share| share.args() + 1).sum::<usize>();
+    let mut command = begin(script, form, &names, head.len() + args);
+    command.arg(head);
+    for share in shares {
+        command.arg(share.args());
+        share.write(owner, &numbers, &mut command);
+    }
+    command
+}
+
+/// A command with its keys, and with room for so many arguments.
+fn begin(script: &Script, form: Form, names: &[&str], args: usize) -> Cmd {
     /// About the length of an id.
     const ARG: usize = 56;
-    let keys = script.keys();
-    let names = || shares.iter().flat_map(P::names);
-    let (mut count, mut bytes) = (0, 0);
-    names().for_each(|name| (count, bytes) = (count + keys.len(), bytes + name.len() * keys.len()));
-    let args = shares.iter().map(|share| share.args() + 1).sum::<usize>();
-    let mut command = script.call(form, count + args + 6, bytes + args * ARG);
-    command.arg(count);
-    for name in names() {
-        for suffix in keys {
+    let suffixes = script.keys();
+    let keys = names.len() * suffixes.len();
+    let bytes = names.iter().map(|name| name.len()).sum::<usize>() * suffixes.len();
+    let mut command = script.call(form, keys + args + 3, bytes + args * ARG);
+    command.arg(keys);
+    for name in names {
+        for suffix in suffixes {
             command.arg(Text(format_args!("{name}{suffix}")));
         }
     }

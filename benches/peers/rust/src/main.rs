@@ -1,11 +1,12 @@
-//! Drives the Rust semaphores: ours, and the crate distributed-lock with an expiry of 10 s.
+//! Drives the Rust semaphores: ours, under one limit or under four at once, and the crate
+//! distributed-lock with an expiry of 10 s.
 
 use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
 use distributed_lock_redis::{RedisLockProvider, RedisSemaphoreHandle};
 use std::{
     env,
     error::Error,
-    process,
+    iter, process,
     time::{Duration, Instant},
 };
 use tokio::{task::JoinSet, time::sleep};
@@ -15,10 +16,13 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One of the two.
+/// The limits of a claim under four, beside the one for its key.
+const WIDER: [&str; 3] = ["route", "model", "fleet"];
+
+/// One of the two, and what else a claim of ours is under.
 #[derive(Clone)]
 enum Store {
-    Ours(RedisSemaphore),
+    Ours(RedisSemaphore, &'static [&'static str]),
     Peer(std::sync::Arc<RedisLockProvider>),
 }
 
@@ -29,8 +33,10 @@ enum Held {
 
 impl Store {
     async fn connect(name: &str, url: &str) -> Result<Self, BoxError> {
-        if name == "ours" {
-            return Ok(Self::Ours(RedisSemaphore::connect(url).await?));
+        match name {
+            "ours" => return Ok(Self::Ours(RedisSemaphore::connect(url).await?, &[])),
+            "four" => return Ok(Self::Ours(RedisSemaphore::connect(url).await?, &WIDER)),
+            _ => {}
         }
         let builder = RedisLockProvider::builder()
             .url(url)
@@ -40,11 +46,14 @@ impl Store {
 
     async fn take(&self, key: &str, limit: u32) -> Result<Held, BoxError> {
         match self {
-            Self::Ours(store) => {
-                let claim = Claim::new(key.to_owned())
-                    .with_limit(limit)
-                    .with_wait(PATIENCE);
-                Ok(Held::Ours(store.acquire(claim).await?))
+            Self::Ours(store, wider) => {
+                let claim = |key: &str| {
+                    let claim = Claim::new(key.to_owned());
+                    claim.with_limit(limit).with_wait(PATIENCE)
+                };
+                let wider = wider.iter().map(|key| claim(key).with_policy(*key));
+                let claims = iter::once(claim(key)).chain(wider).collect();
+                Ok(Held::Ours(store.acquire_all(claims).await?))
             }
             Self::Peer(provider) => {
                 let semaphore = provider.create_semaphore(key, limit);
@@ -105,7 +114,7 @@ async fn pairs(store: &Store, key: &str, tasks: usize, seconds: u64) -> Result<(
     for done in work.join_all().await {
         count += done?;
     }
-    if let Store::Ours(store) = store {
+    if let Store::Ours(store, _) = store {
         // Until the last release has reached the server.
         store.shutdown(Duration::from_secs(5)).await;
     }

@@ -1,0 +1,100 @@
+//! One limit, and four, from narrow to wide.
+
+use std::future::Future;
+use tower_semaphore::{AcquireError, Claim, Claims, Permit, Policy, Semaphore};
+
+const ROUTE: Policy = Policy::from_static("route");
+const MODEL: Policy = Policy::from_static("model");
+const FLEET: Policy = Policy::from_static("fleet");
+
+/// Above the permits that are held or not released yet, so that no claim is refused.
+pub(crate) const LIMIT: u32 = 10_000;
+
+/// How a request acquires its limits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The account's limit alone.
+    One,
+    /// Those of the account, the route, the model and the fleet, in one step.
+    AtOnce,
+    /// The same four, one after the other, as stacked layers do.
+    Stacked,
+}
+
+/// What a request holds.
+pub(crate) enum Held {
+    One(Permit),
+    Stacked([Permit; 4]),
+}
+
+impl Held {
+    /// Releases it, and waits until the store has answered.
+    pub(crate) async fn release(self) {
+        match self {
+            Self::One(permit) => assert!(permit.release().await, "it was held"),
+            Self::Stacked(permits) => {
+                // All are queued before the first is awaited.
+                for release in permits.each_ref().map(Permit::release) {
+                    assert!(release.await, "it was held");
+                }
+            }
+        }
+    }
+}
+
+impl Way {
+    /// Acquires from `store`, for a request of `account`.
+    pub(crate) async fn acquire(
+        self,
+        store: &impl Semaphore,
+        account: &str,
+    ) -> Result<Held, AcquireError> {
+        match self {
+            Self::One => store.acquire(of_account(account)).await.map(Held::One),
+            Self::AtOnce => {
+                let claims = Claims::from(four(account));
+                store.acquire_all(claims).await.map(Held::One)
+            }
+            Self::Stacked => {
+                let [first, second, third, fourth] =
+                    four(account).map(|claim| store.acquire(claim));
+                let permits = [first.await?, second.await?, third.await?, fourth.await?];
+                Ok(Held::Stacked(permits))
+            }
+        }
+    }
+}
+
+/// The names of the four semaphores, for those who know no policies.
+pub(crate) fn names(account: &str) -> [&str; 4] {
+    [account, "route", "model", "fleet"]
+}
+
+fn of_account(account: &str) -> Claim {
+    Claim::new(account.as_bytes()).with_limit(LIMIT)
+}
+
+fn four(account: &str) -> [Claim; 4] {
+    [
+        of_account(account),
+        Claim::new("/completions")
+            .with_limit(LIMIT)
+            .with_policy(ROUTE),
+        Claim::new("model-1").with_limit(LIMIT).with_policy(MODEL),
+        Claim::new("all").with_limit(LIMIT).with_policy(FLEET),
+    ]
+}
+
+/// The results of four steps, one after the other.
+pub(crate) async fn each<'a, T, F: Future<Output = T>>(
+    names: [&'a str; 4],
+    step: impl Fn(usize, &'a str) -> F,
+) -> [T; 4] {
+    let [first, second, third, fourth] = names;
+    [
+        step(0, first).await,
+        step(1, second).await,
+        step(2, third).await,
+        step(3, fourth).await,
+    ]
+}
