@@ -1,6 +1,6 @@
 //! What one request claims of a store.
 
-use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy, Units, Wait};
+use super::{AcquireError, Key, Policy};
 use std::time::Duration;
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
@@ -39,9 +39,9 @@ pub struct Claim {
     policy: Option<Policy>,
     limit: Option<u32>,
     weight: u32,
-    wait: Option<Duration>,
-    max_waiting: Option<usize>,
-    head_start: Duration,
+    pub(super) wait: Option<Duration>,
+    pub(super) max_waiting: Option<usize>,
+    pub(super) head_start: Duration,
 }
 
 impl Claim {
@@ -74,7 +74,7 @@ impl Claim {
         self
     }
 
-    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most. See [`Claim`]
+    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`](super::MAX_WEIGHT) at most. See [`Claim`]
     /// for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
@@ -180,53 +180,6 @@ impl Claim {
     /// How many units the claim takes. See [`key`](Self::key) for an example.
     pub fn weight(&self) -> u32 {
         self.weight
-    }
-
-    /// How the claim waits; `None` if it does not wait. See [`key`](Self::key) for an example.
-    #[inline]
-    pub fn wait(&self) -> Option<Wait> {
-        let time = self.wait.filter(|wait| !wait.is_zero())?;
-        let max_waiting = self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING);
-        let max_waiting = u32::try_from(max_waiting).unwrap_or(u32::MAX);
-        Some(Wait {
-            time,
-            max_waiting,
-            head_start: self.head_start,
-        })
-    }
-
-    /// Checks the claim, and returns the units that a store has to count. A store calls this
-    /// method first.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
-    /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::Claim;
-    ///
-    /// let units = Claim::new("account-42").with_limit(5).with_weight(2).units().unwrap();
-    /// assert_eq!((units.limit(), units.weight()), (5, 2));
-    /// assert!(Claim::new("account-42").units().is_err(), "it has no limit");
-    /// ```
-    #[inline]
-    pub fn units(&self) -> Result<Units, AcquireError> {
-        let limit = self.limit.ok_or(ClaimError::NoLimit)?;
-        let weight = self.weight;
-        if self.key.is_empty() {
-            return Err(ClaimError::EmptyKey.into());
-        }
-        if weight == 0 || weight > MAX_WEIGHT {
-            return Err(ClaimError::Weight(weight).into());
-        }
-        match limit {
-            0 => Err(AcquireError::full(self, 0)),
-            _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
-            _ => Ok(Units { limit, weight }),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The numbers of a claim, as a store reads them.
 
+use super::{AcquireError, Claim, ClaimError, DEFAULT_MAX_WAITING, MAX_WEIGHT};
 use std::time::Duration;
 
 /// The numbers of a claim that a store can grant: 1 ≤ weight ≤ limit. [`Claim::units`](super::Claim::units) returns it.
@@ -31,4 +32,53 @@ pub struct Wait {
     pub max_waiting: u32,
     /// How much earlier than it arrived the claim counts as arrived.
     pub head_start: Duration,
+}
+
+impl Claim {
+    /// How the claim waits; `None` if it does not wait. See [`key`](Self::key) for an example.
+    #[inline]
+    pub fn wait(&self) -> Option<Wait> {
+        let time = self.wait.filter(|wait| !wait.is_zero())?;
+        let max_waiting = self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING);
+        let max_waiting = u32::try_from(max_waiting).unwrap_or(u32::MAX);
+        Some(Wait {
+            time,
+            max_waiting,
+            head_start: self.head_start,
+        })
+    }
+
+    /// Checks the claim, and returns the units that a store has to count. A store calls this
+    /// method first.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
+    /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Claim;
+    ///
+    /// let units = Claim::new("account-42").with_limit(5).with_weight(2).units().unwrap();
+    /// assert_eq!((units.limit(), units.weight()), (5, 2));
+    /// assert!(Claim::new("account-42").units().is_err(), "it has no limit");
+    /// ```
+    #[inline]
+    pub fn units(&self) -> Result<Units, AcquireError> {
+        let limit = self.limit().ok_or(ClaimError::NoLimit)?;
+        let weight = self.weight();
+        if self.key().is_empty() {
+            return Err(ClaimError::EmptyKey.into());
+        }
+        if weight == 0 || weight > MAX_WEIGHT {
+            return Err(ClaimError::Weight(weight).into());
+        }
+        match limit {
+            0 => Err(AcquireError::full(self, 0)),
+            _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            _ => Ok(Units { limit, weight }),
+        }
+    }
 }
