@@ -114,6 +114,7 @@ mod reject;
 pub mod semaphore;
 mod service;
 mod settings;
+mod sync;
 
 pub use body::ResponseBody;
 #[cfg(feature = "axum")]

@@ -1,10 +1,12 @@
 //! The grant behind a permit of this process.
 
 use super::{key_semaphore::Refusal, queue::Acquired, shard::Entry};
-use crate::semaphore::{
-    AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, StoreError, Units,
+use crate::{
+    semaphore::{
+        AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, StoreError, Units,
+    },
+    sync::Mutex,
 };
-use parking_lot::Mutex;
 use std::{future::ready, mem, sync::Arc};
 
 /// A permit for units that were acquired from an entry.

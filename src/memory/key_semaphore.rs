@@ -7,12 +7,11 @@
 //! the token as well, because each permit increases it.
 
 use super::queue::{Acquired, Granted, Position, Queue};
-use crate::semaphore::{AcquireError, Units, Wait};
-use parking_lot::{Mutex, MutexGuard};
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire},
+use crate::{
+    semaphore::{AcquireError, Units, Wait},
+    sync::{AtomicU64, Mutex, MutexGuard},
 };
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// In both counters: the queue may have waiters, so only a thread that has locked the queue may
 /// acquire.

@@ -1,8 +1,10 @@
 //! The queue of one key.
 
-use crate::semaphore::{Units, Wait};
+use crate::{
+    semaphore::{Units, Wait},
+    sync::oneshot,
+};
 use std::{collections::VecDeque, sync::LazyLock, time::Instant};
-use tokio::sync::oneshot;
 
 /// Arrivals count from here.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);

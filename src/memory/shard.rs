@@ -4,9 +4,11 @@ use super::{
     key_semaphore::{KeySemaphore, Locked, Refusal},
     queue::{Acquired, Position},
 };
-use crate::semaphore::{AcquireError, Claim, Key, Policy, Units, Wait};
+use crate::{
+    semaphore::{AcquireError, Claim, Key, Policy, Units, Wait},
+    sync::Mutex,
+};
 use hashbrown::hash_table::HashTable;
-use parking_lot::Mutex;
 use std::{ptr, sync::Arc};
 
 /// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and

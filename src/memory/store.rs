@@ -7,13 +7,16 @@ use super::{
     shard::{Entry, Shard},
     waiter::{Waiter, WaiterSlots},
 };
-use crate::semaphore::{
-    Acquire, AcquireError, Claim, Claims, Key, Semaphore, Units, Wait, level_by_level,
+use crate::{
+    semaphore::{
+        Acquire, AcquireError, Claim, Claims, Key, Semaphore, Units, Wait, level_by_level,
+    },
+    sync::RandomState,
 };
 use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher, RandomState},
+    hash::{BuildHasher, Hasher},
     sync::Arc,
 };
 

@@ -1,12 +1,12 @@
 //! A claim in the queue of its key.
 
 use super::{grant::permit, queue::Position, shard::Entry};
-use crate::semaphore::{AcquireError, Permit, Policy, Units};
+use crate::{
+    semaphore::{AcquireError, Permit, Policy, Units},
+    sync::AtomicUsize,
+};
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use tokio::time::timeout;

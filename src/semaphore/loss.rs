@@ -1,13 +1,7 @@
 //! How a store reports that a permit is lost.
 
-use std::{
-    error::Error,
-    fmt,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering, fence},
-    },
-};
+use crate::sync::{AtomicBool, OnceLock, fence};
+use std::{error::Error, fmt, sync::atomic::Ordering};
 use tokio::sync::Notify;
 
 /// Whether a permit is lost, and a way to wait for its loss.

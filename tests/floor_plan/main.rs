@@ -30,8 +30,11 @@ const MOST_LINES: usize = 250;
 
 /// What a module may use beside itself, none if the plan does not know it.
 fn below(module: &str) -> Option<&'static [&'static str]> {
-    if STORAGE.contains(&module) {
-        return Some(&["semaphore"]);
+    match module {
+        "sync" => return Some(&[]),
+        "semaphore" => return Some(&["sync"]),
+        _ if STORAGE.contains(&module) => return Some(&["semaphore", "sync"]),
+        _ => {}
     }
     let floor = HTTP.iter().position(|floor| *floor == module)?;
     Some(&HTTP[floor + 1..])

@@ -1,0 +1,19 @@
+//! The store in memory and the lost signal, in every order in which a few threads can meet.
+//!
+//! The sources are those of `tower-semaphore` itself, by their paths. Only `crate::sync` differs: here
+//! it holds loom's types, and every access of theirs is a point where another thread may run, or
+//! where a load may see an older value, if its ordering allows that.
+//!
+//! There is nothing in it but tests: `cargo test --release -p tower-semaphore-interleavings`.
+
+#![cfg(test)]
+// The rest of the crate, which is not compiled here, uses more of the sources.
+#![allow(dead_code)]
+
+mod explore;
+mod loss;
+pub mod memory;
+#[path = "../../src/semaphore/mod.rs"]
+pub mod semaphore;
+mod sync;
+mod witness;

@@ -1,0 +1,88 @@
+//! A key beyond those that a shard keeps: its entry is removed when it is idle, while claims come
+//! for it. The next one gets a new entry, whose tokens continue.
+
+use super::{fixture::Fixture, shard::IDLE_CAPACITY, store::MemorySemaphore};
+use crate::{
+    explore::{explore, explore_once, join, poll},
+    semaphore::{Claim, Key, Semaphore},
+};
+use std::sync::{Arc, LazyLock, Mutex};
+
+/// A key more of one shard than it keeps. The seed of the hashes is one for the whole process.
+static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let keys = Arc::clone(&found);
+    explore_once(move || {
+        let store = MemorySemaphore::new();
+        let permits: Vec<_> = (0..8_000).map(|key: u64| touch(&store, key)).collect();
+        *keys.lock().expect("one thread") = store.shards()[0].keys_in_table();
+        drop(permits);
+    });
+    let mut keys = found.lock().expect("one thread").split_off(0);
+    assert!(keys.len() > IDLE_CAPACITY, "{} keys", keys.len());
+    keys.truncate(IDLE_CAPACITY + 1);
+    keys
+});
+
+fn touch(store: &MemorySemaphore, key: impl Into<Key>) -> impl Sized {
+    poll(&mut store.acquire(Claim::new(key).with_limit(1)))
+}
+
+/// A store whose shard of the fixture's key is full of idle keys.
+fn full_shard() -> Arc<Fixture> {
+    let (key, others) = KEYS.split_last().expect("there are keys");
+    let fixture = Fixture::with_key(key.clone(), 1);
+    for other in others {
+        drop(touch(&fixture.store, other.clone()));
+    }
+    fixture
+}
+
+/// Whether the store keeps no entry of the key.
+fn assert_evicted(fixture: &Fixture) {
+    let keys = fixture.store.shards()[0].keys_in_table();
+    assert_eq!(keys.len(), IDLE_CAPACITY, "an idle entry is left behind");
+}
+
+#[test]
+fn a_claim_meets_the_eviction_of_its_entry() {
+    LazyLock::force(&KEYS);
+    explore(|| {
+        let fixture = full_shard();
+        let held = fixture.acquire(1);
+        let other = fixture.spawn(|fixture| drop(fixture.try_acquire(1)));
+        drop(held);
+        join([other]);
+        assert_evicted(&fixture);
+        fixture.assert_free();
+    });
+}
+
+#[test]
+fn a_claim_that_waits_meets_the_eviction_of_its_entry() {
+    LazyLock::force(&KEYS);
+    explore(|| {
+        let fixture = full_shard();
+        let held = fixture.acquire(1);
+        let waiter = fixture.spawn(|fixture| fixture.acquire(1));
+        drop(held);
+        drop(join([waiter]));
+        assert_evicted(&fixture);
+        fixture.assert_free();
+    });
+}
+
+#[test]
+fn a_waiter_that_leaves_meets_the_eviction_of_its_entry() {
+    LazyLock::force(&KEYS);
+    explore(|| {
+        let fixture = full_shard();
+        let held = fixture.acquire(1);
+        let waiting = fixture.join_queue(1);
+        let leaves = fixture.spawn(|_| drop(waiting));
+        drop(held);
+        join([leaves]);
+        assert_evicted(&fixture);
+        fixture.assert_free();
+    });
+}

@@ -1,0 +1,131 @@
+//! Claims that wait. A grant that never comes leaves its thread waiting, which loom reports.
+
+use super::Key;
+use crate::explore::{explore, explore_most, join};
+
+#[test]
+fn a_release_reaches_a_claim_that_joins() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let waiter = key.spawn(|key| key.wait(key.join_queue(1)));
+        key.release(1);
+        join([waiter]);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
+/// The unit is released while one claim joins the queue, and another does not wait.
+#[test]
+fn a_newcomer_takes_no_wake_up_away() {
+    explore_most(|| {
+        let key = Key::with_held(1, 1);
+        let joins = key.spawn(|key| key.join_queue(1));
+        let newcomer = key.spawn(|key| key.take(1));
+        key.release(1);
+        let ([waiting], [newcomer]) = (join([joins]), join([newcomer]));
+        if newcomer.is_ok() {
+            key.release(1);
+        }
+        key.wait(waiting);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
+#[test]
+fn two_waiters_are_granted_one_after_the_other() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let waiters = [key.join_queue(1), key.join_queue(1)].map(|waiting| {
+            key.spawn(move |key| {
+                key.wait(waiting);
+                key.release(1);
+            })
+        });
+        key.release(1);
+        join(waiters);
+        key.assert_free();
+    });
+}
+
+#[test]
+fn two_that_join_while_the_unit_is_released_are_granted() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
+        key.release(1);
+        let mut waiting = join(joins);
+        waiting.sort_by_key(|waiting| waiting.position.number);
+        for waiting in waiting {
+            key.wait(waiting);
+            key.release(1);
+        }
+        key.assert_free();
+    });
+}
+
+#[test]
+fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
+    explore(|| {
+        let key = Key::with_held(3, 1);
+        assert!(key.take(2).is_ok());
+        let [heavy, light] = [2, 1].map(|weight| key.join_queue(weight));
+        let other = key.spawn(|key| key.release(2));
+        let waiters = key.spawn(|key| {
+            key.wait(light);
+            key.wait(heavy);
+        });
+        key.release(1);
+        join([other, waiters]);
+        key.release(3);
+        key.assert_free();
+    });
+}
+
+/// One leaves while the unit is released: it is out of the queue, or is granted and gives back.
+#[test]
+fn a_waiter_that_leaves_lets_the_next_in() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let [first, second] = [key.join_queue(1), key.join_queue(1)];
+        let leaves = key.spawn(move |key| key.leave(&first));
+        let stays = key.spawn(move |key| key.wait(second));
+        key.release(1);
+        join([leaves, stays]);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
+/// A queue that becomes empty lets claims without a wait in again.
+#[test]
+fn the_last_waiter_that_leaves_opens_the_key() {
+    explore_most(|| {
+        let key = Key::with_held(1, 1);
+        let waiting = key.join_queue(1);
+        let leaves = key.spawn(move |key| key.leave(&waiting));
+        let newcomer = key.spawn(|key| key.take(1));
+        key.release(1);
+        let ([()], [newcomer]) = (join([leaves]), join([newcomer]));
+        if newcomer.is_ok() {
+            key.release(1);
+        }
+        key.assert_free();
+    });
+}
+
+#[test]
+fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
+    explore_most(|| {
+        let key = Key::with_held(1, 1);
+        let waiting = key.join_queue(1);
+        let leaves = key.spawn(move |key| key.leave(&waiting));
+        let joins = key.spawn(|key| key.join_queue(1));
+        key.release(1);
+        let ([()], [waiting]) = (join([leaves]), join([joins]));
+        key.wait(waiting);
+        key.release(1);
+        key.assert_free();
+    });
+}

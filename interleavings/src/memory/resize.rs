@@ -1,0 +1,68 @@
+//! Permits that change their weight.
+
+use super::fixture::Fixture;
+use crate::explore::{block_on, explore, join};
+
+#[test]
+fn a_permit_that_shrinks_lets_a_waiter_in() {
+    explore(|| {
+        let fixture = Fixture::new(2);
+        let held = fixture.acquire(2);
+        let waiting = fixture.join_queue(1);
+        let waiter = fixture.spawn(|_| drop(waiting.granted()));
+        held.resize(1).expect("a permit may always shrink");
+        join([waiter]);
+        drop(held);
+        fixture.assert_free();
+    });
+}
+
+#[test]
+fn a_permit_grows_into_what_no_other_has() {
+    explore(|| {
+        let fixture = Fixture::new(2);
+        let held = fixture.acquire(1);
+        let newcomer = fixture.spawn(|fixture| drop(fixture.try_acquire(1)));
+        // Refused while the other has its unit.
+        let _ = held.resize(2);
+        drop(held);
+        join([newcomer]);
+        fixture.assert_free();
+    });
+}
+
+/// A permit grows on one thread and is released on another, and a third acquires.
+#[test]
+fn a_permit_that_is_released_while_it_grows_leaves_nothing() {
+    explore(|| {
+        let fixture = Fixture::new(2);
+        let permit = fixture.acquire(1).into_permit();
+        let clone = permit.clone();
+        let grows = fixture.spawn(move |_| {
+            let _ = block_on(permit.resize(2));
+        });
+        let releases = fixture.spawn(move |_| {
+            let _ = block_on(clone.release());
+        });
+        drop(fixture.try_acquire(1));
+        join([grows, releases]);
+        fixture.assert_free();
+    });
+}
+
+/// Two clones of a permit end up with one of the two weights, and it is the weight that is counted.
+#[test]
+fn a_permit_that_is_resized_twice_is_counted_as_it_is() {
+    explore(|| {
+        let fixture = Fixture::new(3);
+        let permit = fixture.acquire(2).into_permit();
+        let clone = permit.clone();
+        let other = fixture.spawn(move |_| {
+            let _ = block_on(clone.resize(3));
+        });
+        let _ = block_on(permit.resize(1));
+        join([other]);
+        drop(permit);
+        fixture.assert_free();
+    });
+}

@@ -1,0 +1,49 @@
+//! Stand-ins for `crate::sync`: what loom has to see, and a seed that is the same in every execution.
+
+mod once_lock;
+pub(crate) mod oneshot;
+
+pub(crate) use loom::sync::{
+    MutexGuard,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, fence},
+};
+pub(crate) use once_lock::OnceLock;
+use std::hash::{BuildHasher, DefaultHasher};
+
+/// Loom's mutex, without poison.
+#[derive(Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+const WHOLE: &str = "no thread panics while it has the lock";
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect(WHOLE)
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect(WHOLE)
+    }
+}
+
+/// Hashes without a random seed, because an execution has to repeat the one before up to the step
+/// in which it differs.
+pub(crate) struct RandomState;
+
+impl RandomState {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+}
+
+impl BuildHasher for RandomState {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        DefaultHasher::new()
+    }
+}

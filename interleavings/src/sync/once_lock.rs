@@ -1,0 +1,33 @@
+//! A stand-in for the standard library's `OnceLock`.
+
+use loom::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+
+/// The standard library's, whose ordering loom sees: what is set is published by a release, and `get`
+/// acquires it, so a `get` that is not ordered after the setting may still find nothing.
+#[derive(Debug, Default)]
+pub(crate) struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    setting: loom::sync::Mutex<()>,
+    is_set: AtomicBool,
+}
+
+impl<T> OnceLock<T> {
+    pub(crate) fn get(&self) -> Option<&T> {
+        let is_set = self.is_set.load(Acquire);
+        self.value.get().filter(|_| is_set)
+    }
+
+    pub(crate) fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        let setting = self.setting.lock();
+        let value = self.value.get_or_init(init);
+        self.is_set.store(true, Release);
+        drop(setting);
+        value
+    }
+}

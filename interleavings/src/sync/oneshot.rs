@@ -1,0 +1,54 @@
+//! Tokio's channel for one value, whose ordering loom sees.
+//!
+//! The channel itself is Tokio's, which is checked there. To loom a send and the receipt of what was
+//! sent are single steps, and the receipt comes after the send.
+
+use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::sync::oneshot;
+
+pub(crate) struct Sender<T> {
+    inner: oneshot::Sender<T>,
+    sent: Arc<AtomicBool>,
+}
+
+pub(crate) struct Receiver<T> {
+    inner: oneshot::Receiver<T>,
+    sent: Arc<AtomicBool>,
+}
+
+pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = oneshot::channel();
+    let sent = Arc::new(AtomicBool::new(false));
+    let sender = Sender {
+        inner: sender,
+        sent: Arc::clone(&sent),
+    };
+    let receiver = Receiver {
+        inner: receiver,
+        sent,
+    };
+    (sender, receiver)
+}
+
+impl<T> Sender<T> {
+    pub(crate) fn send(self, value: T) -> Result<(), T> {
+        self.sent.swap(true, AcqRel);
+        self.inner.send(value)
+    }
+}
+
+impl<T> Future for Receiver<T> {
+    type Output = Result<T, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let received = ready!(Pin::new(&mut self.inner).poll(cx));
+        self.sent.swap(true, AcqRel);
+        Poll::Ready(received)
+    }
+}
