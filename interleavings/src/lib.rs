@@ -9,6 +9,8 @@
 #![cfg(test)]
 // The rest of the crate, which is not compiled here, uses more of the sources.
 #![allow(dead_code)]
+// Loom's threads take turns on one thread, so they may share what is not `Sync`.
+#![allow(clippy::arc_with_non_send_sync)]
 
 mod explore;
 mod loss;

@@ -83,15 +83,14 @@ impl Key {
     fn try_join_queue(&self, weight: u32) -> Option<Waiting> {
         let before = self.witness.last_token();
         let (units, wait) = self.claim(weight);
-        let position = self.semaphore.enqueue(units, wait);
-        position
-            .ok()
-            .expect("there is room")
-            .map(|position| Waiting {
-                position,
-                weight,
-                before,
-            })
+        let Ok(position) = self.semaphore.enqueue(units, wait) else {
+            panic!("the queue is not full");
+        };
+        position.map(|position| Waiting {
+            position,
+            weight,
+            before,
+        })
     }
 
     /// Waits for the grant.
