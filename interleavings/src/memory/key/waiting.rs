@@ -66,6 +66,22 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
 }
 
 #[test]
+fn one_release_lets_two_in() {
+    explore(|| {
+        let key = Key::with_held(2, 2);
+        let joined = key.join_queue(1);
+        let joins = key.spawn(|key| key.join_queue(1));
+        key.release(2);
+        let [joining] = join([joins]);
+        key.wait(joined);
+        key.wait(joining);
+        key.release(1);
+        key.release(1);
+        key.assert_free();
+    });
+}
+
+#[test]
 fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
     explore(|| {
         let key = Key::with_held(3, 1);
