@@ -245,7 +245,7 @@ async fn the_permit_of_a_request_names_every_limit() {
     });
     let service = limited(MemorySemaphore::new()).layer(handler);
     let answer = send(&service, request("ann")).await;
-    let body = http_body_util::BodyExt::collect(answer.into_body()).await;
+    let body = BodyExt::collect(answer.into_body()).await;
     assert_eq!(body.expect("a body").to_bytes(), "account route fleet");
 }
 

@@ -34,7 +34,7 @@ impl<D: Driver> Case<D> {
                     .await
             }
         };
-        self.changed(&change, answer)?;
+        self.changed(&change, &answer)?;
         self.settle().await?;
         self.weighs_as_expected(id)
     }
@@ -53,8 +53,8 @@ impl<D: Driver> Case<D> {
     }
 
     /// The answer rules out the states in which the model says otherwise.
-    fn changed(&mut self, change: &Change, answer: Result<(), AcquireError>) -> Outcome {
-        let is_right = |state: &State| match (self.refusing(state, change), &answer) {
+    fn changed(&mut self, change: &Change, answer: &Result<(), AcquireError>) -> Outcome {
+        let is_right = |state: &State| match (self.refusing(state, change), answer) {
             (None, Ok(())) => true,
             (Some(part), Err(AcquireError::Invalid(ClaimError::TooHeavy { limit, .. }))) => {
                 change.weight > part.limit && *limit == part.limit
