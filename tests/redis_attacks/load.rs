@@ -83,11 +83,12 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
     let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
     let store = RedisSemaphore::connect(server.url())
         .await
         .expect("it connects");
+    // Later, because a store that lacks it from the start does not connect.
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
     let waiting = Claim::new("a")
         .with_limit(1)
         .with_wait(Duration::from_secs(1));
