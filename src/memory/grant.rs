@@ -39,28 +39,30 @@ struct MemoryGrant {
 }
 
 impl MemoryGrant {
-    fn resize_now(&self, to: u32) -> Result<(), AcquireError> {
+    fn grow_now(&self, units: u32) -> Result<(), AcquireError> {
         let mut weight = self.weight.lock();
-        let from = mem::replace(&mut *weight, to);
-        if from == 0 {
-            *weight = 0;
+        if *weight == 0 {
             return Err(StoreError::new(PermitLost).into());
         }
-        if to > from {
-            let more = Units {
-                limit: self.limit,
-                weight: to - from,
-            };
-            self.entry.try_acquire(more).map_err(|refusal| {
-                *weight = from;
-                self.full(refusal)
-            })?;
+        let more = Units {
+            limit: self.limit,
+            weight: units,
+        };
+        let acquired = self.entry.try_acquire(more);
+        acquired.map_err(|refusal| self.full(refusal))?;
+        *weight += units;
+        Ok(())
+    }
+
+    fn shrink_now(&self, units: u32) -> Result<(), AcquireError> {
+        let mut weight = self.weight.lock();
+        if *weight == 0 {
+            return Err(StoreError::new(PermitLost).into());
         }
+        *weight -= units;
         // Waiters are woken without the lock.
         drop(weight);
-        if from > to {
-            self.entry.release(from - to);
-        }
+        self.entry.release(units);
         Ok(())
     }
 
@@ -86,8 +88,17 @@ impl Grant for MemoryGrant {
         &self.loss
     }
 
-    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
-        Box::pin(ready(self.resize_now(weight)))
+    fn weight(&self) -> Option<u32> {
+        Some(*self.weight.lock())
+    }
+
+    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+        Box::pin(ready(self.grow_now(units)))
+    }
+
+    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
+        self.shrink_now(units)?;
+        Ok(Box::pin(ready(())))
     }
 
     fn release(&self) -> BoxFuture<bool> {

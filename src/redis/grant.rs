@@ -20,13 +20,46 @@ impl Grant for RedisGrant {
 
     /// Also checks this process's own clock, for a lease whose end the keeper has not reported yet.
     fn is_lost(&self) -> bool {
-        self.lease.loss.is_set() || self.lease.is_past(self.store.times.now())
+        let now = self.store.times.now();
+        let is_past = |added: &Added| added.lock().iter().any(|grant| grant.lease.is_past(now));
+        self.lease.loss.is_set() || self.lease.is_past(now) || self.added.get().is_some_and(is_past)
     }
 
-    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
+    fn weight(&self) -> Option<u32> {
+        if self.lease.is_released() {
+            return Some(0);
+        }
+        let of_added = |added: &Added| added.lock().iter().map(RedisGrant::units).sum();
+        Some(self.units() + self.added.get().map_or(0, of_added))
+    }
+
+    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+        if self.is_lost() || self.lease.is_released() {
+            return Box::pin(ready(Err(lost())));
+        }
         let added = Arc::clone(self.added.get_or_init(Added::default));
         let (store, lease) = (Arc::clone(&self.store), Arc::clone(&self.lease));
-        Box::pin(async move { store.resize(&lease, &added, weight).await })
+        Box::pin(async move {
+            let grant = store.add(&lease, units).await?;
+            let mut added = added.lock();
+            // A release that comes later finds it.
+            if lease.is_released() {
+                drop(added);
+                return Err(lost());
+            }
+            added.push(grant);
+            Ok(())
+        })
+    }
+
+    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
+        let (grants, part) = self.remove(units).ok_or_else(lost)?;
+        let whole = grants.iter().map(|grant| &grant.lease);
+        let answers = self.released(whole.chain(&part));
+        Ok(Box::pin(async move {
+            // Units that were lost are free as well.
+            let _ = all(answers).await;
+        }))
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -35,76 +68,80 @@ impl Grant for RedisGrant {
         }
         let (answer, held) = oneshot::channel();
         self.store.keeper.release(&self.lease, Some(answer));
-        // A change of the weight that has the lock releases them.
-        if let Some(Ok(mut added)) = self.added.get().map(|added| added.try_lock()) {
-            added.clear();
+        // After that, so that a change that goes on meanwhile adds nothing.
+        let added = self.take_added();
+        let answers = self.released(added.iter().map(|grant| &grant.lease));
+        Box::pin(async move { held.await.unwrap_or(false) & all(answers).await })
+    }
+}
+
+/// Receives whether a lease was still held.
+type Answer = oneshot::Receiver<bool>;
+
+/// Whether all were still held. Every answer is awaited: then nothing is held of any.
+async fn all(answers: Vec<Answer>) -> bool {
+    let mut all_held = true;
+    for held in answers {
+        all_held &= held.await.unwrap_or(false);
+    }
+    all_held
+}
+
+fn lost() -> AcquireError {
+    StoreError::new(PermitLost).into()
+}
+
+impl RedisGrant {
+    /// How many units its own lease has.
+    fn units(&self) -> u32 {
+        self.lease.permit().units()
+    }
+
+    /// Takes units away, first what was added last: whole grants, and a part of the one before.
+    /// `None`: the permit is released.
+    fn remove(&self, mut units: u32) -> Option<(Vec<Self>, Option<Arc<Lease>>)> {
+        if self.lease.is_released() {
+            return None;
         }
-        Box::pin(async move { held.await.unwrap_or(false) })
+        let mut added = self.added.get_or_init(Added::default).lock();
+        let mut whole = Vec::new();
+        while let Some(grant) = added.pop_if(|last| last.units() <= units) {
+            units -= grant.units();
+            whole.push(grant);
+        }
+        let last = added.last().unwrap_or(self);
+        let part = match units {
+            0 => None,
+            _ => Some(last.lease.split(last.units() - units)?),
+        };
+        Some((whole, part.map(Arc::new)))
+    }
+
+    /// Queues releases, and returns where their answers arrive.
+    fn released<'a>(&self, leases: impl Iterator<Item = &'a Arc<Lease>>) -> Vec<Answer> {
+        let release = |lease| {
+            let (answer, held) = oneshot::channel();
+            self.store.keeper.release(lease, Some(answer));
+            held
+        };
+        leases.map(release).collect()
     }
 }
 
 impl Store {
-    async fn resize(
-        self: &Arc<Self>,
-        lease: &Arc<Lease>,
-        added: &Added,
-        weight: u32,
-    ) -> Result<(), AcquireError> {
-        let mut added = added.lock().await;
-        let more = added.iter().map(|grant| grant.lease.permit().units());
-        let now = lease.permit().units() + more.sum::<u32>();
-        let answer = match lease.is_released() || lease.is_lost() {
-            true => Err(StoreError::new(PermitLost).into()),
-            false if weight > now => match self.add(lease, weight - now).await {
-                Ok(grant) => {
-                    added.push(grant);
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            },
-            false => {
-                self.remove(lease, &mut added, now - weight);
-                Ok(())
-            }
-        };
-        // A release that came meanwhile could not clear it.
-        if lease.is_released() {
-            added.clear();
-        }
-        answer
-    }
-
     /// Acquires more units for a permit, as a claim that does not wait.
     async fn add(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
         units: u32,
     ) -> Result<RedisGrant, AcquireError> {
+        self.open()?;
         let grant = self.heavier(lease, units);
         self.check_open()?;
         match self.try_once(&grant.lease).await? {
             Acquired::Granted { .. } => Ok(grant),
             Acquired::Full { held } => Err(full(lease, held)),
             Acquired::QueueFull | Acquired::Queued { .. } => Err(full(lease, 0)),
-        }
-    }
-
-    /// Releases units of a permit: first what was added last.
-    fn remove(&self, lease: &Arc<Lease>, added: &mut Vec<RedisGrant>, mut units: u32) {
-        while units > 0 {
-            let last = added.last().map(|grant| &grant.lease);
-            let of_last = last.map(|lease| lease.permit().units());
-            if of_last.is_some_and(|of_last| of_last <= units) {
-                units -= of_last.unwrap_or_default();
-                added.pop();
-                continue;
-            }
-            let lease = last.unwrap_or(lease);
-            let keep = lease.permit().units() - units;
-            if let Some(part) = lease.split(keep) {
-                self.keeper.release(&Arc::new(part), None);
-            }
-            return;
         }
     }
 }

@@ -11,8 +11,9 @@ use super::{
 };
 use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
 use futures_util::future::join;
+use parking_lot::Mutex;
 use std::{
-    io,
+    io, mem,
     ops::Range,
     sync::{
         Arc, OnceLock,
@@ -20,7 +21,7 @@ use std::{
     },
     time::Instant,
 };
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 /// What all handles and permits of a store share. The keeper ends after the last of them is dropped.
 pub(super) struct Store {
@@ -109,7 +110,7 @@ impl Store {
         self.register(Lease::new(name, permit))
     }
 
-    /// A lease of more units of the semaphore of another one, for the same permit.
+    /// A lease of more units for the permit of another one.
     pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, weight: u32) -> RedisGrant {
         let permit = PermitId::new(self.serials(1).start, lease.permit().limit, weight);
         self.register(Lease::new(lease.name(), permit).adding_to(lease))
@@ -135,10 +136,16 @@ pub(super) struct RedisGrant {
     pub(super) added: OnceLock<Added>,
 }
 
-/// Grants that add units to a permit. The lock is held while the permit changes its weight.
+/// Grants that add units to a permit.
 pub(super) type Added = Arc<Mutex<Vec<RedisGrant>>>;
 
 impl RedisGrant {
+    /// The grants that have added units, which it has no more.
+    pub(super) fn take_added(&self) -> Vec<Self> {
+        let added = self.added.get();
+        added.map_or_else(Vec::new, |added| mem::take(&mut *added.lock()))
+    }
+
     /// The permit, with `held` units of the key in use.
     pub(super) fn permit(self, units: Units, held: u32) -> Result<Permit, AcquireError> {
         // The claim was granted, but its future was not polled before the lease ended.
@@ -153,5 +160,6 @@ impl RedisGrant {
 impl Drop for RedisGrant {
     fn drop(&mut self) {
         self.store.keeper.release(&self.lease, None);
+        drop(self.take_added());
     }
 }

@@ -1,8 +1,7 @@
 //! Several permits as one, and how to acquire them level by level.
 
 use super::{
-    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy,
-    Units, resize::resize_all,
+    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy, Units,
 };
 use std::{
     slice,
@@ -172,10 +171,6 @@ impl Grant for Levels {
 
     fn parts(&self) -> &[Permit] {
         &self.permits
-    }
-
-    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
-        Box::pin(resize_all(self.permits.clone(), weight))
     }
 
     fn release(&self) -> BoxFuture<bool> {

@@ -22,6 +22,7 @@
 
 mod acquire;
 pub(crate) mod background;
+mod changing;
 mod claim;
 mod claims;
 pub(crate) mod countdown;

@@ -6,7 +6,7 @@ use super::{
 use std::{
     fmt,
     future::{Future, ready},
-    sync::{Arc, OnceLock, atomic::AtomicU32},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
 };
 
 /// The store's side of a permit. Dropping the grant must release the permit.
@@ -35,11 +35,36 @@ pub trait Grant: Send + Sync + 'static {
         self.loss().is_set()
     }
 
-    /// Changes how many units the permit holds, to 1 at least and its limit at most. By default the
-    /// store refuses.
-    fn resize(&self, weight: u32) -> BoxFuture<Result<(), AcquireError>> {
-        let _ = weight;
+    /// How many units the permit holds now, 0 after its release, if the store can change that number:
+    /// then it implements [`grow`](Self::grow) and [`shrink`](Self::shrink) too. `None` unless
+    /// implemented: as many as it was made with, and
+    /// [`Permit::resize`] fails with [`ClaimError::FixedWeight`].
+    ///
+    /// A permit changes its weight once at a time: its clones wait for each other. It may be released
+    /// meanwhile.
+    fn weight(&self) -> Option<u32> {
+        None
+    }
+
+    /// Adds units to the permit, as a claim for them that does not wait: [`weight`](Self::weight)
+    /// counts them before the future is ready. A future that fails, or is dropped before it is ready,
+    /// leaves the permit as it was. The permit itself names its policy in a refusal.
+    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+        let _ = units;
         Box::pin(ready(Err(ClaimError::FixedWeight.into())))
+    }
+
+    /// Releases that many of the permit's units, fewer than it has. As with
+    /// [`release`](Self::release) that is queued when this method returns, and
+    /// [`weight`](Self::weight) counts them no more; the future is ready when the store has them.
+    ///
+    /// # Errors
+    ///
+    /// With [`PermitLost`](super::PermitLost) as its source for a permit that is released. A lost
+    /// permit becomes lighter too: so many units fewer are granted again.
+    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
+        let _ = units;
+        Err(ClaimError::FixedWeight.into())
     }
 
     /// Releases the permit now. The release is queued when this method returns; the future only
@@ -83,7 +108,10 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) policy: Policy,
     pub(super) limit: u32,
     pub(super) remaining: u32,
-    pub(super) weight: AtomicU32,
+    /// How many units it was granted with.
+    pub(super) weight: u32,
+    /// Whether a clone changes its weight now.
+    pub(super) is_changing: AtomicBool,
     pub(super) max_hold: OnceLock<Countdown>,
     pub(super) grant: G,
 }
@@ -108,7 +136,8 @@ impl Permit {
             policy,
             limit: units.limit,
             remaining,
-            weight: units.weight.into(),
+            weight: units.weight,
+            is_changing: AtomicBool::new(false),
             max_hold: OnceLock::new(),
             grant,
         }))

@@ -1,18 +1,17 @@
 //! A permit that changes its weight.
 
-use super::{AcquireError, ClaimError, MAX_WEIGHT, Permit};
-use std::{
-    pin::pin,
-    sync::atomic::Ordering::Relaxed,
-    task::{Context, Waker},
+use super::{
+    AcquireError, BoxFuture, ClaimError, MAX_WEIGHT, Permit, PermitLost, StoreError,
+    changing::Changing,
 };
-use tokio::task::unconstrained;
 
 impl Permit {
-    /// How many units the permit holds; of several limits, of the narrowest.
+    /// How many units the permit holds; of several limits, of the narrowest. A lost permit has as many
+    /// as it would be granted again. A released one has none, if its store can change the weight of a
+    /// permit.
     pub fn weight(&self) -> u32 {
         match self.parts() {
-            [] => self.0.weight.load(Relaxed),
+            [] => self.0.grant.weight().unwrap_or(self.0.weight),
             [narrowest, ..] => narrowest.weight(),
         }
     }
@@ -20,23 +19,41 @@ impl Permit {
     /// Changes how many units the permit holds: for work whose cost is known only while it runs,
     /// such as the tokens of an answer that is being streamed.
     ///
-    /// A smaller weight frees units at once, and lets the next waiters in. A greater weight is
-    /// granted if there is room and no claim waits; else the permit stays as it is. Several limits
-    /// change together, all or none; [`levels`](Self::levels) has the permit of each, to change one
-    /// alone. So it is for the limits of nested layers.
+    /// A smaller weight is always granted, and lets the next waiters in: when the future is ready, the
+    /// store has the units, so that other processes may have them. A lost permit becomes lighter too,
+    /// and comes back with the smaller weight. A greater weight is granted if there is room and no claim
+    /// waits; else the permit stays as it is. Several limits change together, all or none;
+    /// [`levels`](Self::levels) has the permit of each, to change one alone. So it is for the limits of
+    /// nested layers.
+    ///
+    /// Changes of one permit are made one after the other; a release waits for none of them. While the
+    /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
+    /// by then the units are free by themselves. A caller that does not need that answer may drop the
+    /// future after its first poll.
     ///
     /// # Errors
     ///
-    /// - [`AcquireError::Full`] where there is no room for a greater weight.
     /// - [`AcquireError::Invalid`] for a weight of 0, above [`MAX_WEIGHT`] or above the limit, and for
     ///   a store that cannot change the weight of a permit.
-    /// - [`AcquireError::Store`] if the store failed, or with [`PermitLost`](super::PermitLost) as its
-    ///   source if the permit is lost or released.
+    /// - [`AcquireError::Full`] where there is no room for a greater weight.
+    /// - [`AcquireError::Closed`] for a greater weight after a shutdown of the store.
+    /// - [`AcquireError::Store`] if the store failed with a greater weight, or with
+    ///   [`PermitLost`](super::PermitLost) as its source if the permit is released, or is lost and should
+    ///   become heavier.
+    ///
+    /// After an error the permit has the weight that it had. What was added at the narrower limits
+    /// before a wider one refused is released as by a drop.
+    ///
+    /// # Panics
+    ///
+    /// For a greater weight, as [`Semaphore::acquire`](super::Semaphore::acquire) does: the store in
+    /// Redis needs a Tokio runtime. A smaller weight needs none.
     ///
     /// # Cancel safety
     ///
-    /// After the future is dropped the permit has its old weight or the new one. The store knows
-    /// which, and a further change is right in both cases.
+    /// If the future is dropped, the permit has its old weight or the new one, at all of its limits, and
+    /// [`weight`](Self::weight) says which. A smaller weight that waits for no other change counts from
+    /// the first poll on.
     ///
     /// # Examples
     ///
@@ -59,20 +76,42 @@ impl Permit {
         if weight == 0 || weight > MAX_WEIGHT {
             return Err(ClaimError::Weight(weight).into());
         }
-        let limit = self.limit();
-        if weight > limit {
-            return Err(ClaimError::TooHeavy { weight, limit }.into());
+        let levels = self.leaves();
+        for limit in levels.iter().map(|level| level.limit()) {
+            if weight > limit {
+                return Err(ClaimError::TooHeavy { weight, limit }.into());
+            }
         }
-        let answer = self.0.grant.resize(weight).await;
-        answer.map_err(|error| self.named(error))?;
-        self.0.weight.store(weight, Relaxed);
-        Ok(())
+        // Held to the end, and longer than what is undone by a drop.
+        let _changing = Changing::begin(&levels).await;
+        let held = levels.iter().map(|level| level.units());
+        let held = held.collect::<Result<Vec<_>, _>>()?;
+        let levels: Vec<_> = levels.into_iter().zip(held).collect();
+        grow(&levels, weight).await?;
+        shrink(&levels, weight).await
+    }
+
+    /// The permits of single limits that it is made of, from the narrowest to the widest.
+    fn leaves(&self) -> Vec<&Self> {
+        match self.parts() {
+            [] => vec![self],
+            parts => parts.iter().flat_map(Self::leaves).collect(),
+        }
+    }
+
+    /// How many units a permit of one limit holds, if that can be changed.
+    fn units(&self) -> Result<u32, AcquireError> {
+        match self.0.grant.weight() {
+            None => Err(ClaimError::FixedWeight.into()),
+            Some(0) => Err(StoreError::new(PermitLost).into()),
+            Some(units) => Ok(units),
+        }
     }
 
     /// The refusal of a permit of one limit names its policy, which its grant need not know.
     fn named(&self, error: AcquireError) -> AcquireError {
         match error {
-            AcquireError::Full { limit, held, .. } if self.parts().is_empty() => {
+            AcquireError::Full { limit, held, .. } => {
                 let policy = self.policy().clone();
                 AcquireError::Full {
                     policy,
@@ -85,48 +124,44 @@ impl Permit {
     }
 }
 
-/// First the levels that grow, from narrow to wide, because only these may be refused. If one is, those
-/// that have grown shrink again.
-pub(super) async fn resize_all(levels: Box<[Permit]>, weight: u32) -> Result<(), AcquireError> {
-    let (grow, shrink): (Vec<_>, Vec<_>) = levels.iter().partition(|level| level.weight() < weight);
-    let mut grown = Grown::default();
-    for level in grow {
-        let before = level.weight();
-        if let Err(error) = level.resize(weight).await {
-            grown.undo().await;
-            return Err(error);
+/// A permit of one limit, and how many units it holds.
+type Level<'a> = (&'a Permit, u32);
+
+/// Grows the levels that are too light, from narrow to wide: all or none.
+async fn grow(levels: &[Level<'_>], weight: u32) -> Result<(), AcquireError> {
+    let mut grown = Grown(Vec::new());
+    for (level, held) in levels {
+        let units = weight.saturating_sub(*held);
+        if units > 0 {
+            let answer = level.0.grant.grow(units).await;
+            answer.map_err(|error| level.named(error))?;
+            grown.0.push((level, units));
         }
-        grown.0.push((level, before));
     }
     grown.0.clear();
-    for level in shrink {
-        level.resize(weight).await?;
+    Ok(())
+}
+
+/// Shrinks the levels that are too heavy: all are queued before the first is awaited.
+async fn shrink(levels: &[Level<'_>], weight: u32) -> Result<(), AcquireError> {
+    let heavier = levels.iter().filter(|(_, held)| *held > weight);
+    let shrunk = heavier.map(|(level, held)| level.0.grant.shrink(held - weight));
+    let shrunk: Vec<Result<BoxFuture<()>, _>> = shrunk.collect();
+    for freed in shrunk {
+        freed?.await;
     }
     Ok(())
 }
 
-/// Levels that have grown, and their weights before. They shrink again if the others are not asked, or
-/// refuse.
-#[derive(Default)]
-struct Grown<'a>(Vec<(&'a Permit, u32)>);
-
-impl Grown<'_> {
-    async fn undo(&mut self) {
-        while let Some((level, before)) = self.0.last() {
-            // If the store fails as well, the units are freed with the permit.
-            let _ = level.resize(*before).await;
-            self.0.pop();
-        }
-    }
-}
+/// Levels that have grown, and by how much. Dropped before all have, because one refused or the change
+/// was dropped, they shrink again: by as much, and without waiting for an answer.
+struct Grown<'a>(Vec<Level<'a>>);
 
 impl Drop for Grown<'_> {
-    /// The change was dropped midway. The first poll frees units, because that needs no answer; and
-    /// it is unconstrained, because its task may have used up its budget.
     fn drop(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        for (level, before) in self.0.drain(..) {
-            let _ = pin!(unconstrained(level.resize(before))).poll(&mut context);
+        for (level, units) in self.0.drain(..) {
+            // A failure means that it was released meanwhile.
+            drop(level.0.grant.shrink(units));
         }
     }
 }

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 57] = [
+const REDIS: [&str; 59] = [
     "connect",
     "builder",
     "tls/client",
@@ -37,6 +37,7 @@ const REDIS: [&str; 57] = [
     "keeper/releases",
     "keeper/unreleased",
     "keeper/release",
+    "keeper/reacquire",
     "keeper/refresh",
     "keeper/schedule",
     "keeper/suspension",
@@ -51,6 +52,7 @@ const REDIS: [&str; 57] = [
     "dispatch/claim",
     "dispatch/load",
     "lease/weight",
+    "lease/end",
     "lease/query",
     "lease",
     "lease/state",

@@ -8,6 +8,7 @@
 mod core;
 mod handle;
 mod pulse;
+mod reacquire;
 mod refresh;
 mod registry;
 mod release;

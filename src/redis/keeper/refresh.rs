@@ -2,7 +2,6 @@
 
 use super::core::Core;
 use crate::redis::{
-    dispatch::{Claim, Level},
     error::Error,
     group::{by_semaphore, pieces},
     lease::Lease,
@@ -19,10 +18,6 @@ const MAX_TOGETHER: usize = 256;
 /// Units of the groups that are sent together, for the same reason: the server works on 10,000 units
 /// for 10 ms.
 pub(super) const MAX_UNITS_TOGETHER: usize = 10_000;
-
-/// Units of lost permits that are acquired again together: an acquire costs the server more than a
-/// refresh.
-const MAX_UNITS_REACQUIRED: usize = 1_000;
 
 /// Sends in flight at a time where keys live on several nodes: more than one, so that a dead node
 /// delays no refresh on the others.
@@ -70,9 +65,16 @@ struct Outcome {
     is_reached: bool,
 }
 
-/// Refreshes leases, reports lost permits, and acquires those again in the background. Returns the
-/// leases whose refresh was not answered, first those that were not sent.
-pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+/// The leases that a refresh left.
+pub(super) struct Refreshed {
+    /// To be acquired again.
+    pub(super) lost: Vec<Arc<Lease>>,
+    /// Those whose refresh was not answered, first those that were not sent.
+    pub(super) failed: Vec<Arc<Lease>>,
+}
+
+/// Refreshes leases, and reports lost permits.
+pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Refreshed {
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
         .filter(|lease| !lease.is_released())
@@ -99,8 +101,10 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Vec<Arc
     }
     unsent.extend(unanswered);
     unsent.iter().for_each(|lease| lease.refresh_failed());
-    tokio::spawn(reacquire(core, lost));
-    unsent
+    Refreshed {
+        lost,
+        failed: unsent,
+    }
 }
 
 /// Divides leases into sends.
@@ -144,21 +148,4 @@ async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
         }
     }
     outcome
-}
-
-/// Acquires lost permits again, with the chances of a new claim that does not wait. A permit whose
-/// acquire has no answer is acquired again at the next refresh, because only that answer has the
-/// token.
-async fn reacquire(core: Arc<Core>, lost: Vec<Arc<Lease>>) {
-    for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit().units()) {
-        let deadline = Instant::now() + core.times.timeout;
-        let claims = lost.into_iter().map(|lease| {
-            let position = None;
-            Claim::one(Level { lease, position }, deadline)
-        });
-        let claims: Vec<_> = claims.collect();
-        core.attempts
-            .attempt(&claims.iter().collect::<Vec<_>>(), None)
-            .await;
-    }
 }

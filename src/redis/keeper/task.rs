@@ -3,7 +3,8 @@
 use super::{
     core::Core,
     pulse::Pulse,
-    refresh::refresh,
+    reacquire::{Returning, reacquire},
+    refresh::{Refreshed, refresh},
     release::{Pending, release},
     releases::Releases,
     schedule::Schedule,
@@ -27,10 +28,12 @@ pub(super) enum Command {
 
 /// The report of a task that the keeper has spawned.
 enum Report {
-    /// A refresh is completed; these leases have no answer.
-    Refreshed(Vec<Arc<Lease>>),
+    /// A refresh is completed.
+    Refreshed(Refreshed),
     /// The same for leases whose refresh had failed before.
-    RefreshedAgain(Vec<Arc<Lease>>),
+    RefreshedAgain(Refreshed),
+    /// The acquires of lost leases with these serials are over.
+    Reacquired(Vec<u64>),
     /// The batch of releases with this number is completed; these have to be tried again.
     Released(u64, Vec<Pending>),
 }
@@ -42,6 +45,7 @@ struct Task {
     core: Arc<Core>,
     schedule: Schedule,
     releases: Releases,
+    returning: Returning,
     shutdowns: Vec<(Instant, oneshot::Sender<Vec<Arc<Lease>>>)>,
     next_tick: Instant,
     next_clock: Instant,
@@ -84,6 +88,7 @@ impl Task {
         Self {
             schedule: Schedule::new(core.times),
             releases: Releases::new(core.attempts.protocol.is_one_server()),
+            returning: Returning::default(),
             shutdowns: Vec::new(),
             next_tick: now + core.times.tick(),
             next_clock: now + core.times.refresh_interval(),
@@ -129,8 +134,15 @@ impl Task {
 
     fn apply(&mut self, report: Report) {
         match report {
-            Report::Refreshed(failed) => self.schedule.refreshed(failed),
-            Report::RefreshedAgain(failed) => self.schedule.refreshed_again(failed),
+            Report::Refreshed(Refreshed { lost, failed }) => {
+                self.schedule.refreshed(failed);
+                self.reacquire(lost);
+            }
+            Report::RefreshedAgain(Refreshed { lost, failed }) => {
+                self.schedule.refreshed_again(failed);
+                self.reacquire(lost);
+            }
+            Report::Reacquired(serials) => self.returning.end(&serials),
             Report::Released(batch, again) => self.releases.completed(batch, again),
         }
     }
@@ -172,7 +184,7 @@ impl Task {
         }
     }
 
-    fn refresh(&mut self, due: Vec<Arc<Lease>>, report: fn(Vec<Arc<Lease>>) -> Report) {
+    fn refresh(&mut self, due: Vec<Arc<Lease>>, report: fn(Refreshed) -> Report) {
         if due.is_empty() {
             return;
         }
@@ -180,8 +192,28 @@ impl Task {
         self.schedule.watch(&due);
         let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
         tokio::spawn(async move {
-            let failed = refresh(core, due).await;
-            let _ = reports.send(report(failed));
+            let refreshed = refresh(core, due).await;
+            let _ = reports.send(report(refreshed));
+        });
+    }
+
+    /// Acquires lost leases again. What the server may have of one under an id that it gives up is
+    /// released before, so that this does not stand in its way.
+    fn reacquire(&mut self, lost: Vec<Arc<Lease>>) {
+        let lost = self.returning.begin(lost);
+        if lost.is_empty() {
+            return;
+        }
+        for old in lost.iter().filter_map(|lease| lease.renew()) {
+            if old.release() {
+                self.pend(Arc::new(old), None);
+            }
+        }
+        self.release();
+        let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
+        tokio::spawn(async move {
+            let done = |serials| drop(reports.send(Report::Reacquired(serials)));
+            reacquire(&core, lost, done).await;
         });
     }
 

@@ -4,6 +4,7 @@
 //! deadline by the server's clock. Until then an unanswered acquire may run and grant; after that the
 //! server refuses to run it. So a release is final only if it ran after the last of these deadlines.
 
+mod end;
 mod query;
 mod state;
 mod weight;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 pub(super) struct Lease {
     pub(super) serial: u64,
     pub(super) loss: Loss,
-    /// The lease of the permit that this one has made heavier. That permit is lost with this one.
-    heavier: Option<Arc<Lease>>,
+    /// The first lease of the same permit, if this one has added units. That one reports the loss of
+    /// both.
+    first: Option<Arc<Lease>>,
     inner: Mutex<Inner>,
 }
 
@@ -29,6 +31,8 @@ struct Inner {
     name: Arc<str>,
     permit: PermitId,
     state: State,
+    /// How many of the leases that have added units to the permit are lost.
+    added_lost: u16,
     token: u64,
     /// When the lease counts as ended, in microseconds since the store's creation.
     deadline: u64,
@@ -39,23 +43,24 @@ struct Inner {
 
 impl Lease {
     pub(super) fn new(name: Arc<str>, permit: PermitId) -> Self {
-        Self::with(name, permit, State::Unsent)
+        Self::with(Inner {
+            name,
+            permit,
+            state: State::Unsent,
+            added_lost: 0,
+            token: 0,
+            deadline: 0,
+            unanswered: 0,
+            runs_until: 0,
+        })
     }
 
-    fn with(name: Arc<str>, permit: PermitId, state: State) -> Self {
+    fn with(inner: Inner) -> Self {
         Self {
-            serial: permit.serial,
+            serial: inner.permit.serial,
             loss: Loss::default(),
-            heavier: None,
-            inner: Mutex::new(Inner {
-                name,
-                permit,
-                state,
-                token: 0,
-                deadline: 0,
-                unanswered: 0,
-                runs_until: 0,
-            }),
+            first: None,
+            inner: Mutex::new(inner),
         }
     }
 
@@ -77,10 +82,11 @@ impl Lease {
     }
 
     /// An acquire is about to be sent, which the server refuses to run after `runs_until`. `false`:
-    /// the owner has released the lease, so the acquire must not be sent.
+    /// the owner has released the lease, or its id may not be acquired again, so the acquire must not
+    /// be sent.
     pub(super) fn sent(&self, runs_until: u64) -> bool {
         let mut inner = self.lock();
-        if inner.state.is_released() {
+        if inner.state.is_released() || inner.needs_new_id() {
             return false;
         }
         inner.step(Event::Sent);
@@ -102,10 +108,12 @@ impl Lease {
     pub(super) fn granted(&self, token: u64, deadline: u64) {
         let mut inner = self.lock();
         inner.answered();
+        let was_lost = inner.state.is_lost();
         if inner.step(Event::Granted) {
             (inner.token, inner.deadline) = (token, deadline);
-            self.loss.clear();
-            self.clear_heavier();
+            if was_lost {
+                self.found(&inner);
+            }
         }
     }
 
@@ -147,48 +155,11 @@ impl Lease {
         self.lock().step(Event::RefreshFailed);
     }
 
-    /// A refresh did not find the lease: reports the permit lost.
-    pub(super) fn displaced(&self) {
-        self.end(|_| true);
-    }
-
-    /// Reports the permit lost if the deadline has passed.
-    pub(super) fn expire(&self, now: u64) {
-        self.end(|deadline| now >= deadline);
-    }
-
     /// This process's clock stood still since the deadline was set, so the lease ends that much
     /// sooner by it.
     pub(super) fn advance(&self, missed: u64) {
         let mut inner = self.lock();
         inner.deadline = inner.deadline.saturating_sub(missed);
-    }
-
-    /// Reports the permit lost if its lease `has_ended`, given the deadline.
-    fn end(&self, has_ended: impl FnOnce(u64) -> bool) {
-        let mut inner = self.lock();
-        if !has_ended(inner.deadline) || !inner.step(Event::Ended) {
-            return;
-        }
-        inner.deadline = 0;
-        // The units that some were released of are acquired again together.
-        inner.permit = inner.permit.renewed();
-        // Under the lock, so that a grant that follows clears it.
-        self.loss.mark();
-        drop(inner);
-        // A waker may drop the permit, which locks.
-        self.loss.wake();
-        if let Some(lease) = &self.heavier {
-            lease.loss.set();
-        }
-    }
-
-    /// The owner releases the lease. Returns whether the server needs a release; `false` if the lease
-    /// was released before.
-    pub(super) fn release(&self) -> bool {
-        let mut inner = self.lock();
-        let state = inner.state;
-        inner.step(Event::Released) && (state.is_known_to_the_server() || inner.unanswered > 0)
     }
 
     /// A release that was sent at `sent` has no answer, so it may have run. If that was before the

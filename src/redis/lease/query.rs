@@ -11,8 +11,7 @@ impl Lease {
 
     /// Whether the lease was granted and is not released, lost or not.
     pub(in crate::redis) fn is_granted(&self) -> bool {
-        use State::{AtRisk, Held, Lost, Provisional};
-        matches!(self.lock().state, Provisional | Held | AtRisk | Lost)
+        self.lock().state.is_granted()
     }
 
     /// Whether the server has answered an acquire, with a refusal or a position in the queue.
@@ -25,7 +24,7 @@ impl Lease {
     }
 
     pub(in crate::redis) fn is_lost(&self) -> bool {
-        self.lock().state == State::Lost
+        self.lock().state.is_lost()
     }
 
     /// Whether the deadline has passed. The keeper may not have reported the loss yet.

@@ -9,6 +9,7 @@
 //! | `Held` | granted, or refreshed |
 //! | `AtRisk` | held, but the last refresh failed |
 //! | `Lost` | the lease ended while the owner still runs; it may be granted again |
+//! | `Displaced` | the same, and the server may have some of its units, but not all |
 //! | `Refused` | the server refused the claim |
 //! | `Released` | the owner has released the lease |
 //! | `Freed` | released, and a release that was sent before the lease ended may have run without an answer |
@@ -22,6 +23,7 @@ pub(super) enum State {
     Held,
     AtRisk,
     Lost,
+    Displaced,
     Refused,
     Released,
     Freed,
@@ -46,8 +48,12 @@ pub(super) enum Event {
     Refreshed,
     /// A refresh was not answered.
     RefreshFailed,
-    /// The deadline has passed, or a refresh did not find the lease.
+    /// The deadline has passed, or a refresh did not find the only unit.
     Ended,
+    /// A refresh did not find all units.
+    Displaced,
+    /// The lease has a new id, of which the server has nothing.
+    Renewed,
     /// The owner released the lease.
     Released,
     /// A release that was sent before the lease ended may have run, but its answer is lost.
@@ -58,7 +64,8 @@ impl State {
     /// The table of transitions; `None` where an event changes nothing.
     pub(super) fn next(self, event: Event) -> Option<Self> {
         use State::{
-            AtRisk, Freed, Held, InDoubt, Lost, Provisional, Queued, Refused, Released, Unsent,
+            AtRisk, Displaced, Freed, Held, InDoubt, Lost, Provisional, Queued, Refused, Released,
+            Unsent,
         };
         match (self, event) {
             // A released lease stays released.
@@ -73,14 +80,20 @@ impl State {
             (Unsent | InDoubt | Queued, Event::Refused) => Some(Refused),
             (Provisional | AtRisk, Event::Refreshed) => Some(Held),
             (Held, Event::RefreshFailed) => Some(AtRisk),
-            (Provisional | Held | AtRisk, Event::Ended) => Some(Lost),
+            (Provisional | Held | AtRisk, Event::Ended) | (Displaced, Event::Renewed) => Some(Lost),
+            (Provisional | Held | AtRisk | Lost, Event::Displaced) => Some(Displaced),
             _ => None,
         }
     }
 
-    /// Whether the server has units of the lease, as far as is known.
-    pub(super) fn is_held(self) -> bool {
-        matches!(self, Self::Provisional | Self::Held | Self::AtRisk)
+    /// Whether the lease has ended while the owner still runs.
+    pub(super) fn is_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::Displaced)
+    }
+
+    /// Whether the lease was granted and is not released, lost or not.
+    pub(super) fn is_granted(self) -> bool {
+        matches!(self, Self::Provisional | Self::Held | Self::AtRisk) || self.is_lost()
     }
 
     pub(super) fn is_released(self) -> bool {

@@ -117,3 +117,81 @@ fn no_release_frees_a_lease_that_was_displaced_before() {
     lease.release_failed(50);
     assert!(!lease.is_freed(50));
 }
+
+/// A lease of five units that is granted, and whose first acquire has no answer.
+fn sent_twice() -> Arc<Lease> {
+    let lease = Lease::new("p{c:a}".into(), PermitId::new(1, 5, 5));
+    assert!(lease.sent(10) && lease.sent(20));
+    lease.granted(7, 100);
+    Arc::new(lease)
+}
+
+fn added(first: &Arc<Lease>) -> Lease {
+    let added = lease().adding_to(first);
+    assert!(added.sent(10));
+    added.granted(8, 100);
+    added
+}
+
+#[test]
+fn a_part_is_released_until_no_acquire_of_the_whole_can_run() {
+    let lease = sent_twice();
+    let part = lease.split(1).expect("it is held");
+    assert_eq!((lease.permit().units(), part.permit().units()), (1, 4));
+    assert!(part.release());
+    assert_eq!(
+        (part.runs_until(), lease.runs_until()),
+        (Some(20), Some(20))
+    );
+}
+
+#[test]
+fn a_lost_lease_that_was_split_is_acquired_only_under_a_new_id() {
+    let lease = sent_twice();
+    assert!(lease.renew().is_none(), "it is held");
+    drop(lease.split(2));
+    lease.expire(100);
+    assert!(!lease.sent(30), "it would get five units");
+    let (before, old) = (lease.permit(), lease.renew().expect("it was split"));
+    assert_eq!((old.permit(), old.runs_until()), (before, Some(20)));
+    assert!(old.release() && lease.renew().is_none());
+    assert_eq!((lease.permit().units(), lease.permit().weight), (2, 2));
+    assert!(lease.sent(30));
+    assert_eq!(lease.runs_until(), Some(30));
+}
+
+#[test]
+fn only_a_heavy_lease_that_was_displaced_needs_a_new_id() {
+    let (heavy, light) = (sent_twice(), lease());
+    assert!(light.sent(10));
+    light.granted(7, 100);
+    light.displaced();
+    assert!(light.is_lost() && light.renew().is_none() && light.sent(20));
+    heavy.expire(100);
+    assert!(heavy.renew().is_none(), "the server may have all of it");
+    // A refresh that was sent before.
+    heavy.displaced();
+    let old = heavy.renew().expect("the server may have some of it");
+    assert_eq!((old.permit().weight, heavy.permit().weight), (5, 5));
+    assert!(heavy.permit() != old.permit() && heavy.is_lost());
+}
+
+#[test]
+fn a_permit_is_lost_while_one_of_its_leases_is() {
+    let first = sent_twice();
+    let (one, two) = (added(&first), added(&first));
+    one.expire(100);
+    one.expire(100);
+    first.expire(100);
+    two.displaced();
+    for lease in [&first, &one] {
+        assert!(lease.sent(30));
+        lease.granted(9, 200);
+        assert!(first.loss.is_set(), "another is lost");
+    }
+    assert!(two.release(), "it may be held");
+    assert!(!first.loss.is_set(), "no other is lost");
+    one.expire(200);
+    assert!(first.release() && one.release());
+    assert!(first.loss.is_set(), "a released permit stays lost");
+}

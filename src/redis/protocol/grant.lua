@@ -58,12 +58,18 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
     return new_token
   end
 
-  -- Adds the units of a permit to the `used` ones, or moves their end. Returns how many units are
-  -- held then.
+  -- Adds the units of a permit to the `used` ones. If it is held already, moves their end: those that
+  -- were released of it since stay free, however late or often it is acquired. Returns how many units
+  -- are held then.
   function self.hold(id, weight, used, expires_at, ttl)
-    local now_used = used + call('ZADD', held, expires_at, id)
+    local added = call('ZADD', held, expires_at, id)
+    local now_used = used + added
     for unit = 2, weight do
-      now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
+      if added == 1 then
+        now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
+      else
+        call('ZADD', held, 'XX', expires_at, id .. ':' .. unit)
+      end
     end
     if used == 0 then
       call('PEXPIRE', held, ttl)

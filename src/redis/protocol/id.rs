@@ -2,6 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
+/// What a permit's number grows by when the permit gets another id. A process numbers fewer permits.
+const GENERATION: u64 = 1 << 48;
+
 /// Identifies a permit within its process. Has all values that a grant of the permit needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) struct PermitId {
@@ -9,7 +12,6 @@ pub(in crate::redis) struct PermitId {
     pub(in crate::redis) serial: u64,
     /// How many units of its semaphore may be held together.
     pub(in crate::redis) limit: u32,
-    /// How many of these units the permit takes.
     /// How many units it was claimed with. The id has this number for as long as the permit is held.
     pub(in crate::redis) weight: u32,
     /// The numbers of the units that it has now: fewer, once some were released.
@@ -39,9 +41,15 @@ impl PermitId {
         (Self { last, ..self }, Self { first, ..self })
     }
 
-    /// Under this id the same units are acquired again.
+    /// Whether it has fewer units than its id says.
+    pub(in crate::redis) fn is_split(self) -> bool {
+        self.units() < self.weight
+    }
+
+    /// As many units, under an id that was not used before.
     pub(in crate::redis) fn renewed(self) -> Self {
-        Self::new(self.serial, self.limit, self.units())
+        let serial = self.serial.wrapping_add(GENERATION);
+        Self::new(serial, self.limit, self.units())
     }
 }
 

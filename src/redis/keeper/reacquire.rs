@@ -1,0 +1,54 @@
+//! Acquires lost permits again.
+
+use super::core::Core;
+use crate::redis::{
+    dispatch::{Claim, Level},
+    group::pieces,
+    lease::Lease,
+};
+use std::{collections::HashSet, sync::Arc, time::Instant};
+
+/// Units of lost permits that are acquired again together: an acquire costs the server more than a
+/// refresh.
+const MAX_UNITS_REACQUIRED: usize = 1_000;
+
+/// The serials of lost leases that are being acquired again. Each is sent once at a time, so that its
+/// answer is about the id that it has.
+#[derive(Default)]
+pub(super) struct Returning(HashSet<u64>);
+
+impl Returning {
+    /// Those of the lost leases that are not being acquired yet, from now on.
+    pub(super) fn begin(&mut self, mut lost: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+        lost.retain(|lease| self.0.insert(lease.serial));
+        lost
+    }
+
+    /// These acquires are over, granted or not.
+    pub(super) fn end(&mut self, serials: &[u64]) {
+        for serial in serials {
+            self.0.remove(serial);
+        }
+    }
+}
+
+/// Acquires lost permits again, with the chances of a new claim that does not wait. A permit whose
+/// acquire has no answer is acquired again at the next refresh, because only that answer has the
+/// token.
+///
+/// Tells `done` the serials of those that have been sent.
+pub(super) async fn reacquire(core: &Core, lost: Vec<Arc<Lease>>, done: impl Fn(Vec<u64>)) {
+    for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit().units()) {
+        let deadline = Instant::now() + core.times.timeout;
+        let serials = lost.iter().map(|lease| lease.serial).collect();
+        let claims = lost.into_iter().map(|lease| {
+            let position = None;
+            Claim::one(Level { lease, position }, deadline)
+        });
+        let claims: Vec<_> = claims.collect();
+        core.attempts
+            .attempt(&claims.iter().collect::<Vec<_>>(), None)
+            .await;
+        done(serials);
+    }
+}

@@ -1,0 +1,75 @@
+//! How a lease ends: it is lost, or its owner releases it.
+//!
+//! A permit of several leases is lost while one of them is. The first lease counts the lost ones, and
+//! reports the loss of all.
+
+use super::{Inner, Lease, state::Event};
+
+impl Lease {
+    /// A refresh did not find all units of the lease: reports the permit lost.
+    pub(in crate::redis) fn displaced(&self) {
+        self.lose(|inner| match inner.permit.units() {
+            // The server has nothing of it.
+            1 => Some(Event::Ended),
+            _ => Some(Event::Displaced),
+        });
+    }
+
+    /// Reports the permit lost if the deadline has passed.
+    pub(in crate::redis) fn expire(&self, now: u64) {
+        self.lose(|inner| (now >= inner.deadline).then_some(Event::Ended));
+    }
+
+    /// Reports the permit lost, unless it was lost before, if such an event ends the lease.
+    fn lose(&self, event: impl FnOnce(&Inner) -> Option<Event>) {
+        let mut inner = self.lock();
+        let was_lost = inner.state.is_lost();
+        let ends = event(&inner).is_some_and(|event| inner.step(event));
+        if !ends || was_lost {
+            return;
+        }
+        inner.deadline = 0;
+        // Under the lock, so that a grant that follows clears it.
+        match &self.first {
+            None => self.loss.mark(),
+            Some(first) => {
+                first.lock().added_lost += 1;
+                first.loss.mark();
+            }
+        }
+        drop(inner);
+        // A waker may drop the permit, which locks.
+        self.first.as_deref().unwrap_or(self).loss.wake();
+    }
+
+    /// The lease is not lost any more: nor is the permit, unless by another lease.
+    pub(super) fn found(&self, inner: &Inner) {
+        let Some(first) = &self.first else {
+            return self.clear_loss(inner);
+        };
+        let mut inner = first.lock();
+        inner.added_lost -= 1;
+        first.clear_loss(&inner);
+    }
+
+    /// A released permit stays lost if it was.
+    fn clear_loss(&self, inner: &Inner) {
+        if inner.added_lost == 0 && !inner.state.is_lost() && !inner.state.is_released() {
+            self.loss.clear();
+        }
+    }
+
+    /// The owner releases the lease. Returns whether the server needs a release; `false` if the lease
+    /// was released before.
+    pub(in crate::redis) fn release(&self) -> bool {
+        let mut inner = self.lock();
+        let state = inner.state;
+        if !inner.step(Event::Released) {
+            return false;
+        }
+        if state.is_lost() {
+            self.found(&inner);
+        }
+        state.is_known_to_the_server() || inner.unanswered > 0
+    }
+}
