@@ -11,6 +11,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tokio::runtime::Runtime;
 use tower_semaphore::{Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore};
 
 const THREADS: u64 = 8;
@@ -243,4 +244,23 @@ fn a_waker_may_claim_the_key_whose_queue_its_waiter_leaves() {
         eager.tries.lock().expect("no panic").clone()
     });
     assert!(tries.iter().all(|got_in| !got_in), "the key was held");
+}
+
+#[test]
+fn clones_that_change_their_weight_on_two_threads_agree_with_the_store() {
+    const LIMIT: u32 = 10;
+    let (store, claim) = (MemorySemaphore::new(), Claim::new("a").with_limit(LIMIT));
+    let permit = try_acquire(&store, claim.clone()).expect("there is room");
+    let runtime = Runtime::new().expect("a runtime");
+    let change = &|weight| runtime.block_on(permit.resize(weight));
+    for round in 0..5_000 {
+        thread::scope(|scope| {
+            for weight in [2, 7] {
+                scope.spawn(move || change(weight).expect("there is room"));
+            }
+        });
+        let rest = try_acquire(&store, claim.clone()).expect("there is room");
+        let held = LIMIT - rest.remaining() - 1;
+        assert_eq!(permit.weight(), held, "round {round}");
+    }
 }

@@ -30,6 +30,9 @@ facts_of_several! {
     several_limits_change_together_or_not_at_all
     the_weight_of_several_limits_is_that_of_the_narrowest_when_one_has_changed_alone
     a_change_that_is_dropped_anywhere_leaves_several_limits_alike
+    changes_of_clones_are_made_one_after_the_other
+    a_growth_that_a_wide_limit_refuses_does_not_undo_the_smaller_weight_of_a_clone
+    after_the_answer_to_a_smaller_weight_or_a_release_the_units_are_free
     a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit
     weights_that_change_under_load_never_exceed_the_limit
 }
@@ -161,6 +164,65 @@ async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: St
     }
     permit.resize(2).await.expect("there is room");
     until_held(&store, &claims, &[2, 2, 2]).await;
+}
+
+/// Of each permit the last change counts, at all of its limits.
+async fn changes_of_clones_are_made_one_after_the_other(store: Store) {
+    let claims = claims("ann", [9, 9, 9]);
+    let permit = store.acquire_all(claims.clone().into()).await;
+    let permit = permit.expect("there is room");
+    for round in 0..30 {
+        let mut tasks = JoinSet::new();
+        for task in 0..4 {
+            let (clone, weight) = (permit.clone(), 1 + (round * 5 + task * 7) % 9);
+            tasks.spawn(async move {
+                match (round + task) % 4 {
+                    0 => clone.levels()[task as usize % 3].resize(weight).await,
+                    _ => clone.resize(weight).await,
+                }
+            });
+        }
+        for answer in tasks.join_all().await {
+            answer.expect("there is room");
+        }
+        let weights: Vec<_> = permit.levels().iter().map(Permit::weight).collect();
+        assert_eq!(held(&store, &claims).await, weights, "round {round}");
+    }
+    permit.resize(2).await.expect("it becomes lighter");
+    assert_eq!(held(&store, &claims).await, [2, 2, 2]);
+}
+
+async fn a_growth_that_a_wide_limit_refuses_does_not_undo_the_smaller_weight_of_a_clone(
+    store: Store,
+) {
+    let claims = claims("ann", [9, 9, 5]);
+    let three = claims.clone().map(|claim| claim.with_weight(3));
+    let permit = store.acquire_all(three.into()).await;
+    let permit = permit.expect("there is room");
+    let fleet = store.acquire(claims[2].clone().with_weight(2)).await;
+    let fleet = fleet.expect("there is room");
+    let clone = permit.clone();
+    let (grown, shrunk) = tokio::join!(permit.resize(5), clone.resize(1));
+    let error = grown.expect_err("the fleet is full");
+    assert!(is_full(&error, &claims[2], 5), "{error:?}");
+    shrunk.expect("a smaller weight needs no room");
+    drop(fleet);
+    until_held(&store, &claims, &[1, 1, 1]).await;
+    assert_eq!(permit.weight(), 1);
+}
+
+async fn after_the_answer_to_a_smaller_weight_or_a_release_the_units_are_free(store: Store) {
+    for _ in 0..20 {
+        let permit = acquired(&store, 9, 2).await;
+        permit.resize(9).await.expect("there is room");
+        permit.resize(4).await.expect("it becomes lighter");
+        let other = acquired(&store, 9, 5).await;
+        permit.resize(3).await.expect("it becomes lighter");
+        permit.resize(4).await.expect("there is room");
+        assert!(permit.release().await && permit.weight() == 0);
+        let next = acquired(&store, 9, 4).await;
+        assert!(other.release().await && next.release().await);
+    }
 }
 
 async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(store: Store) {

@@ -1,21 +1,13 @@
-//! Permits that change their weight, under leases.
+//! A permit keeps the units that it has.
 
-#![cfg(feature = "redis")]
-
-use std::time::Duration;
+use crate::{BOUND, HELD, LEASE, store_at};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::time::{Instant, sleep, timeout};
-use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
-
-/// Nothing that waits for this is about time.
-const BOUND: Duration = Duration::from_secs(20);
-const LEASE: Duration = Duration::from_secs(3);
-const HELD: &str = "semaphore:{concurrency:a}:held";
+use tower_semaphore::{Claim, Permit, Semaphore};
 
 /// A permit that was heavier and lighter, and has three units of ten.
 async fn resized(server: &RedisServer) -> Permit {
-    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
-    let store = builder.connect(server.url()).await.expect("it connects");
+    let store = store_at(server.url()).await;
     let claim = Claim::new("a").with_limit(10).with_weight(4);
     let permit = store.acquire(claim).await.expect("there is room");
     for weight in [9, 2, 6, 3] {

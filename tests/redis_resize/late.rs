@@ -1,0 +1,79 @@
+//! An acquire that a broken connection delivers late, but within its deadline.
+
+use crate::{BOUND, HELD, until_held};
+use std::time::Duration;
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+/// So long that nothing here ends by itself.
+const LEASE: Duration = Duration::from_secs(60);
+
+fn five() -> Claim {
+    Claim::new("a").with_limit(5).with_weight(5)
+}
+
+async fn fixture() -> (RedisServer, Proxy, RedisSemaphore, Raw) {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let builder = builder.timeout(Duration::from_secs(2));
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let raw = Raw::connect(server.port()).await;
+    (server, proxy, store, raw)
+}
+
+/// An acquire of five units that is on its way.
+fn acquire(proxy: &Proxy) -> Option<Vec<Vec<u8>>> {
+    let seen = proxy.log().into_iter().map(|seen| seen.args);
+    let mut acquires = seen.filter(|args| {
+        args[0] == b"EVALSHA" && args.iter().any(|arg| arg.ends_with(b".5.5.60000"))
+    });
+    acquires.next()
+}
+
+/// A permit of five units that was sent twice, and the first send, which is still on its way.
+async fn sent_twice(store: &RedisSemaphore, proxy: &Proxy) -> (Permit, Vec<Vec<u8>>) {
+    // The server knows the scripts then.
+    let warm = store.acquire(five()).await.expect("there is room");
+    assert!(warm.release().await);
+    proxy.clear_log();
+    proxy.black_hole();
+    let acquiring = tokio::spawn(store.acquire(five()));
+    eventually("it is sent", BOUND, async || acquire(proxy).is_some()).await;
+    let late = acquire(proxy).expect("it is sent");
+    proxy.kill(End::Reset);
+    proxy.forward();
+    let permit = acquiring.await.expect("no panic").expect("there is room");
+    (permit, late)
+}
+
+#[tokio::test]
+async fn a_late_acquire_does_not_bring_back_units_that_were_released_of_its_permit() {
+    let (_server, proxy, store, mut raw) = fixture().await;
+    let (permit, late) = sent_twice(&store, &proxy).await;
+    permit.resize(1).await.expect("it becomes lighter");
+    assert_eq!(raw.zcard(HELD).await, 1);
+    raw.cmd(&late).await;
+    assert_eq!(raw.zcard(HELD).await, 1);
+    let others = store.acquire(five().with_weight(4)).await;
+    let others = others.expect("there is room");
+    raw.cmd(&late).await;
+    assert_eq!(raw.zcard(HELD).await, 5);
+    drop((permit, others));
+    until_held(&mut raw, 0).await;
+}
+
+#[tokio::test]
+async fn of_a_released_permit_that_was_lighter_a_late_acquire_leaves_nothing() {
+    let (_server, proxy, store, mut raw) = fixture().await;
+    let (permit, late) = sent_twice(&store, &proxy).await;
+    permit.resize(1).await.expect("it becomes lighter");
+    assert!(permit.release().await);
+    raw.cmd(&late).await;
+    until_held(&mut raw, 0).await;
+}

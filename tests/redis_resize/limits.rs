@@ -1,0 +1,85 @@
+//! Permits of several limits.
+
+use crate::{BOUND, HELD, LEASE, fixture, loses, occupy, until_held, vacate};
+use futures_util::poll;
+use std::pin::pin;
+use testing::wait::eventually;
+use tokio::{
+    join,
+    task::yield_now,
+    time::{Instant, sleep},
+};
+use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
+
+const WIDE: &str = "semaphore:{concurrency:b}:held";
+
+/// Three units of ten, and of so many.
+fn claims(wide: u32) -> [Claim; 2] {
+    [("a", 10), ("b", wide)].map(|(key, limit)| {
+        let claim = Claim::new(key).with_limit(limit);
+        claim.with_weight(3)
+    })
+}
+
+fn weights(permit: &Permit) -> Vec<u32> {
+    permit.levels().iter().map(Permit::weight).collect()
+}
+
+#[tokio::test]
+async fn a_growth_that_is_refused_does_not_undo_the_smaller_weight_of_a_clone() {
+    let (_server, store, mut raw) = fixture().await;
+    let permit = store.acquire_all(claims(9).into()).await;
+    let permit = permit.expect("there is room");
+    let rest = claims(9)[1].clone().with_weight(6);
+    let _rest = store.acquire(rest).await.expect("there is room");
+    let clone = permit.clone();
+    let (grown, shrunk) = join!(permit.resize(5), clone.resize(1));
+    assert!(matches!(grown, Err(AcquireError::Full { .. })), "{grown:?}");
+    shrunk.expect("a smaller weight needs no room");
+    until_held(&mut raw, 1).await;
+    sleep(LEASE).await;
+    let held = (raw.zcard(HELD).await, raw.zcard(WIDE).await);
+    assert_eq!((held, weights(&permit)), ((1, 7), vec![1, 1]));
+}
+
+#[tokio::test]
+async fn a_growth_that_is_dropped_midway_has_grown_no_limit() {
+    let (_server, store, mut raw) = fixture().await;
+    let permit = store.acquire_all(claims(10).into()).await;
+    let permit = permit.expect("there is room");
+    {
+        let mut growing = pin!(permit.resize(5));
+        let end = Instant::now() + BOUND;
+        while permit.levels()[0].weight() == 3 {
+            assert!(poll!(growing.as_mut()).is_pending() && Instant::now() < end);
+            yield_now().await;
+        }
+    }
+    assert_eq!(weights(&permit), [3, 3]);
+    until_held(&mut raw, 3).await;
+    sleep(LEASE).await;
+    assert_eq!((raw.zcard(HELD).await, raw.zcard(WIDE).await), (3, 3));
+}
+
+#[tokio::test]
+async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_at_none() {
+    let (_server, store, mut raw) = fixture().await;
+    let permit = store.acquire_all(claims(3).into()).await;
+    let permit = permit.expect("there is room");
+    let disaster = async {
+        raw.cmd(&["DEL", WIDE]).await;
+        occupy(&mut raw, WIDE, 3).await;
+    };
+    loses(&permit, disaster).await;
+    permit.levels()[1].resize(1).await.expect("it is lighter");
+    permit
+        .resize(2)
+        .await
+        .expect_err("it would be heavier at the wide limit");
+    assert_eq!(weights(&permit), [3, 1]);
+    permit.resize(1).await.expect("it is lighter");
+    assert_eq!((weights(&permit), raw.zcard(HELD).await), (vec![1, 1], 1));
+    vacate(&mut raw, WIDE, 3).await;
+    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    assert_eq!((raw.zcard(HELD).await, raw.zcard(WIDE).await), (1, 1));
+}
