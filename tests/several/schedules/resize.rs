@@ -73,15 +73,16 @@ impl<D: Driver> Case<D> {
         Ok(())
     }
 
-    /// The first part that may not become heavier, if there is one.
+    /// The first part that may not become heavier, if there is one. A weight above a limit is wrong,
+    /// wherever there is room.
     fn refusing(&self, state: &State, change: &Change) -> Option<Part> {
-        let parts = self.specs[change.id].parts[change.parts.clone()].iter();
-        let mut heavier = parts.filter(|part| change.weight > part.weight);
+        let parts = &self.specs[change.id].parts[change.parts.clone()];
         let refuses = |part: &&Part| {
-            let more = change.weight - part.weight;
-            change.weight > part.limit || !state.admits(&self.specs, part, more)
+            let more = change.weight.saturating_sub(part.weight);
+            more > 0 && !state.admits(&self.specs, part, more)
         };
-        heavier.find(refuses).copied()
+        let exceeded = parts.iter().find(|part| change.weight > part.limit);
+        exceeded.or_else(|| parts.iter().find(refuses)).copied()
     }
 
     /// Units that become free go to those that wait for them.
