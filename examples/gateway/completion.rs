@@ -14,7 +14,7 @@ use axum::{
         sse::{Event, Sse},
     },
 };
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
 use std::convert::Infallible;
@@ -58,16 +58,14 @@ pub(crate) async fn stream(
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let most = completion.max_tokens;
     let words = upstream::words(&completion).enumerate();
-    let events = words.then(move |(index, word)| {
-        let permit = permit.clone();
-        async move {
-            let left = most - index as u32 - 1;
-            if left.is_multiple_of(TOKENS_PER_UNIT) {
-                // A failure only means that the units are free later, with the permit.
-                let _ = permit.resize(units(left)).await;
-            }
-            Event::default().json_data(json!({"choices": [{"text": word}]}))
+    let events = words.map(move |(index, word)| {
+        let left = most - index as u32 - 1;
+        if left.is_multiple_of(TOKENS_PER_UNIT) {
+            // The first poll queues the release of the units. The words need not wait for its answer,
+            // and a failure only means that the units are free later, with the permit.
+            let _ = permit.resize(units(left)).now_or_never();
         }
+        Event::default().json_data(json!({"choices": [{"text": word}]}))
     });
     let events = events.filter_map(|event| async { event.ok().map(Ok) });
     Sse::new(events.chain(stream::iter([Ok(Event::default().data("[DONE]"))])))

@@ -1,4 +1,4 @@
-//! An acquire that a broken connection delivers late, but within its deadline.
+//! Calls that a broken connection delivers late: an acquire within its deadline, and a refresh.
 
 use crate::{BOUND, HELD, until_held};
 use std::time::Duration;
@@ -73,7 +73,34 @@ async fn of_a_released_permit_that_was_lighter_a_late_acquire_leaves_nothing() {
     let (_server, proxy, store, mut raw) = fixture().await;
     let (permit, late) = sent_twice(&store, &proxy).await;
     permit.resize(1).await.expect("it becomes lighter");
+    until_held(&mut raw, 1).await;
     assert!(permit.release().await);
     raw.cmd(&late).await;
     until_held(&mut raw, 0).await;
+}
+
+/// The server has units of a permit that is lost here: its last refresh has run, without an answer.
+#[tokio::test]
+async fn its_own_units_do_not_stand_in_the_way_of_a_lost_permit_that_was_lighter() {
+    const LEASE: Duration = Duration::from_secs(9);
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let mut raw = Raw::connect(server.port()).await;
+    let permit = store.acquire(five()).await.expect("there is room");
+    permit.resize(4).await.expect("it becomes lighter");
+    let units = raw.zmembers(HELD).await;
+    proxy.black_hole();
+    permit.lost().await;
+    let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
+    for (unit, _) in units {
+        let end = end.to_string();
+        raw.cmd(&[b"ZADD", HELD.as_bytes(), end.as_bytes(), &unit])
+            .await;
+    }
+    proxy.forward();
+    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    assert!(raw.server_time_ms().await < end);
+    assert_eq!((raw.zcard(HELD).await, permit.weight()), (4, 4));
 }
