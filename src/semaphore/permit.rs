@@ -3,10 +3,11 @@
 use super::{
     AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, countdown::Countdown, future::first,
 };
+use crate::sync::AtomicBool;
 use std::{
     fmt,
     future::{Future, ready},
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock},
 };
 
 /// The store's side of a permit. Dropping the grant must release the permit.

@@ -13,11 +13,13 @@ use tower_semaphore::Permit;
 
 const LEASE: Duration = Duration::from_millis(1_500);
 
-/// The hash of the script that the first call named.
-fn first_script(proxy: &Proxy) -> Vec<u8> {
+/// The hash of the script that acquires: of the first call for the permit's key.
+fn acquire(proxy: &Proxy) -> Vec<u8> {
     let log = proxy.log();
+    let is_for_the_key = |args: &[Vec<u8>]| args.iter().any(|arg| arg == HELD.as_bytes());
     let mut calls = log.iter().filter(|seen| seen.args[0] == b"EVALSHA");
-    calls.next().expect("there was a call").args[1].clone()
+    let call = calls.find(|seen| is_for_the_key(&seen.args));
+    call.expect("there was a call").args[1].clone()
 }
 
 /// From now on two answers to acquires are lost: the try, and the one after the cut. Returns how
@@ -53,7 +55,7 @@ async fn a_permit_granted_again_has_a_token_greater_than_every_earlier_one() {
         store(server.url(), LEASE).await,
     );
     let ours = permit(&ours, 1).await;
-    let acquire = first_script(&proxy);
+    let acquire = acquire(&proxy);
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
     let successor = permit(&other, 1).await;
