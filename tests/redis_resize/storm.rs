@@ -58,8 +58,7 @@ async fn change_some(permits: &[Permit], rng: &mut Rng, proxy: &Proxy) {
 async fn until_all_are_held(permits: &[Permit], raw: &mut Raw, after: &str) {
     let weights = permits.iter().map(|permit| permit.weight() as usize);
     let all: usize = weights.sum();
-    let settled =
-        async || raw.zcard(HELD).await == all && !permits.iter().any(|permit| permit.is_lost());
+    let settled = async || raw.zcard(HELD).await == all && !permits.iter().any(Permit::is_lost);
     eventually(&format!("{all} units are held {after}"), BOUND, settled).await;
 }
 
