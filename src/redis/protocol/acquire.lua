@@ -63,7 +63,7 @@ for key = 1, #KEYS, 4 do
     else
       if not semaphore then
         semaphore = contended_semaphore(held, queue, alive, token, now, micros, floor)
-        semaphore.revive(arg, last)
+        revive(alive, now, arg, last)
       end
       first, used = semaphore.acquire(used, id, ARGV[arg + 2], lease)
       is_contended = call('EXISTS', queue) == 1

@@ -115,6 +115,17 @@ local function write_all()
   end
 end
 
+-- Extends the time for which the waiters in this call count as alive, from this claim on.
+local function revive_all(at)
+  while at <= #ARGV do
+    local last = at + ARGV[at]
+    for arg = at + 1, last, 4 do
+      revive(KEYS[ARGV[arg] * 4 - 1], now, arg + 1, arg + 1)
+    end
+    at = last + 1
+  end
+end
+
 -- The levels of a claim, and the operations of their semaphores.
 local function levels_of(first, last)
   local levels = {}
@@ -124,7 +135,6 @@ local function levels_of(first, last)
       self.operations =
         contended_semaphore(self.held, self.queue, self.alive, self.token, now, micros, floor)
     end
-    self.operations.revive(arg + 1, arg + 1)
     levels[#levels + 1] = {
       counts = self, semaphore = self.operations, id = ARGV[arg + 1], wait = ARGV[arg + 3]
     }
@@ -195,13 +205,17 @@ local function decide(levels)
   return take(levels)
 end
 
-local answer, at = {now}, 4
+local answer, at, is_revived = {now}, 4, false
 while at <= #ARGV do
   local first, last = at + 1, at + ARGV[at]
   if is_free(first, last) then
     answer[#answer + 1] = grant(first, last)
   else
     write_all()
+    if not is_revived then
+      revive_all(at)
+      is_revived = true
+    end
     local levels = levels_of(first, last)
     answer[#answer + 1] = decide(levels)
     for _, level in ipairs(levels) do

@@ -1,5 +1,16 @@
 -- How claims of a contended semaphore are granted, or wait in its queue; see grant.lua.
 
+-- Extends the time for which the waiters in this call count as alive. They are alive, however late
+-- their heartbeat arrives, so this happens before the queue advances and removes dead waiters.
+local function revive(alive, now, first, last)
+  for arg = first, last, 3 do
+    local alive_ms = string.match(ARGV[arg + 2], '^%d+')
+    if alive_ms then
+      call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])
+    end
+  end
+end
+
 -- The operations of one contended semaphore at one instant, with those for claims.
 local function contended_semaphore(held, queue, alive, token, now, micros, floor)
   local self = granting_semaphore(held, queue, alive, token, now, micros, floor)
@@ -25,17 +36,6 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
       call('ZREM', alive, id)
     end
     return are_before(max_waiting, score)
-  end
-
-  -- Extends the time for which the waiters in this call count as alive. They are alive, however late
-  -- their heartbeat arrives, so this happens before the queue advances and removes dead waiters.
-  function self.revive(first, last)
-    for arg = first, last, 3 do
-      local alive_ms = string.match(ARGV[arg + 2], '^%d+')
-      if alive_ms then
-        call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])
-      end
-    end
   end
 
   -- Joins the queue, or keeps the position there. A head start moves the claim forward. Arrivals
