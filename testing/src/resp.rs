@@ -24,14 +24,22 @@ impl Raw {
     ///
     /// When nothing listens there.
     pub async fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-            .await
-            .expect("something listens on the port");
-        stream.set_nodelay(true).expect("a TCP socket has nodelay");
-        Self {
+        let raw = Self::try_connect(port).await;
+        raw.expect("something listens on the port")
+    }
+
+    /// Connects to a port of this machine.
+    ///
+    /// # Errors
+    ///
+    /// When nothing listens there.
+    pub async fn try_connect(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
             stream,
             frames: Frames::default(),
-        }
+        })
     }
 
     /// Sends one command and reads its reply, which may be an [`Reply::Error`].

@@ -1,0 +1,102 @@
+//! Reads `MONITOR` for as long as the run lasts, also after Redis was gone.
+
+use super::{
+    line::Line,
+    model::{Model, Seen},
+    snapshot,
+};
+use crate::{
+    plan::{LEASE, micros},
+    stage::Stage,
+};
+use std::{io, time::Duration};
+use testing::resp::Raw;
+use tokio::time::sleep;
+
+/// How often units that have ended are looked for, in microseconds of the server's clock.
+const SWEEP: i64 = 500_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The one who watches.
+pub(crate) struct Witness<'a> {
+    stage: &'a Stage,
+    model: Model,
+    swept: i64,
+}
+
+impl<'a> Witness<'a> {
+    pub(crate) fn new(stage: &'a Stage) -> Self {
+        Self {
+            stage,
+            model: Model::default(),
+            swept: 0,
+        }
+    }
+
+    /// Never ends.
+    pub(crate) async fn watch(&mut self) {
+        for session in 0.. {
+            if self.watch_one(session).await.is_err() {
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Until Redis is gone.
+    async fn watch_one(&mut self, session: u64) -> io::Result<()> {
+        let mut monitor = Raw::try_connect(self.stage.port).await?;
+        monitor.try_cmd(&["MONITOR"]).await?;
+        let mut raw = Raw::try_connect(self.stage.port).await?;
+        let mark = format!("MARK-{session}");
+        let model = snapshot::read(&mut raw, &mark).await?;
+        while !Line::of(monitor.next().await?.text()).is_some_and(|line| line.has(&mark)) {}
+        self.model = model;
+        loop {
+            let reply = monitor.next().await?;
+            let Some(line) = Line::of(reply.text()) else {
+                continue;
+            };
+            self.see(&line);
+        }
+    }
+
+    fn see(&mut self, line: &Line<'_>) {
+        if !line.is_inside {
+            self.model.next_call();
+        } else if line.has("semaphore:") {
+            let seen = self.model.apply(line.at, &line.words());
+            self.judge(seen);
+        }
+        if line.at > self.swept + SWEEP {
+            self.swept = line.at;
+            let seen = self.model.sweep(line.at);
+            self.judge(seen);
+        }
+    }
+
+    fn judge(&self, seen: Vec<Seen>) {
+        for seen in seen {
+            let report = &self.stage.report;
+            match seen {
+                Seen::Granted => report.count("units granted at once"),
+                Seen::GrantedFromQueue => report.count("units granted from a queue"),
+                Seen::Released => report.count("units released"),
+                Seen::Expired { id, end } => self.judge_end(&id, end * 1_000),
+                Seen::Wrong(what, example) => report.wrong(what, example),
+            }
+        }
+    }
+
+    /// A permit is refreshed until it is released, unless its process has trouble.
+    fn judge_end(&self, id: &str, end: i64) {
+        let stage = self.stage;
+        stage.report.count("units left to their leases");
+        let whom = stage.fleet.owner(id);
+        if !stage.troubles.had(whom, end - 2 * micros(LEASE), end) {
+            let example = format!("{id} at {end}, of {whom:?}");
+            stage
+                .report
+                .wrong("a permit ended with its lease for no reason", example);
+        }
+    }
+}

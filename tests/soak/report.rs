@@ -1,0 +1,51 @@
+//! What happened, and what should not have happened.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    counts: Mutex<BTreeMap<String, usize>>,
+    /// What is wrong: how often, and the first example.
+    wrong: Mutex<BTreeMap<&'static str, (usize, String)>>,
+}
+
+impl Report {
+    pub(crate) fn count(&self, what: impl Display) {
+        self.add(what, 1);
+    }
+
+    pub(crate) fn add(&self, what: impl Display, more: usize) {
+        *lock(&self.counts).entry(what.to_string()).or_default() += more;
+    }
+
+    pub(crate) fn wrong(&self, what: &'static str, example: impl Display) {
+        let mut wrong = lock(&self.wrong);
+        let found = wrong.entry(what).or_insert_with(|| {
+            println!("WRONG: {what}: {example}");
+            (0, example.to_string())
+        });
+        found.0 += 1;
+    }
+
+    pub(crate) fn print(&self) {
+        for (what, count) in lock(&self.counts).iter() {
+            println!("{count:>9} {what}");
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When anything is wrong.
+    pub(crate) fn assert_nothing_is_wrong(&self) {
+        let wrong = lock(&self.wrong);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

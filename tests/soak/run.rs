@@ -1,0 +1,101 @@
+//! The run: load and faults, then load alone, then nothing; and what remains to be judged.
+
+use crate::{
+    books::Witness,
+    doors::Doors,
+    figures::Figures,
+    judge::Books,
+    plan::{LEASE, Plan},
+    process_faults, redis_faults, residue,
+    stage::Stage,
+    streams,
+    traders::{self, Answers, Floor},
+};
+use futures_util::future::join_all;
+use std::sync::Arc;
+use testing::rng::Rng;
+use tokio::{task::JoinHandle, time::sleep};
+
+const SELLERS: usize = 3;
+const BUYERS: usize = 6;
+const CLIENTS: usize = 32;
+
+pub(crate) async fn soak() {
+    let plan = Plan::from_env();
+    println!("SOAK_SEED={:#x}, for {:?}", plan.seed, plan.duration);
+    let (stage, figures) = (Arc::new(Stage::set().await), Arc::new(Figures::default()));
+    let watchers = watch(&stage, &figures);
+    let answers = play(plan, &stage).await;
+    residue::judge(&stage, &figures).await;
+    figures.judge(&stage);
+    watchers.iter().for_each(JoinHandle::abort);
+    residue::close(&stage).await;
+    let books = Books::read(&*stage.server.lock().await).await;
+    print(&stage, &books);
+    stage.report.assert_nothing_is_wrong();
+    books.are_conserved();
+    books.agree_with_their_trades();
+    books.agree_with(&answers);
+}
+
+/// All that watches, until it is aborted.
+fn watch(stage: &Arc<Stage>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
+    let clock = Arc::clone(stage);
+    let (sampled, figures) = (Arc::clone(stage), Arc::clone(figures));
+    let seen = Arc::clone(stage);
+    [
+        tokio::spawn(async move { clock.watch().await }),
+        tokio::spawn(async move { figures.watch(&sampled).await }),
+        tokio::spawn(async move { Witness::new(&seen).watch().await }),
+    ]
+}
+
+/// Load and faults. Returns the answers that traders got.
+async fn play(plan: Plan, stage: &Arc<Stage>) -> Vec<Answers> {
+    let mut rng = Rng::new(plan.seed);
+    let floor = Floor::new(Arc::new(Doors::new(Arc::clone(stage))));
+    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
+    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
+    let traders: Vec<_> = sellers.chain(buyers).collect();
+    let clients = (0..CLIENTS).map(|_| {
+        let (stage, rng) = (Arc::clone(stage), rng.another());
+        tokio::spawn(streams::roam(stage, rng))
+    });
+    let clients: Vec<_> = clients.collect();
+    fail(plan, stage, &mut rng).await;
+    sleep(2 * LEASE).await;
+    stage.quiet.cancel();
+    floor.stop.cancel();
+    for client in join_all(clients).await {
+        client.expect("no client panics");
+    }
+    let answers = join_all(traders).await;
+    let answers = answers.into_iter();
+    answers
+        .map(|answers| answers.expect("no trader panics"))
+        .collect()
+}
+
+/// Faults for as long as planned.
+async fn fail(plan: Plan, stage: &Stage, rng: &mut Rng) {
+    let (redis, processes) = (rng.another(), rng.another());
+    let end = async {
+        sleep(plan.duration).await;
+        stage.calm.cancel();
+    };
+    tokio::join!(
+        end,
+        redis_faults::inject(stage, redis),
+        process_faults::inject(stage, processes)
+    );
+}
+
+fn print(stage: &Stage, books: &Books) {
+    stage.report.print();
+    println!(
+        "{:>9} responses at most were in flight",
+        stage.flights.most()
+    );
+    println!("{:>9} trades", books.trades());
+    println!("{:>9} accounts", books.accounts());
+}
