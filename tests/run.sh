@@ -38,6 +38,7 @@ step "documentation" docs
 step "tests, all features" cargo test --all-features
 # Here, because the tests have just built them with these features.
 step "examples" examples
+step "soak, one minute" tests/soak.sh 1
 step "interleavings" cargo test --release -p tower-semaphore-interleavings
 step "tests, no features" cargo test --no-default-features
 # With all features rustls does the work, and no TLS URL is refused.

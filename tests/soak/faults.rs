@@ -16,6 +16,11 @@ impl<T: Copy> Deck<T> {
         }
     }
 
+    /// Whether each card has been drawn as often as each other.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left.is_empty()
+    }
+
     pub(crate) fn draw(&mut self, rng: &mut Rng) -> T {
         if self.left.is_empty() {
             self.left.clone_from(&self.all);

@@ -50,15 +50,22 @@ const ENDS: [End; 4] = [End::Close, End::HalfClose, End::Reset, End::Silence];
 const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do \
     redis.call('DEL', key) end";
 
+/// After all faults have come once. Long enough that what happens in it has no excuse.
+const CALM: Duration = Duration::from_secs(12);
+
 /// One fault after the other until there should be no more.
 pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
     let mut deck = Deck::new(&FAULTS);
     while !stage.calm.is_cancelled() {
         sleep(rng.millis(1_000..4_000)).await;
         let fault = deck.draw(&mut rng);
-        let _unreachable = stage.reachable.write().await;
+        let unreachable = stage.reachable.write().await;
         stage.report.count(format_args!("faults: Redis {fault:?}"));
         one(stage, fault, &mut rng).await;
+        drop(unreachable);
+        if deck.is_used_up() {
+            sleep(CALM).await;
+        }
     }
 }
 

@@ -15,11 +15,14 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn count(&self, what: impl Display) {
-        self.add(what, 1);
+        *lock(&self.counts).entry(what.to_string()).or_default() += 1;
     }
 
-    pub(crate) fn add(&self, what: impl Display, more: usize) {
-        *lock(&self.counts).entry(what.to_string()).or_default() += more;
+    /// Something has to have happened.
+    pub(crate) fn needs(&self, what: &'static str) {
+        if !lock(&self.counts).contains_key(what) {
+            self.wrong("it never happened", what);
+        }
     }
 
     pub(crate) fn wrong(&self, what: &'static str, example: impl Display) {

@@ -20,6 +20,14 @@ const SELLERS: usize = 3;
 const BUYERS: usize = 6;
 const CLIENTS: usize = 32;
 
+/// Without these, nobody has judged anything.
+const HAPPENED: [&str; 4] = [
+    "units granted at once",
+    "units granted from a queue",
+    "units released",
+    "clients: read to the end",
+];
+
 pub(crate) async fn soak() {
     let plan = Plan::from_env();
     println!("SOAK_SEED={:#x}, for {:?}", plan.seed, plan.duration);
@@ -32,7 +40,11 @@ pub(crate) async fn soak() {
     residue::close(&stage).await;
     let books = Books::read(&*stage.server.lock().await).await;
     print(&stage, &books);
+    for what in HAPPENED {
+        stage.report.needs(what);
+    }
     stage.report.assert_nothing_is_wrong();
+    assert!(books.trades() > 0, "nobody has traded");
     books.are_conserved();
     books.agree_with_their_trades();
     books.agree_with(&answers);
@@ -63,7 +75,7 @@ async fn play(plan: Plan, stage: &Arc<Stage>) -> Vec<Answers> {
     });
     let clients: Vec<_> = clients.collect();
     fail(plan, stage, &mut rng).await;
-    sleep(2 * LEASE).await;
+    sleep(4 * LEASE).await;
     stage.quiet.cancel();
     floor.stop.cancel();
     for client in join_all(clients).await {

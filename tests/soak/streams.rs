@@ -4,7 +4,7 @@ use crate::{
     client::Client,
     fleet::PROCESSES,
     flights::Ticket,
-    plan::{ACCOUNTS, MAX_STALL, WAIT, micros, now},
+    plan::{ACCOUNTS, LEASE, MAX_STALL, WAIT, micros, now},
     stage::Stage,
     troubles::Whom,
 };
@@ -138,10 +138,20 @@ impl Visit<'_> {
     fn is_admitted(&self, status: u16) -> bool {
         let report = &self.stage.report;
         report.count(format_args!("answers to clients: {status}"));
-        if !matches!(status, 200 | 429 | 503) {
-            report.wrong("a client got another answer", status);
+        match status {
+            200 | 429 => {}
+            503 if self.is_calm() => report.count("answers of 503 for no reason that is known"),
+            503 => {}
+            _ => report.wrong("a client got another answer", status),
         }
         status == 200
+    }
+
+    /// Whether nothing has happened to this process or to Redis for two leases.
+    fn is_calm(&self) -> bool {
+        let from = now() - 2 * micros(LEASE);
+        let troubles = &self.stage.troubles;
+        !troubles.had(Whom::Process(self.process), from, now())
     }
 
     fn begin(&self, ticket: Ticket) -> Option<u64> {
