@@ -7,8 +7,8 @@ use std::{
 
 pub(crate) const LIMIT: u32 = 3;
 pub(crate) const ACCOUNTS: [&str; 4] = ["ann", "bob", "eve", "joe"];
-/// As many as the accounts may have together, so the clients alone can use it up.
-pub(crate) const FLEET_LIMIT: u32 = 12;
+/// Fewer than the accounts may have together, so there are queues for both.
+pub(crate) const FLEET_LIMIT: u32 = 8;
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
 pub(crate) const WAIT: Duration = Duration::from_millis(1_500);
 pub(crate) const MAX_STALL: Duration = Duration::from_secs(2);

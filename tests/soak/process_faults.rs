@@ -48,6 +48,7 @@ pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
 async fn one(stage: &Stage, fault: Fault, rng: &mut Rng) {
     let (any, replaced) = (rng.below(PROCESSES), 1 + rng.below(PROCESSES - 1));
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
+    stage.report.fault(format_args!("process {fault:?}"));
     match fault {
         Fault::Killed => replace(stage, replaced, Signal::KILL).await,
         Fault::Terminated => replace(stage, replaced, Signal::TERM).await,

@@ -60,7 +60,6 @@ pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
         sleep(rng.millis(1_000..4_000)).await;
         let fault = deck.draw(&mut rng);
         let unreachable = stage.reachable.write().await;
-        stage.report.count(format_args!("faults: Redis {fault:?}"));
         one(stage, fault, &mut rng).await;
         drop(unreachable);
         if deck.is_used_up() {
@@ -71,6 +70,7 @@ pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
 
 async fn one(stage: &Stage, fault: Fault, rng: &mut Rng) {
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
+    stage.report.fault(format_args!("Redis {fault:?}"));
     match fault {
         Fault::ScriptsFlushed => command(stage, &["SCRIPT", "FLUSH"]).await,
         Fault::Cut => cut(stage, &[rng.below(PROCESSES)], rng),
@@ -113,7 +113,11 @@ async fn destroy(stage: &Stage, fault: Fault, away: Duration) {
 
 fn cut(stage: &Stage, processes: &[usize], rng: &mut Rng) {
     for at in processes {
-        stage.fleet.proxies[*at].kill(rng.one_of(&ENDS));
+        let end = rng.one_of(&ENDS);
+        stage
+            .report
+            .fault(format_args!("connections of {at}: {end:?}"));
+        stage.fleet.proxies[*at].kill(end);
     }
 }
 

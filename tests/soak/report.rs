@@ -1,5 +1,6 @@
 //! What happened, and what should not have happened.
 
+use crate::plan::now;
 use std::{
     collections::BTreeMap,
     fmt::Display,
@@ -18,6 +19,12 @@ impl Report {
         *lock(&self.counts).entry(what.to_string()).or_default() += 1;
     }
 
+    /// Counts a fault, and prints it, because what is wrong is wrong after a fault.
+    pub(crate) fn fault(&self, what: impl Display) {
+        println!("{} {what}", now() / 1_000);
+        self.count(format_args!("faults: {what}"));
+    }
+
     /// Something has to have happened.
     pub(crate) fn needs(&self, what: &'static str) {
         if !lock(&self.counts).contains_key(what) {
@@ -28,7 +35,7 @@ impl Report {
     pub(crate) fn wrong(&self, what: &'static str, example: impl Display) {
         let mut wrong = lock(&self.wrong);
         let found = wrong.entry(what).or_insert_with(|| {
-            println!("WRONG: {what}: {example}");
+            println!("{} WRONG: {what}: {example}", now() / 1_000);
             (0, example.to_string())
         });
         found.0 += 1;

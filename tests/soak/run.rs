@@ -21,9 +21,10 @@ const BUYERS: usize = 6;
 const CLIENTS: usize = 32;
 
 /// Without these, nobody has judged anything.
-const HAPPENED: [&str; 4] = [
-    "units granted at once",
-    "units granted from a queue",
+const HAPPENED: [&str; 5] = [
+    "units of concurrency granted from a queue",
+    "units of fleet granted from a queue",
+    "units of lock granted at once",
     "units released",
     "clients: read to the end",
 ];

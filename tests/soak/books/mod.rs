@@ -1,5 +1,6 @@
 //! What is in Redis at every moment, from `MONITOR`, and whether it may be.
 
+mod history;
 mod line;
 mod model;
 mod semaphore;

@@ -12,8 +12,9 @@ const FORGOTTEN: i64 = 1_000;
 /// What the model has seen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    Granted,
-    GrantedFromQueue,
+    /// A unit of this policy.
+    Granted(String),
+    GrantedFromQueue(String),
     Released,
     /// A unit was left to its lease, which ended then, in ms.
     Expired {
@@ -36,11 +37,17 @@ fn parts(key: &str) -> Option<(&str, &str)> {
     key.starts_with(PREFIX).then(|| key.rsplit_once(':'))?
 }
 
+/// `concurrency` of `semaphore:{concurrency:ann}`.
+fn policy(name: &str) -> String {
+    let policy = name.split(['{', ':']).nth(2);
+    policy.unwrap_or_default().to_owned()
+}
+
 /// The limit of a semaphore as the settings have it.
 fn limit(name: &str) -> usize {
-    match name {
-        name if name.contains("{concurrency:") => LIMIT as usize,
-        name if name.contains("{fleet:") => FLEET_LIMIT as usize,
+    match &*policy(name) {
+        "concurrency" => LIMIT as usize,
+        "fleet" => FLEET_LIMIT as usize,
         _ => 1,
     }
 }
@@ -115,13 +122,13 @@ impl Model {
     fn granted(&mut self, at: i64, name: &str, id: &str) -> Seen {
         let left = self.left.get(&(name.to_owned(), id.to_owned()));
         match left {
-            Some(None) => Seen::GrantedFromQueue,
+            Some(None) => Seen::GrantedFromQueue(policy(name)),
             Some(Some(other)) => Seen::Wrong(
                 "a waiter was granted that was not the head",
                 format!("{id} before {other} of {name}"),
             ),
             None => match self.semaphore(name).before(id, f64::INFINITY, at) {
-                None => Seen::Granted,
+                None => Seen::Granted(policy(name)),
                 Some(other) => Seen::Wrong(
                     "a claim was granted past the queue",
                     format!("{id} before {other} of {name}"),

@@ -1,6 +1,7 @@
 //! Reads `MONITOR` for as long as the run lasts, also after Redis was gone.
 
 use super::{
+    history::History,
     line::Line,
     model::{Model, Seen},
     snapshot,
@@ -21,6 +22,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Witness<'a> {
     stage: &'a Stage,
     model: Model,
+    history: History,
     swept: i64,
 }
 
@@ -29,6 +31,7 @@ impl<'a> Witness<'a> {
         Self {
             stage,
             model: Model::default(),
+            history: History::default(),
             swept: 0,
         }
     }
@@ -56,6 +59,9 @@ impl<'a> Witness<'a> {
             let Some(line) = Line::of(reply.text()) else {
                 continue;
             };
+            if line.has("semaphore:") {
+                self.history.push(line.at, reply.text());
+            }
             self.see(&line);
         }
     }
@@ -78,8 +84,10 @@ impl<'a> Witness<'a> {
         for seen in seen {
             let report = &self.stage.report;
             match seen {
-                Seen::Granted => report.count("units granted at once"),
-                Seen::GrantedFromQueue => report.count("units granted from a queue"),
+                Seen::Granted(of) => report.count(format_args!("units of {of} granted at once")),
+                Seen::GrantedFromQueue(of) => {
+                    report.count(format_args!("units of {of} granted from a queue"));
+                }
                 Seen::Released => report.count("units released"),
                 Seen::Expired { id, end } => self.judge_end(&id, end * 1_000),
                 Seen::Wrong(what, example) => report.wrong(what, example),
@@ -93,10 +101,10 @@ impl<'a> Witness<'a> {
         stage.report.count("units left to their leases");
         let whom = stage.fleet.owner(id);
         if !stage.troubles.had(whom, end - 2 * micros(LEASE), end) {
-            let example = format!("{id} at {end}, of {whom:?}");
-            stage
-                .report
-                .wrong("a permit ended with its lease for no reason", example);
+            let history = self.history.of(id);
+            let example = format!("{id} at {end}, of {whom:?}: {history}");
+            let what = "a permit ended with its lease for no reason";
+            stage.report.wrong(what, example);
         }
     }
 }
