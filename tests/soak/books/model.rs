@@ -21,6 +21,8 @@ pub(super) enum Seen {
         id: String,
         end: i64,
     },
+    /// A unit ended with the heartbeat of a waiter that did not take it in time.
+    Untaken,
     Wrong(&'static str, String),
 }
 
@@ -59,13 +61,13 @@ impl Model {
     }
 
     /// Takes over what a sorted set has.
-    pub(super) fn load(&mut self, key: &str, members: &[(String, f64)]) {
+    pub(super) fn load(&mut self, at: i64, key: &str, members: &[(String, f64)]) {
         let Some((name, part)) = parts(key) else {
             return;
         };
         let semaphore = self.semaphores.entry(name.to_owned()).or_default();
         for (member, score) in members {
-            semaphore.set(part, member, *score);
+            semaphore.set(at, (part, member), *score);
         }
     }
 
@@ -107,7 +109,7 @@ impl Model {
             if is_new && only_known {
                 continue;
             }
-            self.semaphore(name).set(part, member, score);
+            self.semaphore(name).set(at, (part, member), score);
             if is_new && part == "held" {
                 seen.push(self.granted(at, name, member));
             }

@@ -1,12 +1,21 @@
 //! The three sorted sets of one semaphore.
 
 use super::model::Seen;
+use crate::plan::{LEASE, micros};
 use std::collections::HashMap;
+
+/// A unit that is held.
+#[derive(Debug, Clone, Copy)]
+struct Unit {
+    /// When it ends, ms.
+    end: i64,
+    /// Whether it was last held for a whole lease, and not for as long as a waiter counts as alive.
+    is_leased: bool,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Semaphore {
-    /// Unit to its end, ms.
-    held: HashMap<String, i64>,
+    held: HashMap<String, Unit>,
     /// Waiter to its score.
     pub(super) queue: HashMap<String, f64>,
     /// Waiter to until when it counts as alive, ms.
@@ -24,7 +33,8 @@ impl Semaphore {
     }
 
     pub(super) fn unexpired(&self, at: i64) -> usize {
-        self.held.values().filter(|end| **end * 1_000 > at).count()
+        let units = self.held.values();
+        units.filter(|unit| unit.end * 1_000 > at).count()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -39,10 +49,10 @@ impl Semaphore {
         }
     }
 
-    pub(super) fn set(&mut self, part: &str, member: &str, score: f64) {
+    pub(super) fn set(&mut self, at: i64, (part, member): (&str, &str), score: f64) {
         let member = member.to_owned();
         match part {
-            "held" => drop(self.held.insert(member, score as i64)),
+            "held" => drop(self.held.insert(member, Unit::until(score as i64, at))),
             "queue" => drop(self.queue.insert(member, score)),
             "alive" => drop(self.alive.insert(member, score as i64)),
             _ => {}
@@ -67,7 +77,18 @@ impl Semaphore {
     }
 
     pub(super) fn expire(&mut self, up_to: i64) -> Vec<Seen> {
-        let expired = self.held.extract_if(|_, end| *end <= up_to);
-        expired.map(|(id, end)| Seen::Expired { id, end }).collect()
+        let expired = self.held.extract_if(|_, unit| unit.end <= up_to);
+        let expired = expired.map(|(id, Unit { end, is_leased })| match is_leased {
+            true => Seen::Expired { id, end },
+            false => Seen::Untaken,
+        });
+        expired.collect()
+    }
+}
+
+impl Unit {
+    fn until(end: i64, at: i64) -> Self {
+        let is_leased = end * 1_000 - at > micros(LEASE) * 9 / 10;
+        Self { end, is_leased }
     }
 }

@@ -1,6 +1,7 @@
 //! All that is in the books at one moment, with a mark where that moment is in `MONITOR`.
 
 use super::model::Model;
+use crate::plan::now;
 use std::io;
 use testing::resp::{Raw, Reply};
 
@@ -24,7 +25,7 @@ pub(super) async fn read(raw: &mut Raw, mark: &str) -> io::Result<Model> {
     for pair in all.array().chunks_exact(2) {
         let members = pair[1].array().chunks_exact(2);
         let members: Vec<_> = members.map(member_and_score).collect();
-        model.load(pair[0].text(), &members);
+        model.load(now(), pair[0].text(), &members);
     }
     Ok(model)
 }

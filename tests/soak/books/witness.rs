@@ -90,6 +90,7 @@ impl<'a> Witness<'a> {
                 }
                 Seen::Released => report.count("units released"),
                 Seen::Expired { id, end } => self.judge_end(&id, end * 1_000),
+                Seen::Untaken => report.count("units that a waiter did not take in time"),
                 Seen::Wrong(what, example) => report.wrong(what, example),
             }
         }
