@@ -39,12 +39,18 @@ pub fn command(name: &str, settings: &[(&str, &str)]) -> Command {
 
 /// The address where an example listens, which it prints first on its standard output.
 pub async fn address(example: &mut Child) -> String {
+    let address = try_address(example).await;
+    address.expect("it prints something")
+}
+
+/// The same, unless the example ends before it listens.
+pub async fn try_address(example: &mut Child) -> Option<String> {
     let stdout = example.stdout.take().expect("stdout is piped");
     let mut lines = BufReader::new(stdout).lines();
     let first = timeout(BOUND, lines.next_line()).await.expect("in time");
-    let first = first.expect("stdout is text").expect("it prints something");
+    let first = first.expect("stdout is text")?;
     let url = first.strip_prefix("listening on ").expect("it says where");
-    url.to_owned()
+    Some(url.to_owned())
 }
 
 /// The path of an example. `cargo test` has built it; `cargo test --test NAME` builds no examples,

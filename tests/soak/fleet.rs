@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use testing::{proxy::Proxy, redis::RedisServer};
 
 pub(crate) const PROCESSES: usize = 3;
+const TRIES: usize = 10;
 /// How a store's channel begins, on which each of its processes is told of grants.
 const CHANNEL: &[u8] = b"semaphore:wake:";
 
@@ -43,12 +44,17 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a process that is gone.
+    /// Starts a process that is gone. On a busy machine Redis may be too slow for a start.
     pub(crate) async fn launch(&self, at: usize) {
-        let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let log = self.logs.path().join(number.to_string());
-        let market = Market::start(&self.proxies[at].url(), log).await;
-        *lock(&self.markets[at]) = Some(market);
+        for _ in 0..TRIES {
+            let number = self.started.fetch_add(1, Ordering::Relaxed);
+            let log = self.logs.path().join(number.to_string());
+            match Market::start(&self.proxies[at].url(), log).await {
+                Ok(market) => return drop(lock(&self.markets[at]).replace(market)),
+                Err(why) => println!("process {at} has not started: {why}"),
+            }
+        }
+        panic!("process {at} does not start");
     }
 
     /// Takes a process out of the fleet.

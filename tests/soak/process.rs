@@ -20,7 +20,8 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    pub(crate) async fn start(redis_url: &str, log: PathBuf) -> Self {
+    /// Starts one; what it says if it ends before it listens.
+    pub(crate) async fn start(redis_url: &str, log: PathBuf) -> Result<Self, String> {
         let ms = |duration: std::time::Duration| duration.as_millis().to_string();
         let (limit, fleet) = (LIMIT.to_string(), FLEET_LIMIT.to_string());
         let (lease, wait, stall) = (ms(LEASE), ms(WAIT), ms(MAX_STALL));
@@ -37,8 +38,10 @@ impl Market {
         let stderr = File::create(&log).expect("a log can be made");
         command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the market starts");
-        let url = example::address(&mut child).await;
-        Self { child, url, log }
+        match example::try_address(&mut child).await {
+            Some(url) => Ok(Self { child, url, log }),
+            None => Err(fs::read_to_string(&log).expect("the log is text")),
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
