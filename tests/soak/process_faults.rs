@@ -37,9 +37,6 @@ pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
     while !stage.calm.is_cancelled() {
         sleep(rng.millis(500..4_000)).await;
         let fault = deck.draw(&mut rng);
-        stage
-            .report
-            .count(format_args!("faults: process {fault:?}"));
         one(stage, fault, &mut rng).await;
     }
 }
