@@ -6,8 +6,9 @@ use std::time::Duration;
 use testing::{monitor::Monitor, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::task::JoinSet;
 use tower_semaphore::{
-    AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::ConnectError,
-    semaphore::MAX_WEIGHT,
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::ConnectError,
+    semaphore::{MAX_CLAIMS, MAX_WEIGHT},
 };
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -132,7 +133,7 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
     let same = (0..500).map(|_| vec![claim(0, 1_000)]);
     let heavy = (0..20).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
     let wide = (0..100).map(|at| levels(at, 4).collect());
-    let widest = (0..50).map(|at| levels(at, 100).collect());
+    let widest = (0..50).map(|at| levels(at, MAX_CLAIMS).collect());
     let crowd = single.chain(same).chain(heavy).chain(wide).chain(widest);
     let permits = all(crowd, &store).await;
     let mut end = 0.0;
