@@ -74,6 +74,38 @@ async fn each_command_that_an_access_control_list_lacks_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_missing_command_is_named_whatever_the_name_of_the_user() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    for user in ["monkey", "channels"] {
+        let rights = ["on", ">secret", "~*", "&*", "+@all", "-zadd"];
+        raw.cmd(&[&["ACL", "SETUSER", user][..], &rights].concat())
+            .await;
+        let url = format!("redis://{user}:secret@127.0.0.1:{}/", server.port());
+        let outcome = RedisSemaphore::connect(url).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .await;
+    // It may be over soon, so a store connects.
+    let store = RedisSemaphore::connect(server.url()).await;
+    let outcome = store.expect("a connection").check().await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Unavailable(error)) if error.to_string().contains("ZREMRANGEBYSCORE")),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
     let server = RedisServer::start();
     let may = may(&documented());

@@ -50,7 +50,8 @@ impl RedisSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] names what is wrong.
+    /// [`ConnectError`] names what is wrong. [`ConnectError::Unavailable`] is also a server that accepts
+    /// no writes just now, for example because it has too few replicas.
     ///
     /// # Cancel safety
     ///

@@ -31,6 +31,10 @@ impl Permit {
     /// # }
     /// ```
     pub fn end_after(&self, max_hold: Duration) {
+        // A clone of one level may outlive the permit of all.
+        self.parts()
+            .iter()
+            .for_each(|part| part.end_after(max_hold));
         let start = || Countdown::start(Arc::downgrade(&self.0), max_hold);
         self.0.max_hold.get_or_init(start);
     }

@@ -148,7 +148,8 @@ impl Permit {
     /// that refuses a lower token than it has seen is safe from a holder that was paused for
     /// longer than its lease.
     ///
-    /// A permit that was lost and granted again has a new token. See [`Permit`] for an example.
+    /// A permit that was lost and granted again has a new token, unless only units were lost that it
+    /// had gained by [`resize`](Self::resize). See [`Permit`] for an example.
     pub fn token(&self) -> u64 {
         self.0.grant.token()
     }

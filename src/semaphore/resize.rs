@@ -87,7 +87,12 @@ impl Permit {
         let held = levels.iter().map(|level| level.units());
         let held = held.collect::<Result<Vec<_>, _>>()?;
         let levels: Vec<_> = levels.into_iter().zip(held).collect();
-        grow(&levels, weight).await?;
+        let mut grown = grow(&levels, weight).await?;
+        // One may have been released meanwhile, which undoes the growth of the others.
+        for (level, _) in &levels {
+            level.units()?;
+        }
+        grown.0.clear();
         shrink(&levels, weight).await
     }
 
@@ -128,7 +133,7 @@ impl Permit {
 type Level<'a> = (&'a Permit, u32);
 
 /// Grows the levels that are too light, from narrow to wide: all or none.
-async fn grow(levels: &[Level<'_>], weight: u32) -> Result<(), AcquireError> {
+async fn grow<'a>(levels: &[Level<'a>], weight: u32) -> Result<Grown<'a>, AcquireError> {
     let mut grown = Grown(Vec::new());
     for (level, held) in levels {
         let units = weight.saturating_sub(*held);
@@ -138,8 +143,7 @@ async fn grow(levels: &[Level<'_>], weight: u32) -> Result<(), AcquireError> {
             grown.0.push((level, units));
         }
     }
-    grown.0.clear();
-    Ok(())
+    Ok(grown)
 }
 
 /// Shrinks the levels that are too heavy: all are queued before the first is awaited.

@@ -83,8 +83,8 @@ macro_rules! settings_methods {
         /// reading keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets
         /// whether the response goes on if the client reads again.
         ///
-        /// The time counts while the body has given a frame and the server does not poll it for the
-        /// next one. A server first fills its buffers and those of the system, so a client of a
+        /// The time counts while the body has given a frame, or none yet because it was never polled,
+        /// and the server does not poll it for the next one. A server first fills its buffers and those of the system, so a client of a
         /// slow stream is noticed later, or never. The time in which a handler has nothing to send
         /// does not count. Has no effect with [`ReleaseAt::Head`](crate::ReleaseAt).
         ///

@@ -169,6 +169,18 @@ pub(crate) async fn no_claims_at_all_are_invalid(store: Store) {
     assert!(is_invalid(&error, &ClaimError::None), "{error:?}");
 }
 
+pub(crate) async fn a_level_ends_after_its_time_although_the_permit_of_all_is_gone(store: Store) {
+    let claims = claims("ann", [2, 2, 2]);
+    let permit = store.acquire_all(claims.clone().into()).await;
+    let permit = permit.expect("there is room");
+    permit.end_after(Duration::from_millis(100));
+    let level = permit.levels()[1].clone();
+    drop(permit);
+    let lost = tokio::time::timeout(BOUND, level.lost()).await;
+    lost.expect("it ends");
+    until_held(&store, &claims, &[0, 0, 0]).await;
+}
+
 pub(crate) async fn more_claims_than_one_call_serves_are_invalid(store: Store) {
     let claims = |count: usize| -> Claims { (0..count).map(|at| claim(at as u64, 1)).collect() };
     let most = store.acquire_all(claims(MAX_CLAIMS)).await;

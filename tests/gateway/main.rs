@@ -2,7 +2,9 @@
 
 mod client;
 
-use client::{ALL, BOUND, Gateway, soon};
+#[cfg(feature = "redis")]
+use client::BOUND;
+use client::{ALL, Gateway, soon};
 use serde_json::json;
 
 #[tokio::test]

@@ -3,13 +3,13 @@
 use crate::{BOUND, HELD, LEASE, fixture, loses, occupy, until_held, vacate};
 use futures_util::poll;
 use std::pin::pin;
-use testing::wait::eventually;
+use testing::{redis::RedisServer, wait::eventually};
 use tokio::{
     join,
     task::yield_now,
     time::{Instant, sleep},
 };
-use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const WIDE: &str = "semaphore:{concurrency:b}:held";
 
@@ -82,4 +82,28 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
     vacate(&mut raw, WIDE, 3).await;
     eventually("it is back", BOUND, async || !permit.is_lost()).await;
     assert_eq!((raw.zcard(HELD).await, raw.zcard(WIDE).await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_meets_the_release_of_one_limit_leaves_the_others_as_they_were() {
+    let server = RedisServer::start();
+    let builder = RedisSemaphore::builder().lease(10 * LEASE);
+    let store = builder.timeout(3 * LEASE).connect(server.url()).await;
+    let store = store.expect("it connects");
+    let permit = store.acquire_all(claims(9).into()).await;
+    let permit = permit.expect("there is room");
+    let [narrow, wide] = permit.levels() else {
+        panic!("two levels")
+    };
+    wide.resize(7).await.expect("there is room");
+    // The narrow one grows, and meanwhile the wide one is released.
+    server.stop();
+    let mut changed = pin!(permit.resize(5));
+    assert!(poll!(&mut changed).is_pending());
+    let released = tokio::spawn(wide.release());
+    eventually("it is released", BOUND, async || wide.weight() == 0).await;
+    server.cont();
+    assert!(changed.await.is_err());
+    assert!(released.await.expect("no panic"));
+    assert_eq!(narrow.weight(), 3);
 }

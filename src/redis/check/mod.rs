@@ -3,7 +3,7 @@
 use super::{
     clock::after, connect_error::ConnectError, error::Error, protocol::Inspected, shared::Store,
 };
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 use std::{fmt, time::Duration};
 use tokio::time::timeout;
 
@@ -66,6 +66,11 @@ impl Store {
         for (command, said) in &inspected.failed {
             self.permitted(command, said)?;
         }
+        if let Some((command, said)) = inspected.failed.into_iter().next() {
+            let said = format!("{command}: {said}");
+            let error = RedisError::from((ErrorKind::Client, "a command fails just now", said));
+            return Err(ConnectError::Unavailable(error));
+        }
         match timeout(BOUND, self.notifications.check()).await {
             Ok(Err(error)) => self.may_subscribe(error)?,
             Ok(Ok(())) => {}
@@ -87,13 +92,15 @@ impl Store {
         let pattern = format!("{}*", self.prefix);
         let said = said.to_lowercase();
         let is_about = |what| said.contains(what);
-        if is_about("permission") || is_about("can't access") {
-            if is_about("channel") {
-                return Err(ConnectError::Channels { pattern });
-            }
-            if is_about("key") {
-                return Err(ConnectError::Keys { pattern });
-            }
+        // Whole phrases, because the text may have the user's name.
+        if ["of the channels", "the channel", "a channel"]
+            .into_iter()
+            .any(is_about)
+        {
+            return Err(ConnectError::Channels { pattern });
+        }
+        if ["of the keys", "a key"].into_iter().any(is_about) {
+            return Err(ConnectError::Keys { pattern });
         }
         let is_refused = ["permission", "can't run", "unknown", "not allowed"];
         match is_refused.into_iter().any(is_about) {
