@@ -1,6 +1,6 @@
 //! A holder in a scenario.
 
-use crate::driver::Name;
+use crate::{driver::Name, server::is_same_permit};
 use tokio::task::AbortHandle;
 use tower_semaphore::Permit;
 
@@ -41,13 +41,15 @@ impl Holder {
     /// Whether the permit is held again after a loss.
     pub(crate) fn is_back(&self, units: &[(Name, f64)]) -> bool {
         // `end_lease` sets the end of a lease that stays listed to the first millisecond of 1970.
-        let live = |(unit, ends): &(Name, f64)| *unit == self.name && *ends > 1.0;
+        let live = |(unit, ends): &(Name, f64)| is_same_permit(unit, &self.name) && *ends > 1.0;
         self.lost && units.iter().any(live)
     }
 
     /// Whether the permit has reached the state that follows from its lease.
     pub(crate) fn settled(&self, units: &[(Name, f64)], room: u32, end: f64) -> Settled {
-        let ends = units.iter().find(|(unit, _)| *unit == self.name);
+        let ends = units
+            .iter()
+            .find(|(unit, _)| is_same_permit(unit, &self.name));
         let ends = ends.map(|(_, ends)| *ends);
         let back = self.permit.token() > self.token;
         let settled = match (self.lost, ends) {

@@ -92,9 +92,23 @@ impl Redis {
     }
 }
 
-/// A permit's first unit has its name, and each other unit that name and a number.
+/// A permit's first unit has its name, and each other unit that name and a number. A permit that was lost
+/// may come back under another name: the second word, its number, is higher then in the bits above 48.
 pub(crate) fn is_unit_of(unit: &Name, name: &Name) -> bool {
-    unit.split(|byte| *byte == b':').next() == Some(name)
+    let first = unit.split(|byte| *byte == b':').next();
+    first.is_some_and(|first| is_same_permit(first, name))
+}
+
+/// Whether two names of first units are of one permit.
+pub(crate) fn is_same_permit(name: &[u8], other: &[u8]) -> bool {
+    let words = |name: &[u8]| -> Option<(String, u64)> {
+        let text = str::from_utf8(name).ok()?;
+        let mut words = text.split('.');
+        let (process, number) = (words.next()?, words.next()?);
+        let number = u64::from_str_radix(number, 16).ok()?;
+        Some((process.to_owned(), number % (1 << 48)))
+    };
+    !name.contains(&b':') && words(name).is_some() && words(name) == words(other)
 }
 
 impl Driver for Redis {
