@@ -1,0 +1,291 @@
+//! A call of a script: its arguments as the scripts' headers say, and its answers read from the
+//! reply.
+
+use crate::{
+    scripts::Verb,
+    semaphore::{Unit, keys},
+    stand_in::Reply,
+    time::{ALIVE, LEASE, NOW, NOW_MS},
+};
+
+/// How a claim waits at a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// How many claims may wait.
+    pub max_waiting: u8,
+    /// The arrival that the server has told, from now, microseconds.
+    pub arrival: Option<i64>,
+    /// Microseconds.
+    pub head_start: i64,
+}
+
+/// What a call names: a permit that is wanted, or a unit to refresh or to release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// The semaphore.
+    pub key: u8,
+    /// The unit; of a permit the first one.
+    pub unit: Unit,
+    /// Whether the claim waits.
+    pub wait: Option<Wait>,
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// The script.
+    pub verb: Verb,
+    /// Of a release, whether an answer is wanted.
+    pub with_answer: bool,
+    /// Until when an acquire may run, ms from now.
+    pub deadline: i64,
+    /// The least token without a predecessor, microseconds from now.
+    pub floor: i64,
+    /// The items of each semaphore, or the levels of each claim.
+    pub shares: Vec<Vec<Item>>,
+}
+
+/// What the server says of an item; of a claim for several levels, about all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Tokens from now, in microseconds, and how many units are held, for each level.
+    Granted(Vec<(i64, i64)>),
+    /// There is no room at a level.
+    Full {
+        /// From 0.
+        level: u8,
+        /// Units.
+        held: i64,
+    },
+    /// The queue of a level is full.
+    QueueFull {
+        /// From 0.
+        level: u8,
+    },
+    /// It waits at a level.
+    Queued {
+        /// From 0.
+        level: u8,
+        /// Units.
+        held: i64,
+        /// From now, microseconds.
+        arrival: i64,
+        /// Ms, of the head.
+        recheck: Option<i64>,
+        /// From now, microseconds.
+        last_token: i64,
+    },
+    /// The call came after its deadline.
+    Late,
+    /// Whether a unit is held, or was.
+    Is(bool),
+    /// A release without an answer.
+    Unknown,
+}
+
+impl Call {
+    /// Whether the call may only be refused.
+    pub fn is_late(&self) -> bool {
+        self.is_acquire() && self.deadline < 0
+    }
+
+    /// Whether the call grants to those whom it names.
+    pub fn is_acquire(&self) -> bool {
+        matches!(self.verb, Verb::Acquire | Verb::AcquireAll)
+    }
+
+    /// All items.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.shares.iter().flatten()
+    }
+
+    /// Whether the call names a permit or one of its units.
+    pub fn names(&self, unit: Unit) -> bool {
+        let is_named = |item: &Item| match self.is_acquire() {
+            true => item.unit.id() == unit.id(),
+            false => item.unit == unit,
+        };
+        self.items().any(is_named)
+    }
+
+    /// The semaphores that the call names, in the order of `KEYS`.
+    fn semaphores(&self) -> Vec<u8> {
+        let mut semaphores = Vec::new();
+        for item in self.items() {
+            if !semaphores.contains(&item.key) {
+                semaphores.push(item.key);
+            }
+        }
+        semaphores
+    }
+
+    /// `KEYS`.
+    pub fn keys(&self) -> Vec<String> {
+        let names = self.semaphores().into_iter().flat_map(|at| {
+            let [held, queue, alive, token] = keys(at);
+            match self.verb {
+                Verb::Refresh => vec![held, token],
+                _ => vec![held, queue, alive, token],
+            }
+        });
+        names.collect()
+    }
+
+    /// `ARGV`.
+    pub fn args(&self) -> Vec<String> {
+        let (deadline, floor) = (NOW_MS + self.deadline, NOW + self.floor);
+        let head = match self.verb {
+            Verb::Refresh => vec![LEASE],
+            Verb::Release => vec![i64::from(self.with_answer), floor],
+            _ => vec![LEASE, deadline, floor],
+        };
+        let mut args: Vec<_> = head.iter().map(ToString::to_string).collect();
+        let semaphores = self.semaphores();
+        for share in &self.shares {
+            let items = share.iter().map(|item| self.item_args(item, &semaphores));
+            let items: Vec<_> = items.collect();
+            args.push(items.iter().map(Vec::len).sum::<usize>().to_string());
+            args.extend(items.into_iter().flatten());
+        }
+        args
+    }
+
+    /// The arguments of an item.
+    fn item_args(&self, item: &Item, semaphores: &[u8]) -> Vec<String> {
+        let number = semaphores.iter().take_while(|at| **at != item.key).count() + 1;
+        let unit = item.unit.to_string();
+        match self.verb {
+            Verb::Acquire => vec![unit, fast_limit(item.unit), wait_text(item.wait)],
+            Verb::AcquireAll => vec![
+                number.to_string(),
+                unit,
+                fast_limit(item.unit),
+                wait_text(item.wait),
+            ],
+            _ => vec![unit],
+        }
+    }
+
+    /// Reads the reply, which begins with the server's time.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not what the script's header says.
+    pub fn read(&self, reply: &Reply) -> Result<Vec<Answer>, String> {
+        let strange = || format!("a strange reply {reply:?}");
+        let count = self.items().count();
+        match (self.verb, reply) {
+            (Verb::Release, Reply::Int(0)) if !self.with_answer => Ok(vec![Answer::Unknown; count]),
+            (Verb::Refresh, Reply::Int(NOW_MS)) => Ok(vec![Answer::Is(true); count]),
+            (_, Reply::List(items)) => {
+                let (first, items) = items.split_first().ok_or_else(strange)?;
+                if *first != Reply::Int(NOW_MS) {
+                    return Err(strange());
+                }
+                self.read_items(items).ok_or_else(strange)
+            }
+            _ => Err(strange()),
+        }
+    }
+
+    fn read_items(&self, items: &[Reply]) -> Option<Vec<Answer>> {
+        let answers: Option<Vec<_>> = match self.verb {
+            Verb::Acquire if items.is_empty() => return Some(vec![Answer::Late; self.count()]),
+            Verb::AcquireAll if items.is_empty() => return Some(vec![Answer::Late; self.count()]),
+            Verb::Acquire => items.chunks(2).map(read_one).collect(),
+            Verb::AcquireAll => items.iter().map(read_all).collect(),
+            _ => items.iter().map(read_unit).collect(),
+        };
+        answers.filter(|answers| answers.len() == self.count())
+    }
+
+    /// How many answers there are.
+    fn count(&self) -> usize {
+        match self.verb {
+            Verb::AcquireAll => self.shares.len(),
+            _ => self.items().count(),
+        }
+    }
+}
+
+fn fast_limit(unit: Unit) -> String {
+    let limit = if unit.weight == 1 { unit.limit } else { 0 };
+    limit.to_string()
+}
+
+fn wait_text(wait: Option<Wait>) -> String {
+    let Some(wait) = wait else {
+        return String::new();
+    };
+    let arrival = wait.arrival.map_or(0, |arrival| arrival + NOW);
+    let (max_waiting, head_start) = (wait.max_waiting, wait.head_start);
+    format!("{ALIVE} {max_waiting} {arrival} {head_start}")
+}
+
+fn read_unit(item: &Reply) -> Option<Answer> {
+    match item {
+        Reply::Int(held @ (0 | 1)) => Some(Answer::Is(*held == 1)),
+        _ => None,
+    }
+}
+
+fn read_one(pair: &[Reply]) -> Option<Answer> {
+    let [first, Reply::Int(held)] = pair else {
+        return None;
+    };
+    let (held, level) = (*held, 0);
+    match first {
+        Reply::Int(0) => Some(Answer::Full { level, held }),
+        Reply::Int(-1) => Some(Answer::QueueFull { level }),
+        Reply::Int(token @ 1..) => Some(Answer::Granted(vec![(token - NOW, held)])),
+        Reply::List(items) => match &numbers(items)?[..] {
+            [arrival, recheck, last_token] => {
+                Some(queued(level, held, [*arrival, *recheck, *last_token]))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn read_all(item: &Reply) -> Option<Answer> {
+    let Reply::List(items) = item else {
+        return None;
+    };
+    let level = |level: i64| u8::try_from(level - 1).ok();
+    match numbers(items)?[..] {
+        [0, at, held] => Some(Answer::Full {
+            level: level(at)?,
+            held,
+        }),
+        [-1, at, _] => Some(Answer::QueueFull { level: level(at)? }),
+        [-2, at, held, arrival, recheck, last_token] => {
+            Some(queued(level(at)?, held, [arrival, recheck, last_token]))
+        }
+        ref tokens => {
+            let pairs = tokens.chunks(2).map(|pair| match *pair {
+                [token, held] if token > 0 => Some((token - NOW, held)),
+                _ => None,
+            });
+            Some(Answer::Granted(pairs.collect::<Option<_>>()?))
+        }
+    }
+}
+
+fn queued(level: u8, held: i64, [arrival, recheck, last_token]: [i64; 3]) -> Answer {
+    Answer::Queued {
+        level,
+        held,
+        arrival: arrival - NOW,
+        recheck: (recheck >= 0).then_some(recheck),
+        last_token: last_token - NOW,
+    }
+}
+
+fn numbers(items: &[Reply]) -> Option<Vec<i64>> {
+    let numbers = items.iter().map(|item| match item {
+        Reply::Int(number) => Some(*number),
+        _ => None,
+    });
+    numbers.collect()
+}

@@ -1,0 +1,232 @@
+//! **A** Answers say what the server has.
+
+use super::{Checked, View, is_live, queue::may_stop};
+use crate::{
+    call::{Answer, Call, Item},
+    scripts::Verb,
+    semaphore::Unit,
+    server::{Effect, violated},
+    time::{ALIVE, LEASE},
+};
+
+/// The items of each claim, and its answer.
+pub(super) fn by_claim<'a>(
+    call: &'a Call,
+    effect: &'a Effect,
+) -> impl Iterator<Item = (&'a [Item], &'a Answer)> {
+    let claims = call
+        .shares
+        .iter()
+        .flat_map(move |share| claims(call, share));
+    claims.zip(&effect.answers)
+}
+
+fn claims<'a>(call: &Call, share: &'a [Item]) -> impl Iterator<Item = &'a [Item]> + use<'a> {
+    let size = match call.verb {
+        Verb::AcquireAll => usize::MAX,
+        _ => 1,
+    };
+    share.chunks(size)
+}
+
+/// Whether the call has no later claim for the same semaphores. What one claim has got a later one may
+/// change.
+fn is_last(call: &Call, items: &[Item]) -> bool {
+    let shares = match call.verb {
+        Verb::AcquireAll => &call.shares[call.shares.len() - 1..],
+        _ => &call.shares[..],
+    };
+    let mut last = shares.iter().filter_map(|share| claims(call, share).last());
+    last.any(|last| last == items)
+}
+
+pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
+    for (items, answer) in by_claim(call, effect) {
+        let is_final = is_last(call, items);
+        let views: Vec<_> = items
+            .iter()
+            .map(|item| (*item, View::new(call, effect, item.key)))
+            .collect();
+        let is_true = match answer {
+            Answer::Is(is_held) => is_unit(call, &views, *is_held),
+            Answer::Granted(levels) => is_granted(&views, levels, is_final),
+            Answer::Full { level, held } => is_full(&views, *level, *held, is_final),
+            Answer::QueueFull { level } => is_queue_full(&views, *level, is_final),
+            Answer::Queued { .. } => is_queued(&views, answer, is_final, max_granted),
+            Answer::Late | Answer::Unknown => true,
+        };
+        if !is_true {
+            let (before, after) = (&effect.before, &effect.after);
+            return violated(
+                "A",
+                format!("{answer:?} to {items:?}: {before:?} {after:?}"),
+            );
+        }
+    }
+    Ok(())
+}
+
+type Views<'a> = [(Item, View<'a>)];
+
+fn is_unit(call: &Call, views: &Views<'_>, is_held: bool) -> bool {
+    views.iter().all(|(item, view)| {
+        let held = match call.verb {
+            Verb::Refresh => &view.after.held,
+            _ => &view.before.held,
+        };
+        is_live(held.get(item.unit)) == is_held
+    })
+}
+
+/// All units until the same end.
+fn lasts(view: &View<'_>, id: Unit, end: i64) -> bool {
+    id.all().all(|unit| view.after.held.get(unit) == Some(end))
+}
+
+fn is_gone(view: &View<'_>, id: Unit) -> bool {
+    let waits = view.after.queue.get(id).is_some() || view.after.alive.get(id).is_some();
+    let mut units = id.all();
+    !waits && !units.any(|unit| view.after.held.get(unit).is_some())
+}
+
+/// Whether so many units are held. The fast path for several levels does not know of a permit that was
+/// held before, or that this call has granted to a waiter, and counts it twice.
+fn is_count(view: &View<'_>, used: i64) -> bool {
+    let was_there = |item: &&Item| {
+        let queue = &view.before.queue;
+        is_live(view.before.held.get(item.unit)) || queue.get(item.unit).is_some()
+    };
+    let twice = match view.call.verb {
+        Verb::AcquireAll => view.items.iter().filter(was_there).count(),
+        _ => 0,
+    };
+    (view.used()..=view.used() + twice as i64).contains(&used)
+}
+
+/// Whether a claim that was refused has nothing here. Of a permit whose first unit is released the others
+/// may still be: their release comes later.
+fn has_nothing(view: &View<'_>, id: Unit) -> bool {
+    let was_held = is_live(view.before.held.get(id));
+    let (before, after) = (&view.before.held, &view.after.held);
+    let mut others = id.all().skip(1);
+    let is_left = others.all(|unit| before.get(unit) == after.get(unit));
+    let waits = view.after.queue.get(id).is_some() || view.after.alive.get(id).is_some();
+    is_gone(view, id) || !was_held && !waits && after.get(id).is_none() && is_left
+}
+
+/// All units until the end of a lease. Those that were released of a permit stay free, however late or
+/// often it is acquired.
+fn is_whole(view: &View<'_>, id: Unit) -> bool {
+    let was_held = is_live(view.before.held.get(id));
+    id.all().all(|unit| {
+        let is_wanted = !was_held || is_live(view.before.held.get(unit));
+        view.after.held.get(unit) == is_wanted.then_some(LEASE)
+    })
+}
+
+/// Those that waited before the call, or wait after it.
+fn queued(view: &View<'_>) -> impl Iterator<Item = (Unit, i64)> {
+    let queues = [view.before, view.after].map(|semaphore| semaphore.queue.items.iter().copied());
+    queues.into_iter().flatten()
+}
+
+/// Granted at every level for a lease, under the last token, and in no queue any more.
+fn is_granted(views: &Views<'_>, levels: &[(i64, i64)], is_final: bool) -> bool {
+    let is_level = |((item, view), (token, used)): (&(Item, View<'_>), &(i64, i64))| {
+        let last = view.after.token.map(|(token, _)| token);
+        let is_last = last == Some(*token) && is_count(view, *used);
+        let waits = view.after.queue.get(item.unit).is_some();
+        is_whole(view, item.unit) && !waits && (is_last || !is_final)
+    };
+    views.len() == levels.len() && views.iter().zip(levels).all(is_level)
+}
+
+/// Nothing is left at any level, and it did not fit or something waits.
+fn is_full(views: &Views<'_>, level: u8, held: i64, is_final: bool) -> bool {
+    let Some((item, view)) = views.get(usize::from(level)) else {
+        return false;
+    };
+    let (weight, limit) = (i64::from(item.unit.weight), i64::from(item.unit.limit));
+    let waited = queued(view).any(|(id, _)| id != item.unit);
+    let is_right = held + weight > limit || waited;
+    let is_gone = views
+        .iter()
+        .all(|(item, view)| has_nothing(view, item.unit));
+    item.wait.is_none() && (!is_final || is_gone && is_right)
+}
+
+/// The arrival of a claim that joins, less its head start.
+fn highest_score(item: &Item, view: &View<'_>) -> i64 {
+    let Some(wait) = item.wait else {
+        return i64::MIN;
+    };
+    let marks = [view.before.last_arrival, view.after.last_arrival];
+    let scores = queued(view).map(|(_, score)| score);
+    let last = scores.chain(marks.into_iter().flatten()).max();
+    let new = last.map_or(0, |last| last + 1).max(0);
+    wait.arrival.unwrap_or(new) - wait.head_start
+}
+
+/// Nothing is left at any level, and as many live claims as may wait come before it.
+fn is_queue_full(views: &Views<'_>, level: u8, is_final: bool) -> bool {
+    let Some((item, view)) = views.get(usize::from(level)) else {
+        return false;
+    };
+    let most = item.wait.map_or(u8::MAX, |wait| wait.max_waiting);
+    let score = highest_score(item, view);
+    let before = view.waiters().filter(|(_, other)| *other <= score);
+    let is_full = before.count() >= usize::from(most);
+    let is_gone = views
+        .iter()
+        .all(|(item, view)| has_nothing(view, item.unit));
+    !is_final || is_gone && is_full
+}
+
+/// In one queue, with the narrower levels held and nothing of the wider ones.
+fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_granted: usize) -> bool {
+    let Answer::Queued {
+        level,
+        arrival,
+        recheck,
+        last_token,
+        ..
+    } = answer
+    else {
+        return false;
+    };
+    let at = usize::from(*level);
+    let Some((item, view)) = views.get(at) else {
+        return false;
+    };
+    let mut narrower = views[..at].iter();
+    let mut wider = views[at + 1..].iter();
+    let is_only_here = narrower.all(|(item, view)| lasts(view, item.unit, ALIVE))
+        && wider.all(|(item, view)| is_gone(view, item.unit));
+    let last = view.after.token.map_or(-1, |(token, _)| token);
+    let is_here = is_here(item, view, (*arrival, *recheck), max_granted);
+    !is_final || is_only_here && is_here && *last_token == last
+}
+
+/// At its position. The head is told when the first lease ends, or to poll at once if the call could
+/// not grant more.
+fn is_here(
+    item: &Item,
+    view: &View<'_>,
+    (arrival, recheck): (i64, Option<i64>),
+    max_granted: usize,
+) -> bool {
+    let head = view.after.queue.items.first().map(|(id, _)| *id);
+    let first = view.after.held.live().map(|(_, end)| end).min();
+    let is_due = match may_stop(view, max_granted) {
+        true => recheck == Some(0),
+        false => recheck == Some(first.unwrap_or_default()),
+    };
+    let head_start = item.wait.map_or(0, |wait| wait.head_start);
+    match view.after.queue.get(item.unit) {
+        Some(score) if score + head_start != arrival => false,
+        Some(_) if head == Some(item.unit) => is_due,
+        Some(_) => recheck.is_none(),
+        // Granted in passing, and it polls at once for the next level.
+        None => lasts(view, item.unit, LEASE) && recheck == Some(0),
+    }
+}

@@ -1,0 +1,86 @@
+//! Who is granted, and for how long.
+
+use super::{Checked, View, is_live};
+use crate::{
+    semaphore::Unit,
+    server::violated,
+    time::{ALIVE, LEASE},
+};
+
+/// **S1** After a grant no more than `limit` units are held. Of several grants the widest limit
+/// counts: each was granted under its own.
+pub(super) fn within_the_limit(view: &View<'_>) -> Checked {
+    let granted = view.granted();
+    let limit = granted.iter().map(|id| i64::from(id.limit)).max();
+    match limit {
+        Some(limit) if view.used() > limit => violated(
+            "S1",
+            format!("{} units: {:?}", view.used(), view.after.held),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// **F1** Nobody is granted who came after a waiter that is alive and still waits.
+pub(super) fn in_their_order(view: &View<'_>) -> Checked {
+    for id in view.granted() {
+        let own = arrival(view, id);
+        let at = position(view, id);
+        let waited = view.before.queue.get(id).is_some();
+        let passed = view.waiters().find(|(waiter, arrival)| {
+            // Who joined by a later claim of this call came later, and so did who was dead before it,
+            // although it may take its old position.
+            let was_there = view.before.queue.get(*waiter).is_some();
+            let is_first = at.is_some() && position(view, *waiter) < at && !waited;
+            (was_there || is_first) && own.is_none_or(|own| *arrival < own)
+        });
+        if let Some((passed, _)) = passed {
+            return violated("F1", format!("{id} passes {passed}: {:?}", view.before));
+        }
+    }
+    Ok(())
+}
+
+/// The arrival of a permit less its head start. `None`: it is not known, so it is now, after all.
+fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
+    let waits = || view.item(id)?.wait;
+    let rejoined = || {
+        let wait = waits()?;
+        match wait.arrival {
+            Some(arrival) => Some(arrival - wait.head_start),
+            None if wait.head_start > 0 => Some(-wait.head_start),
+            None => None,
+        }
+    };
+    view.before.queue.get(id).or_else(rejoined)
+}
+
+/// The place of a permit in the call.
+fn position(view: &View<'_>, id: Unit) -> Option<usize> {
+    view.items.iter().position(|item| item.unit == id)
+}
+
+/// **S5** A permit has all of its units, each once, and their ends are what they may be: a lease from
+/// now for who is answered, no later than the waiter's end for who is not.
+pub(super) fn whole_and_not_too_long(view: &View<'_>) -> Checked {
+    for id in view.granted() {
+        let ends: Vec<_> = id.all().map(|unit| view.after.held.get(unit)).collect();
+        let is_whole = ends.windows(2).all(|pair| pair[0] == pair[1]);
+        let end = ends[0].unwrap_or_default();
+        let most = match (view.item(id), view.before.alive.get(id)) {
+            (Some(_), _) => LEASE,
+            (None, until) => until.unwrap_or_default().min(LEASE),
+        };
+        if !is_whole || end > most || !is_live(ends[0]) {
+            return violated("S5", format!("{id} until {ends:?}, of {most}"));
+        }
+        if view.item(id).is_none() && end != most {
+            return violated("S2", format!("{id} until {end} instead of {most}"));
+        }
+    }
+    let is_known = |(unit, _): &(Unit, i64)| unit.number <= unit.weight;
+    match view.after.held.items.iter().all(is_known) && ALIVE <= LEASE {
+        true => Ok(()),
+        false => violated("S5", format!("a unit too many: {:?}", view.after.held)),
+    }
+}

@@ -1,0 +1,178 @@
+//! The invariants of one call: what it may change, and what it has to answer. Written from the
+//! headers of the scripts and from the promises of the store, not from the code of the scripts.
+
+mod answers;
+mod grants;
+mod others;
+mod queue;
+mod storage;
+
+use crate::{
+    call::{Answer, Call, Item},
+    semaphore::{Semaphore, Unit},
+    server::{Effect, Violation, numbers, violated},
+    stand_in::{Entry, Reply, Value},
+    time::{LEASE, NOW, NOW_MS},
+};
+
+type Checked = Result<(), Violation>;
+
+/// Checks one call.
+///
+/// # Errors
+///
+/// With the first invariant that does not hold.
+pub fn check(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
+    storage::first_write_frees(effect)?;
+    if is_answered_late(effect) != call.is_late() {
+        return violated(
+            "S5",
+            "a call is late although it is not, or the other way round",
+        );
+    }
+    if call.is_late() {
+        return late(effect);
+    }
+    for key in 0..effect.before.len() as u8 {
+        let view = View::new(call, effect, key);
+        storage::keys_expire(&view)?;
+        others::untouched(&view)?;
+        grants::within_the_limit(&view)?;
+        grants::in_their_order(&view)?;
+        grants::whole_and_not_too_long(&view)?;
+        queue::has_its_order(&view)?;
+        queue::is_bounded(&view)?;
+        queue::moves_on(&view, max_granted)?;
+        queue::notifies(&view, max_granted)?;
+    }
+    answers::tell_the_truth(call, effect, max_granted)
+}
+
+fn is_answered_late(effect: &Effect) -> bool {
+    effect.answers.contains(&Answer::Late)
+}
+
+/// A call that comes after its deadline changes nothing.
+fn late(effect: &Effect) -> Checked {
+    match effect.before == effect.after && effect.wakes.is_empty() {
+        true => Ok(()),
+        false => violated("S5", "a call changes something after its deadline"),
+    }
+}
+
+/// One semaphore before and after a call.
+struct View<'a> {
+    call: &'a Call,
+    effect: &'a Effect,
+    key: u8,
+    before: &'a Semaphore,
+    after: &'a Semaphore,
+    /// What the call names of this semaphore, in its order.
+    items: Vec<Item>,
+}
+
+impl<'a> View<'a> {
+    fn new(call: &'a Call, effect: &'a Effect, key: u8) -> Self {
+        let items = call.items().filter(|item| item.key == key);
+        Self {
+            call,
+            effect,
+            key,
+            before: &effect.before[key as usize],
+            after: &effect.after[key as usize],
+            items: items.copied().collect(),
+        }
+    }
+
+    /// The permits that hold units after the call and held none before it.
+    fn granted(&self) -> Vec<Unit> {
+        let mut ids: Vec<_> = self.after.held.live().map(|(unit, _)| unit.id()).collect();
+        ids.sort();
+        ids.dedup();
+        ids.retain(|id| !id.all().any(|unit| is_live(self.before.held.get(unit))));
+        ids
+    }
+
+    /// What the call says of a permit that it wants.
+    fn item(&self, id: Unit) -> Option<&Item> {
+        let is_it = |item: &&Item| self.call.is_acquire() && item.unit == id;
+        self.items.iter().find(is_it)
+    }
+
+    /// The waiters that are alive after the call, first in the queue first.
+    fn waiters(&self) -> impl Iterator<Item = (Unit, i64)> {
+        let alive = &self.after.alive;
+        let queue = self.after.queue.items.iter().copied();
+        queue.filter(|(id, _)| is_live(alive.get(*id)))
+    }
+
+    fn used(&self) -> i64 {
+        self.after.held.live().count() as i64
+    }
+}
+
+fn is_live(end: Option<i64>) -> bool {
+    end.is_some_and(|end| end > 0)
+}
+
+/// The tokens that a call has granted, and of which semaphore each is.
+pub fn tokens(call: &Call, effect: &Effect) -> Vec<(u8, i64)> {
+    let mut tokens = Vec::new();
+    for wake in &effect.wakes {
+        // A waiter waits at a level of its own claim, so its unit tells the semaphore.
+        let is_its = |unit: &Unit| unit.client == wake.client && unit.level == wake.level;
+        let keys = effect.before.iter().position(|semaphore| {
+            let mut waiters = semaphore.queue.items.iter();
+            waiters.any(|(unit, _)| is_its(unit))
+        });
+        let named = call
+            .items()
+            .find(|item| is_its(&item.unit))
+            .map(|item| item.key);
+        let key = named.or(keys.map(|key| key as u8));
+        tokens.extend(key.zip(wake.token));
+    }
+    if call.is_acquire() {
+        tokens.extend(answered(call, effect));
+    }
+    tokens
+}
+
+fn answered<'a>(call: &'a Call, effect: &'a Effect) -> impl Iterator<Item = (u8, i64)> + 'a {
+    answers::by_claim(call, effect).flat_map(|(items, answer)| {
+        let granted = match answer {
+            Answer::Granted(granted) => &granted[..],
+            _ => &[],
+        };
+        items
+            .iter()
+            .zip(granted)
+            .map(|(item, (token, _))| (item.key, *token))
+    })
+}
+
+/// Checks a call of the clock's script. Returns the highest time, which it answers and keeps.
+///
+/// # Errors
+///
+/// With the first invariant that does not hold.
+pub fn clock(
+    reply: &Reply,
+    stored: Option<&Entry>,
+    first_write: Option<&str>,
+) -> Result<i64, Violation> {
+    let Some([NOW_MS, highest]) = numbers(reply) else {
+        return violated("A", format!("the clock answers {reply:?}"));
+    };
+    let expected = Entry {
+        value: Value::Text(highest.to_string()),
+        expires_at: Some(NOW_MS + 8 * LEASE),
+    };
+    if stored != Some(&expected) {
+        return violated("T", format!("the clock keeps {stored:?}"));
+    }
+    match first_write {
+        Some("PEXPIRE") => Ok(highest - NOW),
+        other => violated("M", format!("the clock first writes by {other:?}")),
+    }
+}

@@ -1,0 +1,75 @@
+//! What a call must not touch.
+
+use super::{Checked, View, is_live};
+use crate::{scripts::Verb, semaphore::Unit, server::violated, time::LEASE};
+
+/// **S4** A call touches only what it names, but for dead waiters and ends that have come, and but
+/// for waiters that it grants. An end that lies further ahead than a lease may be moved to that.
+pub(super) fn untouched(view: &View<'_>) -> Checked {
+    let (before, after) = (view.before, view.after);
+    if view.call.verb == Verb::Refresh {
+        return refreshed(view);
+    }
+    for (unit, end) in before.held.live() {
+        if !view.call.names(unit) && !is_kept(end, after.held.get(unit)) {
+            return violated("S4", format!("{unit} was not named: {before:?} {after:?}"));
+        }
+    }
+    for (id, until) in before.alive.live() {
+        let arrival = before.queue.get(id);
+        if view.call.names(id) || arrival.is_none() {
+            continue;
+        }
+        let waits = after.queue.get(id) == arrival && is_kept(until, after.alive.get(id));
+        if !waits && !is_held(view, id) {
+            return violated("S4", format!("{id} waits no longer: {before:?} {after:?}"));
+        }
+    }
+    released(view)
+}
+
+fn is_kept(before: i64, after: Option<i64>) -> bool {
+    after == Some(before) || before > LEASE && after == Some(LEASE)
+}
+
+fn is_held(view: &View<'_>, id: Unit) -> bool {
+    id.all().all(|unit| is_live(view.after.held.get(unit)))
+}
+
+/// A refresh moves the ends that it names and that have not come, and nothing else.
+fn refreshed(view: &View<'_>) -> Checked {
+    let (before, after) = (view.before, view.after);
+    if (&before.queue, &before.alive) != (&after.queue, &after.alive) {
+        return violated(
+            "S4",
+            format!("a refresh in the queue: {before:?} {after:?}"),
+        );
+    }
+    let ends = before
+        .held
+        .live()
+        .map(|(unit, end)| match view.call.names(unit) {
+            true => (unit, LEASE),
+            false => (unit, end),
+        });
+    let (mut expected, mut seen): (Vec<_>, Vec<_>) = (ends.collect(), after.held.live().collect());
+    expected.sort();
+    seen.sort();
+    match expected == seen {
+        true => Ok(()),
+        false => violated("S4", format!("a refresh leaves {seen:?} of {before:?}")),
+    }
+}
+
+/// What is released is gone, in `held` and in the queue.
+fn released(view: &View<'_>) -> Checked {
+    if view.call.verb != Verb::Release {
+        return Ok(());
+    }
+    let is_there =
+        |unit: Unit| view.after.held.get(unit).is_some() || view.after.queue.get(unit).is_some();
+    match view.items.iter().find(|item| is_there(item.unit)) {
+        None => Ok(()),
+        Some(item) => violated("L3", format!("{} is still there", item.unit)),
+    }
+}

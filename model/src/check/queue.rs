@@ -1,0 +1,157 @@
+//! The queue: its order, its bound, and that it moves on.
+
+use super::{Checked, View, is_live};
+use crate::{call::Answer, scripts::Verb, semaphore::Unit, server::violated, time::ALIVE};
+
+/// **F1** A waiter keeps its position; a new one comes after all others, or where its head start or
+/// the arrival that it was told before puts it. Each poll is a heartbeat.
+pub(super) fn has_its_order(view: &View<'_>) -> Checked {
+    for (id, score) in &view.after.queue.items {
+        let expected = match (view.before.queue.get(*id), view.item(*id)) {
+            (Some(before), _) => Some(before),
+            (None, Some(item)) => item.wait.and_then(|wait| {
+                let arrival = wait.arrival?;
+                Some(arrival - wait.head_start)
+            }),
+            (None, None) => return violated("S4", format!("{id} was not named")),
+        };
+        let is_right = match expected {
+            Some(expected) => *score == expected,
+            None => is_last(view, *id, *score),
+        };
+        if !is_right {
+            return violated("F1", format!("{id} has {score}: {:?}", view.before));
+        }
+        let is_named = view.item(*id).is_some_and(|item| item.wait.is_some());
+        if is_named && view.after.alive.get(*id) != Some(ALIVE) {
+            return violated("F2", format!("{id} is not alive: {:?}", view.after.alive));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a new waiter comes after all who were there. With a head start its score tells nothing,
+/// but the arrivals of those without one do.
+fn is_last(view: &View<'_>, id: Unit, score: i64) -> bool {
+    let head_start = view.item(id).and_then(|item| item.wait);
+    let arrival = score + head_start.map_or(0, |wait| wait.head_start);
+    let known = view.before.last_arrival;
+    let others = view.before.queue.items.iter().map(|(_, score)| *score);
+    arrival >= 0 && others.chain(known).all(|other| arrival > other)
+}
+
+/// **F3** Before a claim that joins fewer waiters come than it allows. A full queue has no dead waiters.
+pub(super) fn is_bounded(view: &View<'_>) -> Checked {
+    let joined = view
+        .items
+        .iter()
+        .filter(|item| view.before.queue.get(item.unit).is_none());
+    for item in joined {
+        let Some((wait, score)) = item.wait.zip(view.after.queue.get(item.unit)) else {
+            continue;
+        };
+        let others = view.after.queue.items.iter();
+        let before = others.filter(|(id, other)| *id != item.unit && *other <= score);
+        // Later claims of the call may have joined before it with a head start.
+        let before = before.filter(|(id, _)| !is_later(view, item.unit, *id));
+        let (count, most) = (before.count(), usize::from(wait.max_waiting));
+        if count >= most {
+            return violated(
+                "F3",
+                format!("{count} wait before {}, of {most}", item.unit),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether the call names `other` after `id`.
+fn is_later(view: &View<'_>, id: Unit, other: Unit) -> bool {
+    let place = |id| view.items.iter().position(|item| item.unit == id);
+    place(other).is_some_and(|other| Some(other) > place(id))
+}
+
+/// **W** After an acquire or a release nobody waits who could be granted, and the head is alive. A
+/// claim does not look at the levels behind the one where it waits or is refused.
+pub(super) fn moves_on(view: &View<'_>, max_granted: usize) -> Checked {
+    let Some((head, _)) = view.after.queue.items.first() else {
+        return Ok(());
+    };
+    if view.call.verb == Verb::Refresh || !is_served(view) {
+        return Ok(());
+    }
+    if !is_live(view.after.alive.get(*head)) {
+        return violated("W", format!("{head} is dead: {:?}", view.after));
+    }
+    let fits = view.used() + i64::from(head.weight) <= i64::from(head.limit);
+    // A call that may grant no more tells the head to poll, by a message or by its answer.
+    let is_its = |wake: &crate::server::Wake| {
+        (wake.client, wake.level, wake.token) == (head.client, head.level, None)
+    };
+    let is_told = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
+    match fits && !(may_stop(view, max_granted) && is_told) {
+        true => violated(
+            "W",
+            format!("{head} waits beside free room: {:?}", view.after),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// Whether the call has come to this semaphore.
+fn is_served(view: &View<'_>) -> bool {
+    if view.call.verb != Verb::AcquireAll {
+        return !view.items.is_empty();
+    }
+    let mut claims = view.call.shares.iter().zip(&view.effect.answers);
+    claims.any(|(levels, answer)| {
+        let at = match answer {
+            Answer::Full { level, .. } | Answer::QueueFull { level } => *level,
+            Answer::Queued { level, .. } => *level,
+            _ => u8::MAX,
+        };
+        let levels = levels.iter().take(usize::from(at) + 1);
+        levels.into_iter().any(|item| item.key == view.key)
+    })
+}
+
+/// Whether the call has granted as many units as it may.
+pub(super) fn may_stop(view: &View<'_>, max_granted: usize) -> bool {
+    let weights = view.granted().into_iter().map(|id| usize::from(id.weight));
+    weights.sum::<usize>() >= max_granted
+}
+
+/// **F4** Exactly the waiters that a call grants are notified, and the head if its poll can grant
+/// more. Who calls may be notified too.
+pub(super) fn notifies(view: &View<'_>, max_granted: usize) -> Checked {
+    let granted = view.granted();
+    for id in granted.iter().filter(|id| view.item(**id).is_none()) {
+        let to_it = |wake: &&crate::server::Wake| {
+            (wake.client, wake.level) == (id.client, id.level) && wake.token.is_some()
+        };
+        if view.effect.wakes.iter().filter(to_it).count() != 1 {
+            return violated("F4", format!("{id}: {:?}", view.effect.wakes));
+        }
+    }
+    let heads = view.effect.before.len();
+    for wake in &view.effect.wakes {
+        let is_it = |unit: &Unit| (unit.client, unit.level) == (wake.client, wake.level);
+        let views = (0..heads).map(|key| View::new(view.call, view.effect, key as u8));
+        let mut is_due = views.map(|view| match wake.token {
+            Some(_) => {
+                let held = |unit: Unit| is_it(&unit) && is_live(view.after.held.get(unit));
+                let waiting = view.before.queue.items.iter().map(|(unit, _)| *unit);
+                let joining = view.items.iter().filter(|item| item.wait.is_some());
+                waiting.chain(joining.map(|item| item.unit)).any(held)
+            }
+            None => {
+                let head = view.after.queue.items.first();
+                head.is_some_and(|(unit, _)| is_it(unit)) && may_stop(&view, max_granted)
+            }
+        });
+        if !is_due.any(|is_due| is_due) {
+            return violated("F4", format!("{wake:?} for nothing"));
+        }
+    }
+    Ok(())
+}

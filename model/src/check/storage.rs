@@ -1,0 +1,45 @@
+//! What is stored, and for how long.
+
+use super::{Checked, View};
+use crate::{
+    semaphore::{FOREVER, Units},
+    server::{Effect, violated},
+};
+
+/// **M** A server whose memory is full accepts a script whose first write frees memory.
+pub(super) fn first_write_frees(effect: &Effect) -> Checked {
+    match effect.first_write.as_deref() {
+        None | Some("ZREM" | "ZREMRANGEBYSCORE" | "DEL" | "PEXPIRE") => Ok(()),
+        Some(other) => violated("M", format!("the first write is {other}")),
+    }
+}
+
+/// **T** Every key expires, and none before what is in it has ended.
+pub(super) fn keys_expire(view: &View<'_>) -> Checked {
+    let after = view.after;
+    let last = |units: &Units| units.items.iter().map(|(_, end)| *end).max();
+    let alive = last(&after.alive);
+    let lists = [
+        ("held", &after.held, last(&after.held)),
+        ("queue", &after.queue, alive),
+        ("alive", &after.alive, alive),
+    ];
+    for (name, units, last) in lists {
+        let is_there = !units.items.is_empty();
+        if is_there && (units.ttl >= FOREVER || last.is_some_and(|last| units.ttl < last)) {
+            return violated(
+                "T",
+                format!("{name} expires after {} ms: {units:?}", units.ttl),
+            );
+        }
+    }
+    if after.token.is_some_and(|(_, ttl)| ttl >= FOREVER) {
+        return violated("T", "the token never expires");
+    }
+    // What nobody waits with is not kept.
+    let is_waiting = |(id, _): &(_, i64)| after.queue.get(*id).is_some();
+    match after.alive.items.iter().all(is_waiting) {
+        true => Ok(()),
+        false => violated("T", format!("alive has who does not wait: {after:?}")),
+    }
+}

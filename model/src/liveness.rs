@@ -1,0 +1,191 @@
+//! The invariants of a state, and what comes of it when nobody interferes any more.
+
+use crate::{
+    client::{Kind, Phase},
+    model::{Model, unit},
+    semaphore::{Semaphore, Unit},
+    server::{Violation, violated},
+    state::State,
+    time::{LEASE, NEVER, TICK},
+};
+use std::collections::HashSet;
+
+/// Ticks after which nothing is left of the dead: a clock that was set back gives a dead waiter a
+/// lease, and the grant of it another one.
+const TICKS: i64 = 4 * LEASE / TICK;
+
+/// Ticks after which nothing that has come to rest moves any more: what a waiter's heartbeat or a
+/// holder's refresh has missed would be over.
+const LEAST: i64 = LEASE / TICK + 1;
+
+/// The hashes of states that are known to come to rest.
+pub type Rested = HashSet<u128>;
+
+impl Model {
+    /// Checks a state.
+    ///
+    /// # Errors
+    ///
+    /// With the first invariant that does not hold.
+    pub fn check(&self, state: &State) -> Result<(), Violation> {
+        for (at, client) in state.clients.iter().enumerate() {
+            match client.phase {
+                Phase::Held => self.is_held(state, at as u8)?,
+                Phase::Idle | Phase::Done => self.is_gone(state, at as u8)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// **S2** Who counts as holding a permit holds it.
+    fn is_held(&self, state: &State, at: u8) -> Result<(), Violation> {
+        let is_light = state.clients[usize::from(at)].is_light;
+        for (index, level) in self.claim(state, at).iter().enumerate() {
+            let held = &self.semaphore(state, level.key).held;
+            let units = unit(at, index, level)
+                .all()
+                .take(if is_light { 1 } else { 9 });
+            for unit in units {
+                if held.get(unit).is_none_or(|end| end <= 0) {
+                    return violated("S2", format!("{unit} is not held: {held:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// **L3** Nothing is left of a claim that was refused or released, but for a unit that is being
+    /// released by itself.
+    fn is_gone(&self, state: &State, at: u8) -> Result<(), Violation> {
+        let mut late = state.clients[usize::from(at)].late.iter();
+        let most = match late.any(|request| request.kind == Kind::Lighten) {
+            true => 1,
+            false => u8::MAX,
+        };
+        for key in 0..state.semaphores.len() as u8 {
+            let semaphore = self.semaphore(state, key);
+            let lists = [&semaphore.held, &semaphore.queue, &semaphore.alive];
+            let mut units = lists.into_iter().flat_map(|units| &units.items);
+            if units.any(|(unit, _)| unit.client == at && unit.number <= most) {
+                return violated("L3", format!("{at} has left something: {semaphore:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn semaphore(&self, state: &State, key: u8) -> &Semaphore {
+        self.server.state(state.semaphores[usize::from(key)])
+    }
+
+    /// **L** From here, when every message is lost, nobody comes and all who live go on, the dead
+    /// hold nothing, and nobody waits beside free room.
+    ///
+    /// # Errors
+    ///
+    /// With what is left.
+    pub fn comes_to_rest(&mut self, state: &State, rested: &mut Rested) -> Result<(), Violation> {
+        let mut state = state.clone();
+        for client in &mut state.clients {
+            client.give_up(false);
+            client.late.clear();
+            client.wake = None;
+        }
+        state.tokens = [NEVER; 2];
+        state.normalise(&self.scenario, &mut self.server);
+        if !rested.insert(crate::walk::hash(&state)) {
+            return Ok(());
+        }
+        for tick in 0..TICKS {
+            self.go_on(&mut state)?;
+            if tick >= LEAST && self.is_at_rest(&state).is_ok() {
+                return Ok(());
+            }
+            self.pass(&mut state, 0)?;
+            state.normalise(&self.scenario, &mut self.server);
+        }
+        self.go_on(&mut state)?;
+        self.is_at_rest(&state)
+    }
+
+    /// Everybody who lives makes a call, if one is due.
+    fn go_on(&mut self, state: &mut State) -> Result<(), Violation> {
+        for at in 0..state.clients.len() as u8 {
+            let levels = self.claim(state, at).len();
+            let client = &mut state.clients[usize::from(at)];
+            if client.phase == Phase::Wanting {
+                client.phase = Phase::Leaving;
+            }
+            let kind = match client.phase {
+                Phase::Queued if client.due <= 0 => Kind::Acquire,
+                Phase::Lost if levels == 1 && !client.is_light => Kind::Acquire,
+                Phase::Held => Kind::Refresh,
+                Phase::Leaving => Kind::Release,
+                _ => continue,
+            };
+            self.send(state, at, kind, true);
+            self.run_pending(state, &[at])?;
+            self.receive(state, at);
+            for client in &mut state.clients {
+                client.wake = None;
+                client.tidy();
+            }
+        }
+        Ok(())
+    }
+
+    fn is_at_rest(&self, state: &State) -> Result<(), Violation> {
+        for (at, client) in state.clients.iter().enumerate() {
+            if client.phase == Phase::Leaving {
+                return violated("L", format!("{at} is not released"));
+            }
+            if client.phase == Phase::Queued {
+                self.waits_for_room(state, at as u8)?;
+            }
+        }
+        for key in 0..state.semaphores.len() as u8 {
+            self.has_only_the_living(state, key)?;
+        }
+        Ok(())
+    }
+
+    /// A waiter stands in its queue, whose head does not fit.
+    fn waits_for_room(&self, state: &State, at: u8) -> Result<(), Violation> {
+        let level = usize::from(state.clients[usize::from(at)].at);
+        let semaphore = self.semaphore(state, self.claim(state, at)[level].key);
+        let own = unit(at, level, &self.claim(state, at)[level]);
+        let head = semaphore.queue.items.first().map(|(head, _)| *head);
+        let used = semaphore.held.live().count();
+        let fits = |head: Unit| used + usize::from(head.weight) <= usize::from(head.limit);
+        match semaphore.queue.get(own).is_none() || head.is_none_or(fits) {
+            true => violated("L", format!("{own} waits for ever: {semaphore:?}")),
+            false => Ok(()),
+        }
+    }
+
+    /// **L1** What is held and who waits belongs to clients that live. An end that lies too far ahead,
+    /// because the clock was set back, is found once somebody waits.
+    fn has_only_the_living(&self, state: &State, key: u8) -> Result<(), Violation> {
+        let semaphore = self.semaphore(state, key);
+        let waits = |client: u8| {
+            let claim = self.claim(state, client);
+            let client = &state.clients[usize::from(client)];
+            client.phase == Phase::Queued && claim[usize::from(client.at)].key == key
+        };
+        let is_awaited = (0..state.clients.len() as u8).any(waits);
+        let lives = |unit: &Unit| {
+            let phase = state.clients[usize::from(unit.client)].phase;
+            matches!(phase, Phase::Held | Phase::Queued)
+        };
+        // A waiter's end is looked at when it is the head.
+        let head = semaphore.queue.items.first().map(|(head, _)| *head);
+        let alive = semaphore.alive.live();
+        let alive = alive.filter(|(unit, end)| *end <= LEASE || head == Some(*unit));
+        let mut units = semaphore.held.live().chain(alive);
+        let is_left = |(unit, end): &(Unit, i64)| !lives(unit) && (is_awaited || *end <= LEASE);
+        match units.find(is_left) {
+            Some((unit, _)) => violated("L1", format!("{unit} is still there: {semaphore:?}")),
+            None => Ok(()),
+        }
+    }
+}

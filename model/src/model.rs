@@ -1,0 +1,256 @@
+//! The model: a scenario, and the server that its clients share.
+
+use crate::{
+    call::{Answer, Call, Item, Wait},
+    client::{Kind, Pending, Phase, Reply, Request},
+    scenario::{Claim, Level, Scenario},
+    scripts::{Scripts, Verb},
+    semaphore::Unit,
+    server::{Outcome, Server, Violation, violated},
+    state::State,
+    time::{LEASE, NEVER, NOW, TIMEOUT},
+};
+
+/// The units that one call grants from a queue.
+const MAX_GRANTED: usize = 1_000;
+
+/// The model.
+#[derive(Debug)]
+pub struct Model {
+    /// What clients may do.
+    pub scenario: Scenario,
+    /// The server.
+    pub server: Server,
+}
+
+impl Model {
+    /// A model of these scripts.
+    pub fn new(scenario: Scenario, scripts: &Scripts) -> Self {
+        let past = scenario.set_back();
+        let server = match scenario.max_granted {
+            None => Server::new(scripts, MAX_GRANTED, past),
+            Some(most) => Server::new(&granting(scripts, most), most, past),
+        };
+        Self { scenario, server }
+    }
+
+    /// The claim that a client makes.
+    pub fn claim(&self, state: &State, client: u8) -> &Claim {
+        let claim = state.clients[usize::from(client)].claim;
+        &self.scenario.clients[usize::from(client)][usize::from(claim)]
+    }
+
+    /// A client sends a request. It knows nothing of the claim's other requests.
+    pub fn send(&self, state: &mut State, client: u8, kind: Kind, with_answer: bool) {
+        let levels = self.claim(state, client).iter().enumerate();
+        let waits = levels.filter(|(_, level)| level.waits.is_some());
+        let waits = waits.fold(0, |bits, (at, _)| bits | 1 << at);
+        let client = &mut state.clients[usize::from(client)];
+        let knows = client.arrivals.iter().enumerate();
+        let knows = knows.fold(0, |bits, (at, arrival)| {
+            bits | u8::from(*arrival != NEVER) << at
+        });
+        let is_acquire = kind == Kind::Acquire;
+        let is_new = client.phase != Phase::Lost && is_acquire;
+        let request = Request {
+            kind,
+            waits: if is_new { waits & !client.over } else { 0 },
+            knows: if is_new { knows } else { 0 },
+            deadline: if is_acquire { TIMEOUT } else { -1 },
+            with_answer: kind == Kind::Release && (with_answer || client.unanswered != NEVER),
+            is_light: client.is_light,
+        };
+        let (sent, reply) = (0, None);
+        client.pending = Some(Pending {
+            request,
+            sent,
+            reply,
+        });
+    }
+
+    /// The server runs requests of clients in one call. Returns a reply for each.
+    ///
+    /// # Errors
+    ///
+    /// With an invariant that does not hold.
+    pub fn run(
+        &mut self,
+        state: &mut State,
+        requests: &[(u8, Request)],
+    ) -> Result<Vec<Reply>, Violation> {
+        let call = self.call(state, requests);
+        let outcome = self.server.call(&call, state.semaphores)?;
+        for (at, (client, request)) in requests.iter().enumerate() {
+            if request.kind == Kind::Acquire {
+                self.comes_last(state, *client, &outcome, at)?;
+            }
+        }
+        state.semaphores = outcome.after;
+        note_tokens(state, &outcome)?;
+        for wake in &outcome.wakes {
+            state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
+        }
+        let replies = requests.iter().enumerate().map(|(at, (client, request))| {
+            let unanswered = state.clients[usize::from(*client)].unanswered;
+            match request.kind {
+                Kind::Acquire => Reply::Acquired(outcome.answers[at].clone()),
+                Kind::Refresh => Reply::Refreshed(is_held(&call, &outcome, *client)),
+                Kind::Release | Kind::Lighten => Reply::Released(unanswered == NEVER),
+            }
+        });
+        Ok(replies.collect())
+    }
+
+    /// **F1** Who joins a queue has a later arrival than all who wait, whatever their head starts, and
+    /// even if the clock was set back.
+    fn comes_last(
+        &self,
+        state: &State,
+        at: u8,
+        outcome: &Outcome,
+        index: usize,
+    ) -> Result<(), Violation> {
+        let Answer::Queued { level, arrival, .. } = &outcome.answers[index] else {
+            return Ok(());
+        };
+        let own = &self.claim(state, at)[usize::from(*level)];
+        let [before, after] = [state.semaphores, outcome.after]
+            .map(|semaphores| self.server.state(semaphores[usize::from(own.key)]));
+        let place = unit(at, usize::from(*level), own);
+        let is_new = before.queue.get(place).is_none() && after.queue.get(place).is_some();
+        let is_known = state.clients[usize::from(at)].arrivals[usize::from(*level)] != NEVER;
+        for (other, client) in state.clients.iter().enumerate() {
+            let of_other = &self.claim(state, other as u8)[usize::from(client.at)];
+            let place = unit(other as u8, usize::from(client.at), of_other);
+            let waits = client.phase == Phase::Queued
+                && of_other.key == own.key
+                && before.queue.get(place).is_some();
+            let is_later = *arrival > client.arrivals[usize::from(client.at)];
+            if is_new && !is_known && waits && !is_later && other != usize::from(at) {
+                return violated("F1", format!("{at} arrives at {arrival}, before {other}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&self, state: &State, requests: &[(u8, Request)]) -> Call {
+        let (first, request) = requests[0];
+        let claims = requests
+            .iter()
+            .map(|(client, _)| self.claim(state, *client));
+        let is_together = self.scenario.is_together || claims.clone().any(|claim| claim.len() > 1);
+        let verb = match request.kind {
+            Kind::Acquire if is_together => Verb::AcquireAll,
+            Kind::Acquire => Verb::Acquire,
+            Kind::Refresh => Verb::Refresh,
+            Kind::Release | Kind::Lighten => Verb::Release,
+        };
+        let items = requests
+            .iter()
+            .map(|(client, request)| self.items(state, *client, *request));
+        let shares = match verb {
+            Verb::AcquireAll => items.collect(),
+            _ => by_key(items.flatten()),
+        };
+        let deadlines = requests.iter().map(|(_, request)| request.deadline);
+        Call {
+            verb,
+            with_answer: requests.iter().any(|(_, request)| request.with_answer),
+            deadline: if verb == Verb::Refresh {
+                0
+            } else {
+                deadlines.max().unwrap_or(0)
+            },
+            floor: state.clients[usize::from(first)].ahead.max(0),
+            shares,
+        }
+    }
+
+    /// What a request names.
+    fn items(&self, state: &State, client: u8, request: Request) -> Vec<Item> {
+        let owner = &state.clients[usize::from(client)];
+        let levels = self.claim(state, client).iter().enumerate();
+        let items = levels.flat_map(|(at, level)| {
+            let unit = unit(client, at, level);
+            let wait = (request.waits >> at & 1 == 1).then(|| Wait {
+                max_waiting: level.waits.unwrap_or_default(),
+                arrival: (request.knows >> at & 1 == 1).then(|| owner.arrivals[at]),
+                head_start: level.head_start * 1_000,
+            });
+            let units: Vec<_> = match request.kind {
+                Kind::Acquire => vec![unit],
+                Kind::Lighten => unit.all().skip(1).collect(),
+                _ if request.is_light => vec![unit],
+                _ => unit.all().collect(),
+            };
+            let key = level.key;
+            units.into_iter().map(move |unit| Item { key, unit, wait })
+        });
+        items.collect()
+    }
+
+    /// A client tells the clock's script the highest time that it has seen, and hears the highest
+    /// that any has seen. A new one has seen none.
+    ///
+    /// # Errors
+    ///
+    /// With an invariant that does not hold.
+    pub fn tell_clock(&self, state: &mut State, client: u8) -> Result<(), Violation> {
+        let own = state.clients[usize::from(client)].ahead;
+        let own = if own == NEVER { 1 - NOW } else { own };
+        let highest = self.server.clock(state.clock, own)?;
+        state.clock = Some((highest, 8 * LEASE));
+        state.clients[usize::from(client)].ahead = highest;
+        Ok(())
+    }
+}
+
+/// The scripts with a smaller bound for the units that one call grants from a queue.
+fn granting(scripts: &Scripts, most: usize) -> Scripts {
+    let bound = |most: usize| format!("local MAX_GRANTED = {most}\n");
+    scripts
+        .clone()
+        .patched("grant", &bound(MAX_GRANTED), &bound(most))
+}
+
+/// The first unit that a claim has at a level.
+pub fn unit(client: u8, at: usize, level: &Level) -> Unit {
+    Unit {
+        client,
+        level: at as u8,
+        limit: level.limit,
+        weight: level.weight,
+        number: 1,
+    }
+}
+
+fn by_key(items: impl Iterator<Item = Item>) -> Vec<Vec<Item>> {
+    let mut shares: Vec<Vec<Item>> = Vec::new();
+    for item in items {
+        match shares.iter_mut().find(|share| share[0].key == item.key) {
+            Some(share) => share.push(item),
+            None => shares.push(vec![item]),
+        }
+    }
+    shares
+}
+
+/// Whether a refresh has found all units of a client.
+fn is_held(call: &Call, outcome: &Outcome, client: u8) -> bool {
+    let mut units = call.items().zip(&outcome.answers);
+    units.all(|(item, answer)| item.unit.client != client || *answer == Answer::Is(true))
+}
+
+/// **S3** Tokens strictly grow.
+fn note_tokens(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
+    let mut tokens = outcome.tokens.clone();
+    tokens.sort_unstable();
+    for (key, token) in tokens {
+        let last = &mut state.tokens[usize::from(key)];
+        if token <= *last {
+            return violated("S3", format!("token {token} after {last}"));
+        }
+        *last = token;
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! The walks.
+
+use crate::{
+    scenario::{Level, Scenario},
+    time::{LEASE, TICK},
+};
+
+/// Every scenario. The first ones are the cheapest.
+pub fn all() -> Vec<Scenario> {
+    vec![
+        one_key(),
+        three_clients(),
+        two_keys(),
+        batches(),
+        at_once(),
+        several_at_once(),
+        levels(),
+        crowded_levels(),
+        weights(),
+        head_starts(),
+        several_head_starts(),
+        short_queue(),
+        bounded_grants(),
+        leaps(),
+        set_back(),
+        set_back_queue(),
+        restart_of_tokens(),
+        several_restarts_of_tokens(),
+        no_refresh(),
+    ]
+}
+
+/// The scenario of this name.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn named(name: &str) -> Scenario {
+    let found = all().into_iter().find(|scenario| scenario.name == name);
+    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
+}
+
+/// A claim waits or tries, and its limit is 1 or 2, so the key is resized.
+fn one_key() -> Scenario {
+    let claims = || {
+        vec![
+            vec![Level::waiting(0, 1)],
+            vec![Level::trying(0, 1)],
+            vec![Level::waiting(0, 2)],
+        ]
+    };
+    Scenario::new("one key", vec![claims(), claims()], 40_000)
+}
+
+/// A holder, and a queue of two.
+fn three_clients() -> Scenario {
+    let waiting = |limit| vec![Level::waiting(0, limit)];
+    let clients = vec![
+        vec![waiting(1)],
+        vec![waiting(1), waiting(2)],
+        vec![waiting(1)],
+    ];
+    Scenario::new("three clients", clients, 40_000)
+}
+
+/// Two keys with limits 1 and 2. Requests, replies and messages are under way, and two requests may
+/// travel together.
+fn two_keys() -> Scenario {
+    let claims = || vec![vec![Level::waiting(0, 1)], vec![Level::waiting(1, 2)]];
+    Scenario {
+        has_messages: true,
+        has_batches: true,
+        ..Scenario::new("two keys", vec![claims(), claims(), claims()], 500_000)
+    }
+}
+
+/// Two requests travel together, nothing is late, and nobody crashes: so the walk goes farther.
+fn batches() -> Scenario {
+    let claims = || vec![vec![Level::waiting(0, 1)], vec![Level::trying(0, 1)]];
+    let third = vec![vec![Level::waiting(0, 1)], vec![Level::waiting(1, 2)]];
+    Scenario {
+        has_messages: true,
+        has_batches: true,
+        late: 0,
+        crashes: false,
+        loses: false,
+        ..Scenario::new("batches", vec![claims(), claims(), third], 40_000)
+    }
+}
+
+/// Two clients make a call together, each for a key of its own or both for one.
+fn at_once() -> Scenario {
+    let waiting = || vec![vec![Level::waiting(1, 1)]];
+    let third = vec![vec![Level::waiting(0, 2)], vec![Level::waiting(1, 2)]];
+    Scenario {
+        has_batches: true,
+        late: 0,
+        crashes: false,
+        loses: false,
+        ..Scenario::new("at once", vec![waiting(), waiting(), third], 20_000)
+    }
+}
+
+/// The same with claims for two levels and for two units among them.
+fn several_at_once() -> Scenario {
+    let waiting = || vec![vec![Level::waiting(1, 1)]];
+    let both = vec![Level::waiting(0, 2), Level::waiting(1, 2)];
+    let heavy = vec![Level::waiting(1, 3).of(2)];
+    let third = vec![both, vec![Level::waiting(0, 2)], heavy];
+    Scenario {
+        is_together: true,
+        name: "several at once",
+        clients: vec![waiting(), waiting(), third],
+        ..at_once()
+    }
+}
+
+/// Claims for a narrow and a wide limit, of which each waits, and claims for the wide one alone.
+fn levels() -> Scenario {
+    let both = || vec![Level::waiting(0, 1), Level::waiting(1, 1)];
+    let narrow_only = vec![Level::waiting(0, 1), Level::trying(1, 1)];
+    let wide = vec![Level::waiting(1, 1)];
+    let trying = vec![Level::trying(0, 1), Level::trying(1, 2)];
+    Scenario {
+        is_together: true,
+        ..Scenario::new(
+            "levels",
+            vec![vec![both(), wide], vec![both(), narrow_only, trying]],
+            40_000,
+        )
+    }
+}
+
+/// Three claims for two levels.
+fn crowded_levels() -> Scenario {
+    let both = || vec![Level::waiting(0, 2), Level::waiting(1, 1)];
+    let clients = vec![
+        vec![both()],
+        vec![both()],
+        vec![vec![Level::waiting(0, 2)], both()],
+    ];
+    Scenario {
+        crashes: false,
+        late: 0,
+        ..Scenario::new("crowded levels", clients, 20_000)
+    }
+}
+
+/// Claims for two units, which may become lighter, and for one.
+fn weights() -> Scenario {
+    let heavy = || vec![Level::waiting(0, 2).of(2)];
+    let light = || vec![Level::waiting(0, 2)];
+    let trying = vec![Level::trying(0, 2).of(2)];
+    Scenario {
+        lightens: true,
+        late: 2,
+        ..Scenario::new(
+            "weights",
+            vec![vec![heavy(), light()], vec![heavy(), trying], vec![light()]],
+            60_000,
+        )
+    }
+}
+
+/// A light claim with a head start comes before a heavy one that does not fit.
+fn head_starts() -> Scenario {
+    let early = Level {
+        head_start: 2 * TICK,
+        ..Level::waiting(0, 2)
+    };
+    let clients = vec![
+        vec![vec![Level::waiting(0, 2)]],
+        vec![vec![Level::waiting(0, 2).of(2)]],
+        vec![vec![early], vec![Level::waiting(0, 2)]],
+    ];
+    Scenario {
+        late: 0,
+        ..Scenario::new("head starts", clients, 20_000)
+    }
+}
+
+/// The same where the claims are for several levels.
+fn several_head_starts() -> Scenario {
+    let early = Level {
+        head_start: 2 * TICK,
+        ..Level::waiting(0, 2)
+    };
+    let clients = vec![
+        vec![vec![Level::waiting(0, 2)]],
+        vec![vec![Level::waiting(0, 2).of(2)]],
+        vec![vec![early, Level::waiting(1, 1)]],
+    ];
+    Scenario {
+        late: 0,
+        is_together: true,
+        ..Scenario::new("several head starts", clients, 20_000)
+    }
+}
+
+/// Two claims may wait, and four come, one of them with a head start.
+fn short_queue() -> Scenario {
+    let level = Level {
+        waits: Some(2),
+        ..Level::waiting(0, 1)
+    };
+    let early = Level {
+        head_start: 2 * TICK,
+        ..level
+    };
+    let clients = [level, level, level, early].map(|level| vec![vec![level]]);
+    Scenario {
+        late: 0,
+        loses: false,
+        ..Scenario::new("short queue", clients.into(), 15_000)
+    }
+}
+
+/// A call grants one unit from a queue, and notifies the head to poll for more.
+fn bounded_grants() -> Scenario {
+    let heavy = vec![Level::waiting(0, 2).of(2)];
+    let light = || vec![vec![Level::waiting(0, 2)]];
+    Scenario {
+        late: 0,
+        crashes: false,
+        max_granted: Some(1),
+        ..Scenario::new(
+            "bounded grants",
+            vec![vec![heavy], light(), light()],
+            15_000,
+        )
+    }
+}
+
+/// The clock leaps by seven and by nine leases, so keys expire.
+fn leaps() -> Scenario {
+    let claims = || vec![vec![Level::waiting(0, 1)], vec![Level::waiting(0, 2)]];
+    Scenario {
+        late: 0,
+        leaps: (vec![7 * LEASE + 2 * TICK, 9 * LEASE], 3),
+        ..Scenario::new("leaps", vec![claims(), claims()], 20_000)
+    }
+}
+
+/// The clock is set back by two ticks and by twenty leases, and leaps by seven leases while a process
+/// lives that tells the highest time.
+fn set_back() -> Scenario {
+    let claims = || vec![vec![Level::waiting(0, 1)]];
+    Scenario {
+        late: 0,
+        has_clock: true,
+        leaps: (vec![-2 * TICK, -20 * LEASE, 7 * LEASE + TICK], 3),
+        ..Scenario::new("set back", vec![claims(), claims(), claims()], 15_000)
+    }
+}
+
+/// Claims with head starts join a queue before and after the clock is set back.
+fn set_back_queue() -> Scenario {
+    let early = || Level {
+        head_start: 2 * TICK,
+        ..Level::waiting(0, 1)
+    };
+    let plain = || vec![Level::waiting(0, 1)];
+    Scenario {
+        loses: false,
+        crashes: false,
+        leaps: (vec![-2 * TICK], 1),
+        clients: vec![
+            vec![plain()],
+            vec![vec![early()]],
+            vec![vec![early()], plain()],
+        ],
+        name: "set back queue",
+        ..set_back()
+    }
+}
+
+/// One client that loses nothing, so that the counter of tokens expires after the clock was set
+/// back.
+fn restart_of_tokens() -> Scenario {
+    let clients = vec![vec![
+        vec![Level::waiting(0, 2).of(2)],
+        vec![Level::waiting(0, 1)],
+    ]];
+    Scenario {
+        loses: false,
+        crashes: false,
+        clients,
+        name: "restart of tokens",
+        ..set_back()
+    }
+}
+
+/// The same where the claims are sent as those for several levels.
+fn several_restarts_of_tokens() -> Scenario {
+    Scenario {
+        is_together: true,
+        name: "several restarts of tokens",
+        ..restart_of_tokens()
+    }
+}
+
+/// Nobody refreshes or releases. A lease is acquired again when it has ended, so some lease lasts all
+/// the time.
+fn no_refresh() -> Scenario {
+    let claims = || vec![vec![Level::trying(0, 4)], vec![Level::trying(0, 4).of(2)]];
+    Scenario {
+        loses: false,
+        late: 0,
+        crashes: false,
+        has_no_refresh: true,
+        ..Scenario::new("no refresh", vec![claims(), claims()], 40_000)
+    }
+}

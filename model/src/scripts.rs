@@ -1,0 +1,88 @@
+//! The script files of the crate, put together in the order in which the crate sends them.
+
+/// A file of `src/redis/protocol`.
+macro_rules! part {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../src/redis/protocol/", $name, ".lua")),
+        )
+    };
+}
+
+type Part = (&'static str, &'static str);
+
+/// A script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Grants permits, or positions in a queue.
+    Acquire,
+    /// The same for several semaphores together.
+    AcquireAll,
+    /// Moves the ends of leases forward.
+    Refresh,
+    /// Releases units, or leaves the queue.
+    Release,
+    /// Reads the server's clock.
+    Clock,
+}
+
+/// The files, and which of them each script has, in the order of the verbs.
+const FILES: [Part; 8] = [
+    part!("common"),
+    part!("grant"),
+    part!("queue"),
+    part!("acquire"),
+    part!("acquire_all"),
+    part!("refresh"),
+    part!("release"),
+    part!("clock"),
+];
+const PARTS: [&[&str]; 5] = [
+    &["common", "grant", "queue", "acquire"],
+    &["common", "grant", "queue", "acquire_all"],
+    &["common", "refresh"],
+    &["common", "grant", "release"],
+    &["common", "clock"],
+];
+
+/// The files of the scripts, perhaps with patches.
+#[derive(Debug, Clone)]
+pub struct Scripts(Vec<(&'static str, String)>);
+
+impl Scripts {
+    /// The scripts that ship.
+    pub fn shipped() -> Self {
+        let owned = FILES
+            .iter()
+            .map(|(name, source)| (*name, (*source).to_owned()));
+        Self(owned.collect())
+    }
+
+    /// The scripts with one place of one file replaced.
+    ///
+    /// # Panics
+    ///
+    /// Unless the place is in the file exactly once.
+    #[must_use]
+    pub fn patched(mut self, file: &str, old: &str, new: &str) -> Self {
+        let mut files = self.0.iter_mut();
+        let source = files.find(|(name, _)| *name == file);
+        let (_, source) = source.unwrap_or_else(|| panic!("there is no {file}.lua"));
+        let count = source.matches(old).count();
+        assert_eq!(count, 1, "{file}.lua has this {count} times: {old}");
+        *source = source.replacen(old, new, 1);
+        self
+    }
+
+    /// The scripts, in the order of the verbs.
+    pub fn all(&self) -> impl Iterator<Item = String> {
+        PARTS.iter().map(|parts| {
+            let sources = parts.iter().map(|part| {
+                let file = self.0.iter().find(|(name, _)| name == part);
+                file.map_or("", |(_, source)| source)
+            });
+            sources.collect()
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! The state of one semaphore in the server, with all times relative to now.
+
+use crate::{
+    stand_in::{Entry, Sorted, StandIn, Value},
+    time::{LEASE, NOW, NOW_MS},
+};
+use std::fmt;
+
+/// A unit of a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Unit {
+    /// The process, which has one claim at a time.
+    pub client: u8,
+    /// The level of the claim, from the narrowest.
+    pub level: u8,
+    /// How many units may be held together.
+    pub limit: u8,
+    /// How many units the permit has.
+    pub weight: u8,
+    /// The number of the unit, from 1.
+    pub number: u8,
+}
+
+impl Unit {
+    /// The first unit, whose name is the permit's id.
+    pub fn id(self) -> Self {
+        Self { number: 1, ..self }
+    }
+
+    /// All units of the permit.
+    pub fn all(self) -> impl Iterator<Item = Self> {
+        (1..=self.weight).map(move |number| Self { number, ..self })
+    }
+
+    /// Reads a unit's name.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, number) = match text.split_once(':') {
+            Some((id, number)) => (id, number.parse().ok()?),
+            None => (text, 1),
+        };
+        let mut parts = id.strip_prefix('p')?.split('.');
+        let mut next = || parts.next();
+        let client = next()?.parse().ok()?;
+        let serial = u8::from_str_radix(next()?, 16).ok()?;
+        let (limit, weight) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let unit = Self {
+            client,
+            level: serial.checked_sub(16 * client + 1)?,
+            limit,
+            weight,
+            number,
+        };
+        (unit.to_string() == text).then_some(unit)
+    }
+
+    /// The serial of the permit in its process.
+    pub fn serial(self) -> u8 {
+        16 * self.client + self.level + 1
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            client,
+            limit,
+            weight,
+            number,
+            ..
+        } = self;
+        write!(f, "p{client}.{:x}.{limit}.{weight}.{LEASE}", self.serial())?;
+        match number {
+            1 => Ok(()),
+            number => write!(f, ":{number}"),
+        }
+    }
+}
+
+/// A sorted set of units, and the time until its key expires, ms; 0: no key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Units {
+    /// Units and scores, lowest score first.
+    pub items: Vec<(Unit, i64)>,
+    /// Ms.
+    pub ttl: i64,
+}
+
+impl Units {
+    /// The score of a unit.
+    pub fn get(&self, unit: Unit) -> Option<i64> {
+        let found = self.items.iter().find(|(other, _)| *other == unit);
+        found.map(|(_, score)| *score)
+    }
+
+    /// The units whose end has not come.
+    pub fn live(&self) -> impl Iterator<Item = (Unit, i64)> {
+        self.items.iter().copied().filter(|(_, end)| *end > 0)
+    }
+
+    fn shift(&mut self, ttl: i64, score: i64) {
+        if self.ttl > 0 {
+            self.ttl = (self.ttl - ttl).max(0);
+        }
+        match self.ttl {
+            0 => self.items.clear(),
+            _ => self.items.iter_mut().for_each(|(_, old)| *old -= score),
+        }
+    }
+}
+
+/// A semaphore: `held`, `queue`, `alive` and `token`. Ends are in ms, arrivals and the token in
+/// microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Semaphore {
+    /// Ends of leases.
+    pub held: Units,
+    /// Arrivals of waiters.
+    pub queue: Units,
+    /// Until when waiters count as alive.
+    pub alive: Units,
+    /// The last arrival, which `alive` has if waiters had head starts.
+    pub last_arrival: Option<i64>,
+    /// The last token, and the time until its key expires.
+    pub token: Option<(i64, i64)>,
+}
+
+const KEYS: [&str; 4] = [":held", ":queue", ":alive", ":token"];
+const MARK: &str = "arrival";
+
+/// The time until a key without one expires.
+pub const FOREVER: i64 = i64::MAX / 2;
+
+/// The keys of a semaphore.
+pub fn keys(at: u8) -> [String; 4] {
+    KEYS.map(|suffix| format!("s{{{at}}}{suffix}"))
+}
+
+impl Semaphore {
+    /// The state when the clock has moved on by `ms`. Ends before `past` are all the same.
+    #[must_use]
+    pub fn after(&self, ms: i64, past: i64) -> Self {
+        let mut next = self.clone();
+        next.held.shift(ms, ms);
+        next.queue.shift(ms, ms * 1_000);
+        next.alive.shift(ms, ms);
+        let is_there = next.alive.ttl > 0;
+        next.last_arrival = self.last_arrival.map(|at| at - ms * 1_000);
+        next.last_arrival = next.last_arrival.filter(|_| is_there);
+        let token = self
+            .token
+            .map(|(token, ttl)| (token - ms * 1_000, ttl - ms));
+        next.token = token.filter(|(_, ttl)| *ttl > 0);
+        for ends in [&mut next.held, &mut next.alive] {
+            ends.items
+                .iter_mut()
+                .for_each(|(_, end)| *end = (*end).max(past));
+            // As Redis sorts members of equal scores: their texts have the same order.
+            ends.items.sort_by_key(|(unit, end)| (*end, *unit));
+        }
+        next
+    }
+
+    /// Adds the keys to a server whose clock shows [`NOW`].
+    pub fn load(&self, at: u8, server: &mut StandIn) {
+        let [held, queue, alive, token] = keys(at);
+        insert(server, held, sorted(&self.held, NOW_MS), self.held.ttl);
+        insert(server, queue, sorted(&self.queue, NOW), self.queue.ttl);
+        let mut ends = sorted(&self.alive, NOW_MS);
+        if let Some(arrival) = self.last_arrival {
+            ends.add(-(arrival + NOW) as f64, MARK);
+        }
+        insert(server, alive, ends, self.alive.ttl);
+        if let Some((number, ttl)) = self.token {
+            let value = Value::Text((number + NOW).to_string());
+            let expires_at = Some(NOW_MS + ttl);
+            server.insert(token, Entry { value, expires_at });
+        }
+    }
+
+    /// Reads the keys of a server whose clock shows [`NOW`].
+    ///
+    /// # Errors
+    ///
+    /// If there is something in them that has no business there.
+    pub fn save(at: u8, server: &StandIn) -> Result<Self, String> {
+        let mut semaphore = Self::default();
+        let [held, queue, alive, token] = keys(at);
+        for (key, entry) in server.entries() {
+            let ttl = entry.expires_at.map_or(FOREVER, |end| end - NOW_MS);
+            match &entry.value {
+                Value::Sorted(set) if *key == held => semaphore.held = units(set, NOW_MS, ttl)?,
+                Value::Sorted(set) if *key == queue => semaphore.queue = units(set, NOW, ttl)?,
+                Value::Sorted(set) if *key == alive => {
+                    semaphore.alive = units(set, NOW_MS, ttl)?;
+                    semaphore.last_arrival = mark(set);
+                }
+                Value::Text(text) if *key == token => {
+                    let number: i64 = text.parse().map_err(|_| format!("token {text}"))?;
+                    semaphore.token = Some((number - NOW, ttl));
+                }
+                _ => {}
+            }
+        }
+        Ok(semaphore)
+    }
+}
+
+fn insert(server: &mut StandIn, key: String, set: Sorted, ttl: i64) {
+    if !set.items().is_empty() {
+        let value = Value::Sorted(set);
+        let expires_at = Some(NOW_MS + ttl);
+        server.insert(key, Entry { value, expires_at });
+    }
+}
+
+fn sorted(units: &Units, now: i64) -> Sorted {
+    let mut set = Sorted::default();
+    for (unit, score) in &units.items {
+        set.add((score + now) as f64, &unit.to_string());
+    }
+    set
+}
+
+fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
+    let items = set.items().iter().filter(|(_, name)| name != MARK);
+    let items = items.map(|(score, name)| {
+        let unit = Unit::parse(name).ok_or_else(|| format!("a strange member {name}"))?;
+        Ok((unit, *score as i64 - now))
+    });
+    let items = items.collect::<Result<_, String>>()?;
+    Ok(Units { items, ttl })
+}
+
+fn mark(set: &Sorted) -> Option<i64> {
+    let found = set.items().iter().find(|(_, name)| name == MARK);
+    found.map(|(score, _)| -*score as i64 - NOW)
+}

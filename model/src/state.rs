@@ -1,0 +1,233 @@
+//! A state of the model, in a normal form: two states that no client and no script can tell apart
+//! are the same.
+
+use crate::{
+    call::Answer,
+    client::{Client, Reply},
+    scenario::Scenario,
+    semaphore::Semaphore,
+    server::{Semaphores, Server},
+    time::{CALL, NEVER},
+};
+
+/// The server's semaphores, the clients, and what is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    /// By their numbers.
+    pub semaphores: Semaphores,
+    /// The clients.
+    pub clients: Vec<Client>,
+    /// The highest token of each semaphore that was ever granted, from now, microseconds.
+    pub tokens: [i64; 2],
+    /// The highest time that the server keeps, from now, microseconds, and its time to live.
+    pub clock: Option<(i64, i64)>,
+    /// How often the clock has leapt.
+    pub leaps: u8,
+}
+
+/// What a number of microseconds in a client is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Micros {
+    Arrival,
+    Token,
+}
+
+impl State {
+    /// Nobody has done anything yet.
+    pub fn new(clients: usize) -> Self {
+        Self {
+            semaphores: [0; 2],
+            clients: vec![Client::default(); clients],
+            tokens: [NEVER; 2],
+            clock: None,
+            leaps: 0,
+        }
+    }
+
+    /// The clocks move on by so many ms, or the server's is set back.
+    pub fn pass(&mut self, ms: i64, server: &mut Server) {
+        for number in &mut self.semaphores {
+            *number = server.later(*number, ms);
+        }
+        for token in self.tokens.iter_mut().filter(|token| **token != NEVER) {
+            *token -= ms * 1_000;
+        }
+        let clock = self
+            .clock
+            .map(|(highest, ttl)| (highest - ms * 1_000, ttl - ms));
+        self.clock = clock.filter(|(_, ttl)| *ttl > 0);
+        for client in &mut self.clients {
+            client.pass(ms);
+            client.micros(|_, _, number| *number -= ms * 1_000);
+        }
+    }
+
+    /// Brings the state into its normal form. Of tokens and arrivals in the past only the order
+    /// matters, and how far the token is from the next multiple of four.
+    pub fn normalise(&mut self, scenario: &Scenario, server: &mut Server) {
+        self.clients.iter_mut().for_each(Client::tidy);
+        let levels = scenario.clients.iter().flatten().flatten();
+        let head_start = levels.map(|level| level.head_start).max().unwrap_or(0);
+        for key in 0..self.semaphores.len() as u8 {
+            self.normalise_of(Micros::Token, key, scenario, server);
+            match head_start {
+                0 => self.normalise_of(Micros::Arrival, key, scenario, server),
+                _ => self.shift_arrivals(key, -head_start * 1_000 - CALL, scenario, server),
+            }
+        }
+    }
+
+    fn normalise_of(&mut self, kind: Micros, key: u8, scenario: &Scenario, server: &mut Server) {
+        let at = usize::from(key);
+        let semaphore = server.state(self.semaphores[at]).clone();
+        let anchor = semaphore.token.map(|(token, _)| token);
+        let anchor = anchor.filter(|token| kind == Micros::Token && *token <= CALL);
+        let mut past = Vec::with_capacity(8);
+        // What a clock that is set back would bring into the future is not past.
+        let last = scenario.set_back() * 1_000;
+        let mut note = |number: &mut i64| {
+            if *number <= last + CALL && *number != NEVER {
+                past.push(*number);
+            }
+        };
+        note(&mut anchor.unwrap_or(NEVER));
+        if kind == Micros::Token {
+            note(&mut self.tokens[at]);
+        } else {
+            semaphore
+                .queue
+                .items
+                .iter()
+                .for_each(|(_, score)| note(&mut score.clone()));
+        }
+        self.each(kind, key, scenario, &mut note);
+        if past.is_empty() {
+            return;
+        }
+        let ranks = Ranks::new(past, anchor, last);
+        self.each(kind, key, scenario, &mut |number| ranks.apply(number));
+        if kind == Micros::Token {
+            ranks.apply(&mut self.tokens[at]);
+        }
+        let mut next = Semaphore::clone(&semaphore);
+        if let Some((token, _)) = next.token.as_mut().filter(|_| kind == Micros::Token) {
+            ranks.apply(token);
+        }
+        if kind == Micros::Arrival {
+            next.queue
+                .items
+                .iter_mut()
+                .for_each(|(_, score)| ranks.apply(score));
+        }
+        if next != *semaphore {
+            self.semaphores[at] = server.number(next);
+        }
+    }
+
+    /// With head starts the differences of arrivals matter too, but not how long ago the last one was,
+    /// if nobody who comes now has a head start as long.
+    fn shift_arrivals(&mut self, key: u8, to: i64, scenario: &Scenario, server: &mut Server) {
+        let at = usize::from(key);
+        let mut next = Semaphore::clone(server.state(self.semaphores[at]));
+        let scores = next.queue.items.iter().map(|(_, score)| *score);
+        let mut last = scores.chain(next.last_arrival).max().unwrap_or(NEVER);
+        self.each(Micros::Arrival, key, scenario, &mut |number| {
+            last = last.max(*number);
+        });
+        if last == NEVER || last >= to {
+            return;
+        }
+        let shift = |number: &mut i64| *number += to - last;
+        self.each(Micros::Arrival, key, scenario, &mut |number| shift(number));
+        next.queue
+            .items
+            .iter_mut()
+            .for_each(|(_, score)| shift(score));
+        next.last_arrival.iter_mut().for_each(shift);
+        self.semaphores[at] = server.number(next);
+    }
+
+    /// Visits the numbers of a semaphore in all clients.
+    fn each(
+        &mut self,
+        kind: Micros,
+        key: u8,
+        scenario: &Scenario,
+        visit: &mut impl FnMut(&mut i64),
+    ) {
+        for (client, claims) in self.clients.iter_mut().zip(&scenario.clients) {
+            let claim = &claims[usize::from(client.claim)];
+            client.micros(|of, level, number| {
+                if of == kind && claim.get(usize::from(level)).is_some_and(|l| l.key == key) {
+                    visit(number);
+                }
+            });
+        }
+    }
+}
+
+impl Client {
+    /// Visits the numbers of microseconds: what each is, its level, and the number.
+    fn micros(&mut self, mut visit: impl FnMut(Micros, u8, &mut i64)) {
+        let mut visit = |kind, level, number: &mut i64| {
+            if *number != NEVER {
+                visit(kind, level, number);
+            }
+        };
+        for (level, arrival) in self.arrivals.iter_mut().enumerate() {
+            visit(Micros::Arrival, level as u8, arrival);
+        }
+        visit(Micros::Token, self.at, &mut self.last_token);
+        if let Some((level, Some(token))) = &mut self.wake {
+            visit(Micros::Token, *level, token);
+        }
+        let reply = self
+            .pending
+            .as_mut()
+            .and_then(|pending| pending.reply.as_mut());
+        match reply {
+            Some(Reply::Acquired(Answer::Queued {
+                level,
+                arrival,
+                last_token,
+                ..
+            })) => {
+                visit(Micros::Arrival, *level, arrival);
+                visit(Micros::Token, *level, last_token);
+            }
+            // Nobody looks at them: the checks of the call have.
+            Some(Reply::Acquired(Answer::Granted(levels))) => {
+                levels.iter_mut().for_each(|level| *level = (0, 0));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Numbers in the past, and what each becomes.
+struct Ranks(Vec<(i64, i64)>);
+
+impl Ranks {
+    /// Keeps the order, and the remainder of one of the numbers.
+    fn new(mut numbers: Vec<i64>, anchor: Option<i64>, last: i64) -> Self {
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.dedup();
+        let mut next = last - 4;
+        let ranks = numbers.into_iter().map(|number| {
+            if anchor == Some(number) {
+                while (next - number).rem_euclid(4) != 0 {
+                    next -= 1;
+                }
+            }
+            next -= 1;
+            (number, next + 1)
+        });
+        Self(ranks.collect())
+    }
+
+    fn apply(&self, number: &mut i64) {
+        if let Some((_, rank)) = self.0.iter().find(|(old, _)| old == number) {
+            *number = *rank;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Visits every state that a scenario can reach, nearest first.
+
+use crate::{
+    liveness::Rested, model::Model, scenario::Scenario, scripts::Scripts, server::Violation,
+    state::State, steps::Step,
+};
+use std::{
+    collections::HashSet,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    mem,
+};
+
+/// What a walk has seen.
+#[derive(Debug)]
+pub struct Report {
+    /// Distinct states.
+    pub states: usize,
+    /// How many steps the farthest of them is away.
+    pub depth: usize,
+    /// Whether there are no others.
+    pub is_all: bool,
+    /// How many different calls the scripts have run.
+    pub calls: usize,
+    /// What was wrong, if anything was.
+    pub fault: Option<Fault>,
+}
+
+/// An invariant that does not hold, and the way to it.
+#[derive(Debug)]
+pub struct Fault {
+    /// The invariant.
+    pub violation: Violation,
+    /// From the first state.
+    pub steps: Vec<Step>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { invariant, seen } = &self.violation;
+        writeln!(f, "{invariant}: {seen}, after:")?;
+        self.steps
+            .iter()
+            .try_for_each(|step| writeln!(f, "  {step:?}"))
+    }
+}
+
+/// 128 bits of a state, so that no two states are the same by chance.
+pub(crate) fn hash(state: &State) -> u128 {
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        state.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}
+
+/// Visits the states of a scenario with these scripts, until an invariant does not hold.
+pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
+    let model = Model::new(scenario.clone(), scripts);
+    let first = State::new(scenario.clients.len());
+    let mut walk = Walk {
+        seen: HashSet::from([hash(&first)]),
+        ways: vec![(0, Step::Pass(0))],
+        rested: Rested::new(),
+        next: vec![(0, first)],
+        model,
+    };
+    let (mut depth, mut fault) = (0, None);
+    while fault.is_none() && !walk.next.is_empty() && walk.seen.len() < scenario.states {
+        fault = walk.deeper().err();
+        depth += 1;
+    }
+    Report {
+        states: walk.seen.len(),
+        depth,
+        is_all: walk.next.is_empty(),
+        calls: walk.model.server.calls(),
+        fault,
+    }
+}
+
+struct Walk {
+    model: Model,
+    seen: HashSet<u128>,
+    /// For each state the one before it, and the step.
+    ways: Vec<(u32, Step)>,
+    rested: Rested,
+    /// The states that are visited next.
+    next: Vec<(u32, State)>,
+}
+
+impl Walk {
+    /// Takes every step from every state of the present depth.
+    fn deeper(&mut self) -> Result<(), Fault> {
+        for (number, state) in mem::take(&mut self.next) {
+            for step in self.model.steps(&state) {
+                let next = self.take(&state, step);
+                let next = next.map_err(|violation| self.fault(violation, number, step))?;
+                let Some(next) = next else {
+                    continue;
+                };
+                self.next.push((self.ways.len() as u32, next));
+                self.ways.push((number, step));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after a step, if it is new.
+    fn take(&mut self, state: &State, step: Step) -> Result<Option<State>, Violation> {
+        let next = self.model.take(state, step)?;
+        if !self.seen.insert(hash(&next)) {
+            return Ok(None);
+        }
+        self.model.check(&next)?;
+        self.model.comes_to_rest(&next, &mut self.rested)?;
+        Ok(Some(next))
+    }
+
+    fn fault(&self, violation: Violation, number: u32, last: Step) -> Fault {
+        let (mut steps, mut number) = (vec![last], number);
+        while number > 0 {
+            let (before, step) = self.ways[number as usize];
+            steps.push(step);
+            number = before;
+        }
+        steps.reverse();
+        Fault { violation, steps }
+    }
+}

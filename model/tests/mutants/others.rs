@@ -1,0 +1,64 @@
+//! Mistakes in the scripts that refresh, release and read the clock.
+
+use crate::Mutant;
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant("refresh", "'XX', 'CH'", "'CH'", "one key", "S4"),
+    Mutant(
+        "refresh",
+        "  call('ZREMRANGEBYSCORE', held, '-inf', expired_before)\n",
+        "",
+        "one key",
+        "M",
+    ),
+    Mutant(
+        "refresh",
+        "call('ZSCORE', KEYS[key], ARGV[arg]) and 1 or 0",
+        "1",
+        "one key",
+        "A",
+    ),
+    Mutant(
+        "release",
+        "      call('ZREM', queue, unpack(ARGV, at + 1, last))\n",
+        "",
+        "three clients",
+        "L3",
+    ),
+    Mutant(
+        "release",
+        "      semaphore.advance(call('ZCARD', held), true)\n",
+        "",
+        "one key",
+        "W",
+    ),
+    Mutant(
+        "release",
+        "    call('ZREM', held, unpack(ARGV, at + 1, last))\n",
+        "    call('DEL', held)\n",
+        "one key",
+        "S4",
+    ),
+    Mutant(
+        "release",
+        "if with_answer or anything_waits and call('EXISTS', queue) == 1 then",
+        "if with_answer then",
+        "one key",
+        "W",
+    ),
+    Mutant("clock", "tonumber(ARGV[2]), ", "", "set back", "S3"),
+    Mutant(
+        "clock",
+        "call('PEXPIRE', KEYS[1], ttl)\n",
+        "",
+        "set back",
+        "M",
+    ),
+    Mutant(
+        "common",
+        "(micros - micros % 1000) / 1000",
+        "micros / 1000 + 1",
+        "one key",
+        "E",
+    ),
+];
