@@ -4,15 +4,12 @@ use crate::{
     call::{Answer, Call, Item, Wait},
     client::{Kind, Pending, Phase, Reply, Request},
     scenario::{Claim, Level, Scenario},
-    scripts::{Scripts, Verb},
+    scripts::{MAX_GRANTED, Scripts, Verb},
     semaphore::Unit,
     server::{Outcome, Server, Violation, violated},
     state::State,
     time::{LEASE, NEVER, NOW, TIMEOUT},
 };
-
-/// The units that one call grants from a queue.
-const MAX_GRANTED: usize = 1_000;
 
 /// The model.
 #[derive(Debug)]
@@ -29,7 +26,7 @@ impl Model {
         let past = scenario.set_back();
         let server = match scenario.max_granted {
             None => Server::new(scripts, MAX_GRANTED, past),
-            Some(most) => Server::new(&granting(scripts, most), most, past),
+            Some(most) => Server::new(&scripts.granting(most), most, past),
         };
         Self { scenario, server }
     }
@@ -203,14 +200,6 @@ impl Model {
         state.clients[usize::from(client)].ahead = highest;
         Ok(())
     }
-}
-
-/// The scripts with a smaller bound for the units that one call grants from a queue.
-fn granting(scripts: &Scripts, most: usize) -> Scripts {
-    let bound = |most: usize| format!("local MAX_GRANTED = {most}\n");
-    scripts
-        .clone()
-        .patched("grant", &bound(MAX_GRANTED), &bound(most))
 }
 
 /// The first unit that a claim has at a level.

@@ -46,6 +46,9 @@ const PARTS: [&[&str]; 5] = [
     &["common", "clock"],
 ];
 
+/// The units that one call grants from a queue.
+pub const MAX_GRANTED: usize = 1_000;
+
 /// The files of the scripts, perhaps with patches.
 #[derive(Debug, Clone)]
 pub struct Scripts(Vec<(&'static str, String)>);
@@ -73,6 +76,14 @@ impl Scripts {
         assert_eq!(count, 1, "{file}.lua has this {count} times: {old}");
         *source = source.replacen(old, new, 1);
         self
+    }
+
+    /// The scripts with a smaller bound for the units that one call grants from a queue.
+    #[must_use]
+    pub fn granting(&self, most: usize) -> Self {
+        let bound = |most: usize| format!("local MAX_GRANTED = {most}\n");
+        self.clone()
+            .patched("grant", &bound(MAX_GRANTED), &bound(most))
     }
 
     /// The scripts, in the order of the verbs.

@@ -7,7 +7,7 @@ use crate::{
     lua::Runner,
     scripts::{Scripts, Verb},
     semaphore::Semaphore,
-    stand_in::{Entry, Reply, StandIn, Value},
+    stand_in::{Entry, StandIn, Value},
     time::{LEASE, NOW, NOW_MS},
 };
 use std::{collections::HashMap, rc::Rc};
@@ -239,15 +239,4 @@ fn wake(channel: &str, message: &str) -> Result<Wake, String> {
         level,
         token,
     })
-}
-
-/// A clock's reply.
-pub(crate) fn numbers(reply: &Reply) -> Option<[i64; 2]> {
-    match reply {
-        Reply::List(items) => match items[..] {
-            [Reply::Int(now), Reply::Int(highest)] => Some([now, highest]),
-            _ => None,
-        },
-        _ => None,
-    }
 }

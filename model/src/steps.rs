@@ -3,7 +3,6 @@
 use crate::{
     client::{Client, Kind, Pending, Phase},
     model::Model,
-    server::Violation,
     state::State,
     time::NEVER,
 };
@@ -212,152 +211,10 @@ impl Model {
             steps.extend(others.map(|other| Step::Together((first.0, second.0), (claim, other))));
         }
     }
-
-    /// The state after a step, in its normal form.
-    ///
-    /// # Errors
-    ///
-    /// With an invariant that does not hold.
-    pub fn take(&mut self, state: &State, step: Step) -> Result<State, Violation> {
-        let mut next = state.clone();
-        self.step(&mut next, step)?;
-        next.normalise(&self.scenario, &mut self.server);
-        Ok(next)
-    }
-
-    fn step(&mut self, state: &mut State, step: Step) -> Result<(), Violation> {
-        match step {
-            Step::Claim(at, claim, fate) => self.claims(state, at, claim, fate)?,
-            Step::Send(at, Kind::Lighten, _) => self.lighten(state, at),
-            Step::Send(at, kind, fate) => self.sends_one(state, at, (kind, true), fate)?,
-            Step::Drop(at, fate) => {
-                state.clients[usize::from(at)].phase = Phase::Leaving;
-                self.sends_one(state, at, (Kind::Release, false), fate)?;
-            }
-            Step::LastPoll(at, fate) => {
-                let client = &mut state.clients[usize::from(at)];
-                client.over |= 1 << client.at;
-                self.sends_one(state, at, (Kind::Acquire, false), fate)?;
-            }
-            Step::Leave(at) => state.clients[usize::from(at)].phase = Phase::Leaving,
-            Step::TimeOut(at, is_late) => state.clients[usize::from(at)].give_up(is_late),
-            Step::Run(at) => self.run_pending(state, &[at])?,
-            Step::RunBoth(first, second) => self.run_pending(state, &[first, second])?,
-            Step::Together((first, second), claims) => {
-                self.sends_both(state, [(first, claims.0), (second, claims.1)])?;
-            }
-            Step::RunLate(at, late) => {
-                let request = state.clients[usize::from(at)]
-                    .late
-                    .remove(usize::from(late));
-                self.run(state, &[(at, request)])?;
-            }
-            Step::Receive(at) => self.receive(state, at),
-            Step::LoseReply(at) => state.clients[usize::from(at)].give_up(false),
-            Step::Wake(at) => {
-                let levels = self.claim(state, at).len();
-                state.clients[usize::from(at)].wake(levels);
-            }
-            Step::LoseWake(at) => state.clients[usize::from(at)].wake = None,
-            Step::Crash(at, is_late) => state.clients[usize::from(at)].crash(is_late),
-            Step::Pass(pass) => self.pass(state, pass)?,
-        }
-        Ok(())
-    }
-
-    fn claims(
-        &mut self,
-        state: &mut State,
-        at: u8,
-        claim: u8,
-        fate: Fate,
-    ) -> Result<(), Violation> {
-        let client = &mut state.clients[usize::from(at)];
-        (client.phase, client.claim) = (Phase::Wanting, claim);
-        if self.scenario.has_clock {
-            self.tell_clock(state, at)?;
-        }
-        self.sends_one(state, at, (Kind::Acquire, false), fate)
-    }
-
-    fn sends_both(&mut self, state: &mut State, both: [(u8, u8); 2]) -> Result<(), Violation> {
-        for (at, claim) in both {
-            let client = &mut state.clients[usize::from(at)];
-            let kind = due(client).unwrap_or(Kind::Acquire);
-            if client.phase == Phase::Idle {
-                (client.phase, client.claim) = (Phase::Wanting, claim);
-            }
-            self.send(state, at, kind, true);
-        }
-        self.run_pending(state, &both.map(|(at, _)| at))?;
-        both.iter().for_each(|(at, _)| self.receive(state, *at));
-        Ok(())
-    }
-
-    fn sends_one(
-        &mut self,
-        state: &mut State,
-        at: u8,
-        (kind, with_answer): (Kind, bool),
-        fate: Fate,
-    ) -> Result<(), Violation> {
-        self.send(state, at, kind, with_answer);
-        if matches!(fate, Fate::Answered | Fate::Unanswered) {
-            self.run_pending(state, &[at])?;
-        }
-        match fate {
-            Fate::Sent => {}
-            Fate::Answered => self.receive(state, at),
-            Fate::Unanswered | Fate::Lost => state.clients[usize::from(at)].give_up(false),
-            Fate::Late => state.clients[usize::from(at)].give_up(true),
-        }
-        Ok(())
-    }
-
-    /// The permit counts as light from now on, whenever its second unit is released.
-    fn lighten(&self, state: &mut State, at: u8) {
-        self.send(state, at, Kind::Lighten, false);
-        let client = &mut state.clients[usize::from(at)];
-        client.give_up(true);
-        client.is_light = true;
-    }
-
-    pub(crate) fn run_pending(&mut self, state: &mut State, at: &[u8]) -> Result<(), Violation> {
-        let requests = at.iter().filter_map(|at| {
-            let pending = state.clients[usize::from(*at)].pending.as_ref()?;
-            Some((*at, pending.request))
-        });
-        let requests: Vec<_> = requests.collect();
-        let replies = self.run(state, &requests)?;
-        for (at, reply) in at.iter().zip(replies) {
-            if let Some(pending) = &mut state.clients[usize::from(*at)].pending {
-                pending.reply = Some(reply);
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn receive(&self, state: &mut State, at: u8) {
-        let levels = self.claim(state, at).len();
-        state.clients[usize::from(at)].receive(levels);
-    }
-
-    /// The clock moves. Where it may be set back, all processes have told it before.
-    pub(crate) fn pass(&mut self, state: &mut State, pass: u8) -> Result<(), Violation> {
-        for at in 0..state.clients.len() {
-            if self.scenario.has_clock && is_telling(&state.clients[at]) {
-                self.tell_clock(state, at as u8)?;
-            }
-        }
-        state.leaps += u8::from(pass > 0);
-        let ms = self.scenario.pass(pass);
-        state.pass(ms, &mut self.server);
-        Ok(())
-    }
 }
 
 /// Whether a process knows the highest time of the server's clock, and tells it.
-fn is_telling(client: &Client) -> bool {
+pub(crate) fn is_telling(client: &Client) -> bool {
     client.phase != Phase::Dead && client.ahead != NEVER
 }
 
@@ -372,7 +229,7 @@ fn unrun(client: &Client) -> Option<Kind> {
 }
 
 /// What a client has to send.
-fn due(client: &Client) -> Option<Kind> {
+pub(crate) fn due(client: &Client) -> Option<Kind> {
     match client.phase {
         _ if client.pending.is_some() || client.is_light => None,
         Phase::Idle | Phase::Wanting | Phase::Lost => Some(Kind::Acquire),

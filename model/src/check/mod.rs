@@ -10,7 +10,7 @@ mod storage;
 use crate::{
     call::{Answer, Call, Item},
     semaphore::{Semaphore, Unit},
-    server::{Effect, Violation, numbers, violated},
+    server::{Effect, Violation, violated},
     stand_in::{Entry, Reply, Value},
     time::{LEASE, NOW, NOW_MS},
 };
@@ -174,5 +174,16 @@ pub fn clock(
     match first_write {
         Some("PEXPIRE") => Ok(highest - NOW),
         other => violated("M", format!("the clock first writes by {other:?}")),
+    }
+}
+
+/// A clock's reply.
+fn numbers(reply: &Reply) -> Option<[i64; 2]> {
+    match reply {
+        Reply::List(items) => match items[..] {
+            [Reply::Int(now), Reply::Int(highest)] => Some([now, highest]),
+            _ => None,
+        },
+        _ => None,
     }
 }

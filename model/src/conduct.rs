@@ -1,0 +1,173 @@
+//! How a client acts: what it makes of replies and messages, and of the time.
+
+use crate::{
+    call::Answer,
+    client::{Client, Kind, Pending, Phase, Reply, Request},
+    time::{ALIVE, HEARTBEAT, LEASE, NEVER},
+};
+
+impl Client {
+    /// Whether it may send something.
+    pub fn is_ready(&self) -> bool {
+        self.pending.is_none() && self.phase != Phase::Dead
+    }
+
+    /// Awaits no answer any more: the request is lost, or runs late.
+    pub fn give_up(&mut self, is_late: bool) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if pending.request.kind == Kind::Acquire && pending.request.deadline >= 0 {
+            self.unanswered = self.unanswered.max(pending.request.deadline);
+        }
+        if is_late && pending.reply.is_none() {
+            self.late.push(pending.request);
+            self.late.sort();
+        }
+    }
+
+    /// Ends as a killed process does. What it has sent may still arrive.
+    pub fn crash(&mut self, is_late: bool) {
+        self.give_up(is_late);
+        self.forget(Phase::Dead);
+    }
+
+    /// Keeps what late requests need.
+    fn forget(&mut self, phase: Phase) {
+        let late = std::mem::take(&mut self.late);
+        let is_carried = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
+        let kept = [0, 1].map(|at: u8| match is_carried(at) {
+            true => self.arrivals[usize::from(at)],
+            false => NEVER,
+        });
+        *self = Self {
+            phase,
+            claim: self.claim,
+            arrivals: kept,
+            late,
+            ahead: self.ahead,
+            ..Self::default()
+        };
+    }
+
+    /// The reply arrives.
+    pub fn receive(&mut self, levels: usize) {
+        let Some(Pending {
+            request,
+            sent,
+            reply: Some(reply),
+        }) = self.pending.take()
+        else {
+            return;
+        };
+        match reply {
+            Reply::Acquired(answer) => self.acquired(&answer, sent, levels),
+            Reply::Refreshed(is_held) if self.phase == Phase::Held => match is_held {
+                true => self.until = self.until.max(sent + LEASE),
+                false => self.phase = Phase::Lost,
+            },
+            Reply::Released(true) if request.kind == Kind::Release => self.phase = Phase::Done,
+            Reply::Refreshed(_) | Reply::Released(_) => {}
+        }
+    }
+
+    fn acquired(&mut self, answer: &Answer, sent: i64, levels: usize) {
+        match answer {
+            Answer::Granted(granted) if granted.len() == levels => {
+                (self.phase, self.until) = (Phase::Held, sent + LEASE);
+            }
+            Answer::Queued {
+                level,
+                arrival,
+                recheck,
+                last_token,
+                ..
+            } => {
+                self.arrivals[usize::from(*level)] = *arrival;
+                (self.phase, self.at, self.last_token) = (Phase::Queued, *level, *last_token);
+                self.provisional = sent + ALIVE;
+                self.due = sent + recheck.map_or(HEARTBEAT, |recheck| recheck.min(HEARTBEAT));
+            }
+            Answer::Full { .. } | Answer::QueueFull { .. } if self.phase != Phase::Lost => {
+                self.phase = match self.unanswered {
+                    NEVER => Phase::Done,
+                    _ => Phase::Leaving,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    /// The message arrives. Of several levels it tells of one, so the claim has to poll.
+    pub fn wake(&mut self, levels: usize) {
+        let Some((_, token)) = self.wake.take() else {
+            return;
+        };
+        match token {
+            Some(token) if token <= self.last_token => {}
+            Some(_) if levels == 1 && self.provisional > 0 => {
+                (self.phase, self.until) = (Phase::Held, self.provisional);
+            }
+            _ => self.due = 0,
+        }
+    }
+
+    /// Forgets what does not matter any more.
+    pub fn tidy(&mut self) {
+        match self.phase {
+            Phase::Held if self.until <= 0 => self.phase = Phase::Lost,
+            Phase::Done if self.late.is_empty() => {
+                let ahead = self.ahead;
+                *self = Self {
+                    ahead,
+                    ..Self::default()
+                };
+            }
+            _ => {}
+        }
+        if !matches!(self.phase, Phase::Queued) {
+            (self.at, self.last_token, self.provisional, self.due) = (0, NEVER, 0, 0);
+        }
+        if !matches!(self.phase, Phase::Queued | Phase::Wanting) {
+            self.wake = None;
+        }
+        if !matches!(self.phase, Phase::Held) {
+            self.until = 0;
+        }
+        if matches!(self.phase, Phase::Done) {
+            self.forget(Phase::Done);
+        }
+    }
+
+    /// The clocks move on, or the server's is set back.
+    pub fn pass(&mut self, ms: i64) {
+        let own = ms.max(0);
+        for time in [&mut self.provisional, &mut self.due, &mut self.until] {
+            *time = (*time - own).max(0);
+        }
+        if self.unanswered != NEVER {
+            // By its own clock it gives up, although the server's is set back.
+            self.unanswered -= own;
+            if self.unanswered < 0 {
+                self.unanswered = NEVER;
+            }
+        }
+        if let Some(pending) = &mut self.pending {
+            pending.sent = (pending.sent - own).max(-LEASE);
+            pending.request.pass(ms);
+        }
+        self.late.iter_mut().for_each(|request| request.pass(ms));
+        if ms < 0 && self.ahead != NEVER {
+            self.ahead -= ms * 1_000;
+        }
+    }
+}
+
+impl Request {
+    /// A deadline that has passed stays so: the client has noted that no acquire can run.
+    fn pass(&mut self, ms: i64) {
+        if self.deadline >= 0 {
+            self.deadline = (self.deadline - ms).max(-1);
+        }
+    }
+}

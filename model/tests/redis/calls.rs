@@ -1,0 +1,140 @@
+//! Calls of the scripts.
+
+use crate::as_in_model;
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    rng::Rng,
+};
+use tower_semaphore_model::{
+    lua::Runner,
+    scripts::{Scripts, Verb},
+    semaphore,
+    stand_in::{StandIn, Value},
+};
+
+/// Before a script: the clock of the stand-in instead of the server's.
+const SHIM: &str = "local real = redis
+local redis = {call = function(name, ...)
+  if name == 'TIME' then return {'SECONDS', 'MICROS'} end
+  return real.call(name, ...)
+end}\n";
+
+/// A random call of a script on one or two semaphores, its keys and its arguments.
+fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
+    let verb = rng.one_of(&[
+        Verb::Acquire,
+        Verb::AcquireAll,
+        Verb::Refresh,
+        Verb::Release,
+    ]);
+    let deadline = now / 1_000 + rng.one_of(&[-1, 0, 1_000]);
+    let mut args: Vec<_> = match verb {
+        Verb::Refresh => vec!["300".to_owned()],
+        Verb::Release => vec![rng.one_of(&["0", "1"]).to_owned(), now.to_string()],
+        _ => vec!["300".to_owned(), deadline.to_string(), now.to_string()],
+    };
+    let semaphores = 1 + rng.below(2) as u8;
+    let keys = (0..semaphores).flat_map(|at| match (verb, semaphore::keys(at)) {
+        (Verb::Refresh, [held, _, _, token]) => vec![held, token],
+        (_, keys) => keys.into(),
+    });
+    let shares: Vec<Vec<u8>> = match verb {
+        // Claims of one level or of all.
+        Verb::AcquireAll => vec![
+            (0..semaphores).collect(),
+            vec![rng.below(semaphores.into()) as u8],
+        ],
+        _ => (0..semaphores)
+            .map(|at| vec![at; 1 + rng.below(2)])
+            .collect(),
+    };
+    for share in shares {
+        let items = share.iter().flat_map(|at| item(rng, verb, *at));
+        let items: Vec<_> = items.collect();
+        args.push(items.len().to_string());
+        args.extend(items);
+    }
+    (verb, keys.collect(), args)
+}
+
+fn item(rng: &mut Rng, verb: Verb, at: u8) -> Vec<String> {
+    let (client, limit) = (rng.below(4), 1 + rng.below(3));
+    let weight = 1 + rng.below(limit.min(2));
+    let id = format!("p{client}.{client}.{limit}.{weight}.300");
+    if matches!(verb, Verb::Refresh | Verb::Release) {
+        return vec![
+            rng.one_of(&[id.clone(), format!("{id}:2")].each_ref())
+                .clone(),
+        ];
+    }
+    let fast = if weight == 1 { limit } else { 0 };
+    let wait = rng.one_of(&["", "200 9 0 0", "200 1 0 0", "200 9 0 50000"]);
+    let claim = [id, fast.to_string(), wait.to_owned()];
+    let number = (verb == Verb::AcquireAll).then(|| (at + 1).to_string());
+    number.into_iter().chain(claim).collect()
+}
+
+/// Every key with its value and whether it expires.
+async fn everything(raw: &mut Raw) -> Vec<String> {
+    let mut all = Vec::new();
+    for key in raw.keys("*").await {
+        let key = String::from_utf8_lossy(&key).into_owned();
+        let value = match raw.cmd(&["TYPE", &key]).await {
+            Reply::Simple(kind) if kind == "zset" => format!("{:?}", raw.zmembers(&key).await),
+            _ => format!("{:?}", raw.cmd(&["GET", &key]).await),
+        };
+        let expires = raw.cmd(&["PTTL", &key]).await.int() > 0;
+        all.push(format!("{key} {value} {expires}"));
+    }
+    all
+}
+
+fn everything_of(model: &StandIn) -> Vec<String> {
+    let entries = model.entries().map(|(key, entry)| {
+        let value = match &entry.value {
+            Value::Text(text) => format!("{:?}", Reply::Bulk(text.clone().into_bytes())),
+            Value::Sorted(set) => {
+                let items = set.items().iter();
+                let items = items.map(|(score, name)| (name.as_bytes().to_vec(), *score));
+                format!("{:?}", items.collect::<Vec<_>>())
+            }
+        };
+        format!("{key} {value} {}", entry.expires_at.is_some())
+    });
+    entries.collect()
+}
+
+#[tokio::test]
+async fn the_scripts_leave_the_stand_in_as_they_leave_the_server() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    // Keys expire by the real clock there, so none may expire soon.
+    let patched = Scripts::shipped().patched("common", "LEASES = 8", "LEASES = 100000");
+    let scripts: Vec<_> = patched.all().collect();
+    let runner = Runner::new(&patched).expect("the scripts are Lua");
+    let mut rng = Rng::new(23);
+    for _ in 0..60 {
+        raw.cmd(&["FLUSHALL"]).await;
+        let mut model = StandIn::at(1_700_000_000_000_000);
+        for _ in 0..25 {
+            model.now += rng.one_of(&[7, 1_000, 100_000]);
+            let (verb, keys, args) = script_call(&mut rng, model.now);
+            let (seconds, micros) = (model.now / 1_000_000, model.now % 1_000_000);
+            let shim = SHIM.replace("SECONDS", &seconds.to_string());
+            let source = shim.replace("MICROS", &micros.to_string()) + &scripts[verb as usize];
+            let count = keys.len().to_string();
+            let mut words = vec!["EVAL", &source, &count];
+            words.extend(keys.iter().chain(&args).map(String::as_str));
+            let real = as_in_model(&raw.cmd(&words).await);
+            let ours = runner.run(verb, &mut model, &keys, &args);
+            let ours = ours.map_err(|error| error.to_string());
+            assert_eq!(real, ours, "{verb:?} {keys:?} {args:?}");
+            assert_eq!(
+                everything(&mut raw).await,
+                everything_of(&model),
+                "{verb:?} {args:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Single commands.
+
+use crate::as_in_model;
+use testing::{redis::RedisServer, resp::Raw, rng::Rng};
+use tower_semaphore_model::stand_in::{Reply as Expected, StandIn};
+
+/// A random command: any of those that the scripts use, on a few keys and members.
+fn command(rng: &mut Rng) -> Vec<String> {
+    let key = rng.one_of(&["a", "b", "c"]);
+    let other = rng.one_of(&["a", "b", "c"]);
+    let member = rng.one_of(&["x", "y", "z", "x:2"]);
+    let more = rng.one_of(&["x", "y", "z"]);
+    let score = rng.one_of(&["0", "1", "-5", "7", "1700000000000001"]);
+    let high = rng.one_of(&["+inf", "1", "7", "1700000000000000"]);
+    let low = rng.one_of(&["-inf", "0", "-5"]);
+    let at = rng.one_of(&["0", "1", "-1", "-2"]);
+    let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
+    let forms: [&[&str]; 25] = [
+        &["ZADD", key, score, member],
+        &["ZADD", key, score, member, "3", more],
+        &["ZADD", key, "XX", score, member],
+        &["ZADD", key, "CH", score, member],
+        &["ZADD", key, "XX", "CH", score, member, "3", more],
+        &["ZREM", key, member, more],
+        &["ZCARD", key],
+        &["ZSCORE", key, member],
+        &["ZREMRANGEBYSCORE", key, low, high],
+        &["ZRANGEBYSCORE", key, low, high, "WITHSCORES"],
+        &["ZRANGEBYSCORE", key, low, high, "LIMIT", "0", "1"],
+        &["ZRANGE", key, at, "0"],
+        &["ZRANGE", key, "0", at, "WITHSCORES"],
+        &["ZRANGE", key, "0", "0", "REV", "WITHSCORES"],
+        &["ZRANGE", key, at, "-1", "REV"],
+        &["SET", key, score, "PX", ttl],
+        &["GET", key],
+        &["INCR", key],
+        &["INCR", key],
+        &["DEL", key, other],
+        &["EXISTS", key, other],
+        &["PEXPIRE", key, ttl],
+        &["PEXPIRE", key, ttl],
+        &["PTTL", key],
+        &["PUBLISH", key, member],
+    ];
+    forms[rng.below(forms.len())]
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// The time to live of a key in the real server has become a little shorter.
+fn is_same(real: &Result<Expected, String>, model: &Result<Expected, String>) -> bool {
+    match (real, model) {
+        (Ok(Expected::Int(real)), Ok(Expected::Int(model))) if *model > 1_000_000 => {
+            (0..600_000).contains(&(model - real))
+        }
+        // A message differs in its words, an error does not in being one.
+        (Err(real), Err(model)) => real.split(' ').next() == model.split(' ').next(),
+        _ => real == model,
+    }
+}
+
+#[tokio::test]
+async fn the_stand_in_answers_random_commands_as_the_server_does() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let mut rng = Rng::new(11);
+    for _ in 0..60 {
+        raw.cmd(&["FLUSHALL"]).await;
+        let mut model = StandIn::at(1_700_000_000_000_000);
+        let mut so_far = Vec::new();
+        for _ in 0..60 {
+            let command = command(&mut rng);
+            let words: Vec<_> = command.iter().map(String::as_str).collect();
+            let real = as_in_model(&raw.cmd(&words).await);
+            let model = model.command(&words);
+            so_far.push(command.join(" "));
+            assert!(
+                is_same(&real, &model),
+                "{real:?} {model:?} after {so_far:#?}"
+            );
+        }
+    }
+}

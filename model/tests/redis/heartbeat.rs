@@ -1,0 +1,49 @@
+//! A heartbeat that comes late, in a real server.
+
+use std::time::Duration;
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+};
+use tower_semaphore_model::scripts::{Scripts, Verb};
+
+async fn eval(raw: &mut Raw, verb: Verb, keys: &[&str], args: &[&str]) -> Reply {
+    let scripts: Vec<_> = Scripts::shipped().all().collect();
+    let count = keys.len().to_string();
+    let mut command = vec!["EVAL", &scripts[verb as usize], &count];
+    command.extend(keys.iter().chain(args));
+    raw.cmd(&command).await
+}
+
+/// Two claims travel in one call: a try, and the heartbeat of a waiter that comes too late.
+#[tokio::test]
+async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same_call() {
+    const KEYS: [&str; 4] = ["s{0}:held", "s{0}:queue", "s{0}:alive", "s{0}:token"];
+    const END: &str = "9999999999999";
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    for verb in [Verb::Acquire, Verb::AcquireAll] {
+        raw.cmd(&["FLUSHALL"]).await;
+        let held = ["60000", END, "0", "3", "a.1.1.1.60000", "1", ""];
+        eval(&mut raw, Verb::Acquire, &KEYS, &held).await;
+        let waits = ["60000", END, "0", "3", "b.1.1.1.60000", "1", "1 9 0 0"];
+        eval(&mut raw, Verb::Acquire, &KEYS, &waits).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        raw.cmd(&["ZREM", KEYS[0], "a.1.1.1.60000"]).await;
+
+        let tries = ["c.1.1.1.60000", "1", ""];
+        let [tries, heartbeat] = [&tries[..], &waits[4..]];
+        let both = match verb {
+            Verb::Acquire => [&waits[..3], &["6"], tries, heartbeat].concat(),
+            _ => [&waits[..3], &["4", "1"], tries, &["4", "1"], heartbeat].concat(),
+        };
+        eval(&mut raw, verb, &KEYS, &both).await;
+        let held: Vec<_> = raw
+            .zmembers(KEYS[0])
+            .await
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(held, [b"b.1.1.1.60000"], "{verb:?}");
+    }
+}

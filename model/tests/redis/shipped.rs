@@ -1,0 +1,41 @@
+//! What the crate sends.
+
+use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+use tower_semaphore_model::scripts::Scripts;
+
+/// The crate has sent each script, and no other but the check, once it has done everything. So the
+/// server knows six, and still six when those of the model are loaded.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_has_the_scripts_that_the_crate_sends() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let lease = Duration::from_secs(1);
+    let store = RedisSemaphore::builder()
+        .lease(lease)
+        .connect(server.url())
+        .await;
+    let store = store.expect("the server is there");
+    let one = store.acquire(Claim::new("one").with_limit(1)).await;
+    let both = [Claim::new("narrow"), Claim::new("wide")].map(|claim| claim.with_limit(1));
+    let both = store.acquire_all(both.into()).await.expect("there is room");
+    let refreshed = async || known_scripts(&mut Raw::connect(server.port()).await).await >= 5;
+    eventually("it is refreshed", Duration::from_secs(20), refreshed).await;
+    both.release().await;
+    one.expect("there is room").release().await;
+    assert_eq!(known_scripts(&mut raw).await, 6);
+    for script in Scripts::shipped().all() {
+        raw.cmd(&["SCRIPT", "LOAD", &script]).await;
+    }
+    assert_eq!(known_scripts(&mut raw).await, 6);
+}
+
+async fn known_scripts(raw: &mut Raw) -> i64 {
+    let info = raw.cmd(&["INFO", "memory"]).await;
+    let line = |line: &str| line.strip_prefix("number_of_cached_scripts:")?.parse().ok();
+    info.text()
+        .lines()
+        .find_map(line)
+        .expect("the server tells it")
+}
