@@ -122,28 +122,7 @@ impl Model {
         let can_leave = matches!(client.phase, Phase::Wanting | Phase::Queued | Phase::Lost);
         steps.extend(can_leave.then_some(Step::Leave(at)));
         for fate in self.fates(client) {
-            let mut send = |kind| steps.push(Step::Send(at, kind, fate));
-            match client.phase {
-                Phase::Wanting => send(Kind::Acquire),
-                Phase::Queued if client.due <= 0 => send(Kind::Acquire),
-                Phase::Lost if claim.len() == 1 && !client.is_light => send(Kind::Acquire),
-                Phase::Held => send(Kind::Refresh),
-                Phase::Leaving => send(Kind::Release),
-                _ => {}
-            }
-            match client.phase {
-                Phase::Idle => {
-                    let claims = self.scenario.clients[usize::from(at)].len();
-                    steps.extend((0..claims).map(|claim| Step::Claim(at, claim as u8, fate)));
-                }
-                Phase::Queued if client.over >> client.at & 1 == 0 => {
-                    steps.push(Step::LastPoll(at, fate));
-                }
-                Phase::Held => {
-                    steps.push(Step::Drop(at, fate));
-                }
-                _ => {}
-            }
+            self.sends_with(at, client, (claim.len(), fate), steps);
         }
         if client.phase == Phase::Held {
             steps.push(Step::Leave(at));
@@ -151,6 +130,36 @@ impl Model {
             let has_room = client.late.len() < self.scenario.late;
             let can_lighten = self.scenario.lightens && is_heavy && has_room;
             steps.extend(can_lighten.then_some(Step::Send(at, Kind::Lighten, Fate::Late)));
+        }
+    }
+
+    /// What a client may send that has this fate.
+    fn sends_with(
+        &self,
+        at: u8,
+        client: &Client,
+        (levels, fate): (usize, Fate),
+        steps: &mut Vec<Step>,
+    ) {
+        let mut send = |kind| steps.push(Step::Send(at, kind, fate));
+        match client.phase {
+            Phase::Wanting => send(Kind::Acquire),
+            Phase::Queued if client.due <= 0 => send(Kind::Acquire),
+            Phase::Lost if levels == 1 && !client.is_light => send(Kind::Acquire),
+            Phase::Held => send(Kind::Refresh),
+            Phase::Leaving => send(Kind::Release),
+            _ => {}
+        }
+        match client.phase {
+            Phase::Idle => {
+                let claims = self.scenario.clients[usize::from(at)].len();
+                steps.extend((0..claims).map(|claim| Step::Claim(at, claim as u8, fate)));
+            }
+            Phase::Queued if client.over >> client.at & 1 == 0 => {
+                steps.push(Step::LastPoll(at, fate));
+            }
+            Phase::Held => steps.push(Step::Drop(at, fate)),
+            _ => {}
         }
     }
 
