@@ -33,7 +33,7 @@ pub enum Step {
     Drop(u8, Fate),
     /// Its wait where it waits is over, and it acquires what there is.
     LastPoll(u8, Fate),
-    /// It leaves before it has got what it wants, or gives its permit back.
+    /// It leaves before it has got what it wants, or releases its permit.
     Leave(u8),
     /// It gives up a request: lost, or late.
     TimeOut(u8, bool),

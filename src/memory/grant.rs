@@ -60,7 +60,7 @@ impl MemoryGrant {
             return Err(StoreError::new(PermitLost).into());
         }
         *weight -= units;
-        // Waiters are woken without the lock.
+        // Waiters are notified without the lock.
         drop(weight);
         self.entry.release(units);
         Ok(())

@@ -23,7 +23,7 @@ pub const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
-/// Set if the child's store is on a connection that is handed in.
+/// Set if the child's store is on a supplied connection.
 const HANDED_IN: &str = "FLEET_HANDED_IN";
 /// How often a child claims again at most, when the store fails.
 const AGAIN: usize = 5;
@@ -43,8 +43,8 @@ impl Process {
         Self::with(url, lease, &[])
     }
 
-    /// Starts one whose store is on a connection that was handed in, so that it goes level by level.
-    pub fn handed_in(url: &str, lease: Duration) -> Self {
+    /// Starts one whose store is on a supplied connection, so that it goes level by level.
+    pub fn supplied(url: &str, lease: Duration) -> Self {
         Self::with(url, lease, &[(HANDED_IN, String::new())])
     }
 

@@ -19,10 +19,10 @@ pub async fn redis(url: &str) -> Store {
     Arc::new(patient.connect(url).await.expect("it connects"))
 }
 
-/// A store in the Redis at `url` on a connection that was handed in. Keys may live on several nodes
+/// A store in the Redis at `url` on a supplied connection. Keys may live on several nodes
 /// there, so several claims go level by level.
 #[cfg(feature = "redis")]
-pub async fn handed_in(url: &str) -> Store {
+pub async fn supplied(url: &str) -> Store {
     let builder = tower_semaphore::RedisSemaphore::builder();
     let patient = builder.timeout(std::time::Duration::from_secs(3));
     let store = patient.build_on(connection(url).await);
@@ -77,7 +77,7 @@ macro_rules! facts {
 macro_rules! facts_of_several {
     ($($fact:ident)*) => {
         $crate::facts! { $($fact)* }
-        $crate::facts_over_redis! { handed_in: $($fact)* }
+        $crate::facts_over_redis! { supplied: $($fact)* }
         $crate::facts_over_redis! { single_claims: $($fact)* }
     };
 }

@@ -28,7 +28,7 @@ async fn read_some(response: &mut Response<Incoming>) {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_gives_its_permit_back_after_the_longest_stall() {
+async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() {
     for http in BOTH {
         let server = strict().await;
         let mut stalled = Client::new(http, &server).get("/endless").await;

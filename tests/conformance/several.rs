@@ -82,7 +82,7 @@ pub(crate) async fn a_claim_refused_by_any_limit_names_it_and_takes_nothing_of_t
     assert!(store.acquire_all(claims.into()).await.is_ok());
 }
 
-/// The claim that waits holds less than its limit, so a unit that is given back could go to it.
+/// The claim that waits holds less than its limit, so a unit that is released could go to it.
 pub(crate) async fn a_refused_claim_leaves_the_queue_of_a_wider_limit_alone(store: Store) {
     let limit = claim("a", 3);
     let _held = store.acquire(limit.clone().with_weight(2)).await;

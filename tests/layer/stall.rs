@@ -44,7 +44,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_not_polled_after_a_frame_gives_its_permit_back_after_the_longest_stall() {
+async fn a_body_that_is_not_polled_after_a_frame_loses_its_permit_after_the_longest_stall() {
     let service = strict().layer(slow());
     let mut first = send(&service, request("alice")).await;
     for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn a_body_that_is_not_polled_after_a_frame_gives_its_permit_back_after_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_never_polled_gives_its_permit_back_after_the_longest_stall() {
+async fn a_body_that_is_never_polled_loses_its_permit_after_the_longest_stall() {
     let service = strict().layer(slow());
     let _first = send::<_, Response<_>>(&service, request("alice")).await;
     sleep(MAX_STALL - Duration::from_millis(5)).await;

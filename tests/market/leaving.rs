@@ -1,6 +1,6 @@
 //! Markets that are told to stop while they work, and others that go on.
 //!
-//! The lease is an hour, so a permit that is not given back is missing until the end of the test.
+//! The lease is an hour, so a permit that is not released is missing until the end of the test.
 
 use crate::{client::Client, permits::streams, process::Market};
 use std::{
@@ -118,7 +118,7 @@ async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permi
     market.terminate();
     open.lock().expect("no panic").clear();
     assert!(market.ended().await.success());
-    // At once: nothing is left to be given back after the exit.
+    // At once: nothing is left to be released after the exit.
     assert_eq!(held(&server).await, 0);
     clients.join_all().await;
     assert_eq!(tally.lock().expect("no panic").broken, 0);
@@ -150,7 +150,7 @@ async fn three_markets_that_restart_one_by_one_refuse_nobody_and_leave_no_permit
         broken, refused, ..
     } = *tally.lock().expect("no panic");
     assert_eq!((broken, refused), (0, 0));
-    eventually("every permit is given back", BOUND, async || {
+    eventually("every permit is released", BOUND, async || {
         held(&server).await == 0
     })
     .await;

@@ -63,7 +63,7 @@ async fn an_export_with_bad_parameters_is_refused(market: &Market) {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_gives_its_permit_back() {
+async fn a_client_that_stops_reading_loses_its_permit() {
     let settings = [("LIMIT", "1"), ("MAX_STALL_MS", "500")];
     let market = Market::start(&settings).await;
     let ann = market.client("ann");

@@ -71,7 +71,7 @@ mod redis {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_hundred_waiters_of_an_account_delay_no_other_account_level_by_level() {
         let server = RedisServer::start();
-        let store = stores::handed_in(&server.url()).await;
+        let store = stores::supplied(&server.url()).await;
         delays_no_other_account(store, 100).await;
     }
 }

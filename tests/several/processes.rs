@@ -31,10 +31,10 @@ async fn in_one_script(server: &RedisServer) -> (Store, Process) {
     (store, Process::start(&server.url(), LEASE))
 }
 
-/// The same, each on a connection that was handed in.
+/// The same, each on a supplied connection.
 async fn level_by_level(server: &RedisServer) -> (Store, Process) {
-    let store = stores::handed_in(&server.url()).await;
-    (store, Process::handed_in(&server.url(), LEASE))
+    let store = stores::supplied(&server.url()).await;
+    (store, Process::supplied(&server.url(), LEASE))
 }
 
 async fn until_waiting(server: &RedisServer, expected: [usize; 3]) {

@@ -1,6 +1,6 @@
 //! How traders reach the market: by any process, whatever has become of it.
 
-use crate::{client::Client, fleet::PROCESSES, stage::Stage};
+use crate::{client::Client, fixture::Fixture, fleet::PROCESSES};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -15,14 +15,14 @@ const THOUGHT: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct Doors {
-    stage: Arc<Stage>,
+    fixture: Arc<Fixture>,
     client: Client,
 }
 
 impl Doors {
-    pub(crate) fn new(stage: Arc<Stage>) -> Self {
+    pub(crate) fn new(fixture: Arc<Fixture>) -> Self {
         Self {
-            stage,
+            fixture,
             client: Client::http1(),
         }
     }
@@ -37,10 +37,10 @@ impl Doors {
         body: &str,
     ) -> Option<(u16, Value)> {
         sleep(THOUGHT).await;
-        let asked = self.ask(door % PROCESSES, account, method, path, body);
-        let answer = timeout(PATIENCE, asked).await.ok().flatten();
+        let request = self.request(door % PROCESSES, account, method, path, body);
+        let answer = timeout(PATIENCE, request).await.ok().flatten();
         let status = answer.as_ref().map_or(0, |(status, _)| *status);
-        let report = &self.stage.report;
+        let report = &self.fixture.report;
         report.count(format_args!("answers to traders: {status}"));
         match status {
             0 | 429 | 503 => sleep(REST).await,
@@ -50,7 +50,7 @@ impl Doors {
         answer
     }
 
-    async fn ask(
+    async fn request(
         &self,
         process: usize,
         account: &str,
@@ -58,7 +58,7 @@ impl Doors {
         path: &str,
         body: &str,
     ) -> Option<(u16, Value)> {
-        let url = self.stage.fleet.url(process)? + path;
+        let url = self.fixture.fleet.url(process)? + path;
         let answer = self.client.send(method, &url, account, body).await.ok()?;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.ok()?.to_bytes();

@@ -1,6 +1,6 @@
 //! Memory and descriptors of the processes: flat once a process is warm.
 
-use crate::{fleet::PROCESSES, stage::Stage};
+use crate::{fixture::Fixture, fleet::PROCESSES};
 use std::{
     collections::BTreeMap,
     fs,
@@ -31,18 +31,18 @@ pub(crate) struct Figures(Mutex<BTreeMap<(usize, u32), Vec<Sample>>>);
 
 impl Figures {
     /// Samples every second, and never ends.
-    pub(crate) async fn watch(&self, stage: &Stage) {
+    pub(crate) async fn watch(&self, fixture: &Fixture) {
         loop {
-            self.sample(stage);
-            stage.fleet.look(&stage.report);
+            self.sample(fixture);
+            fixture.fleet.look(&fixture.report);
             sleep(TICK).await;
         }
     }
 
-    pub(crate) fn sample(&self, stage: &Stage) {
+    pub(crate) fn sample(&self, fixture: &Fixture) {
         for at in 0..PROCESSES {
             // Looked at while it cannot be taken out of the fleet, so the process is there.
-            let sample = stage
+            let sample = fixture
                 .fleet
                 .with(at, |market| (market.pid(), sample(market.pid())));
             if let Some((pid, Some(sample))) = sample {
@@ -52,7 +52,7 @@ impl Figures {
     }
 
     /// Says how each process grew, and which did so too much.
-    pub(crate) fn judge(&self, stage: &Stage) {
+    pub(crate) fn judge(&self, fixture: &Fixture) {
         for ((at, pid), samples) in self.lock().iter() {
             if samples.len() < FEWEST {
                 continue;
@@ -72,16 +72,16 @@ impl Figures {
             let is_flat = late.memory <= warm.memory + warm.memory / 4 + MORE_MEMORY
                 && late.descriptors <= warm.descriptors * 3 / 2 + MORE_DESCRIPTORS;
             if !is_flat {
-                stage.report.wrong("a process grew", figures);
+                fixture.report.wrong("a process grew", figures);
             }
         }
     }
 
     /// Now, without load, the processes that run have as many descriptors as when they started.
-    pub(crate) fn too_many_descriptors(&self, stage: &Stage) -> Option<String> {
+    pub(crate) fn too_many_descriptors(&self, fixture: &Fixture) -> Option<String> {
         let samples = self.lock();
         (0..PROCESSES).find_map(|at| {
-            let pid = stage.fleet.with(at, |market| market.pid())?;
+            let pid = fixture.fleet.with(at, |market| market.pid())?;
             let first = samples.get(&(at, pid))?.first()?.descriptors;
             let now = sample(pid)?.descriptors;
             (now > first + MORE_IDLE)

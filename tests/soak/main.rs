@@ -5,7 +5,7 @@
 //!
 //! - `books/`: what Redis does, as `MONITOR` shows it: the limits, the order of the queues, and that
 //!   permits end by a release.
-//! - `flights.rs`: how many responses the clients themselves have in flight.
+//! - `in_flight.rs`: how many responses the clients themselves have in flight.
 //! - `market/conservation`: coins and items, and every answer that a trader got.
 //! - `residue.rs`: what is left in the end, and `figures.rs`: memory and descriptors.
 
@@ -16,8 +16,9 @@ mod client;
 mod doors;
 mod faults;
 mod figures;
+mod fixture;
 mod fleet;
-mod flights;
+mod in_flight;
 #[path = "../market/conservation/judge.rs"]
 mod judge;
 mod plan;
@@ -27,7 +28,6 @@ mod redis_faults;
 mod report;
 mod residue;
 mod run;
-mod stage;
 mod streams;
 #[path = "../market/conservation/traders.rs"]
 mod traders;

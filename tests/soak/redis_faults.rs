@@ -2,9 +2,9 @@
 
 use crate::{
     faults::Deck,
+    fixture::Fixture,
     fleet::PROCESSES,
     plan::{LONG_MS, SHORT_MS},
-    stage::Stage,
     troubles::Whom,
 };
 use std::time::Duration;
@@ -54,13 +54,13 @@ const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do 
 const CALM: Duration = Duration::from_secs(12);
 
 /// One fault after the other until there should be no more.
-pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
+pub(crate) async fn inject(fixture: &Fixture, mut rng: Rng) {
     let mut deck = Deck::new(&FAULTS);
-    while !stage.calm.is_cancelled() {
+    while !fixture.calm.is_cancelled() {
         sleep(rng.millis(1_000..4_000)).await;
         let fault = deck.draw(&mut rng);
-        let unreachable = stage.reachable.write().await;
-        one(stage, fault, &mut rng).await;
+        let unreachable = fixture.reachable.write().await;
+        one(fixture, fault, &mut rng).await;
         drop(unreachable);
         if deck.is_used_up() {
             sleep(CALM).await;
@@ -68,63 +68,63 @@ pub(crate) async fn inject(stage: &Stage, mut rng: Rng) {
     }
 }
 
-async fn one(stage: &Stage, fault: Fault, rng: &mut Rng) {
+async fn one(fixture: &Fixture, fault: Fault, rng: &mut Rng) {
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
-    stage.report.fault(format_args!("Redis {fault:?}"));
+    fixture.report.fault(format_args!("Redis {fault:?}"));
     match fault {
-        Fault::ScriptsFlushed => command(stage, &["SCRIPT", "FLUSH"]).await,
-        Fault::Cut => cut(stage, &[rng.below(PROCESSES)], rng),
-        Fault::CutAll => cut(stage, &[0, 1, 2], rng),
-        Fault::Silence => silence(stage, short, rng).await,
+        Fault::ScriptsFlushed => command(fixture, &["SCRIPT", "FLUSH"]).await,
+        Fault::Cut => cut(fixture, &[rng.below(PROCESSES)], rng),
+        Fault::CutAll => cut(fixture, &[0, 1, 2], rng),
+        Fault::Silence => silence(fixture, short, rng).await,
         Fault::Paused => {
-            let _disturbance = stage.disturb(Whom::All);
-            pause(stage, short).await;
+            let _disturbance = fixture.disturb(Whom::All);
+            pause(fixture, short).await;
         }
         Fault::PausedLong => {
-            let _disturbance = stage.displace(Whom::All);
-            pause(stage, long).await;
+            let _disturbance = fixture.displace(Whom::All);
+            pause(fixture, long).await;
         }
         Fault::Stopped => {
-            let _disturbance = stage.disturb(Whom::All);
-            stop(stage, short).await;
+            let _disturbance = fixture.disturb(Whom::All);
+            stop(fixture, short).await;
         }
         Fault::StoppedLong => {
-            let _disturbance = stage.displace(Whom::All);
-            stop(stage, long).await;
+            let _disturbance = fixture.displace(Whom::All);
+            stop(fixture, long).await;
         }
         Fault::Flushed | Fault::Killed | Fault::KilledAndFlushed => {
-            let _disturbance = stage.displace(Whom::All);
-            destroy(stage, fault, short).await;
+            let _disturbance = fixture.displace(Whom::All);
+            destroy(fixture, fault, short).await;
         }
     }
 }
 
-async fn destroy(stage: &Stage, fault: Fault, away: Duration) {
+async fn destroy(fixture: &Fixture, fault: Fault, away: Duration) {
     if !matches!(fault, Fault::Flushed) {
-        let mut server = stage.server.lock().await;
+        let mut server = fixture.server.lock().await;
         block_in_place(|| server.kill());
         sleep(away).await;
         block_in_place(|| server.restart());
     }
     if !matches!(fault, Fault::Killed) {
-        command(stage, &["EVAL", FLUSH, "0"]).await;
+        command(fixture, &["EVAL", FLUSH, "0"]).await;
     }
 }
 
-fn cut(stage: &Stage, processes: &[usize], rng: &mut Rng) {
+fn cut(fixture: &Fixture, processes: &[usize], rng: &mut Rng) {
     for at in processes {
         let end = rng.one_of(&ENDS);
-        stage
+        fixture
             .report
             .fault(format_args!("connections of {at}: {end:?}"));
-        stage.fleet.proxies[*at].kill(end);
+        fixture.fleet.proxies[*at].kill(end);
     }
 }
 
-async fn silence(stage: &Stage, length: Duration, rng: &mut Rng) {
+async fn silence(fixture: &Fixture, length: Duration, rng: &mut Rng) {
     let at = rng.below(PROCESSES);
-    let _disturbance = stage.disturb(Whom::Process(at));
-    let proxy = &stage.fleet.proxies[at];
+    let _disturbance = fixture.disturb(Whom::Process(at));
+    let proxy = &fixture.fleet.proxies[at];
     match rng.once_in(2) {
         true => proxy.black_hole(),
         false => proxy.mute(),
@@ -133,21 +133,21 @@ async fn silence(stage: &Stage, length: Duration, rng: &mut Rng) {
     proxy.forward();
 }
 
-async fn pause(stage: &Stage, length: Duration) {
+async fn pause(fixture: &Fixture, length: Duration) {
     let millis = length.as_millis().to_string();
-    command(stage, &["CLIENT", "PAUSE", &millis]).await;
+    command(fixture, &["CLIENT", "PAUSE", &millis]).await;
     sleep(length).await;
 }
 
-async fn stop(stage: &Stage, length: Duration) {
-    let server = stage.server.lock().await;
+async fn stop(fixture: &Fixture, length: Duration) {
+    let server = fixture.server.lock().await;
     server.stop();
     sleep(length).await;
     server.cont();
     // Until it has run, nothing has been displaced yet.
-    Raw::connect(stage.port).await.cmd(&["PING"]).await;
+    Raw::connect(fixture.port).await.cmd(&["PING"]).await;
 }
 
-async fn command(stage: &Stage, args: &[&str]) {
-    Raw::connect(stage.port).await.cmd(args).await;
+async fn command(fixture: &Fixture, args: &[&str]) {
+    Raw::connect(fixture.port).await.cmd(args).await;
 }

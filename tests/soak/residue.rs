@@ -3,9 +3,9 @@
 use crate::{
     client::Client,
     figures::Figures,
+    fixture::Fixture,
     fleet::PROCESSES,
     plan::{ACCOUNTS, FLEET_LIMIT, LIMIT},
-    stage::Stage,
     streams::{ENDLESS, Visit},
 };
 use http::Response;
@@ -20,31 +20,31 @@ const BOUND: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) async fn judge(stage: &Stage, figures: &Figures) {
+pub(crate) async fn judge(fixture: &Fixture, figures: &Figures) {
     // They stay in the middle of their bodies, and may hold nothing either.
-    let stalled = take(stage, LIMIT as usize).await;
-    expect_nothing(stage, "something is held or waits in the end").await;
-    let all = take(stage, FLEET_LIMIT as usize).await;
+    let stalled = take(fixture, LIMIT as usize).await;
+    expect_nothing(fixture, "something is held or waits in the end").await;
+    let all = take(fixture, FLEET_LIMIT as usize).await;
     if all.len() < FLEET_LIMIT as usize {
         let example = format!("{} of {FLEET_LIMIT}", all.len());
-        stage
+        fixture
             .report
             .wrong("the whole limit cannot be had in the end", example);
     }
     drop((stalled, all));
-    expect_nothing(stage, "something is held after the last clients").await;
-    let few = async || figures.too_many_descriptors(stage);
+    expect_nothing(fixture, "something is held after the last clients").await;
+    let few = async || figures.too_many_descriptors(fixture);
     if let Some(example) = lasting(few).await {
-        stage.report.wrong("descriptors are left", example);
+        fixture.report.wrong("descriptors are left", example);
     }
 }
 
 /// Streams of all accounts and processes, which nobody reads.
-async fn take(stage: &Stage, count: usize) -> Vec<Response<Incoming>> {
+async fn take(fixture: &Fixture, count: usize) -> Vec<Response<Incoming>> {
     let mut streams = Vec::new();
     for number in 0..count {
         let visit = Visit {
-            stage,
+            fixture,
             process: number % PROCESSES,
             account: ACCOUNTS[number % ACCOUNTS.len()],
             client: Client::narrow(),
@@ -59,10 +59,10 @@ async fn take(stage: &Stage, count: usize) -> Vec<Response<Incoming>> {
     streams
 }
 
-async fn expect_nothing(stage: &Stage, what: &'static str) {
-    let mut raw = Raw::connect(stage.port).await;
+async fn expect_nothing(fixture: &Fixture, what: &'static str) {
+    let mut raw = Raw::connect(fixture.port).await;
     if let Some(example) = lasting(async || left(&mut raw).await).await {
-        stage.report.wrong(what, example);
+        fixture.report.wrong(what, example);
     }
 }
 
@@ -97,17 +97,17 @@ async fn left(raw: &mut Raw) -> Option<String> {
 }
 
 /// Ends all processes as an operator would.
-pub(crate) async fn close(stage: &Stage) {
-    stage.fleet.look(&stage.report);
+pub(crate) async fn close(fixture: &Fixture) {
+    fixture.fleet.look(&fixture.report);
     for at in 0..PROCESSES {
-        let Some(mut market) = stage.fleet.take(at) else {
+        let Some(mut market) = fixture.fleet.take(at) else {
             continue;
         };
         market.signal(Signal::TERM);
         let ended = timeout(BOUND, market.ended()).await;
         if !ended.is_ok_and(|status| status.success()) {
             let example = market.panic().unwrap_or_default();
-            stage.report.wrong("a process did not end well", example);
+            fixture.report.wrong("a process did not end well", example);
         }
     }
 }

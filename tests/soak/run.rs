@@ -4,11 +4,10 @@ use crate::{
     books::Witness,
     doors::Doors,
     figures::Figures,
+    fixture::Fixture,
     judge::Books,
     plan::{LEASE, Plan},
-    process_faults, redis_faults, residue,
-    stage::Stage,
-    streams,
+    process_faults, redis_faults, residue, streams,
     traders::{self, Answers, Floor},
 };
 use futures_util::future::join_all;
@@ -32,19 +31,22 @@ const HAPPENED: [&str; 5] = [
 pub(crate) async fn soak() {
     let plan = Plan::from_env();
     println!("SOAK_SEED={:#x}, for {:?}", plan.seed, plan.duration);
-    let (stage, figures) = (Arc::new(Stage::set().await), Arc::new(Figures::default()));
-    let watchers = watch(&stage, &figures);
-    let answers = play(plan, &stage).await;
-    residue::judge(&stage, &figures).await;
-    figures.judge(&stage);
+    let (fixture, figures) = (
+        Arc::new(Fixture::start().await),
+        Arc::new(Figures::default()),
+    );
+    let watchers = watch(&fixture, &figures);
+    let answers = play(plan, &fixture).await;
+    residue::judge(&fixture, &figures).await;
+    figures.judge(&fixture);
     watchers.iter().for_each(JoinHandle::abort);
-    residue::close(&stage).await;
-    let books = Books::read(&*stage.server.lock().await).await;
-    print(&stage, &books);
+    residue::close(&fixture).await;
+    let books = Books::read(&*fixture.server.lock().await).await;
+    print(&fixture, &books);
     for what in HAPPENED {
-        stage.report.needs(what);
+        fixture.report.needs(what);
     }
-    stage.report.assert_nothing_is_wrong();
+    fixture.report.assert_nothing_is_wrong();
     assert!(books.trades() > 0, "nobody has traded");
     books.are_conserved();
     books.agree_with_their_trades();
@@ -52,10 +54,10 @@ pub(crate) async fn soak() {
 }
 
 /// All that watches, until it is aborted.
-fn watch(stage: &Arc<Stage>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
-    let clock = Arc::clone(stage);
-    let (sampled, figures) = (Arc::clone(stage), Arc::clone(figures));
-    let seen = Arc::clone(stage);
+fn watch(fixture: &Arc<Fixture>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
+    let clock = Arc::clone(fixture);
+    let (sampled, figures) = (Arc::clone(fixture), Arc::clone(figures));
+    let seen = Arc::clone(fixture);
     [
         tokio::spawn(async move { clock.watch().await }),
         tokio::spawn(async move { figures.watch(&sampled).await }),
@@ -64,20 +66,20 @@ fn watch(stage: &Arc<Stage>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
 }
 
 /// Load and faults. Returns the answers that traders got.
-async fn play(plan: Plan, stage: &Arc<Stage>) -> Vec<Answers> {
+async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
     let mut rng = Rng::new(plan.seed);
-    let floor = Floor::new(Arc::new(Doors::new(Arc::clone(stage))));
+    let floor = Floor::new(Arc::new(Doors::new(Arc::clone(fixture))));
     let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
     let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
     let traders: Vec<_> = sellers.chain(buyers).collect();
     let clients = (0..CLIENTS).map(|_| {
-        let (stage, rng) = (Arc::clone(stage), rng.another());
-        tokio::spawn(streams::roam(stage, rng))
+        let (fixture, rng) = (Arc::clone(fixture), rng.another());
+        tokio::spawn(streams::roam(fixture, rng))
     });
     let clients: Vec<_> = clients.collect();
-    fail(plan, stage, &mut rng).await;
+    fail(plan, fixture, &mut rng).await;
     sleep(4 * LEASE).await;
-    stage.quiet.cancel();
+    fixture.quiet.cancel();
     floor.stop.cancel();
     for client in join_all(clients).await {
         client.expect("no client panics");
@@ -90,24 +92,24 @@ async fn play(plan: Plan, stage: &Arc<Stage>) -> Vec<Answers> {
 }
 
 /// Faults for as long as planned.
-async fn fail(plan: Plan, stage: &Stage, rng: &mut Rng) {
+async fn fail(plan: Plan, fixture: &Fixture, rng: &mut Rng) {
     let (redis, processes) = (rng.another(), rng.another());
     let end = async {
         sleep(plan.duration).await;
-        stage.calm.cancel();
+        fixture.calm.cancel();
     };
     tokio::join!(
         end,
-        redis_faults::inject(stage, redis),
-        process_faults::inject(stage, processes)
+        redis_faults::inject(fixture, redis),
+        process_faults::inject(fixture, processes)
     );
 }
 
-fn print(stage: &Stage, books: &Books) {
-    stage.report.print();
+fn print(fixture: &Fixture, books: &Books) {
+    fixture.report.print();
     println!(
         "{:>9} responses at most were in flight",
-        stage.flights.most()
+        fixture.in_flight.most()
     );
     println!("{:>9} trades", books.trades());
     println!("{:>9} accounts", books.accounts());

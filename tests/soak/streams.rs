@@ -2,10 +2,10 @@
 
 use crate::{
     client::Client,
+    fixture::Fixture,
     fleet::PROCESSES,
-    flights::Ticket,
+    in_flight::Ticket,
     plan::{ACCOUNTS, LEASE, MAX_STALL, WAIT, micros, now},
-    stage::Stage,
     troubles::Whom,
 };
 use http::{Method, Response};
@@ -25,19 +25,19 @@ pub(crate) const ENDLESS: &str = "/market/export?rows=100000000&interval_ms=20";
 
 /// One request of one client.
 pub(crate) struct Visit<'a> {
-    pub(crate) stage: &'a Stage,
+    pub(crate) fixture: &'a Fixture,
     pub(crate) process: usize,
     pub(crate) account: &'static str,
     pub(crate) client: Client,
 }
 
 /// Makes one request after the other until the load ends.
-pub(crate) async fn roam(stage: Arc<Stage>, mut rng: Rng) {
-    while !stage.quiet.is_cancelled() {
+pub(crate) async fn roam(fixture: Arc<Fixture>, mut rng: Rng) {
+    while !fixture.quiet.is_cancelled() {
         let http = rng.one_of(&[Client::http1, Client::http2]);
         let habit = rng.below(5);
         let visit = Visit {
-            stage: &stage,
+            fixture: &fixture,
             process: rng.below(PROCESSES),
             account: rng.one_of(&ACCOUNTS),
             client: if habit == 3 { Client::narrow() } else { http() },
@@ -71,7 +71,7 @@ impl Visit<'_> {
         let number = self.begin(ticket);
         let mut body = response.into_body();
         while let Ok(Some(Ok(_))) = timeout_at(least, body.frame()).await {}
-        self.stage.flights.end(number);
+        self.fixture.in_flight.end(number);
         let whole = timeout(LONGEST, body.collect()).await;
         let whole = whole.is_ok_and(|read| read.is_ok());
         self.count(if whole {
@@ -90,7 +90,7 @@ impl Visit<'_> {
         let mut body = response.into_body();
         let end = Instant::now() + after;
         while let Ok(Some(Ok(_))) = timeout_at(end, body.frame()).await {}
-        self.stage.flights.end(number);
+        self.fixture.in_flight.end(number);
         self.count("hung up in the body");
     }
 
@@ -114,8 +114,8 @@ impl Visit<'_> {
         path: &str,
         patience: Duration,
     ) -> Option<(Ticket, Response<Incoming>)> {
-        let ticket = self.stage.flights.ticket(self.process);
-        let url = self.stage.fleet.url(self.process)? + path;
+        let ticket = self.fixture.in_flight.ticket(self.process);
+        let url = self.fixture.fleet.url(self.process)? + path;
         let sent = now();
         let request = self.client.send(Method::GET, &url, self.account, "");
         let Ok(answer) = timeout(patience, request).await else {
@@ -136,7 +136,7 @@ impl Visit<'_> {
     }
 
     fn is_admitted(&self, status: u16) -> bool {
-        let report = &self.stage.report;
+        let report = &self.fixture.report;
         report.count(format_args!("answers to clients: {status}"));
         match status {
             200 | 429 => {}
@@ -150,15 +150,15 @@ impl Visit<'_> {
     /// Whether nothing has happened to this process or to Redis for two leases.
     fn is_calm(&self) -> bool {
         let from = now() - 2 * micros(LEASE);
-        let troubles = &self.stage.troubles;
+        let troubles = &self.fixture.troubles;
         !troubles.had(Whom::Process(self.process), from, now())
     }
 
     fn begin(&self, ticket: Ticket) -> Option<u64> {
-        let (number, excess) = self.stage.flights.begin(ticket, self.account);
+        let (number, excess) = self.fixture.in_flight.begin(ticket, self.account);
         if let Some(excess) = excess {
             let what = "clients had more responses than the limit";
-            self.stage.report.wrong(what, excess);
+            self.fixture.report.wrong(what, excess);
         }
         number
     }
@@ -166,13 +166,13 @@ impl Visit<'_> {
     fn needs_a_reason(&self, what: &'static str, example: &str, sent: i64) {
         let from = sent - micros(AFTERMATH);
         let process = Whom::Process(self.process);
-        if !self.stage.troubles.had(process, from, now()) {
-            self.stage.report.wrong(what, example);
+        if !self.fixture.troubles.had(process, from, now()) {
+            self.fixture.report.wrong(what, example);
         }
         self.count("got no answer");
     }
 
     fn count(&self, what: &str) {
-        self.stage.report.count(format_args!("clients: {what}"));
+        self.fixture.report.count(format_args!("clients: {what}"));
     }
 }

@@ -22,7 +22,7 @@ struct Trouble {
 pub(crate) struct Troubles(Mutex<Vec<Trouble>>);
 
 impl Troubles {
-    /// Begins one, which lasts until its number is handed to [`end`](Self::end).
+    /// Begins one, which lasts until its number is passed to [`end`](Self::end).
     pub(crate) fn begin(&self, whom: Whom) -> usize {
         let mut troubles = self.lock();
         troubles.push(Trouble {

@@ -189,7 +189,7 @@ impl Schedule {
     }
 
     /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
-    /// counts for these leases, because the server could be asked neither time.
+    /// counts for these leases, because the server could be reached neither time.
     pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>) {
         if let Some(suspension) = &self.suspension {
             failed.iter().for_each(|lease| suspension.expire(lease));

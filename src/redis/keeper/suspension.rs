@@ -36,7 +36,7 @@ impl Suspension {
         self.was_sent_before(self.doubtful.end, lease)
     }
 
-    /// The server could not be asked, so a lease counts as ended if it may have ended.
+    /// The server could not be reached, so a lease counts as ended if it may have ended.
     pub(super) fn expire(&self, lease: &Lease) {
         let Range { start, end } = self.doubtful;
         if !self.was_sent_before(start, lease) && self.was_sent_before(end, lease) {

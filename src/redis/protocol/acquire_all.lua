@@ -153,11 +153,11 @@ local function take(levels)
   return answer
 end
 
--- Gives back what the claim has at any level.
+-- Releases what the claim has at any level.
 local function refuse(levels, why, at)
   local answer = {why, at, levels[at].counts.used}
   for _, level in ipairs(levels) do
-    level.counts.used = level.semaphore.give_back(level.counts.used, level.id)
+    level.counts.used = level.semaphore.release(level.counts.used, level.id)
   end
   return answer
 end
@@ -179,7 +179,7 @@ local function wait(levels, at)
   end
   for wider = at + 1, #levels do
     local level = levels[wider]
-    level.counts.used = level.semaphore.give_back(level.counts.used, level.id)
+    level.counts.used = level.semaphore.release(level.counts.used, level.id)
   end
   -- Granted in passing, because of its head start: the next poll goes on from there.
   local arrival, recheck, last_token = micros, 0, first

@@ -122,9 +122,9 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return used
   end
 
-  -- Gives back what a claim has here that another level refuses. If it had something before this
+  -- Releases what a claim has here that another level refuses. If it had something before this
   -- call, the next waiters are granted. Returns how many units are held then.
-  function self.give_back(used, id)
+  function self.release(used, id)
     local waited, freed = call('ZREM', queue, id), call('ZREM', held, id)
     if waited + freed == 0 then
       return used

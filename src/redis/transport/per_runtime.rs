@@ -7,7 +7,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// Values by the runtime that first asked for one. Those of runtimes that have ended are dropped
+/// Values by the runtime that first needed one. Those of runtimes that have ended are dropped
 /// when the next runtime comes.
 pub(super) struct PerRuntime<T> {
     entries: RwLock<Vec<Entry<T>>>,

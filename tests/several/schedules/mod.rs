@@ -47,8 +47,8 @@ mod in_redis {
     /// Schedules that run at a time: each waits for the server most of its time.
     const AT_A_TIME: usize = 48;
 
-    async fn run(few: u64, handed_in: bool) {
-        let fleet = Fleet::start(ops::PROCESSES, handed_in).await;
+    async fn run(few: u64, supplied: bool) {
+        let fleet = Fleet::start(ops::PROCESSES, supplied).await;
         let mut running = JoinSet::new();
         for seed in seeds(few) {
             if running.len() == AT_A_TIME {

@@ -59,17 +59,17 @@ struct Process(RedisSemaphore, String);
 pub(crate) struct Fleet {
     server: RedisServer,
     processes: Vec<Process>,
-    is_handed_in: bool,
+    is_supplied: bool,
 }
 
 impl Fleet {
-    /// `handed_in`: the processes use connections that were handed in, so that they go level by
+    /// `supplied`: the processes use supplied connections, so that they go level by
     /// level.
-    pub(crate) async fn start(processes: usize, handed_in: bool) -> Arc<Self> {
+    pub(crate) async fn start(processes: usize, supplied: bool) -> Arc<Self> {
         let server = RedisServer::start();
         let mut fleet = Vec::new();
         for number in 0..processes {
-            let store = store(&server, handed_in).await;
+            let store = store(&server, supplied).await;
             let claim = Claim::new(number as u64).with_policy("start").with_limit(1);
             let _permit = store.acquire(claim).await.expect("there is room");
             let mut raw = Raw::connect(server.port()).await;
@@ -81,7 +81,7 @@ impl Fleet {
         Arc::new(Self {
             server,
             processes: fleet,
-            is_handed_in: handed_in,
+            is_supplied: supplied,
         })
     }
 
@@ -95,13 +95,13 @@ impl Fleet {
     }
 }
 
-async fn store(server: &RedisServer, handed_in: bool) -> RedisSemaphore {
+async fn store(server: &RedisServer, supplied: bool) -> RedisSemaphore {
     // A busy machine is no failure of the store.
     let builder = RedisSemaphore::builder().lease(LEASE);
     let builder = builder
         .timeout(Duration::from_secs(5))
         .max_waiting_total(usize::MAX);
-    if !handed_in {
+    if !supplied {
         return builder.connect(server.url()).await.expect("it connects");
     }
     let store = builder.build_on(stores::connection(&server.url()).await);
@@ -185,7 +185,7 @@ impl Driver for Redis {
     }
 
     fn keeps_by_lease(&self) -> bool {
-        self.fleet.is_handed_in
+        self.fleet.is_supplied
     }
 
     /// Until its first refresh the keeper may bring a permit back that was granted from a queue.

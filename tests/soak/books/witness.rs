@@ -7,8 +7,8 @@ use super::{
     snapshot,
 };
 use crate::{
+    fixture::Fixture,
     plan::{LEASE, micros},
-    stage::Stage,
 };
 use std::{io, time::Duration};
 use testing::resp::Raw;
@@ -20,16 +20,16 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// The one who watches.
 pub(crate) struct Witness<'a> {
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     model: Model,
     history: History,
     swept: i64,
 }
 
 impl<'a> Witness<'a> {
-    pub(crate) fn new(stage: &'a Stage) -> Self {
+    pub(crate) fn new(fixture: &'a Fixture) -> Self {
         Self {
-            stage,
+            fixture,
             model: Model::default(),
             history: History::default(),
             swept: 0,
@@ -47,9 +47,9 @@ impl<'a> Witness<'a> {
 
     /// Until Redis is gone.
     async fn watch_one(&mut self, session: u64) -> io::Result<()> {
-        let mut monitor = Raw::try_connect(self.stage.port).await?;
+        let mut monitor = Raw::try_connect(self.fixture.port).await?;
         monitor.try_cmd(&["MONITOR"]).await?;
-        let mut raw = Raw::try_connect(self.stage.port).await?;
+        let mut raw = Raw::try_connect(self.fixture.port).await?;
         let mark = format!("MARK-{session}");
         let model = snapshot::read(&mut raw, &mark).await?;
         while !Line::of(monitor.next().await?.text()).is_some_and(|line| line.has(&mark)) {}
@@ -82,7 +82,7 @@ impl<'a> Witness<'a> {
 
     fn judge(&self, seen: Vec<Seen>) {
         for seen in seen {
-            let report = &self.stage.report;
+            let report = &self.fixture.report;
             match seen {
                 Seen::Granted(of) => report.count(format_args!("units of {of} granted at once")),
                 Seen::GrantedFromQueue(of) => {
@@ -98,14 +98,14 @@ impl<'a> Witness<'a> {
 
     /// A permit is refreshed until it is released, unless its process has trouble.
     fn judge_end(&self, id: &str, end: i64) {
-        let stage = self.stage;
-        stage.report.count("units left to their leases");
-        let whom = stage.fleet.owner(id);
-        if !stage.troubles.had(whom, end - 2 * micros(LEASE), end) {
+        let fixture = self.fixture;
+        fixture.report.count("units left to their leases");
+        let whom = fixture.fleet.owner(id);
+        if !fixture.troubles.had(whom, end - 2 * micros(LEASE), end) {
             let history = self.history.of(id);
             let example = format!("{id} at {end}, of {whom:?}: {history}");
             let what = "a permit ended with its lease for no reason";
-            stage.report.wrong(what, example);
+            fixture.report.wrong(what, example);
         }
     }
 }

@@ -100,7 +100,7 @@ impl Key {
             .acquired(waiting.weight, acquired.token, waiting.before);
     }
 
-    /// Leaves the queue, or gives back what was granted meanwhile.
+    /// Leaves the queue, or releases what was granted meanwhile.
     fn leave(&self, waiting: &Waiting) {
         self.semaphore
             .cancel(waiting.position.number, waiting.weight);

@@ -99,7 +99,7 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
     });
 }
 
-/// One leaves while the unit is released: it is out of the queue, or is granted and gives back.
+/// One leaves while the unit is released: it is out of the queue, or is granted and releases it.
 #[test]
 fn a_waiter_that_leaves_lets_the_next_in() {
     explore(|| {

@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    flights::Flights,
+    in_flight::InFlight,
     plan::{micros, now},
     report::Report,
     troubles::{Troubles, Whom},
@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 const LATE: Duration = Duration::from_millis(300);
 const TICK: Duration = Duration::from_millis(50);
 
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) server: Mutex<RedisServer>,
     pub(crate) port: u16,
     pub(crate) fleet: Fleet,
     pub(crate) report: Report,
     pub(crate) troubles: Troubles,
-    pub(crate) flights: Flights,
+    pub(crate) in_flight: InFlight,
     /// No process starts while this is locked for writing.
     pub(crate) reachable: RwLock<()>,
     /// The faults end.
@@ -36,14 +36,14 @@ pub(crate) struct Stage {
 
 /// A fault that goes on until this is dropped.
 pub(crate) struct Disturbance<'a> {
-    stage: &'a Stage,
+    fixture: &'a Fixture,
     whom: Whom,
     trouble: usize,
     takes_permits: bool,
 }
 
-impl Stage {
-    pub(crate) async fn set() -> Self {
+impl Fixture {
+    pub(crate) async fn start() -> Self {
         // Whatever was answered is in the file, so it survives the process.
         let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "no"]);
         Self {
@@ -52,7 +52,7 @@ impl Stage {
             server: Mutex::new(server),
             report: Report::default(),
             troubles: Troubles::default(),
-            flights: Flights::default(),
+            in_flight: InFlight::default(),
             reachable: RwLock::default(),
             calm: CancellationToken::new(),
             quiet: CancellationToken::new(),
@@ -66,13 +66,13 @@ impl Stage {
 
     /// Begins a fault that may take permits.
     pub(crate) fn displace(&self, whom: Whom) -> Disturbance<'_> {
-        self.flights.suspend(whom);
+        self.in_flight.suspend(whom);
         self.begin(whom, true)
     }
 
     fn begin(&self, whom: Whom, takes_permits: bool) -> Disturbance<'_> {
         Disturbance {
-            stage: self,
+            fixture: self,
             whom,
             trouble: self.troubles.begin(whom),
             takes_permits,
@@ -95,9 +95,9 @@ impl Stage {
 
 impl Drop for Disturbance<'_> {
     fn drop(&mut self) {
-        self.stage.troubles.end(self.trouble);
+        self.fixture.troubles.end(self.trouble);
         if self.takes_permits {
-            self.stage.flights.resume(self.whom);
+            self.fixture.in_flight.resume(self.whom);
         }
     }
 }

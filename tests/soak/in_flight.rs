@@ -14,7 +14,7 @@ use std::{
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<State>);
+pub(crate) struct InFlight(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -22,13 +22,13 @@ struct State {
     losses: HashMap<Option<usize>, u64>,
     /// How many faults go on, in all and by process.
     faults: HashMap<Option<usize>, u32>,
-    flights: HashMap<u64, Flight>,
+    responses: HashMap<u64, Response>,
     last: u64,
     most: usize,
 }
 
 #[derive(Debug)]
-struct Flight {
+struct Response {
     process: usize,
     account: &'static str,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Ticket {
     losses: (u64, u64),
 }
 
-impl Flights {
+impl InFlight {
     /// For a request that is about to be sent.
     pub(crate) fn ticket(&self, process: usize) -> Ticket {
         let losses = self.lock().losses(process);
@@ -61,14 +61,16 @@ impl Flights {
         }
         state.last += 1;
         let number = state.last;
-        state.flights.insert(number, Flight { process, account });
-        state.most = state.most.max(state.flights.len());
+        state
+            .responses
+            .insert(number, Response { process, account });
+        state.most = state.most.max(state.responses.len());
         (Some(number), state.excess(account))
     }
 
     pub(crate) fn end(&self, number: Option<u64>) {
         if let Some(number) = number {
-            self.lock().flights.remove(&number);
+            self.lock().responses.remove(&number);
         }
     }
 
@@ -109,16 +111,17 @@ impl State {
 
     fn lose(&mut self, whom: Whom) {
         *self.losses.entry(index(whom)).or_default() += 1;
-        let stays = |flight: &Flight| whom != Whom::All && whom != Whom::Process(flight.process);
-        self.flights.retain(|_, flight| stays(flight));
+        let stays =
+            |response: &Response| whom != Whom::All && whom != Whom::Process(response.process);
+        self.responses.retain(|_, response| stays(response));
     }
 
     fn excess(&self, account: &str) -> Option<String> {
-        let same = |flight: &&Flight| flight.account == account;
-        let own = self.flights.values().filter(same).count();
-        let all = self.flights.len();
+        let same = |response: &&Response| response.account == account;
+        let own = self.responses.values().filter(same).count();
+        let all = self.responses.len();
         let is_excess = own > LIMIT as usize || all > FLEET_LIMIT as usize;
-        is_excess.then(|| format!("{own} of {account}, {all} in all: {:?}", self.flights))
+        is_excess.then(|| format!("{own} of {account}, {all} in all: {:?}", self.responses))
     }
 }
 
