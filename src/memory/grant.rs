@@ -24,8 +24,7 @@ pub(super) fn permit(
         token: acquired.token,
         loss: Loss::default(),
     };
-    let remaining = units.limit.saturating_sub(acquired.held);
-    Permit::from_parts(grant, policy, units, remaining)
+    Permit::granted(grant, policy, units, acquired.held)
 }
 
 /// Units of a key. They are released once, by `release` or by the drop.

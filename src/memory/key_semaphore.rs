@@ -150,10 +150,18 @@ impl KeySemaphore {
 
     fn grant_head(&self, queue: &mut Queue) -> Option<Granted> {
         let units = queue.head()?;
-        let acquired = self.acquired.load(Acquire) & !FLAGS;
-        let grant = grant(acquired, self.held(), units)?;
-        self.acquired.fetch_add(u64::from(units.weight), AcqRel);
+        let grant = self.grant(self.held(), units)?;
+        self.add(units);
         queue.grant_head(grant)
+    }
+
+    /// The grant of `units` while `held` are held. Only while no other thread acquires.
+    fn grant(&self, held: u64, units: Units) -> Option<Acquired> {
+        grant(self.acquired.load(Acquire) & !FLAGS, held, units)
+    }
+
+    fn add(&self, units: Units) {
+        self.acquired.fetch_add(u64::from(units.weight), AcqRel);
     }
 
     /// Changes the queue under its lock. A queue that is left empty admits other threads again.
@@ -202,25 +210,16 @@ pub(super) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Whether `units` fit and the queue is empty; if not, how many units are held.
-    pub(super) fn admits(&self, units: Units) -> Result<(), u32> {
+    /// The grant of `units`, if they fit and the queue is empty; if not, how many units are held.
+    pub(super) fn admits(&self, units: Units) -> Result<Acquired, u32> {
         let held = self.semaphore.held();
-        let fits = held + u64::from(units.weight) <= u64::from(units.limit);
-        match fits && self.queue.is_empty() {
-            true => Ok(()),
-            false => Err(held as u32),
-        }
+        let grant = self.semaphore.grant(held, units);
+        grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
     }
 
     /// Acquires `units`, which are admitted.
-    pub(super) fn acquire(&self, units: Units) -> Acquired {
-        let weight = u64::from(units.weight);
-        let held = self.semaphore.held() + weight;
-        let acquired = self.semaphore.acquired.fetch_add(weight, AcqRel) & !FLAGS;
-        Acquired {
-            token: acquired + weight,
-            held: held as u32,
-        }
+    pub(super) fn acquire(&self, units: Units) {
+        self.semaphore.add(units);
     }
 }
 

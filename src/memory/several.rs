@@ -1,7 +1,7 @@
 //! Several semaphores, decided together.
 
 use super::{grant::permit, queue::Acquired, shard::Entry};
-use crate::semaphore::{AcquireError, Claim, Permit};
+use crate::semaphore::{AcquireError, Claim, Permit, Units};
 use std::sync::Arc;
 
 /// Acquires for all claims or for none, in one step: their semaphores are locked together for a few
@@ -10,23 +10,20 @@ pub(super) fn try_all(
     claims: &[Claim],
     entry: impl Fn(&Claim) -> Arc<Entry>,
 ) -> Result<Permit, AcquireError> {
+    let units = claims.iter().map(Claim::units);
+    let units = units.collect::<Result<Vec<_>, _>>()?;
     loop {
         let entries: Vec<_> = claims.iter().map(&entry).collect();
-        let acquired = lock_all(&entries, claims).inspect_err(|_| {
+        let acquired = lock_all(&entries, claims, &units).inspect_err(|_| {
             // The narrower ones may have been looked up for nothing.
             entries.iter().for_each(|entry| entry.evict_if_idle());
         });
         if let Some(acquired) = acquired? {
-            let levels = entries.into_iter().zip(claims).zip(acquired);
-            let permits = levels.map(|((entry, claim), acquired)| {
-                Ok(permit(
-                    entry,
-                    claim.units()?,
-                    &acquired,
-                    claim.policy().clone(),
-                ))
+            let levels = entries.into_iter().zip(claims).zip(units).zip(acquired);
+            let permits = levels.map(|(((entry, claim), units), acquired)| {
+                permit(entry, units, &acquired, claim.policy().clone())
             });
-            return Permit::join(permits.collect::<Result<_, AcquireError>>()?);
+            return Permit::join(permits.collect());
         }
     }
 }
@@ -35,6 +32,7 @@ pub(super) fn try_all(
 fn lock_all(
     entries: &[Arc<Entry>],
     claims: &[Claim],
+    units: &[Units],
 ) -> Result<Option<Vec<Acquired>>, AcquireError> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|&at| Arc::as_ptr(&entries[at]));
@@ -44,11 +42,15 @@ fn lock_all(
     };
     // From narrow to wide again.
     locked.sort_unstable_by_key(|(at, _)| *at);
-    for ((_, locked), claim) in locked.iter().zip(claims) {
-        let full = |held| AcquireError::full(claim, held);
-        locked.admits(claim.units()?).map_err(full)?;
-    }
-    let levels = locked.iter().zip(claims);
-    let acquired = levels.map(|((_, locked), claim)| Ok(locked.acquire(claim.units()?)));
-    acquired.collect::<Result<_, AcquireError>>().map(Some)
+    let levels = locked.iter().zip(units);
+    let grants = levels
+        .clone()
+        .zip(claims)
+        .map(|(((_, locked), units), claim)| {
+            let full = |held| AcquireError::full(claim, held);
+            locked.admits(*units).map_err(full)
+        });
+    let grants = grants.collect::<Result<_, _>>()?;
+    levels.for_each(|((_, locked), units)| locked.acquire(*units));
+    Ok(Some(grants))
 }

@@ -33,10 +33,7 @@ impl Store {
         };
         self.check_open()?;
         match answer {
-            Acquired::Granted { held, .. } => {
-                let permit = grant.permit(units, held)?;
-                Ok(permit.under(claim.policy().clone()))
-            }
+            Acquired::Granted { held, .. } => grant.permit(&claim, held),
             Acquired::Full { held } if claim.wait().is_none() => {
                 Err(AcquireError::full(&claim, held))
             }

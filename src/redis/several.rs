@@ -76,9 +76,6 @@ fn permit(
     granted: &[(u64, u32)],
 ) -> Result<Permit, AcquireError> {
     let levels = grants.into_iter().zip(claims).zip(granted);
-    let permits = levels.map(|((grant, claim), (_, held))| {
-        let permit = grant.permit(claim.units()?, *held)?;
-        Ok(permit.under(claim.policy().clone()))
-    });
+    let permits = levels.map(|((grant, claim), (_, held))| grant.permit(claim, *held));
     Permit::join(permits.collect::<Result<_, AcquireError>>()?)
 }

@@ -146,14 +146,16 @@ impl RedisGrant {
         added.map_or_else(Vec::new, |added| mem::take(&mut *added.lock()))
     }
 
-    /// The permit, with `held` units of the key in use.
-    pub(super) fn permit(self, units: Units, held: u32) -> Result<Permit, AcquireError> {
+    /// The permit of a claim, with `held` units of the key in use.
+    pub(super) fn permit(self, claim: &Claim, held: u32) -> Result<Permit, AcquireError> {
+        let units = claim.units()?;
         // The claim was granted, but its future was not polled before the lease ended.
         if self.is_lost() {
             let late = Error::Timeout(self.store.times.lease);
             return Err(StoreError::new(late).into());
         }
-        Ok(Permit::new(self, units, held))
+        let policy = claim.policy().clone();
+        Ok(Permit::granted(self, policy, units, held))
     }
 }
 

@@ -121,13 +121,18 @@ impl Permit {
     /// A permit for what a store has granted: `held` is how many units of the key were held then,
     /// the permit's own included. See [`Acquire`](super::Acquire) for an example.
     pub fn new(grant: impl Grant, units: Units, held: u32) -> Self {
-        let remaining = units.limit.saturating_sub(held);
-        Self::from_parts(grant, Policy::DEFAULT, units, remaining)
+        Self::granted(grant, Policy::DEFAULT, units, held)
     }
 
-    /// As [`new`](Self::new), for the policy under which it was granted.
+    /// As [`new`](Self::new), with the policy under which it was granted.
     #[inline]
-    pub(crate) fn from_parts(
+    pub(crate) fn granted(grant: impl Grant, policy: Policy, units: Units, held: u32) -> Self {
+        let remaining = units.limit.saturating_sub(held);
+        Self::from_parts(grant, policy, units, remaining)
+    }
+
+    #[inline]
+    pub(super) fn from_parts(
         grant: impl Grant,
         policy: Policy,
         units: Units,
