@@ -32,6 +32,7 @@
 //! | queue, waiter | the claims that wait for a key, and one of them |
 //! | token | a number that grows with each permit of a key |
 //! | lost | a permit whose lease has ended while its holder still runs |
+//! | degraded | a permit that goes on without Redis, because the store was told to admit that |
 //!
 //! # Questions
 //!
@@ -47,7 +48,10 @@
 //! with "limit reached"; a request in the queue within a second and a half, with the default
 //! settings. Permits that are held stay valid until their leases end. Then each is reported lost,
 //! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
-//! holder still runs is granted again if there is room and no claim waits.
+//! holder still runs is granted again if there is room and no claim waits. That is the default;
+//! [`Builder::when_unavailable`](redis::Builder::when_unavailable) can admit requests meanwhile, all of
+//! them or this process's share of the limit, and a handler sees that its permit
+//! [is degraded](Permit::is_degraded).
 //!
 //! **What if clocks differ?** Nothing happens. Leases are measured by the server's clock; a process uses
 //! its own only to measure how much time has passed.
@@ -82,8 +86,8 @@
 //!                         ^          ^         ^
 //!                        lock      memory    redis
 //!
-//! in redis:  store ─> acquire ─┬─────────────> dispatch ─> protocol ─> transport
-//!                              └─> keeper ────────^
+//! in redis:  store ─> outage ─> acquire ─┬─────────────> dispatch ─> protocol ─> transport
+//!                                        └─> keeper ────────^
 //! ```
 //!
 //! # Features

@@ -19,6 +19,9 @@
 //! # }
 //! ```
 //!
+//! While the store is unavailable no lock is granted, whatever the store's policy admits, and a lock
+//! whose lease has ended is lost: a lock that two may hold would be none.
+//!
 //! # What it does not promise
 //!
 //! A holder that is paused for longer than its lease does not notice that another holder may have
@@ -59,7 +62,10 @@ impl Lock {
     pub fn new(semaphore: impl Semaphore, key: impl Into<Key>) -> Self {
         Self {
             semaphore: Arc::new(semaphore),
-            claim: Claim::new(key).with_limit(1).with_policy(POLICY),
+            claim: Claim::new(key)
+                .with_limit(1)
+                .with_policy(POLICY)
+                .with_strict(true),
         }
     }
 

@@ -4,9 +4,11 @@ use crate::settings::{SettingError, Settings};
 use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
 
 #[cfg(feature = "redis")]
+use crate::settings::WhenUnavailable;
+#[cfg(feature = "redis")]
 use std::time::Duration;
 #[cfg(feature = "redis")]
-use tower_semaphore::RedisSemaphore;
+use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable as Policy};
 
 /// The semaphores of all accounts.
 #[derive(Clone)]
@@ -33,8 +35,15 @@ impl Permits {
     async fn in_redis(url: &str, settings: &Settings) -> Result<Self, SettingError> {
         // A call that may take longer than a third of a lease would leave no time for a second.
         let timeout = Duration::from_millis(250).min(settings.lease / 3);
-        let builder = RedisSemaphore::builder();
-        let opened = builder.lease(settings.lease).timeout(timeout).connect(url);
+        let builder = RedisSemaphore::builder()
+            .lease(settings.lease)
+            .timeout(timeout)
+            .when_unavailable(match settings.when_unavailable {
+                WhenUnavailable::Refuse => Policy::Refuse,
+                WhenUnavailable::Admit => Policy::Admit,
+                WhenUnavailable::Share => Policy::Share,
+            });
+        let opened = builder.connect(url);
         let unusable = |error| SettingError::unusable("REDIS_URL", error);
         opened.await.map(Self::Redis).map_err(unusable)
     }

@@ -20,6 +20,17 @@ pub(crate) struct Settings {
     pub(crate) wait: Duration,
     /// `MAX_STALL_MS`: how long a client may leave its response unread, without bound unless set.
     pub(crate) max_stall: Option<Duration>,
+    /// `WHEN_UNAVAILABLE`: what becomes of a request while Redis is unavailable: `refuse` unless set,
+    /// `admit`, or `share` for this process's share of the limits.
+    pub(crate) when_unavailable: WhenUnavailable,
+}
+
+/// What becomes of a request while Redis is unavailable.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WhenUnavailable {
+    Refuse,
+    Admit,
+    Share,
 }
 
 /// A day: longer than any lease or wait makes sense.
@@ -40,6 +51,7 @@ impl Settings {
             lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
             wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
             max_stall: optional("MAX_STALL_MS", 1..=MAX_MS)?.map(Duration::from_millis),
+            when_unavailable: when_unavailable()?,
         })
     }
 }
@@ -50,6 +62,19 @@ fn text(name: &'static str) -> Result<Option<String>, SettingError> {
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(SettingError::NotUnicode { name }),
+    }
+}
+
+fn when_unavailable() -> Result<WhenUnavailable, SettingError> {
+    const NAME: &str = "WHEN_UNAVAILABLE";
+    match text(NAME)?.as_deref() {
+        None | Some("refuse") => Ok(WhenUnavailable::Refuse),
+        Some("admit") => Ok(WhenUnavailable::Admit),
+        Some("share") => Ok(WhenUnavailable::Share),
+        Some(other) => {
+            let why = format!("{other:?} is not `refuse`, `admit` or `share`");
+            Err(SettingError::unusable(NAME, why))
+        }
     }
 }
 
@@ -87,9 +112,13 @@ impl fmt::Display for Settings {
             fleet_limit,
             lease,
             wait,
+            when_unavailable,
             ..
         } = self;
-        let store = self.redis_url.as_ref().map_or("memory", |_| "Redis");
+        let store = match self.redis_url {
+            None => "memory".to_owned(),
+            Some(_) => format!("Redis, else {when_unavailable:?}"),
+        };
         write!(
             f,
             "limit {limit}, fleet limit {fleet_limit}, lease {lease:?}, wait {wait:?}, state in {store}"

@@ -15,12 +15,12 @@ use std::{ops::Range, pin::pin, slice, sync::Arc, time::Instant};
 use tokio::time::timeout_at;
 
 impl Store {
-    pub(super) async fn acquire(self: Arc<Self>, claim: Claim) -> Result<Permit, AcquireError> {
+    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
         self.open()?;
         let serials = self.serials(1);
         // From here on, a drop releases what was claimed.
-        let grant = self.lease(&claim, units, serials.start);
+        let grant = self.lease(claim, units, serials.start);
         // A shutdown that has missed this lease has set `closed` before this check.
         self.check_open()?;
         let answer = match claim.wait() {
@@ -33,9 +33,12 @@ impl Store {
         };
         self.check_open()?;
         match answer {
-            Acquired::Granted { held, .. } => grant.permit(&claim, held),
+            Acquired::Granted { held, .. } => {
+                self.outage.granted(&grant.lease);
+                grant.permit(claim, held)
+            }
             Acquired::Full { held } if claim.wait().is_none() => {
-                Err(AcquireError::full(&claim, held))
+                Err(AcquireError::full(claim, held))
             }
             Acquired::QueueFull => Err(AcquireError::QueueFull),
             Acquired::Full { .. } | Acquired::Queued { .. } => Err(AcquireError::TimedOut),
@@ -89,7 +92,8 @@ impl Store {
         Ok(second.await.ok().flatten().unwrap_or(first))
     }
 
-    /// Waits in queues until all levels are granted, the wait is over or the store shuts down.
+    /// Waits in queues until all levels are granted, the wait is over, the store shuts down or it is
+    /// unavailable.
     pub(super) async fn wait(
         &self,
         wanted: &[Wanted],
@@ -101,9 +105,12 @@ impl Store {
         let granted = wait::granted(&self.dispatch, self.times, wanted, slot);
         // Not `tokio::select!`: when its task has used up its budget (`tokio::task::coop`), that
         // polls nothing, and a try that is polled later would be sent first.
-        match select(pin!(granted), pin!(closed.wait_for(|closed| *closed))).await {
+        let closed = pin!(closed.wait_for(|closed| *closed));
+        let opened = pin!(self.outage.opened());
+        match select(pin!(granted), select(closed, opened)).await {
             Either::Left((answer, _)) => answer,
-            Either::Right(_) => Err(AcquireError::Closed),
+            Either::Right((Either::Left(_), _)) => Err(AcquireError::Closed),
+            Either::Right((Either::Right((error, _)), _)) => Err(StoreError::new(error).into()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of the store in Redis.
 
-use super::{connect_error::ConnectError, tls::Certificates};
+use super::{connect_error::ConnectError, outage::WhenUnavailable, tls::Certificates};
 use std::time::Duration;
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
@@ -31,6 +31,7 @@ pub struct Builder {
     pub(super) timeout: Duration,
     pub(super) max_waiting_total: usize,
     pub(super) certificates: Certificates,
+    pub(super) when_unavailable: WhenUnavailable,
 }
 
 /// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
@@ -47,6 +48,7 @@ impl Default for Builder {
             timeout: Duration::from_millis(250),
             max_waiting_total: 10_000,
             certificates: Certificates::default(),
+            when_unavailable: WhenUnavailable::default(),
         }
     }
 }
@@ -126,6 +128,22 @@ impl Builder {
         self
     }
 
+    /// Sets what becomes of a claim while the store is unavailable:
+    /// [`WhenUnavailable::Refuse`] unless set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable};
+    ///
+    /// let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::ShareOf(0.25));
+    /// # drop(builder);
+    /// ```
+    pub fn when_unavailable(mut self, policy: WhenUnavailable) -> Self {
+        self.when_unavailable = policy;
+        self
+    }
+
     /// Sets the certificates, in PEM, of the authorities that may sign the server's certificate:
     /// for a private CA. They replace the system's root certificates, which are trusted unless this
     /// is set. Only a `rediss://` URL uses them; with another URL
@@ -200,6 +218,9 @@ impl Builder {
         }
         if self.timeout.is_zero() || self.timeout > self.lease / 3 {
             return wrong("timeout", "it is not within zero and a third of the lease");
+        }
+        if self.when_unavailable.is_wrong() {
+            return wrong("when_unavailable", "the fraction is not within 0 and 1");
         }
         Ok(())
     }

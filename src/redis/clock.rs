@@ -99,7 +99,12 @@ impl Times {
 
 /// The instant `time` from now, capped at one year to avoid overflow.
 pub(super) fn after(time: Duration) -> Instant {
-    Instant::now() + time.min(YEAR)
+    at(Instant::now(), time)
+}
+
+/// The instant `time` after another one, capped likewise.
+pub(super) fn at(start: Instant, time: Duration) -> Instant {
+    start + time.min(YEAR)
 }
 
 /// An estimate of the server's clock: a lower bound of its time now, and the highest time that the

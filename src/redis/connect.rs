@@ -6,6 +6,7 @@ use super::{
     clock::{ServerClock, Times, after},
     connect_error::ConnectError,
     notify::Notifications,
+    outage::{Breaker, Outage},
     protocol::Protocol,
     shared::Store,
     store::RedisSemaphore,
@@ -201,12 +202,16 @@ impl Builder {
         let notifications = Notifications::new(client, &self.prefix, &process);
         let times = Times::new(self.lease, self.timeout);
         let clock = Arc::new(ServerClock::new(times));
+        let policy = self.when_unavailable;
+        let breaker = Breaker::new(times, policy.admits(), transport.is_one_server());
+        let breaker = Arc::new(breaker);
         let protocol = Protocol::new(
             Box::new(transport),
             Arc::clone(&clock),
             self.prefix.clone(),
             process,
             self.lease.as_millis() as u64,
+            Arc::clone(&breaker),
         );
         RedisSemaphore::new(Store::new(
             self.prefix,
@@ -215,6 +220,7 @@ impl Builder {
             protocol,
             notifications,
             self.max_waiting_total,
+            Outage::new(policy, breaker, times),
         ))
     }
 }

@@ -20,9 +20,14 @@ impl Grant for RedisGrant {
 
     /// Also checks this process's own clock, for a lease whose end the keeper has not reported yet.
     fn is_lost(&self) -> bool {
-        let now = self.store.times.now();
-        let is_past = |added: &Added| added.lock().iter().any(|grant| grant.lease.is_past(now));
-        self.lease.loss.is_set() || self.lease.is_past(now) || self.added.get().is_some_and(is_past)
+        let (now, kept_until) = (self.store.times.now(), self.store.outage.kept_until());
+        let is_past = |grant: &Self| grant.lease.is_past(now, kept_until);
+        self.lease.loss.is_set() || is_past(self) || self.any_added(is_past)
+    }
+
+    fn is_degraded(&self) -> bool {
+        let is_degraded = |grant: &Self| grant.lease.is_degraded();
+        is_degraded(self) || self.any_added(is_degraded)
     }
 
     fn weight(&self) -> Option<u32> {
@@ -36,6 +41,10 @@ impl Grant for RedisGrant {
     fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
         if self.is_lost() || self.lease.is_released() {
             return Box::pin(ready(Err(lost())));
+        }
+        if self.is_degraded() {
+            // Not before the server has all of its units.
+            return Box::pin(ready(Err(self.store.outage.last_error().into())));
         }
         let added = Arc::clone(self.added.get_or_init(Added::default));
         let (store, lease) = (Arc::clone(&self.store), Arc::clone(&self.lease));
@@ -97,6 +106,12 @@ impl RedisGrant {
         self.lease.permit().units()
     }
 
+    fn any_added(&self, is_so: impl Fn(&Self) -> bool) -> bool {
+        self.added
+            .get()
+            .is_some_and(|added| added.lock().iter().any(is_so))
+    }
+
     /// Takes units away, first what was added last: whole grants, and a part of the one before.
     /// `None`: the permit is released.
     fn remove(&self, mut units: u32) -> Option<(Vec<Self>, Option<Arc<Lease>>)> {
@@ -139,7 +154,10 @@ impl Store {
         let grant = self.heavier(lease, units);
         self.check_open()?;
         match self.try_once(&grant.lease).await? {
-            Acquired::Granted { .. } => Ok(grant),
+            Acquired::Granted { .. } => {
+                self.outage.granted(&grant.lease);
+                Ok(grant)
+            }
             Acquired::Full { held } => Err(full(lease, held)),
             Acquired::QueueFull | Acquired::Queued { .. } => Err(full(lease, 0)),
         }

@@ -27,7 +27,8 @@
 //! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
 //! The key `PREFIXclock` holds the highest time that any process has seen on the server, so that
-//! tokens grow even if the server's clock is set back.
+//! tokens grow even if the server's clock is set back. The sorted set `PREFIXprocesses` holds which
+//! processes are alive, and until when: each calls once per refresh interval.
 //!
 //! Three scripts work on a semaphore: *acquire* is the one round trip of a request; *refresh* and
 //! *release* are sent by the keeper, a thread of each store, for many permits at once. Each script
@@ -47,6 +48,16 @@
 //! All keys expire eight leases after their last use. A waiter that is granted is notified by
 //! `PUBLISH` on a channel of its process. In case a message is lost, each waiter also polls at
 //! every twelfth of a lease, or every five seconds if that is sooner.
+//!
+//! # When the server is unavailable
+//!
+//! The outcome of every call is observed. Three failures in a row, a timeout apart, open a breaker:
+//! from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
+//! one probe at a time, until one is answered. Claims that wait in a queue are decided when the
+//! breaker opens.
+//!
+//! Permits that were held, or admitted, meanwhile claim their places as soon as the server has
+//! answered.
 //!
 //! # Threads and runtimes
 //!
@@ -109,6 +120,7 @@ mod group;
 mod keeper;
 mod lease;
 mod notify;
+mod outage;
 mod protocol;
 mod several;
 mod shared;
@@ -125,4 +137,5 @@ pub use builder::Builder;
 pub use check::Risk;
 pub use connect_error::ConnectError;
 pub use error::Error;
+pub use outage::WhenUnavailable;
 pub use store::{RedisSemaphore, Unreleased};

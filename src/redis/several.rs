@@ -39,7 +39,12 @@ impl Store {
         };
         self.check_open()?;
         match answer {
-            AllAcquired::Granted(granted) => permit(grants, claims, &granted),
+            AllAcquired::Granted(granted) => {
+                grants
+                    .iter()
+                    .for_each(|grant| self.outage.granted(&grant.lease));
+                permit(grants, claims, &granted)
+            }
             AllAcquired::Full { level, held } => Err(AcquireError::full(&claims[level], held)),
             AllAcquired::QueueFull { level } | AllAcquired::Queued { level, .. } => {
                 let limit = claims[level].limit().unwrap_or_default();

@@ -7,10 +7,11 @@ use super::{
     keeper::Keeper,
     lease::Lease,
     notify::Notifications,
+    outage::{Outage, probe},
     protocol::{PermitId, Protocol, name},
 };
 use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
-use futures_util::future::join;
+use futures_util::future::join3;
 use parking_lot::Mutex;
 use std::{
     io, mem,
@@ -31,6 +32,7 @@ pub(super) struct Store {
     pub(super) keeper: Keeper,
     pub(super) notifications: Arc<Notifications>,
     pub(super) max_waiting: usize,
+    pub(super) outage: Arc<Outage>,
     serial: AtomicU64,
     pub(super) closed: watch::Sender<bool>,
 }
@@ -43,22 +45,27 @@ impl Store {
         protocol: Protocol,
         notifications: Notifications,
         max_waiting: usize,
+        outage: Outage,
     ) -> Self {
         let (dispatch, batches) = Dispatch::new(protocol, times, clock);
         let notifications = Arc::new(notifications);
         let listener = Arc::clone(&notifications).listen();
+        let (outage, closed) = (Arc::new(outage), watch::Sender::new(false));
+        let (attempts, is_closed) = (Arc::clone(dispatch.attempts()), closed.subscribe());
+        let probes = probe(Arc::clone(&outage), attempts, is_closed);
         let others = async move {
-            join(batches, listener).await;
+            join3(batches, listener, probes).await;
         };
         Self {
             prefix,
             times,
-            keeper: Keeper::new(Arc::clone(dispatch.attempts()), times, others),
+            keeper: Keeper::new(dispatch.attempts(), times, &outage, others),
             dispatch,
             notifications,
             max_waiting,
             serial: AtomicU64::new(1),
-            closed: watch::Sender::new(false),
+            outage,
+            closed,
         }
     }
 
@@ -107,7 +114,7 @@ impl Store {
     pub(super) fn lease(self: &Arc<Self>, claim: &Claim, units: Units, serial: u64) -> RedisGrant {
         let name = name(&self.prefix, claim.policy(), claim.key());
         let permit = PermitId::new(serial, units.limit, units.weight);
-        self.register(Lease::new(name, permit))
+        self.register(Lease::new(name, permit).strict(claim.is_strict()))
     }
 
     /// A lease of more units for the permit of another one.

@@ -4,7 +4,7 @@ use super::{
     check::Risk, clock::after, connect_error::ConnectError, error::Error, lease::Lease,
     shared::Store,
 };
-use crate::semaphore::{Acquire, Claim, Claims, Semaphore, level_by_level};
+use crate::semaphore::{Acquire, Claim, Claims, Semaphore};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
@@ -118,26 +118,16 @@ pub struct Unreleased {
 
 impl Semaphore for RedisSemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        Acquire::pending(Arc::clone(&self.0).acquire(claim))
+        Acquire::pending(Arc::clone(&self.0).grant(claim))
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
         if let Err(error) = claims.check() {
             return Acquire::ready(Err(error));
         }
-        let handle = self.clone();
         match claims.only() {
             Ok(claim) => self.acquire(claim),
-            Err(claims) => Acquire::pending(async move {
-                if handle.0.takes_several() {
-                    let answer = handle.0.acquire_all(&claims).await;
-                    // Unless the server has just said that the keys live on several nodes.
-                    if answer.is_ok() || handle.0.takes_several() {
-                        return answer;
-                    }
-                }
-                level_by_level(claims, |claim| handle.acquire(claim)).await
-            }),
+            Err(claims) => Acquire::pending(Arc::clone(&self.0).grant_all(claims)),
         }
     }
 }

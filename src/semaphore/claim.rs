@@ -1,6 +1,6 @@
 //! What one request claims of a store.
 
-use super::{AcquireError, Key, Policy};
+use super::{Key, Policy};
 use std::time::Duration;
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
@@ -42,6 +42,7 @@ pub struct Claim {
     pub(super) wait: Option<Duration>,
     pub(super) max_waiting: Option<usize>,
     pub(super) head_start: Duration,
+    pub(super) strict: bool,
 }
 
 impl Claim {
@@ -55,6 +56,7 @@ impl Claim {
             wait: None,
             max_waiting: None,
             head_start: Duration::ZERO,
+            strict: false,
         }
     }
 
@@ -180,27 +182,6 @@ impl Claim {
     /// How many units the claim takes. See [`key`](Self::key) for an example.
     pub fn weight(&self) -> u32 {
         self.weight
-    }
-}
-
-impl AcquireError {
-    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::{AcquireError, Claim};
-    ///
-    /// let refused = AcquireError::full(&Claim::new("account-42").with_limit(5), 5);
-    /// assert_eq!(refused.to_string(), "limit reached: 5 of 5 units are held");
-    /// ```
-    #[cold]
-    pub fn full(claim: &Claim, held: u32) -> Self {
-        Self::Full {
-            policy: claim.policy().clone(),
-            limit: claim.limit().unwrap_or_default(),
-            held,
-        }
     }
 }
 

@@ -26,6 +26,7 @@ mod changing;
 mod claim;
 mod claims;
 pub(crate) mod countdown;
+mod degraded;
 mod end;
 mod error;
 mod future;
@@ -34,6 +35,7 @@ mod levels;
 mod loss;
 mod permit;
 mod policy;
+mod refusal;
 mod resize;
 mod units;
 

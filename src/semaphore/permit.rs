@@ -36,6 +36,12 @@ pub trait Grant: Send + Sync + 'static {
         self.loss().is_set()
     }
 
+    /// Whether the permit goes on without its store, which was unavailable: never unless
+    /// implemented. See [`Permit::is_degraded`].
+    fn is_degraded(&self) -> bool {
+        false
+    }
+
     /// How many units the permit holds now, 0 after its release, if the store can change that number:
     /// then it implements [`grow`](Self::grow) and [`shrink`](Self::shrink) too. `None` unless
     /// implemented: as many as it was made with, and

@@ -16,7 +16,7 @@ use tokio::{
 const BOUND: Duration = Duration::from_secs(60);
 
 /// All variables in the environment that an example reads.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "PORT",
     "SITE",
     "REDIS_URL",
@@ -25,6 +25,7 @@ const SETTINGS: [&str; 8] = [
     "LEASE_MS",
     "WAIT_MS",
     "MAX_STALL_MS",
+    "WHEN_UNAVAILABLE",
 ];
 
 /// An example, about to start with these settings and no others. Killed when it is dropped.

@@ -119,3 +119,21 @@ async fn served(market: Arc<Market>, n: u32) -> u32 {
     }
     served
 }
+
+#[tokio::test]
+async fn a_market_that_was_told_to_admits_streams_while_redis_is_gone() {
+    for policy in ["admit", "share"] {
+        let mut server = RedisServer::start();
+        let url = server.url();
+        let settings = [("REDIS_URL", &*url), ("WHEN_UNAVAILABLE", policy)];
+        let market = Market::start(&settings).await;
+        let ann = market.client("ann");
+        assert_eq!(ann.get("/market").await.status(), 200);
+        server.kill();
+        let streams = [ann.get(ENDLESS).await, ann.get(ENDLESS).await];
+        assert!(
+            streams.iter().all(|answer| answer.status() == 200),
+            "{policy}"
+        );
+    }
+}

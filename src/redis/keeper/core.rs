@@ -1,7 +1,7 @@
 //! What the keeper's callers and its tasks share.
 
 use super::registry::{Registry, ReleaseCounts};
-use crate::redis::{clock::Times, dispatch::Attempts};
+use crate::redis::{clock::Times, dispatch::Attempts, outage::Outage};
 use std::sync::Arc;
 
 /// The way to the server, the lengths of time, and the state that callers and tasks share.
@@ -10,15 +10,17 @@ pub(super) struct Core {
     pub(super) times: Times,
     pub(super) registry: Registry,
     pub(super) released: ReleaseCounts,
+    pub(super) outage: Arc<Outage>,
 }
 
 impl Core {
-    pub(super) fn new(attempts: Arc<Attempts>, times: Times) -> Self {
+    pub(super) fn new(attempts: Arc<Attempts>, times: Times, outage: Arc<Outage>) -> Self {
         Self {
             attempts,
             times,
             registry: Registry::default(),
             released: ReleaseCounts::default(),
+            outage,
         }
     }
 }

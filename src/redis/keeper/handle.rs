@@ -5,7 +5,7 @@ use super::{
     task::{self, Command},
     thread::Thread,
 };
-use crate::redis::{clock::Times, dispatch::Attempts, lease::Lease};
+use crate::redis::{clock::Times, dispatch::Attempts, lease::Lease, outage::Outage};
 use std::{io, sync::Arc, time::Instant};
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,16 +20,24 @@ impl Keeper {
     /// A keeper that runs once it is [started](Self::start), together with `others`. The keeper ends
     /// after this handle is dropped and all pending releases are done.
     pub(in crate::redis) fn new(
-        attempts: Arc<Attempts>,
+        attempts: &Arc<Attempts>,
         times: Times,
+        outage: &Arc<Outage>,
         others: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let core = Arc::new(Core::new(attempts, times));
+        let core = Arc::new(Core::new(Arc::clone(attempts), times, Arc::clone(outage)));
+        let attempts = Arc::clone(attempts);
         let (commands, received) = mpsc::unbounded_channel();
         let keeper = task::run(Arc::clone(&core), received);
         let thread = Thread::new(async move {
-            tokio::spawn(others);
+            let others = tokio::spawn(others);
             keeper.await;
+            others.abort();
+            // A failure is ignored: the process ceases to count when its lease ends.
+            let _ = attempts
+                .protocol
+                .leave(Instant::now() + times.timeout)
+                .await;
         });
         Self {
             core,
@@ -60,7 +68,9 @@ impl Keeper {
         answer: Option<oneshot::Sender<bool>>,
     ) {
         self.core.registry.remove(lease.serial);
-        if lease.release() {
+        let is_sent = lease.release();
+        self.core.outage.released(lease);
+        if is_sent {
             self.send(Command::Release(Arc::clone(lease), answer));
         }
     }

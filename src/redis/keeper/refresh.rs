@@ -78,7 +78,14 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Refresh
     let (mut lost, held): (Vec<_>, Vec<_>) = leases
         .into_iter()
         .filter(|lease| !lease.is_released())
-        .partition(|lease| lease.is_lost());
+        .partition(|lease| lease.is_outside());
+    if core.outage.is_silent() {
+        held.iter().for_each(|lease| lease.refresh_failed());
+        return Refreshed {
+            lost: Vec::new(),
+            failed: held,
+        };
+    }
     let side_by_side = match core.attempts.protocol.is_one_server() {
         true => 1,
         false => SIDE_BY_SIDE,
@@ -140,10 +147,10 @@ async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
                 true => lease.refreshed(held_until),
                 // Some of its units were released meanwhile.
                 false if lease.permit() != *permit => outcome.failed.push(Arc::clone(lease)),
-                false => lease.displaced(),
+                false => lease.displaced(core.outage.kept_until()),
             }
-            // Displaced by this answer, or reported lost before it arrived.
-            let lost = lease.is_lost().then(|| Arc::clone(lease));
+            // Displaced by this answer, or lost or degraded before it arrived.
+            let lost = lease.is_outside().then(|| Arc::clone(lease));
             outcome.lost.extend(lost);
         }
     }

@@ -118,6 +118,9 @@ impl Pending {
 
 /// Releases a batch. Returns the releases that have to be sent again.
 pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
+    if core.outage.is_silent() {
+        return pending.into_iter().map(Pending::retry).collect();
+    }
     let (answered, others) = pending.into_iter().partition(Pending::wants_answer);
     let answered = release_all(&core, true, answered);
     let (mut again, more) = join(answered, release_all(&core, false, others)).await;

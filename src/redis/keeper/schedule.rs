@@ -80,13 +80,14 @@ impl Schedule {
     }
 
     /// Puts granted leases into slots. Returns those whose refresh cannot wait until the slot is due:
-    /// they were granted from a queue, or claimed before a suspension.
+    /// they were granted from a queue, are degraded, or were claimed before a suspension.
     pub(super) fn adopt(&mut self, leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
         let mut urgent = Vec::new();
         self.adopted += leases.len();
         for lease in leases {
             let suspension = self.suspension.as_ref();
-            if suspension.is_some_and(|it| it.advance(&lease)) || lease.is_provisional() {
+            let was_before = suspension.is_some_and(|it| it.advance(&lease));
+            if was_before || lease.is_provisional() || lease.is_degraded() {
                 urgent.push(Arc::clone(&lease));
             }
             let name = lease.name();
@@ -190,22 +191,23 @@ impl Schedule {
 
     /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
     /// counts for these leases, because the server could be reached neither time.
-    pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>) {
+    pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>, kept_until: u64) {
         if let Some(suspension) = &self.suspension {
-            failed.iter().for_each(|lease| suspension.expire(lease));
+            let expire = |lease: &Arc<Lease>| suspension.expire(lease, kept_until);
+            failed.iter().for_each(expire);
         }
         self.refreshed(failed);
     }
 
     /// Reports permits lost whose deadline has passed without a good refresh.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant, kept_until: u64) {
         let now = self.times.micros(now);
         self.watched.retain(|_, Watched { lease, deadline }| {
-            if lease.is_released() || lease.is_lost() || lease.deadline() != *deadline {
+            if lease.is_released() || lease.is_outside() || lease.deadline() != *deadline {
                 return false;
             }
-            lease.expire(now);
-            !lease.is_lost()
+            lease.expire(now, kept_until);
+            !lease.is_outside()
         });
     }
 }

@@ -37,10 +37,10 @@ impl Suspension {
     }
 
     /// The server could not be reached, so a lease counts as ended if it may have ended.
-    pub(super) fn expire(&self, lease: &Lease) {
+    pub(super) fn expire(&self, lease: &Lease, kept_until: u64) {
         let Range { start, end } = self.doubtful;
         if !self.was_sent_before(start, lease) && self.was_sent_before(end, lease) {
-            lease.expire(self.times.now() + self.missed);
+            lease.expire(self.times.now() + self.missed, kept_until);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The keeper's loop.
 
+mod tick;
+
 use super::{
     core::Core,
     pulse::Pulse,
@@ -61,6 +63,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
     let mut task = Task::new(core, reports);
     // Makes the connection, so that the first release need not wait for it.
     task.read_clock();
+    let mut phases = task.core.outage.breaker().changes();
     let mut taken = Vec::with_capacity(COMMANDS);
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;
@@ -71,6 +74,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
                 taken.drain(..).for_each(|command| task.take(command));
             }
             Some(report) = reported.recv() => task.apply(report),
+            Ok(()) = phases.changed() => task.count(),
             () = &mut alarm => task.wake(),
         }
         task.release();
@@ -123,7 +127,9 @@ impl Task {
         leases.extend(self.core.registry.drain());
         for lease in leases {
             let was_granted = lease.is_granted();
-            if lease.release() {
+            let is_sent = lease.release();
+            self.core.outage.released(&lease);
+            if is_sent {
                 self.pend(Arc::clone(&lease), None);
             }
             if was_granted {
@@ -139,7 +145,8 @@ impl Task {
                 self.reacquire(lost);
             }
             Report::RefreshedAgain(Refreshed { lost, failed }) => {
-                self.schedule.refreshed_again(failed);
+                let kept_until = self.core.outage.kept_until();
+                self.schedule.refreshed_again(failed, kept_until);
                 self.reacquire(lost);
             }
             Report::Reacquired(serials) => self.returning.end(&serials),
@@ -160,27 +167,6 @@ impl Task {
         if now >= self.next_tick.min(self.schedule.next()) {
             self.next_tick = now + self.core.times.tick();
             self.tick(now);
-        }
-    }
-
-    fn tick(&mut self, now: Instant) {
-        let mut due = self.schedule.adopt(self.core.registry.adopt());
-        self.schedule.expire(now);
-        due.extend(self.schedule.due(now));
-        let (last, interval) = (&self.pulse, self.core.times.refresh_interval());
-        let pulse = Pulse::now();
-        let gap = pulse.since(last, interval);
-        if self.schedule.note(gap, pulse.after(last)) {
-            due = self.schedule.all();
-        }
-        self.pulse = pulse;
-        let retries = self.schedule.retries(now);
-        self.refresh(retries, Report::RefreshedAgain);
-        self.refresh(due, Report::Refreshed);
-        if now >= self.next_clock && self.is_active {
-            self.next_clock = now + self.core.times.refresh_interval();
-            self.is_active = false;
-            self.read_clock();
         }
     }
 

@@ -6,29 +6,37 @@
 use super::{Inner, Lease, state::Event};
 
 impl Lease {
-    /// A refresh did not find all units of the lease: reports the permit lost.
-    pub(in crate::redis) fn displaced(&self) {
-        self.lose(|inner| match inner.permit.units() {
+    /// A refresh did not find all units of the lease: reports the permit lost, unless it is kept.
+    pub(in crate::redis) fn displaced(&self, kept_until: u64) {
+        self.lose(kept_until, |inner| match inner.permit.units() {
             // The server has nothing of it.
             1 => Some(Event::Ended),
             _ => Some(Event::Displaced),
         });
     }
 
-    /// Reports the permit lost if the deadline has passed.
-    pub(in crate::redis) fn expire(&self, now: u64) {
-        self.lose(|inner| (now >= inner.deadline).then_some(Event::Ended));
+    /// Reports the permit lost if the deadline has passed, unless it is kept.
+    pub(in crate::redis) fn expire(&self, now: u64, kept_until: u64) {
+        self.lose(kept_until, |inner| {
+            (now >= inner.deadline).then_some(Event::Ended)
+        });
     }
 
-    /// Reports the permit lost, unless it was lost before, if such an event ends the lease.
-    fn lose(&self, event: impl FnOnce(&Inner) -> Option<Event>) {
+    /// Reports the permit lost, unless it was lost before, if such an event ends the lease. It is
+    /// degraded instead if the deadline is before `kept_until`.
+    fn lose(&self, kept_until: u64, event: impl FnOnce(&Inner) -> Option<Event>) {
         let mut inner = self.lock();
-        let was_lost = inner.state.is_lost();
-        let ends = event(&inner).is_some_and(|event| inner.step(event));
-        if !ends || was_lost {
+        let was_outside = inner.state.is_lost() || inner.state.is_degraded();
+        let is_kept = self.is_kept(inner.deadline, kept_until);
+        let kept = |event: Event| if is_kept { event.kept() } else { event };
+        let ends = event(&inner).is_some_and(|event| inner.step(kept(event)));
+        if !ends || was_outside {
             return;
         }
         inner.deadline = 0;
+        if is_kept {
+            return;
+        }
         // Under the lock, so that a grant that follows clears it.
         match &self.first {
             None => self.loss.mark(),

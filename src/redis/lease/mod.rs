@@ -4,6 +4,7 @@
 //! deadline by the server's clock. Until then an unanswered acquire may run and grant; after that the
 //! server refuses to run it. So a release is final only if it ran after the last of these deadlines.
 
+mod degraded;
 mod end;
 mod query;
 mod state;
@@ -22,6 +23,8 @@ pub(super) struct Lease {
     /// The first lease of the same permit, if this one has added units. That one reports the loss of
     /// both.
     first: Option<Arc<Lease>>,
+    /// Whether it is lost when it ends, even while the store is unavailable.
+    strict: bool,
     inner: Mutex<Inner>,
 }
 
@@ -39,6 +42,8 @@ struct Inner {
     unanswered: u32,
     /// Until when an unanswered acquire may run, ms of the server's clock.
     runs_until: u64,
+    /// Whether its units are among those that the process has counted.
+    counted: bool,
 }
 
 impl Lease {
@@ -52,6 +57,7 @@ impl Lease {
             deadline: 0,
             unanswered: 0,
             runs_until: 0,
+            counted: false,
         })
     }
 
@@ -60,6 +66,7 @@ impl Lease {
             serial: inner.permit.serial,
             loss: Loss::default(),
             first: None,
+            strict: false,
             inner: Mutex::new(inner),
         }
     }

@@ -27,10 +27,12 @@ impl Lease {
         self.lock().state.is_lost()
     }
 
-    /// Whether the deadline has passed. The keeper may not have reported the loss yet.
-    pub(in crate::redis) fn is_past(&self, now: u64) -> bool {
+    /// Whether the deadline has passed and the lease is not kept. The keeper may not have reported
+    /// the loss yet.
+    pub(in crate::redis) fn is_past(&self, now: u64, kept_until: u64) -> bool {
         let inner = self.lock();
-        !inner.state.is_released() && now >= inner.deadline
+        let is_kept = inner.state.is_degraded() || self.is_kept(inner.deadline, kept_until);
+        !inner.state.is_released() && !is_kept && now >= inner.deadline
     }
 
     pub(in crate::redis) fn is_released(&self) -> bool {

@@ -8,6 +8,8 @@
 //! | `Provisional` | granted from the queue, and not refreshed yet; ends when the waiter would count as dead |
 //! | `Held` | granted, or refreshed |
 //! | `AtRisk` | held, but the last refresh failed |
+//! | `Degraded` | the store was unavailable, and the policy lets the owner go on without a lease |
+//! | `Partial` | the same, and the server may have some of its units, but not all |
 //! | `Lost` | the lease ended while the owner still runs; it may be granted again |
 //! | `Displaced` | the same, and the server may have some of its units, but not all |
 //! | `Refused` | the server refused the claim |
@@ -22,6 +24,8 @@ pub(super) enum State {
     Provisional,
     Held,
     AtRisk,
+    Degraded,
+    Partial,
     Lost,
     Displaced,
     Refused,
@@ -54,18 +58,35 @@ pub(super) enum Event {
     Displaced,
     /// The lease has a new id, of which the server has nothing.
     Renewed,
+    /// The policy admits the claim without the store.
+    Admitted,
+    /// As `Ended`, because the store was unavailable, and the policy lets the owner go on.
+    Kept,
+    /// As `Displaced`, likewise.
+    KeptInPart,
     /// The owner released the lease.
     Released,
     /// A release that was sent before the lease ended may have run, but its answer is lost.
     ReleaseFailed,
 }
 
+impl Event {
+    /// The event for an owner whom the policy lets go on.
+    pub(super) fn kept(self) -> Self {
+        match self {
+            Self::Ended => Self::Kept,
+            Self::Displaced => Self::KeptInPart,
+            event => event,
+        }
+    }
+}
+
 impl State {
     /// The table of transitions; `None` where an event changes nothing.
     pub(super) fn next(self, event: Event) -> Option<Self> {
         use State::{
-            AtRisk, Displaced, Freed, Held, InDoubt, Lost, Provisional, Queued, Refused, Released,
-            Unsent,
+            AtRisk, Degraded, Displaced, Freed, Held, InDoubt, Lost, Partial, Provisional, Queued,
+            Refused, Released, Unsent,
         };
         match (self, event) {
             // A released lease stays released.
@@ -74,14 +95,20 @@ impl State {
             (_, Event::Released) => Some(Released),
             (Unsent | Refused, Event::Sent) => Some(InDoubt),
             (InDoubt, Event::NotSent) => Some(Unsent),
-            (Unsent | InDoubt | Queued | Refused | Lost, Event::Granted) => Some(Held),
+            (Unsent | InDoubt | Queued | Refused | Lost | Degraded, Event::Granted) => Some(Held),
             (Unsent | InDoubt | Refused, Event::Queued) => Some(Queued),
             (InDoubt | Queued, Event::Notified) => Some(Provisional),
             (Unsent | InDoubt | Queued, Event::Refused) => Some(Refused),
             (Provisional | AtRisk, Event::Refreshed) => Some(Held),
             (Held, Event::RefreshFailed) => Some(AtRisk),
             (Provisional | Held | AtRisk, Event::Ended) | (Displaced, Event::Renewed) => Some(Lost),
-            (Provisional | Held | AtRisk | Lost, Event::Displaced) => Some(Displaced),
+            (Provisional | Held | AtRisk, Event::Displaced)
+            | (Lost, Event::Displaced | Event::KeptInPart) => Some(Displaced),
+            (Provisional | Held | AtRisk, Event::Kept)
+            | (Unsent, Event::Admitted)
+            | (Partial, Event::Renewed) => Some(Degraded),
+            (Provisional | Held | AtRisk, Event::KeptInPart)
+            | (Degraded, Event::Displaced | Event::KeptInPart) => Some(Partial),
             _ => None,
         }
     }
@@ -91,9 +118,15 @@ impl State {
         matches!(self, Self::Lost | Self::Displaced)
     }
 
-    /// Whether the lease was granted and is not released, lost or not.
+    /// Whether the owner goes on without a lease.
+    pub(super) fn is_degraded(self) -> bool {
+        matches!(self, Self::Degraded | Self::Partial)
+    }
+
+    /// Whether the lease was granted or admitted and is not released, lost or not.
     pub(super) fn is_granted(self) -> bool {
-        matches!(self, Self::Provisional | Self::Held | Self::AtRisk) || self.is_lost()
+        let is_held = matches!(self, Self::Provisional | Self::Held | Self::AtRisk);
+        is_held || self.is_lost() || self.is_degraded()
     }
 
     pub(super) fn is_released(self) -> bool {
@@ -102,6 +135,6 @@ impl State {
 
     /// Whether the server may hold units or a queue position of the lease.
     pub(super) fn is_known_to_the_server(self) -> bool {
-        !matches!(self, Self::Unsent | Self::Refused)
+        !matches!(self, Self::Unsent | Self::Refused | Self::Degraded)
     }
 }

@@ -70,7 +70,7 @@ fn only_an_acquire_grants_a_lost_lease_again() {
     let lease = lease();
     assert!(lease.sent(10));
     lease.granted(7, 100);
-    lease.expire(100);
+    lease.expire(100, 0);
     assert!(lease.is_lost() && lease.loss.is_set());
     lease.refreshed(1_000);
     assert!(lease.is_lost());
@@ -112,7 +112,7 @@ fn no_release_frees_a_lease_that_was_displaced_before() {
     let lease = lease();
     assert!(lease.sent(10));
     lease.granted(7, 100);
-    lease.displaced();
+    lease.displaced(0);
     assert!(lease.release());
     lease.release_failed(50);
     assert!(!lease.is_freed(50));
@@ -150,7 +150,7 @@ fn a_lost_lease_that_was_split_is_acquired_only_under_a_new_id() {
     let lease = sent_twice();
     assert!(lease.renew().is_none(), "it is held");
     drop(lease.split(2));
-    lease.expire(100);
+    lease.expire(100, 0);
     assert!(!lease.sent(30), "it would get five units");
     let (before, old) = (lease.permit(), lease.renew().expect("it was split"));
     assert_eq!((old.permit(), old.runs_until()), (before, Some(20)));
@@ -165,25 +165,49 @@ fn only_a_heavy_lease_that_was_displaced_needs_a_new_id() {
     let (heavy, light) = (sent_twice(), lease());
     assert!(light.sent(10));
     light.granted(7, 100);
-    light.displaced();
+    light.displaced(0);
     assert!(light.is_lost() && light.renew().is_none() && light.sent(20));
-    heavy.expire(100);
+    heavy.expire(100, 0);
     assert!(heavy.renew().is_none(), "the server may have all of it");
     // A refresh that was sent before.
-    heavy.displaced();
+    heavy.displaced(0);
     let old = heavy.renew().expect("the server may have some of it");
     assert_eq!((old.permit().weight, heavy.permit().weight), (5, 5));
     assert!(heavy.permit() != old.permit() && heavy.is_lost());
 }
 
 #[test]
+fn a_heavy_lease_that_is_kept_needs_a_new_id_if_it_was_displaced() {
+    let (whole, displaced, late) = (sent_twice(), sent_twice(), sent_twice());
+    whole.expire(100, u64::MAX);
+    displaced.displaced(u64::MAX);
+    late.expire(100, u64::MAX);
+    // A refresh that was sent before.
+    late.displaced(0);
+    assert!(
+        whole.renew().is_none() && whole.sent(30),
+        "the server may have all of it"
+    );
+    for lease in [&whole, &displaced, &late] {
+        assert!(lease.is_degraded() && !lease.is_lost());
+    }
+    for lease in [displaced, late] {
+        assert!(!lease.sent(30), "the server may take it for held");
+        let old = lease.renew().expect("the server may have some of it");
+        assert!(old.release() && lease.sent(30));
+        lease.granted(9, 200);
+        assert!(!lease.is_degraded());
+    }
+}
+
+#[test]
 fn a_permit_is_lost_while_one_of_its_leases_is() {
     let first = sent_twice();
     let (one, two) = (added(&first), added(&first));
-    one.expire(100);
-    one.expire(100);
-    first.expire(100);
-    two.displaced();
+    one.expire(100, 0);
+    one.expire(100, 0);
+    first.expire(100, 0);
+    two.displaced(0);
     for lease in [&first, &one] {
         assert!(lease.sent(30));
         lease.granted(9, 200);
@@ -191,7 +215,7 @@ fn a_permit_is_lost_while_one_of_its_leases_is() {
     }
     assert!(two.release(), "it may be held");
     assert!(!first.loss.is_set(), "no other is lost");
-    one.expire(200);
+    one.expire(200, 0);
     assert!(first.release() && one.release());
     assert!(first.loss.is_set(), "a released permit stays lost");
 }

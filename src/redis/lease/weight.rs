@@ -16,6 +16,7 @@ impl Lease {
     pub(in crate::redis) fn adding_to(self, first: &Arc<Self>) -> Self {
         Self {
             first: Some(Arc::clone(first)),
+            strict: first.strict,
             ..self
         }
     }
@@ -32,7 +33,7 @@ impl Lease {
         Some(inner.part(others))
     }
 
-    /// Gives a lost lease a new id, if its own may not be acquired again. Returns a lease of what the
+    /// Gives a lost or degraded lease a new id, if its own may not be acquired again. Returns a lease of what the
     /// server may have under the old id, to be released. No acquire may be in flight.
     pub(in crate::redis) fn renew(&self) -> Option<Self> {
         let mut inner = self.lock();
@@ -48,11 +49,13 @@ impl Lease {
 }
 
 impl Inner {
-    /// Under its id a lost lease would get the units again that were released of it; or none of those
+    /// Under its id a lost or degraded lease would get the units again that were released of it; or none of those
     /// that it has lost, because the server has others of that id, and takes it for held.
     pub(super) fn needs_new_id(&self) -> bool {
-        let is_split = self.state == State::Lost && self.permit.is_split();
-        is_split || self.state == State::Displaced
+        match self.state {
+            State::Lost | State::Degraded => self.permit.is_split(),
+            state => matches!(state, State::Displaced | State::Partial),
+        }
     }
 
     /// A lease of some of the units. An acquire that may still run may grant these too. The keeper

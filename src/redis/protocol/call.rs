@@ -6,7 +6,7 @@ use super::{
     script::{Form, Script},
     share::{Share, command},
 };
-use crate::redis::{clock::ServerClock, error::Error, transport::Transport};
+use crate::redis::{clock::ServerClock, error::Error, outage::Breaker, transport::Transport};
 use redis::Value;
 use std::{
     sync::{
@@ -39,6 +39,8 @@ pub(in crate::redis) struct Protocol {
     one_each: AtomicBool,
     /// What the names of all keys begin with.
     pub(super) prefix: String,
+    /// Observes the outcome of each call.
+    breaker: Arc<Breaker>,
 }
 
 impl Protocol {
@@ -49,6 +51,7 @@ impl Protocol {
         prefix: String,
         process: Arc<str>,
         lease_ms: u64,
+        breaker: Arc<Breaker>,
     ) -> Self {
         Self {
             transport,
@@ -56,15 +59,20 @@ impl Protocol {
             owner: Owner { process, lease_ms },
             one_each: AtomicBool::new(false),
             prefix,
+            breaker,
         }
     }
 
     /// Waits until there is a connection.
     pub(in crate::redis) async fn ready(&self, deadline: Instant) -> Result<(), Error> {
-        match self.transport.ready(deadline) {
-            Some(ready) => ready.await,
-            None => Ok(()),
+        let Some(ready) = self.transport.ready(deadline) else {
+            return Ok(());
+        };
+        let answer = ready.await;
+        if let Err(error) = &answer {
+            self.breaker.failed(error);
         }
+        answer
     }
 
     /// Whether all keys live on one server for sure.
@@ -146,7 +154,12 @@ impl Protocol {
         let commands = batches.iter();
         let commands =
             commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
-        self.transport.send(commands.collect(), call.deadline).await
+        let answers = self.transport.send(commands.collect(), call.deadline).await;
+        match &answers {
+            Ok(answers) => self.breaker.observe(answers),
+            Err(error) => self.breaker.failed(error),
+        }
+        answers
     }
 
     /// Whether a call may name several semaphores, as far as is known.

@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod id;
 mod name;
+mod processes;
 mod refresh;
 mod release;
 mod reply;

@@ -1,0 +1,52 @@
+//! What the keeper does at each tick, and when the store becomes unavailable.
+
+use super::{
+    super::pulse::{Gap, Pulse},
+    Report, Task,
+};
+use std::{mem, time::Instant};
+
+impl Task {
+    /// Counts what this process holds, if the store has just become unavailable.
+    pub(super) fn count(&mut self) {
+        if let Some(alarm) = self.core.outage.uncounted() {
+            let urgent = self.schedule.adopt(self.core.registry.adopt());
+            self.core.outage.count_all(&self.schedule.all(), alarm);
+            self.refresh(urgent, Report::Refreshed);
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        let mut due = self.schedule.adopt(self.core.registry.adopt());
+        self.schedule.expire(now, self.core.outage.kept_until());
+        due.extend(self.schedule.due(now));
+        let was_stopped = self.was_stopped();
+        if self.core.outage.has_returned() || was_stopped {
+            due = self.schedule.all();
+        } else if self.core.outage.is_settling() {
+            // A release that was on its way may have refused it before; later, waiters would.
+            let all = self.schedule.all().into_iter();
+            due.extend(all.filter(|lease| lease.is_degraded()));
+        }
+        let retries = self.schedule.retries(now);
+        self.refresh(retries, Report::RefreshedAgain);
+        self.refresh(due, Report::Refreshed);
+        if now >= self.next_clock && self.is_active && !self.core.outage.is_silent() {
+            self.next_clock = now + self.core.times.refresh_interval();
+            self.is_active = false;
+            self.read_clock();
+        }
+    }
+
+    /// Takes note of what happened since the last tick. Returns whether all leases have to be refreshed.
+    fn was_stopped(&mut self) -> bool {
+        let pulse = Pulse::now();
+        let last = mem::replace(&mut self.pulse, pulse);
+        let gap = self.pulse.since(&last, self.core.times.refresh_interval());
+        let was_stopped = self.schedule.note(gap, self.pulse.after(&last));
+        if let Gap::Suspended(missed) = gap {
+            self.core.outage.breaker().advance(missed);
+        }
+        was_stopped
+    }
+}

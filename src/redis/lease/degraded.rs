@@ -1,0 +1,48 @@
+//! Leases that the policy admits or keeps while the store is unavailable, and whether the process has
+//! counted a lease.
+
+use super::{Lease, state::Event};
+use std::sync::Arc;
+
+impl Lease {
+    /// This lease, as one that is lost when it ends, even while the store is unavailable.
+    pub(in crate::redis) fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// The policy admits the claim.
+    pub(in crate::redis) fn admitted(&self) {
+        self.lock().step(Event::Admitted);
+    }
+
+    pub(in crate::redis) fn is_degraded(&self) -> bool {
+        self.lock().state.is_degraded()
+    }
+
+    /// Whether the owner goes on without a place in the store: lost or degraded.
+    pub(in crate::redis) fn is_outside(&self) -> bool {
+        self.is_lost() || self.is_degraded()
+    }
+
+    /// Whether a lease that ends at the deadline is degraded then, not lost.
+    pub(super) fn is_kept(&self, deadline: u64, kept_until: u64) -> bool {
+        !self.strict && deadline < kept_until
+    }
+
+    /// Counts the lease if it is granted and not counted yet. Returns what is to be counted.
+    pub(in crate::redis) fn count(&self) -> Option<(Arc<str>, u32)> {
+        let mut inner = self.lock();
+        if inner.counted || !inner.state.is_granted() {
+            return None;
+        }
+        inner.counted = true;
+        Some((Arc::clone(&inner.name), inner.permit.units()))
+    }
+
+    /// Returns what was counted, once.
+    pub(in crate::redis) fn uncount(&self) -> Option<(Arc<str>, u32)> {
+        let mut inner = self.lock();
+        let units = inner.permit.units();
+        std::mem::take(&mut inner.counted).then(|| (Arc::clone(&inner.name), units))
+    }
+}

@@ -1,0 +1,248 @@
+//! Knows whether the store answers, from the outcomes of all calls.
+
+use super::{cause::Verdict, phase::Phase};
+use crate::redis::{clock::Times, error::Error};
+use parking_lot::Mutex;
+use std::{
+    mem,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// Failures in a row that open the breaker, unless they are all within a timeout: one stall of the
+/// server, or of this process, fails all calls that are in flight.
+const MAX_FAILURES: u32 = 3;
+
+/// Timeouts between two claims that try while the breaker is open: each may take one.
+const MIN_BETWEEN: u32 = 4;
+
+/// See the module docs.
+pub(in crate::redis) struct Breaker {
+    times: Times,
+    /// Whether the policy admits claims while the store is unavailable.
+    admits: bool,
+    /// Whether all keys live on one server, to which the store makes connections by itself.
+    one_server: bool,
+    /// The phase, for who must not wait for a lock: every call and every claim reads it.
+    phase: AtomicU8,
+    /// How often all was not well any more.
+    alarms: AtomicU64,
+    /// How often the store has answered again.
+    returns: AtomicU64,
+    /// Leases that end before this are kept, microseconds since the store's creation.
+    kept_until: AtomicU64,
+    state: Mutex<State>,
+    changes: watch::Sender<Phase>,
+}
+
+struct State {
+    failures: u32,
+    /// Whether there was no connection: a server that has been started again may be empty.
+    was_gone: bool,
+    /// The last failure.
+    error: Error,
+    /// When the first call in a row failed.
+    alarmed: Instant,
+    /// When the store has answered again.
+    returned: Instant,
+    /// When a claim has last tried while it was open.
+    tried: Instant,
+}
+
+impl Breaker {
+    pub(in crate::redis) fn new(times: Times, admits: bool, one_server: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            times,
+            admits,
+            one_server,
+            phase: AtomicU8::new(Phase::Well as u8),
+            alarms: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
+            kept_until: AtomicU64::new(0),
+            state: Mutex::new(State {
+                failures: 0,
+                was_gone: false,
+                error: Error::Timeout(times.timeout),
+                alarmed: now,
+                returned: now,
+                tried: now,
+            }),
+            changes: watch::Sender::new(Phase::Well),
+        }
+    }
+
+    #[inline]
+    pub(in crate::redis) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Well,
+            1 => Phase::Failing,
+            2 => Phase::Settling,
+            _ => Phase::Open,
+        }
+    }
+
+    /// Takes the outcomes of the calls of one send. One node that answers is enough.
+    #[inline]
+    pub(in crate::redis) fn observe<T>(&self, outcomes: &[Result<T, Error>]) {
+        if self.phase() == Phase::Well && outcomes.iter().all(Result::is_ok) {
+            return;
+        }
+        self.judge(outcomes.iter().map(|outcome| outcome.as_ref().err()));
+    }
+
+    /// Takes the failure of a send.
+    #[cold]
+    pub(in crate::redis) fn failed(&self, error: &Error) {
+        self.judge([Some(error)].into_iter());
+    }
+
+    #[cold]
+    fn judge<'a>(&self, outcomes: impl Iterator<Item = Option<&'a Error>>) {
+        let mut failure = None;
+        for outcome in outcomes {
+            match outcome.map_or(Verdict::Works, Error::verdict) {
+                Verdict::Works => return self.answered(),
+                Verdict::Unsent => {}
+                Verdict::Breaks if self.one_server => self.suspect(),
+                Verdict::Breaks | Verdict::Fails => failure = outcome,
+            }
+        }
+        if let Some(error) = failure {
+            self.failing(error);
+        }
+    }
+
+    fn answered(&self) {
+        let mut state = self.state.lock();
+        state.failures = 0;
+        let (phase, now) = (self.phase(), Instant::now());
+        if matches!(phase, Phase::Failing | Phase::Open) {
+            self.keep_until(self.times.held_until(now));
+            let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
+            if was_gone {
+                state.returned = now;
+                self.returns.fetch_add(1, Ordering::Relaxed);
+            }
+            // Without degraded permits there is nothing to settle.
+            self.change(match was_gone && self.admits {
+                true => Phase::Settling,
+                false => Phase::Well,
+            });
+        }
+    }
+
+    fn failing(&self, error: &Error) {
+        let mut state = self.state.lock();
+        if state.failures == 0 {
+            state.alarmed = Instant::now();
+        }
+        state.failures += 1;
+        state.was_gone |= matches!(error, Error::Unavailable(_));
+        state.error = error.clone();
+        self.alarm(&mut state);
+        let is_stall = state.alarmed.elapsed() < self.times.timeout;
+        if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
+            self.keep_until(u64::MAX);
+            self.change(Phase::Open);
+        }
+    }
+
+    /// A claim has failed, or a connection, so all is not well.
+    pub(super) fn suspect(&self) {
+        self.alarm(&mut self.state.lock());
+    }
+
+    fn alarm(&self, state: &mut State) {
+        if self.phase() == Phase::Well {
+            state.alarmed = Instant::now();
+            self.alarms.fetch_add(1, Ordering::Relaxed);
+            self.change(Phase::Failing);
+        }
+    }
+
+    pub(super) fn is_of_one_server(&self) -> bool {
+        self.one_server
+    }
+
+    /// Whether a claim may try although the breaker is open: one now and then where keys live on
+    /// several nodes, because the probe asks only one of them.
+    pub(super) fn may_try(&self) -> bool {
+        if self.one_server {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let may_try = state.tried.elapsed() >= self.times.timeout * MIN_BETWEEN;
+        if may_try {
+            state.tried = Instant::now();
+        }
+        may_try
+    }
+
+    /// Ends the time to settle if it is over.
+    pub(super) fn settle(&self) {
+        let state = self.state.lock();
+        let is_over = state.returned.elapsed() >= self.settling_time();
+        if self.phase() == Phase::Settling && is_over {
+            self.change(Phase::Well);
+        }
+    }
+
+    /// How long the store counts as unsettled once it has answered: longer than the pause between
+    /// two probes, the probe, the keeper's next tick and its calls take together.
+    pub(super) fn settling_time(&self) -> Duration {
+        self.times.timeout * 4 + self.times.tick() * 2
+    }
+
+    /// When it is clear whether failures are an outage: more of them open the breaker by then.
+    pub(super) fn clear_at(&self) -> Instant {
+        self.state.lock().alarmed + self.times.timeout
+    }
+
+    pub(super) fn alarms(&self) -> u64 {
+        self.alarms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn returns(&self) -> u64 {
+        self.returns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn last_error(&self) -> Error {
+        self.state.lock().error.clone()
+    }
+
+    /// Leases whose deadline is before this are kept though they have ended: they were not refreshed
+    /// since the store answered again, or it has not yet.
+    pub(super) fn kept_until(&self) -> u64 {
+        self.kept_until.load(Ordering::Relaxed)
+    }
+
+    /// This process's clock stood still, so leases from before end that much sooner by it.
+    pub(in crate::redis) fn advance(&self, missed: Duration) {
+        let _state = self.state.lock();
+        let end = self.kept_until();
+        if end != u64::MAX {
+            self.keep_until(end.saturating_sub(missed.as_micros() as u64));
+        }
+    }
+
+    fn keep_until(&self, end: u64) {
+        if self.admits {
+            self.kept_until.store(end, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes of the phase. Short ones may be missed.
+    pub(in crate::redis) fn changes(&self) -> watch::Receiver<Phase> {
+        self.changes.subscribe()
+    }
+
+    fn change(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.changes.send_replace(phase);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use super::*;
+use std::{io, thread::sleep};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn breaker(admits: bool) -> Breaker {
+    Breaker::new(Times::new(30 * MS, MS), admits, true)
+}
+
+/// Fails, longer than a stall.
+fn fail(breaker: &Breaker, times: u32) {
+    for at in 1..=times {
+        if at == times {
+            sleep(2 * MS);
+        }
+        breaker.failed(&Error::Timeout(MS));
+    }
+}
+
+#[test]
+fn failures_in_a_row_open_it_and_an_answer_closes_it() {
+    let breaker = breaker(false);
+    fail(&breaker, MAX_FAILURES - 1);
+    breaker.observe(&[Ok(())]);
+    fail(&breaker, MAX_FAILURES - 1);
+    assert_eq!(breaker.phase(), Phase::Failing);
+    fail(&breaker, 1);
+    assert_eq!(breaker.phase(), Phase::Open);
+    breaker.observe(&[Err(Error::Timeout(MS)), Ok(())]);
+    assert_eq!(breaker.phase(), Phase::Well);
+    assert_eq!(breaker.kept_until(), 0, "`Refuse` keeps nothing");
+}
+
+#[test]
+fn a_crowd_of_ours_neither_opens_it_nor_closes_it() {
+    let breaker = breaker(true);
+    (0..9).for_each(|_| breaker.failed(&Error::Congested));
+    assert_eq!(breaker.phase(), Phase::Well);
+    fail(&breaker, MAX_FAILURES);
+    breaker.failed(&Error::Congested);
+    assert_eq!(breaker.phase(), Phase::Open);
+}
+
+#[test]
+fn a_connection_that_breaks_is_a_failure_only_if_the_store_cannot_make_another() {
+    let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+    for (reconnects, phase) in [(true, Phase::Failing), (false, Phase::Open)] {
+        let breaker = Breaker::new(Times::new(30 * MS, MS), true, reconnects);
+        for _ in 0..MAX_FAILURES {
+            breaker.failed(&Error::Redis(broken().into()));
+            sleep(2 * MS);
+        }
+        assert_eq!(breaker.phase(), phase);
+    }
+}
+
+#[test]
+fn a_server_that_was_gone_for_a_moment_may_be_empty() {
+    let breaker = breaker(true);
+    let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    breaker.failed(&Error::Unavailable(refused.into()));
+    breaker.observe(&[Ok(())]);
+    assert_eq!(breaker.phase(), Phase::Settling);
+    assert!(breaker.kept_until() > 0 && breaker.returns() == 1);
+}
+
+#[test]
+fn it_settles_before_all_is_well() {
+    let breaker = breaker(true);
+    fail(&breaker, MAX_FAILURES);
+    assert_eq!(breaker.kept_until(), u64::MAX);
+    breaker.observe(&[Ok(())]);
+    assert_eq!(breaker.phase(), Phase::Settling);
+    assert!(breaker.kept_until() < u64::MAX);
+    let end = Instant::now() + breaker.settling_time();
+    breaker.settle();
+    assert!(breaker.phase() == Phase::Settling || Instant::now() >= end);
+    sleep(breaker.settling_time());
+    breaker.settle();
+    assert_eq!(breaker.phase(), Phase::Well);
+    assert_eq!(breaker.alarms(), 1);
+}
+
+#[test]
+fn one_stall_does_not_open_it() {
+    let breaker = Breaker::new(Times::new(300_000 * MS, 100_000 * MS), true, true);
+    (0..100).for_each(|_| breaker.failed(&Error::Timeout(MS)));
+    assert_eq!(breaker.phase(), Phase::Failing);
+}
+
+#[test]
+fn a_suspended_machine_has_kept_leases_from_before_that_much_sooner() {
+    let breaker = breaker(true);
+    fail(&breaker, MAX_FAILURES);
+    breaker.advance(MS);
+    assert_eq!(breaker.kept_until(), u64::MAX, "the outage goes on");
+    breaker.observe(&[Ok(())]);
+    let end = breaker.kept_until();
+    breaker.advance(MS);
+    assert_eq!(breaker.kept_until(), end - 1_000);
+}

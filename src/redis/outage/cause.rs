@@ -1,0 +1,134 @@
+//! Which errors mean that the store is unavailable.
+
+use crate::redis::error::Error;
+use redis::{ErrorKind, RedisError};
+
+/// Answers of a server that cannot work now.
+const CODES: [&str; 8] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+];
+
+/// What the outcome of a call says of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It answered.
+    Works,
+    Fails,
+    /// The connection broke. Where connections are made by the store itself, the next one shows
+    /// whether it works.
+    Breaks,
+    /// Nothing: the call was not sent.
+    Unsent,
+}
+
+impl Error {
+    /// Whether the store is unavailable, so that the policy decides.
+    pub(in crate::redis) fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unavailable(error) => !is_refusal(error),
+            Self::Timeout(_) | Self::Late(_) => true,
+            Self::Redis(error) => !is_refusal(error) && (self.is_disconnect() || is_down(error)),
+            Self::Congested | Self::Reply => false,
+        }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        match self {
+            Self::Congested => Verdict::Unsent,
+            _ if !self.is_unavailable() => Verdict::Works,
+            _ if self.is_disconnect() => Verdict::Breaks,
+            _ => Verdict::Fails,
+        }
+    }
+}
+
+/// Whether the server, or this client, refuses for a reason that only its owner can mend.
+fn is_refusal(error: &RedisError) -> bool {
+    const CODES: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
+    let is_mistake = matches!(
+        error.kind(),
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
+    );
+    is_mistake || error.code().is_some_and(|code| CODES.contains(&code))
+}
+
+/// Whether the server says that it cannot work now, or a cluster's connection that it has no node.
+fn is_down(error: &RedisError) -> bool {
+    match error.code() {
+        // Before Redis 7 the error of a command within a script comes as text: `-CODE` behind the
+        // place in the script.
+        Some("ERR") => error.detail().is_some_and(names_code),
+        Some(code) => CODES.contains(&code),
+        None => error.kind() == ErrorKind::ClusterConnectionNotFound,
+    }
+}
+
+fn names_code(detail: &str) -> bool {
+    let is_of_script = detail.starts_with("Error running script");
+    let mut words = detail.split(' ').filter_map(|word| word.strip_prefix('-'));
+    is_of_script && words.any(|word| CODES.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io, time::Duration};
+
+    fn answer(text: &str) -> Error {
+        let line = format!("-{text}\r\n");
+        let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
+        let redis::Value::ServerError(error) = value else {
+            panic!("{text} is no error");
+        };
+        Error::Redis(error.into())
+    }
+
+    #[test]
+    fn a_server_that_cannot_work_is_unavailable() {
+        for code in CODES {
+            let error = answer(&format!("{code} as it says"));
+            assert!(error.is_unavailable(), "{error:?}");
+            assert_eq!(error.verdict(), Verdict::Fails);
+        }
+        let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
+                   -OOM command not allowed when used memory > 'maxmemory'.";
+        assert!(answer(old).is_unavailable());
+    }
+
+    #[test]
+    fn a_mistake_is_an_answer() {
+        for text in [
+            "NOPERM this user has no permissions",
+            "WRONGTYPE Operation against a key",
+            "NOAUTH Authentication required.",
+            "ERR unknown command",
+            "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
+        ] {
+            let error = answer(text);
+            assert!(!error.is_unavailable(), "{error:?}");
+            assert_eq!(error.verdict(), Verdict::Works);
+        }
+        let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
+        assert!(!Error::Unavailable(wrong.clone()).is_unavailable());
+        assert!(!Error::Redis(wrong).is_unavailable());
+    }
+
+    #[test]
+    fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
+        let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(Error::Unavailable(refused()).verdict(), Verdict::Fails);
+        assert_eq!(Error::Timeout(Duration::ZERO).verdict(), Verdict::Fails);
+        assert_eq!(Error::Late(1).verdict(), Verdict::Fails);
+        assert_eq!(Error::Congested.verdict(), Verdict::Unsent);
+        assert!(!Error::Congested.is_unavailable());
+        assert!(Error::Redis(refused()).is_unavailable());
+        assert_eq!(Error::Redis(refused()).verdict(), Verdict::Breaks);
+    }
+}

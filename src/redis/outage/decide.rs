@@ -1,0 +1,201 @@
+//! The way of a claim: to the server or, while that is unavailable, to the policy.
+
+use super::{phase::Phase, policy::WhenUnavailable, share::Wanted};
+use crate::{
+    redis::{clock::at, error::Error, protocol::name, shared::Store},
+    semaphore::{Acquire, AcquireError, Claim, Permit, level_by_level},
+};
+use std::{
+    error::Error as _,
+    slice,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+impl Store {
+    /// Acquires for one claim.
+    pub(in crate::redis) async fn grant(
+        self: Arc<Self>,
+        claim: Claim,
+    ) -> Result<Permit, AcquireError> {
+        let start = Instant::now();
+        if self.outage.phase() >= Phase::Settling {
+            let claims = slice::from_ref(&claim);
+            return Box::pin(self.during_outage(claims, start)).await;
+        }
+        match self.acquire(&claim).await {
+            Err(error) if is_unavailable(&error) => {
+                let claims = slice::from_ref(&claim);
+                Box::pin(self.decide(claims, start, error)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Acquires for several claims: all or none.
+    pub(in crate::redis) async fn grant_all(
+        self: Arc<Self>,
+        claims: Vec<Claim>,
+    ) -> Result<Permit, AcquireError> {
+        let start = Instant::now();
+        match self.outage.phase() >= Phase::Settling {
+            true => self.during_outage(&claims, start).await,
+            false => self.try_server(&claims, start).await,
+        }
+    }
+
+    /// Asks the server, and the policy if the server is unavailable.
+    async fn try_server(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+    ) -> Result<Permit, AcquireError> {
+        match self.from_server(claims).await {
+            Err(error) if is_unavailable(&error) => self.decide(claims, start, error).await,
+            answer => answer,
+        }
+    }
+
+    async fn from_server(self: &Arc<Self>, claims: &[Claim]) -> Result<Permit, AcquireError> {
+        if let [claim] = claims {
+            return self.acquire(claim).await;
+        }
+        if self.takes_several() {
+            let answer = self.acquire_all(claims).await;
+            // Unless the server has just said that the keys live on several nodes.
+            if answer.is_ok() || self.takes_several() {
+                return answer;
+            }
+        }
+        level_by_level(claims.to_vec(), |claim| {
+            let store = Arc::clone(self);
+            Acquire::pending(async move { store.acquire(&claim).await })
+        })
+        .await
+    }
+
+    /// The store was unavailable when the claim came, or has just come back.
+    async fn during_outage(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+    ) -> Result<Permit, AcquireError> {
+        self.check_open()?;
+        claims
+            .iter()
+            .try_for_each(|claim| claim.units().map(drop))?;
+        let shares = self.outage.policy.shares() && !is_strict(claims);
+        match self.outage.phase() {
+            Phase::Open if !self.outage.breaker.may_try() => {
+                let error = self.outage.last_error();
+                self.decide(claims, start, error.into()).await
+            }
+            Phase::Settling if shares => self.settle(claims, start).await,
+            _ => self.try_server(claims, start).await,
+        }
+    }
+
+    /// Acquires from a server that has just come back. Other processes may not have claimed the
+    /// places of their permits yet, so the claim has to have its place in the share too.
+    async fn settle(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+    ) -> Result<Permit, AcquireError> {
+        let end = self.end(claims, start);
+        let Some(place) = self.outage.place(&self.wanted(claims), end).await else {
+            if claims.iter().all(|claim| claim.wait().is_none()) {
+                return Err(self.outage.last_error().into());
+            }
+            self.outage.settled(end).await;
+            return self.try_server(&less(claims, start.elapsed()), start).await;
+        };
+        // What is granted counts itself.
+        let answer = self.from_server(claims).await;
+        drop(place);
+        match answer {
+            Err(error) if is_unavailable(&error) => self.decide(claims, start, error).await,
+            answer => answer,
+        }
+    }
+
+    /// Lets the policy decide, because of `error`.
+    async fn decide(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+        error: AcquireError,
+    ) -> Result<Permit, AcquireError> {
+        self.check_open()?;
+        match self.outage.policy {
+            _ if is_strict(claims) => Err(error),
+            WhenUnavailable::Refuse => Err(error),
+            WhenUnavailable::Admit => self.admit(claims, None),
+            WhenUnavailable::Share | WhenUnavailable::ShareOf(_) => {
+                self.share(claims, start, error).await
+            }
+        }
+    }
+
+    /// Admits a claim that has a place in the share.
+    async fn share(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+        error: AcquireError,
+    ) -> Result<Permit, AcquireError> {
+        let end = self.end(claims, start);
+        if self.outage.was_a_blip(end).await {
+            let answer = self.from_server(&less(claims, start.elapsed())).await;
+            if !answer.as_ref().is_err_and(is_unavailable) {
+                return answer;
+            }
+        }
+        match self.outage.place(&self.wanted(claims), end).await {
+            Some(place) => self.admit(claims, Some(place)),
+            None => Err(error),
+        }
+    }
+
+    /// When a claim has to be decided: at the end of its wait, or of its budget.
+    fn end(&self, claims: &[Claim], start: Instant) -> Instant {
+        let waits = claims.iter().filter_map(Claim::wait);
+        let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+        let times = self.times;
+        // At least the keeper can count the permits until then.
+        let soon = Instant::now() + times.timeout / 4;
+        soon.max(at(start, longest.max(times.budget())))
+    }
+
+    fn wanted(&self, claims: &[Claim]) -> Vec<Wanted> {
+        let live = self.outage.live.count();
+        let wanted = claims.iter().map(|claim| Wanted {
+            name: name(&self.prefix, claim.policy(), claim.key()),
+            units: claim.weight(),
+            share: (self.outage.policy).share(claim.limit().unwrap_or_default(), live),
+        });
+        wanted.collect()
+    }
+}
+
+/// The claims, after they have waited for so long.
+fn less(claims: &[Claim], waited: Duration) -> Vec<Claim> {
+    let less = claims.iter().map(|claim| match claim.wait() {
+        Some(wait) => claim.clone().with_wait(wait.time.saturating_sub(waited)),
+        None => claim.clone(),
+    });
+    less.collect()
+}
+
+/// Whether one level must not be admitted without the server.
+fn is_strict(claims: &[Claim]) -> bool {
+    claims.iter().any(Claim::is_strict)
+}
+
+fn is_unavailable(error: &AcquireError) -> bool {
+    let AcquireError::Store(error) = error else {
+        return false;
+    };
+    let error = error.source().and_then(|source| source.downcast_ref());
+    error.is_some_and(Error::is_unavailable)
+}

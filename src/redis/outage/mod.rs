@@ -1,0 +1,30 @@
+//! While the store is unavailable: who notices, and what becomes of claims and permits.
+//!
+//! The breaker observes the outcome of each call. While all is well, that and one relaxed load for
+//! each claim is all there is. After a few failures in a row it opens: then nothing is sent but one
+//! probe at a time, and the policy decides each claim here, in this process.
+//!
+//! | phase | claims | the keeper |
+//! |---|---|---|
+//! | `Well`, `Failing` | go to the server; the policy decides those that fail | refreshes and releases |
+//! | `Open` | the policy decides | sends nothing; leases that end are kept, as degraded |
+//! | `Settling` | go to the server, with a place in the share | acquires what is degraded |
+//!
+//! A degraded permit has a lease of its own: the claim that failed is released as any other, in case
+//! that it has run.
+
+mod admit;
+mod breaker;
+mod cause;
+mod decide;
+mod live;
+mod phase;
+mod policy;
+mod probe;
+mod share;
+mod state;
+
+pub(super) use breaker::Breaker;
+pub use policy::WhenUnavailable;
+pub(super) use probe::probe;
+pub(super) use state::Outage;

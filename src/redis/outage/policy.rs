@@ -1,0 +1,115 @@
+//! What becomes of a claim while the store is unavailable.
+
+/// What becomes of a claim while the store is unavailable:
+/// [`Builder::when_unavailable`](crate::redis::Builder::when_unavailable) sets it.
+///
+/// The store is unavailable when there is no connection, when it does not answer in time, and when
+/// it answers that it cannot work: that it loads its data (`LOADING`), is a replica or lacks its
+/// primary (`READONLY`, `MASTERDOWN`), lacks replicas or nodes (`NOREPLICAS`, `CLUSTERDOWN`), cannot
+/// save (`MISCONF`), runs a long script (`BUSY`) or is out of memory (`OOM`). A limit that is
+/// reached is none of these, nor is a mistake such as a permission that the user lacks.
+///
+/// # Degraded permits
+///
+/// `Admit` and the two shares admit claims on permits that
+/// [are degraded](crate::Permit::is_degraded), and permits that are held already are kept: when
+/// their leases end they are degraded, not lost. Degraded permits claim their places as soon as the
+/// store is back, with the chances of claims that do not wait, until there is room. No work is ended
+/// by that. A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always
+/// refused, and its permit is lost when its lease ends. A permit cannot change its weight while it
+/// is degraded.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable};
+///
+/// let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Share);
+/// # drop(builder);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub enum WhenUnavailable {
+    /// It is refused with [`AcquireError::Store`](crate::AcquireError::Store), in HTTP 503.
+    #[default]
+    Refuse,
+    /// It is admitted. The limit does not hold for that time.
+    Admit,
+    /// It is admitted while this process has fewer units of the key than its share: the limit
+    /// divided by the number of processes that are alive, rounded up. Otherwise it is refused, as by
+    /// [`Refuse`](Self::Refuse). Each store that shares the prefix counts as a process; what counts
+    /// is what the server has told last, and the highest of the last two leases.
+    ///
+    /// All processes together exceed the limit by what is rounded up, if they have lost the server
+    /// at the same time. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
+    /// nothing is admitted, in case that the server has answered others, and so that short requests
+    /// of a process that had more than its share have ended when another takes its own. When the
+    /// server is back, claims need both its grant and a place in the share for about four timeouts,
+    /// so that all processes have claimed the places of degraded permits by then.
+    Share,
+    /// As [`Share`](Self::Share), with a fixed share: this fraction of the limit, rounded up. For
+    /// fleets whose members have unequal load.
+    ShareOf(f64),
+}
+
+impl WhenUnavailable {
+    /// Whether its fraction is none.
+    pub(in crate::redis) fn is_wrong(self) -> bool {
+        matches!(self, Self::ShareOf(fraction) if !(0.0..=1.0).contains(&fraction))
+    }
+
+    /// Whether claims may be admitted at all.
+    pub(in crate::redis) fn admits(self) -> bool {
+        self != Self::Refuse
+    }
+
+    /// Whether claims are admitted up to a share.
+    pub(in crate::redis) fn shares(self) -> bool {
+        matches!(self, Self::Share | Self::ShareOf(_))
+    }
+
+    /// How many units of a limit are this process's share, given how many processes are alive; 0 if
+    /// nobody has told that yet.
+    pub(in crate::redis) fn share(self, limit: u32, live: u32) -> u32 {
+        match self {
+            Self::Refuse => 0,
+            Self::Admit => limit,
+            Self::Share if live == 0 => limit.min(1),
+            Self::Share => limit.div_ceil(live),
+            Self::ShareOf(fraction) => {
+                // A product that should be whole may be a little more.
+                const ERROR: f64 = 1e-6;
+                (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WhenUnavailable::{Share, ShareOf};
+
+    #[test]
+    fn a_share_is_rounded_up() {
+        assert_eq!(Share.share(20, 5), 4);
+        assert_eq!(Share.share(20, 6), 4);
+        assert_eq!(Share.share(1, 6), 1);
+        assert_eq!(ShareOf(0.15).share(20, 5), 3);
+        assert_eq!(ShareOf(0.16).share(20, 5), 4);
+        assert_eq!(ShareOf(0.0).share(20, 5), 0);
+        assert_eq!(ShareOf(1.0).share(u32::MAX, 5), u32::MAX);
+    }
+
+    #[test]
+    fn a_process_that_knows_of_no_other_takes_the_least() {
+        assert_eq!(Share.share(20, 0), 1);
+    }
+
+    #[test]
+    fn a_fraction_is_within_zero_and_one() {
+        assert!(
+            ShareOf(1.1).is_wrong() && ShareOf(-0.1).is_wrong() && ShareOf(f64::NAN).is_wrong()
+        );
+        assert!(!ShareOf(0.0).is_wrong() && !ShareOf(1.0).is_wrong() && !Share.is_wrong());
+    }
+}

@@ -1,0 +1,71 @@
+//! processes: counts the processes that are alive. See `processes.lua`.
+
+use super::{
+    call::{Call, Protocol},
+    id::Owner,
+    reply::Reply,
+    script::Script,
+    share::{Numbers, Share},
+};
+use crate::redis::error::Error;
+use redis::{Cmd, Value};
+use std::{iter, sync::LazyLock, time::Instant};
+
+/// Concatenated at compile time.
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    let source = concat!(include_str!("common.lua"), include_str!("processes.lua"));
+    Script::new(source, &["processes"])
+});
+
+/// The prefix of all keys, which takes the part of a semaphore's name.
+struct Prefix<'a>(&'a str);
+
+impl Share for Prefix<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.0)
+    }
+
+    fn args(&self) -> usize {
+        1
+    }
+
+    fn units(&self) -> usize {
+        1
+    }
+
+    fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
+        command.arg(&*owner.process);
+    }
+
+    fn items(&self) -> usize {
+        1
+    }
+}
+
+impl Protocol {
+    /// Says that this process is alive. Returns how many are.
+    pub(in crate::redis) async fn live(&self, deadline: Instant) -> Result<u32, Error> {
+        self.processes(self.owner.lease_ms, deadline).await
+    }
+
+    /// Says that this process leaves.
+    pub(in crate::redis) async fn leave(&self, deadline: Instant) -> Result<u32, Error> {
+        self.processes(0, deadline).await
+    }
+
+    async fn processes(&self, lease_ms: u64, deadline: Instant) -> Result<u32, Error> {
+        let call = Call {
+            script: &SCRIPT,
+            head: &[lease_ms],
+            deadline,
+        };
+        let replies = self.run(&call, &[Prefix(&self.prefix)]).await;
+        let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {
+            return Err(Error::Reply);
+        };
+        match items[..] {
+            [Value::Int(count)] => u32::try_from(count).map_err(|_| Error::Reply),
+            _ => Err(Error::Reply),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! While the breaker is open nothing is sent but probes, and claims are decided at once.
+
+use crate::server::{BOUND, builder, claim, is_back, is_refused};
+use std::time::{Duration, Instant};
+use testing::{rig::Rig, wait::eventually};
+use tokio::task::JoinSet;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+
+/// Far more than a decision takes, and less than any call that waits for an answer.
+const AT_ONCE: Duration = Duration::from_millis(20);
+const CLAIMS: usize = 5_000;
+
+async fn rig(policy: WhenUnavailable) -> Rig {
+    Rig::new(builder(policy)).await
+}
+
+/// A few claims that time out.
+async fn opens(store: &RedisSemaphore) {
+    eventually("claims are decided at once", BOUND, async || {
+        let start = Instant::now();
+        drop(store.acquire(claim(1_000)).await);
+        start.elapsed() < AT_ONCE
+    })
+    .await;
+}
+
+/// How long decisions take: the median, the 99th percentile and the longest.
+async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
+    let mut took = Vec::with_capacity(CLAIMS);
+    for at in 0..CLAIMS {
+        let claim = Claim::new((at % 50) as u64).with_limit(20);
+        let start = Instant::now();
+        drop(store.acquire(claim).await);
+        took.push(start.elapsed());
+    }
+    took.sort_unstable();
+    [took[CLAIMS / 2], took[CLAIMS * 99 / 100], took[CLAIMS - 1]]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_breaker_decides_at_once_whatever_the_policy() {
+    use WhenUnavailable::{Admit, Refuse, Share, ShareOf};
+    for policy in [Refuse, Admit, Share, ShareOf(0.5)] {
+        let rig = rig(policy).await;
+        rig.proxy.black_hole();
+        opens(&rig.store).await;
+        let [p50, p99, longest] = decisions(&rig.store).await;
+        println!("{policy:?}: p50 {p50:?}, p99 {p99:?}, longest {longest:?}");
+        assert!(p99 < AT_ONCE, "{policy:?}: p99 {p99:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_opens_after_a_few_timeouts_in_a_row() {
+    let rig = rig(WhenUnavailable::Refuse).await;
+    rig.proxy.black_hole();
+    let mut slow = 0;
+    for _ in 0..20 {
+        let start = Instant::now();
+        is_refused(rig.store.acquire(claim(5)).await);
+        slow += usize::from(start.elapsed() >= AT_ONCE);
+    }
+    assert!(
+        (1..=6).contains(&slow),
+        "{slow} claims have waited for a timeout"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_is_open_one_probe_at_a_time_is_sent() {
+    let mut rig = rig(WhenUnavailable::Admit).await;
+    // Held permits are not refreshed, and released ones not released.
+    let held = admit(&rig.store, 20).await;
+    // It answers each command, so that each is seen.
+    let refuses = &["CONFIG", "SET", "min-replicas-to-write", "3"];
+    assert_eq!(rig.raw.cmd(refuses).await.error(), None);
+    eventually("only probes are sent", BOUND, async || {
+        drop(store_claims(&rig.store).await);
+        rig.proxy.clear_log();
+        drop(store_claims(&rig.store).await);
+        rig.proxy.log().iter().all(|seen| is_of_a_probe(&seen.args))
+    })
+    .await;
+    // What was on its way when it opened.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    rig.proxy.clear_log();
+    let (start, span) = (Instant::now(), Duration::from_secs(3));
+    while start.elapsed() < span {
+        drop(rig.store.acquire(claim(1_000)).await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let log = rig.proxy.log();
+    let other = log.iter().find(|seen| !is_of_a_probe(&seen.args));
+    assert!(other.is_none(), "{other:?}");
+    // A pause lies between two.
+    let probes = log.iter().filter(|seen| seen.args[0] != b"PING").count();
+    assert!((1..=20).contains(&probes), "{probes} probes");
+    drop(held);
+}
+
+/// Its script, or the start of a connection for it.
+fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
+    let is_script = args[0].starts_with(b"EVAL");
+    !is_script || args[3] == b"semaphore:processes"
+}
+
+async fn store_claims(store: &RedisSemaphore) -> Vec<tower_semaphore::Permit> {
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.extend(store.acquire(claim(1_000)).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    permits
+}
+
+async fn admit(store: &RedisSemaphore, count: usize) -> Vec<tower_semaphore::Permit> {
+    let mut permits = Vec::new();
+    for _ in 0..count {
+        permits.push(store.acquire(claim(1_000)).await.expect("there is room"));
+    }
+    permits
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_closes_on_the_first_good_answer() {
+    for policy in [WhenUnavailable::Refuse, WhenUnavailable::Admit] {
+        let rig = rig(policy).await;
+        for _ in 0..3 {
+            rig.proxy.black_hole();
+            opens(&rig.store).await;
+            rig.proxy.forward();
+            let start = Instant::now();
+            is_back(&rig.store).await;
+            // The longest pause, a probe that was swallowed, and a connection that has to be made.
+            assert!(
+                start.elapsed() < Duration::from_secs(3),
+                "{:?}",
+                start.elapsed()
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_on_a_connection_of_the_callers_opens_it_too() {
+    let server = testing::redis::RedisServer::start();
+    let connection = testing::stores::connection(&server.url()).await;
+    let store = builder(WhenUnavailable::Refuse)
+        .build_on(connection)
+        .expect("it is built");
+    drop(store.acquire(claim(5)).await.expect("there is room"));
+    server.stop();
+    opens(&store).await;
+    server.cont();
+    is_back(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_of_our_own_does_not_open_it() {
+    let rig = rig(WhenUnavailable::Refuse).await;
+    let delay = Duration::from_millis(60);
+    rig.proxy.delay(delay, delay);
+    let mut tasks = JoinSet::new();
+    for at in 0..8_000_u64 {
+        let store = rig.store.clone();
+        tasks.spawn(async move {
+            let start = Instant::now();
+            let answer = store.acquire(Claim::new(at % 500).with_limit(1_000)).await;
+            let took = start.elapsed();
+            (format!("{:?}", answer.err()), took)
+        });
+    }
+    let answers = tasks.join_all().await;
+    let (congested, others): (Vec<_>, Vec<_>) = answers
+        .into_iter()
+        .filter(|(error, _)| error != "None")
+        .partition(|(error, _)| error.contains("Congested"));
+    println!("{} were not sent, {} failed", congested.len(), others.len());
+    assert!(!congested.is_empty(), "the crowd was too small");
+    // On a busy machine some time out, but an open breaker would refuse at once.
+    let at_once = others.iter().find(|(_, took)| *took < 2 * delay);
+    assert!(at_once.is_none(), "{at_once:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_comes_and_goes_leaves_it_in_the_right_state() {
+    let rig = rig(WhenUnavailable::Share).await;
+    for round in 0..12_u64 {
+        rig.proxy.black_hole();
+        tokio::time::sleep(Duration::from_millis(30 * (round % 7))).await;
+        let held = admitted_for(&rig.store, Duration::from_millis(40 * (round % 5))).await;
+        rig.proxy.forward();
+        drop(held);
+        tokio::time::sleep(Duration::from_millis(50 * (round % 4))).await;
+    }
+    is_back(&rig.store).await;
+    let all = admitted_all(&rig.store, 5).await;
+    assert_eq!(all, 5);
+    let mut rig = rig;
+    rig.nothing_is_left(BOUND).await;
+}
+
+async fn admitted_for(store: &RedisSemaphore, span: Duration) -> Vec<tower_semaphore::Permit> {
+    let (start, mut permits) = (Instant::now(), Vec::new());
+    while start.elapsed() < span {
+        permits.extend(store.acquire(claim(5)).await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    permits
+}
+
+/// How many of a limit the server grants at last.
+async fn admitted_all(store: &RedisSemaphore, limit: u32) -> usize {
+    let mut count = 0;
+    eventually("all of the limit is granted", BOUND, async || {
+        let mut permits = Vec::new();
+        while let Ok(permit) = store.acquire(claim(limit)).await {
+            assert!(permits.len() < limit as usize, "more than the limit");
+            permits.push(permit);
+        }
+        count = permits
+            .iter()
+            .filter(|permit| !permit.is_degraded())
+            .count();
+        for permit in permits {
+            permit.release().await;
+        }
+        count == limit as usize
+    })
+    .await;
+    count
+}

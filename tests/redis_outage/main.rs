@@ -1,0 +1,22 @@
+//! What becomes of claims and permits while Redis is unavailable, and when it is back.
+
+#![cfg(feature = "redis")]
+
+mod breaker;
+mod fleet;
+mod held;
+mod hygiene;
+mod levels;
+mod over_http;
+mod reconciled;
+mod server;
+mod share;
+mod unavailable;
+mod waiters;
+
+/// Runs in the processes that `fleet` starts.
+#[test]
+#[ignore = "a process of the fleet, which another test starts"]
+fn a_process_of_the_fleet() {
+    fleet::serve();
+}

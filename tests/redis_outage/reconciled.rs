@@ -1,0 +1,147 @@
+//! Degraded permits when the server is back.
+
+use crate::server::{
+    BOUND, HELD, TWO_REFRESHES, admitted, claim, degraded, granted, is_back, store,
+};
+use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{
+    AcquireError, Permit, PermitLost, Semaphore,
+    redis::{self, WhenUnavailable},
+};
+
+/// For a busy machine, in which a server has to start, too.
+const SLACK: Duration = Duration::from_secs(2);
+
+async fn until_in_the_books(server: &RedisServer, count: usize) {
+    let mut raw = Raw::connect(server.port()).await;
+    let within = TWO_REFRESHES + SLACK;
+    eventually("they are in the books", within, async || {
+        raw.zcard(HELD).await == count
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn degraded_permits_are_in_the_books_within_two_refreshes() {
+    for policy in [WhenUnavailable::Admit, WhenUnavailable::ShareOf(0.5)] {
+        let mut server = RedisServer::start();
+        let store = store(&server, policy).await;
+        let before = granted(&store, 20).await;
+        server.kill();
+        let mut permits = vec![before];
+        for _ in 0..7 {
+            permits.push(degraded(&store, 20).await);
+        }
+        server.restart();
+        until_in_the_books(&server, 8).await;
+        let all_told = async || permits.iter().all(|permit| !permit.is_degraded());
+        eventually("each permit knows it", BOUND, all_told).await;
+        assert!(
+            permits
+                .iter()
+                .all(|permit| permit.token() > 0 && !permit.is_lost())
+        );
+        let mut tokens: Vec<_> = permits.iter().map(Permit::token).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), 8, "two have the same token");
+        for permit in permits {
+            assert!(permit.release().await, "it was held");
+        }
+        until_in_the_books(&server, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_degraded_permit_that_is_released_leaves_nothing_behind() {
+    let mut server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Admit).await;
+    server.kill();
+    let (dropped, released) = (degraded(&store, 5).await, degraded(&store, 5).await);
+    drop(dropped);
+    assert!(!released.release().await, "no server has held it");
+    server.restart();
+    is_back(&store).await;
+    tokio::time::sleep(TWO_REFRESHES).await;
+    until_in_the_books(&server, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_degraded_permit_goes_on_beside_a_full_key_and_gets_in_when_there_is_room() {
+    let server = RedisServer::start();
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let builder = crate::server::builder(WhenUnavailable::Admit);
+    let apart = builder.connect(proxy.url()).await.expect("it connects");
+    let others = store(&server, WhenUnavailable::Refuse).await;
+    let full = [granted(&others, 2).await, granted(&others, 2).await];
+    proxy.black_hole();
+    let permit = degraded(&apart, 2).await;
+    proxy.forward();
+    is_back(&apart).await;
+    tokio::time::sleep(TWO_REFRESHES).await;
+    let mut raw = Raw::connect(server.port()).await;
+    assert_eq!(raw.zcard(HELD).await, 2, "the limit holds in the books");
+    assert!(permit.is_degraded() && !permit.is_lost());
+    let [one, _other] = full;
+    assert!(one.release().await);
+    eventually("it gets in", BOUND, async || !permit.is_degraded()).await;
+    assert_eq!(raw.zcard(HELD).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn until_all_processes_have_claimed_their_places_the_share_holds() {
+    let mut server = RedisServer::start();
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let late = crate::server::builder(WhenUnavailable::Share);
+    let mut stores = vec![late.connect(proxy.url()).await.expect("it connects")];
+    for _ in 0..2 {
+        stores.push(store(&server, WhenUnavailable::Share).await);
+    }
+    crate::server::know_each_other(&server, 3).await;
+    server.kill();
+    proxy.refuse().await;
+    let mut permits = Vec::new();
+    for store in &stores {
+        permits.extend(admitted(store, 9).await);
+    }
+    assert_eq!(permits.len(), 9);
+    server.restart();
+    // Each wants as much as it can get, from the first moment on, and one is later than the others.
+    let (start, mut is_late) = (Instant::now(), true);
+    while start.elapsed() < Duration::from_secs(4) {
+        for store in &stores[1..] {
+            permits.extend(store.acquire(claim(9)).await);
+        }
+        assert_eq!(permits.len(), 9, "a place of another was given away");
+        if is_late && start.elapsed() > Duration::from_millis(400) {
+            is_late = false;
+            proxy.accept().await;
+        }
+    }
+    until_in_the_books(&server, 9).await;
+    assert!(permits.iter().all(|permit| !permit.is_degraded()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
+    let mut server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Admit).await;
+    server.kill();
+    let permit = store.acquire(claim(5).with_weight(2)).await;
+    let permit = permit.expect("the policy admits it");
+    let error = permit.resize(3).await.expect_err("no server knows it");
+    let AcquireError::Store(error) = error else {
+        panic!("{error:?}");
+    };
+    let source = std::error::Error::source(&error).expect("it has a cause");
+    assert!(source.is::<redis::Error>() && !source.is::<PermitLost>());
+    assert_eq!(permit.weight(), 2);
+    permit.resize(1).await.expect("fewer are always granted");
+    assert_eq!(permit.weight(), 1);
+    server.restart();
+    eventually("it is in the books", BOUND, async || !permit.is_degraded()).await;
+    until_in_the_books(&server, 1).await;
+    permit.resize(3).await.expect("there is room");
+    until_in_the_books(&server, 3).await;
+}

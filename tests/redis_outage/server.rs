@@ -1,0 +1,98 @@
+//! Stores, claims, and what is seen of them past the library.
+
+use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::{Builder, WhenUnavailable},
+};
+
+/// Nothing that waits for this is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
+/// Two refresh intervals.
+pub(crate) const TWO_REFRESHES: Duration = Duration::from_secs(1);
+pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
+const PROCESSES: &str = "semaphore:processes";
+
+pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
+    RedisSemaphore::builder()
+        .lease(LEASE)
+        .when_unavailable(policy)
+}
+
+pub(crate) async fn store(server: &RedisServer, policy: WhenUnavailable) -> RedisSemaphore {
+    let store = builder(policy).connect(server.url()).await;
+    store.expect("it connects")
+}
+
+pub(crate) fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+pub(crate) async fn granted(store: &RedisSemaphore, limit: u32) -> Permit {
+    let permit = store.acquire(claim(limit)).await.expect("there is room");
+    assert!(!permit.is_degraded() && permit.token() > 0);
+    permit
+}
+
+pub(crate) async fn degraded(store: &RedisSemaphore, limit: u32) -> Permit {
+    let permit = store.acquire(claim(limit)).await;
+    let permit = permit.expect("the policy admits it");
+    assert!(permit.is_degraded(), "the server has granted it");
+    assert_eq!(permit.token(), 0);
+    permit
+}
+
+/// Asserts that the store says that it failed, not that a limit is reached.
+pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
+    match answer {
+        Err(AcquireError::Store(_)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// As many as the policy admits.
+pub(crate) async fn admitted(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    loop {
+        match store.acquire(claim(limit)).await {
+            Ok(permit) => permits.push(permit),
+            refused => {
+                is_refused(refused);
+                return permits;
+            }
+        }
+    }
+}
+
+/// Waits until so many processes are in Redis, and have told and been told so.
+pub(crate) async fn know_each_other(server: &RedisServer, count: usize) {
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("all are alive", BOUND, async || {
+        raw.zcard(PROCESSES).await == count
+    })
+    .await;
+    // Each is told with its next call.
+    let before = alive_until(&mut raw).await;
+    eventually("each has called again", BOUND, async || {
+        let now = alive_until(&mut raw).await;
+        before
+            .iter()
+            .all(|(id, end)| now.iter().any(|(other, later)| other == id && later > end))
+    })
+    .await;
+}
+
+async fn alive_until(raw: &mut Raw) -> Vec<(Vec<u8>, f64)> {
+    raw.zmembers(PROCESSES).await
+}
+
+/// Waits until the server grants again.
+pub(crate) async fn is_back(store: &RedisSemaphore) {
+    eventually("the server grants again", BOUND, async || {
+        let permit = store.acquire(Claim::new("back").with_limit(1_000)).await;
+        permit.is_ok_and(|permit| !permit.is_degraded())
+    })
+    .await;
+}

@@ -1,0 +1,288 @@
+//! What counts as unavailable, and what does not.
+
+use crate::server::{BOUND, HELD, claim, degraded, granted, is_refused, store};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+
+/// A server with a store of either kind, and a reader past them.
+struct Fixture {
+    server: RedisServer,
+    admits: RedisSemaphore,
+    refuses: RedisSemaphore,
+    raw: Raw,
+}
+
+impl Fixture {
+    async fn with(args: &[&str]) -> Self {
+        Self::on(RedisServer::with(args)).await
+    }
+
+    async fn on(server: RedisServer) -> Self {
+        let fixture = Self {
+            admits: store(&server, WhenUnavailable::Admit).await,
+            refuses: store(&server, WhenUnavailable::Refuse).await,
+            raw: Raw::connect(server.port()).await,
+            server,
+        };
+        drop((
+            granted(&fixture.admits, 5).await,
+            granted(&fixture.refuses, 5).await,
+        ));
+        fixture
+    }
+
+    async fn set(&mut self, command: &[&str]) {
+        assert_eq!(self.raw.cmd(command).await.error(), None, "{command:?}");
+    }
+
+    /// The policy decides each claim, one after the other, with the breaker closed or open.
+    async fn is_decided_by_the_policy(&self) {
+        for _ in 0..8 {
+            drop(degraded(&self.admits, 5).await);
+            is_refused(self.refuses.acquire(claim(5)).await);
+        }
+    }
+
+    async fn is_decided_by_nobody(&self, word: &str) {
+        for store in [&self.admits, &self.refuses] {
+            for _ in 0..8 {
+                let error = store.acquire(claim(5)).await.expect_err("it is a mistake");
+                assert!(matches!(error, AcquireError::Store(_)), "{error:?}");
+                assert!(format!("{error:?}").contains(word), "{error:?}");
+            }
+        }
+    }
+
+    async fn serves_again(&self) {
+        for store in [&self.admits, &self.refuses] {
+            eventually("it serves again", BOUND, async || {
+                let permit = store.acquire(claim(100)).await;
+                permit.is_ok_and(|permit| !permit.is_degraded())
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_unavailable() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture.server.kill();
+    fixture.is_decided_by_the_policy().await;
+    fixture.server.restart();
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_is_unavailable() {
+    let fixture = Fixture::with(&[]).await;
+    fixture.server.stop();
+    fixture.is_decided_by_the_policy().await;
+    fixture.server.cont();
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_loads_its_data_is_unavailable() {
+    let args = [
+        "--enable-debug-command",
+        "yes",
+        "--key-load-delay",
+        "100000",
+    ];
+    let args = [
+        &args[..],
+        &["--loading-process-events-interval-bytes", "1024"],
+    ]
+    .concat();
+    let mut fixture = Fixture::with(&args).await;
+    for key in 0..60 {
+        fixture
+            .set(&["SET", &format!("key{key}"), &"x".repeat(2_000)])
+            .await;
+    }
+    fixture
+        .raw
+        .send(&["DEBUG", "RELOAD"])
+        .await
+        .expect("it is sent");
+    let mut other = Raw::connect(fixture.server.port()).await;
+    eventually("it loads", BOUND, async || {
+        other
+            .cmd(&["GET", "key1"])
+            .await
+            .error()
+            .is_some_and(|error| error.starts_with("LOADING"))
+    })
+    .await;
+    fixture.is_decided_by_the_policy().await;
+    assert!(
+        other.cmd(&["GET", "key1"]).await.error().is_some(),
+        "it did not load for so long"
+    );
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_become_a_replica_is_unavailable() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    fixture.is_decided_by_the_policy().await;
+    fixture.set(&["REPLICAOF", "NO", "ONE"]).await;
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_without_its_primary_is_unavailable() {
+    let mut fixture = Fixture::with(&["--replica-serve-stale-data", "no"]).await;
+    fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let answer = fixture.raw.cmd(&["GET", "a"]).await;
+    assert!(
+        answer
+            .error()
+            .is_some_and(|error| error.starts_with("MASTERDOWN"))
+    );
+    fixture.is_decided_by_the_policy().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_lacks_replicas_is_unavailable() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture
+        .set(&["CONFIG", "SET", "min-replicas-to-write", "3"])
+        .await;
+    fixture.is_decided_by_the_policy().await;
+    fixture
+        .set(&["CONFIG", "SET", "min-replicas-to-write", "0"])
+        .await;
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_save_is_unavailable() {
+    let mut fixture = Fixture::with(&["--enable-protected-configs", "yes"]).await;
+    fixture.set(&["CONFIG", "SET", "save", "3600 1"]).await;
+    fixture.set(&["CONFIG", "SET", "dir", "/proc"]).await;
+    fixture.set(&["BGSAVE"]).await;
+    let raw = &mut fixture.raw;
+    eventually("writes are refused", BOUND, async || {
+        raw.cmd(&["SET", "b", "1"])
+            .await
+            .error()
+            .is_some_and(|error| error.starts_with("MISCONF"))
+    })
+    .await;
+    fixture.is_decided_by_the_policy().await;
+    fixture
+        .set(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])
+        .await;
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_runs_a_long_script_is_unavailable() {
+    let mut fixture = Fixture::with(&["--busy-reply-threshold", "20"]).await;
+    let endless = fixture.raw.send(&["EVAL", "while true do end", "0"]);
+    endless.await.expect("it is sent");
+    let mut other = Raw::connect(fixture.server.port()).await;
+    eventually("it is busy", BOUND, async || {
+        other
+            .cmd(&["GET", "a"])
+            .await
+            .error()
+            .is_some_and(|error| error.starts_with("BUSY"))
+    })
+    .await;
+    fixture.is_decided_by_the_policy().await;
+    other.cmd(&["SCRIPT", "KILL"]).await;
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_slots_is_unavailable() {
+    let server = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    eventually("the cluster is up", BOUND, async || {
+        raw.cmd(&["GET", "a"]).await.error().is_none()
+    })
+    .await;
+    let mut fixture = Fixture::on(server).await;
+    fixture
+        .set(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])
+        .await;
+    fixture.is_decided_by_the_policy().await;
+    fixture
+        .set(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
+        .await;
+    fixture.serves_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_memory_is_full_still_grants() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture
+        .set(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    fixture.set(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let answer = fixture.raw.cmd(&["SET", "b", "1"]).await;
+    assert!(answer.error().is_some_and(|error| error.starts_with("OOM")));
+    for _ in 0..8 {
+        drop(granted(&fixture.admits, 100).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_a_mistake() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture.set(&["DEL", HELD]).await;
+    fixture.set(&["SET", HELD, "no set"]).await;
+    fixture.is_decided_by_nobody("WRONGTYPE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_the_user_lacks_is_a_mistake() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture
+        .set(&["ACL", "SETUSER", "default", "-evalsha", "-eval"])
+        .await;
+    fixture.is_decided_by_nobody("NoPerm").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
+    let mut fixture = Fixture::with(&[]).await;
+    fixture
+        .set(&["CONFIG", "SET", "requirepass", "secret"])
+        .await;
+    fixture
+        .set(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+    // What Redis answers to a long command before `AUTH`; to a short one `NOAUTH`.
+    const WORD: &str = "unauthenticated";
+    // The connections break one after the other.
+    eventually("it is refused", BOUND, async || {
+        let answers = [&fixture.admits, &fixture.refuses].map(|store| store.acquire(claim(5)));
+        let mut refused = 0;
+        for answer in answers {
+            refused += usize::from(format!("{:?}", answer.await).contains(WORD));
+        }
+        refused == 2
+    })
+    .await;
+    fixture.is_decided_by_nobody(WORD).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_is_reached_is_no_outage() {
+    let fixture = Fixture::with(&[]).await;
+    let held = granted(&fixture.admits, 1).await;
+    for _ in 0..8 {
+        let refused = fixture.admits.acquire(claim(1)).await;
+        assert!(
+            matches!(refused, Err(AcquireError::Full { .. })),
+            "{refused:?}"
+        );
+    }
+    drop(held);
+}

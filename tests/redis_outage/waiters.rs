@@ -1,0 +1,134 @@
+//! Claims that stand in a queue when the server goes.
+
+use crate::server::{BOUND, LEASE, claim, granted, is_back, is_refused, store};
+use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::task::JoinHandle;
+use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+/// Nothing here waits for so long.
+const WAIT: Duration = Duration::from_secs(60);
+
+type Waiter = JoinHandle<Result<Permit, AcquireError>>;
+
+async fn queue(
+    store: &RedisSemaphore,
+    server: &RedisServer,
+    limit: u32,
+    count: usize,
+) -> Vec<Waiter> {
+    let waiting = (0..count).map(|_| tokio::spawn(store.acquire(claim(limit).with_wait(WAIT))));
+    let waiting = waiting.collect();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("all wait", BOUND, async || raw.zcard(QUEUE).await == count).await;
+    waiting
+}
+
+async fn decided(waiters: Vec<Waiter>) -> Vec<Result<Permit, AcquireError>> {
+    let start = Instant::now();
+    let mut answers = Vec::new();
+    for waiter in waiters {
+        answers.push(waiter.await.expect("it does not panic"));
+    }
+    assert!(
+        start.elapsed() < WAIT / 4,
+        "they have waited on: {:?}",
+        start.elapsed()
+    );
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_refused_when_the_breaker_opens() {
+    let mut server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Refuse).await;
+    let _held = granted(&store, 1).await;
+    let waiters = queue(&store, &server, 1, 10).await;
+    server.kill();
+    decided(waiters).await.into_iter().for_each(is_refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_admitted_when_the_breaker_opens_on_a_silent_server() {
+    let server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Admit).await;
+    let _held = granted(&store, 1).await;
+    let waiters = queue(&store, &server, 1, 10).await;
+    server.stop();
+    let answers = decided(waiters).await;
+    assert!(
+        answers
+            .iter()
+            .flatten()
+            .filter(|permit| permit.is_degraded())
+            .count()
+            == 10
+    );
+    drop(answers);
+    server.cont();
+    is_back(&store).await;
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("they have left the queue", BOUND, async || {
+        raw.zcard(QUEUE).await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_get_what_is_left_of_the_share() {
+    let mut server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::ShareOf(0.75)).await;
+    let held = [granted(&store, 4).await, granted(&store, 4).await];
+    let full = [granted(&store, 4).await, granted(&store, 4).await];
+    let waiters = queue(&store, &server, 4, 10).await;
+    // What is freed is not granted to a waiter before the server is gone.
+    server.kill();
+    drop(full);
+    let answers = decided(waiters).await;
+    let admitted = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(admitted, 1, "three are the share, and two are held");
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_before_the_breaker_opens_is_decided_then() {
+    let server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Admit).await;
+    let _held = granted(&store, 1).await;
+    let wait = Duration::from_millis(200);
+    let waiter = tokio::spawn(store.acquire(claim(1).with_wait(wait)));
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it waits", BOUND, async || raw.zcard(QUEUE).await == 1).await;
+    let start = Instant::now();
+    server.stop();
+    let permit = waiter
+        .await
+        .expect("it does not panic")
+        .expect("it is admitted");
+    assert!(permit.is_degraded());
+    // The last poll may take its timeout, and this machine some time.
+    assert!(
+        start.elapsed() < wait + Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() {
+    let mut server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::ShareOf(0.5)).await;
+    server.kill();
+    let held = [
+        crate::server::degraded(&store, 4).await,
+        crate::server::degraded(&store, 4).await,
+    ];
+    eventually("the breaker is open", BOUND, async || {
+        let start = Instant::now();
+        is_refused(store.acquire(claim(4).with_wait(WAIT)).await);
+        start.elapsed() < LEASE / 4
+    })
+    .await;
+    drop(held);
+}
