@@ -78,6 +78,8 @@ impl Lease {
         if state.is_lost() {
             self.found(&inner);
         }
-        state.is_known_to_the_server() || inner.unanswered > 0
+        // A refresh without an answer may have run before the end of a lease that is kept.
+        let was_kept = state.is_degraded() && inner.token > 0;
+        state.is_known_to_the_server() || was_kept || inner.unanswered > 0
     }
 }

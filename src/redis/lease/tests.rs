@@ -201,6 +201,16 @@ fn a_heavy_lease_that_is_kept_needs_a_new_id_if_it_was_displaced() {
 }
 
 #[test]
+fn a_lease_that_is_kept_needs_a_release_and_one_that_is_admitted_needs_none() {
+    let (kept, admitted) = (sent_twice(), lease());
+    kept.expire(100, u64::MAX);
+    admitted.admitted();
+    assert!(kept.is_degraded() && admitted.is_degraded());
+    kept.lock().unanswered = 0;
+    assert!(kept.release() && !admitted.release());
+}
+
+#[test]
 fn a_permit_is_lost_while_one_of_its_leases_is() {
     let first = sent_twice();
     let (one, two) = (added(&first), added(&first));
