@@ -45,6 +45,5 @@ impl Store {
 fn degraded(grant: RedisGrant, claim: &Claim, left: Option<u32>) -> Result<Permit, AcquireError> {
     let units = claim.units()?;
     let left = left.unwrap_or(units.limit() - units.weight());
-    let permit = grant.permit(units, units.limit() - left)?;
-    Ok(permit.under(claim.policy().clone()))
+    grant.permit(claim, units.limit() - left)
 }
