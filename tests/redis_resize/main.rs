@@ -47,8 +47,9 @@ async fn until_held(raw: &mut Raw, count: usize) {
     eventually(&what, BOUND, async || raw.zcard(HELD).await == count).await;
 }
 
+/// Its own lease is an hour: who finds the key full clamps a later end to that.
 fn unit_of_another(unit: usize) -> String {
-    format!("other.{unit:x}.9.1.3000")
+    format!("other.{unit:x}.9.1.3600000")
 }
 
 /// Somebody else takes so many units, which do not end.
