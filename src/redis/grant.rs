@@ -5,7 +5,9 @@ use super::{
     protocol::Acquired,
     shared::{Added, RedisGrant, Store},
 };
-use crate::semaphore::{AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, StoreError};
+use crate::semaphore::{
+    AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, StoreError, future::all_held,
+};
 use std::{future::ready, sync::Arc};
 use tokio::sync::oneshot;
 
@@ -64,10 +66,13 @@ impl Grant for RedisGrant {
     fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
         let (grants, part) = self.remove(units).ok_or_else(lost)?;
         let whole = grants.iter().map(|grant| &grant.lease);
-        let answers = self.released(whole.chain(&part));
+        let releases: Vec<_> = whole
+            .chain(&part)
+            .map(|lease| self.released(lease))
+            .collect();
         Ok(Box::pin(async move {
             // Units that were lost are free as well.
-            let _ = all(answers).await;
+            let _ = all_held(releases).await;
         }))
     }
 
@@ -75,25 +80,12 @@ impl Grant for RedisGrant {
         if self.lease.is_released() {
             return Box::pin(ready(false));
         }
-        let (answer, held) = oneshot::channel();
-        self.store.keeper.release(&self.lease, Some(answer));
+        let mut releases = vec![self.released(&self.lease)];
         // After that, so that a change that goes on meanwhile adds nothing.
         let added = self.take_added();
-        let answers = self.released(added.iter().map(|grant| &grant.lease));
-        Box::pin(async move { held.await.unwrap_or(false) & all(answers).await })
+        releases.extend(added.iter().map(|grant| self.released(&grant.lease)));
+        Box::pin(all_held(releases))
     }
-}
-
-/// Receives whether a lease was still held.
-type Answer = oneshot::Receiver<bool>;
-
-/// Whether all were still held. Every answer is awaited: then nothing is held of any.
-async fn all(answers: Vec<Answer>) -> bool {
-    let mut all_held = true;
-    for held in answers {
-        all_held &= held.await.unwrap_or(false);
-    }
-    all_held
 }
 
 fn lost() -> AcquireError {
@@ -132,14 +124,11 @@ impl RedisGrant {
         Some((whole, part.map(Arc::new)))
     }
 
-    /// Queues releases, and returns where their answers arrive.
-    fn released<'a>(&self, leases: impl Iterator<Item = &'a Arc<Lease>>) -> Vec<Answer> {
-        let release = |lease| {
-            let (answer, held) = oneshot::channel();
-            self.store.keeper.release(lease, Some(answer));
-            held
-        };
-        leases.map(release).collect()
+    /// Queues the release of a lease. The future says whether it was still held.
+    fn released(&self, lease: &Arc<Lease>) -> impl Future<Output = bool> + use<> {
+        let (answer, held) = oneshot::channel();
+        self.store.keeper.release(lease, Some(answer));
+        async move { held.await.unwrap_or(false) }
     }
 }
 

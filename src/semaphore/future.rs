@@ -46,3 +46,13 @@ pub(super) async fn first(own: impl Future<Output = ()>, mut others: Vec<BoxFutu
     })
     .await;
 }
+
+/// Whether all these releases found what they released still held. Every one is awaited: then
+/// nothing is held of any.
+pub(crate) async fn all_held(releases: Vec<impl Future<Output = bool>>) -> bool {
+    let mut all_held = true;
+    for release in releases {
+        all_held &= release.await;
+    }
+    all_held
+}

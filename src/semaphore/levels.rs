@@ -1,7 +1,8 @@
 //! Several permits as one, and how to acquire them level by level.
 
 use super::{
-    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy, Units,
+    Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy,
+    Units, future::all_held,
 };
 use std::{
     slice,
@@ -175,13 +176,7 @@ impl Grant for Levels {
 
     fn release(&self) -> BoxFuture<bool> {
         // All are queued before the first is awaited.
-        let releases: Vec<_> = self.permits.iter().map(Permit::release).collect();
-        Box::pin(async move {
-            let mut all_held = true;
-            for release in releases {
-                all_held &= release.await;
-            }
-            all_held
-        })
+        let releases = self.permits.iter().map(Permit::release).collect();
+        Box::pin(all_held(releases))
     }
 }

@@ -29,7 +29,7 @@ pub(crate) mod countdown;
 mod degraded;
 mod end;
 mod error;
-mod future;
+pub(crate) mod future;
 mod key;
 mod levels;
 mod loss;

@@ -49,8 +49,9 @@ async fn released_during_a_growth(is_dropped: bool) {
     let permit = grown(&store, 9, 4).await;
     server.stop();
     let clone = permit.clone();
-    let growing = tokio::spawn(async move { clone.resize(6).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut growing = Box::pin(async move { clone.resize(6).await });
+    assert!(growing.as_mut().now_or_never().is_none(), "it is stopped");
+    let growing = tokio::spawn(growing);
     let releasing = permit.release();
     if is_dropped {
         growing.abort();

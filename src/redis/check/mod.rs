@@ -5,7 +5,7 @@ use super::{
 };
 use redis::{ErrorKind, RedisError};
 use std::{fmt, time::Duration};
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -56,11 +56,9 @@ impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
     pub(super) async fn check(&self) -> Result<Vec<Risk>, ConnectError> {
         let channel = format!("{}wake:check", self.prefix);
-        let inspected = self
-            .dispatch
-            .attempts()
-            .protocol
-            .inspect(&channel, after(BOUND));
+        let deadline = after(BOUND);
+        let protocol = &self.dispatch.attempts().protocol;
+        let inspected = protocol.inspect(&channel, deadline);
         let inspected = inspected.await.map_err(ConnectError::connecting)?;
         let risks = inspected.risks()?;
         for (command, said) in &inspected.failed {
@@ -71,7 +69,7 @@ impl Store {
             let error = RedisError::from((ErrorKind::Client, "a command fails just now", said));
             return Err(ConnectError::Unavailable(error));
         }
-        match timeout(BOUND, self.notifications.check()).await {
+        match timeout_at(deadline.into(), self.notifications.check()).await {
             Ok(Err(error)) => self.may_subscribe(error)?,
             Ok(Ok(())) => {}
             Err(_) => {
