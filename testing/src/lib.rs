@@ -1,6 +1,6 @@
 //! What the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `rig`, `stores` and `stubs` use the library. The other modules are
+//! `fleet`, `http_requests`, `ledger`, `levels`, `rig`, `stores` and `stubs` use the library. The other modules are
 //! the oracles that judge it, or measure it, so they share no code with it.
 
 #![allow(
@@ -20,6 +20,7 @@ mod frame;
 pub mod http_requests;
 pub mod inside;
 pub mod ledger;
+pub mod levels;
 pub mod machine;
 pub mod monitor;
 pub mod proxy;

@@ -3,9 +3,8 @@
 use crate::{
     Store, claim,
     queue::{granted, waiter},
-    several::claims,
     several_waiting::{spawn, until_queued},
-    support::stores::facts,
+    support::{levels::claims, stores::facts},
 };
 use std::time::{Duration, Instant};
 use tower_semaphore::{AcquireError, Claim, Semaphore};

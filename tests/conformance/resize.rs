@@ -3,8 +3,8 @@
 use crate::{
     BOUND, Store, claim,
     queue::{granted, waiter},
-    several::{claims, held, is_full, until_held},
-    support::stores::facts_of_several,
+    several::{held, is_full, until_held},
+    support::{levels::claims, stores::facts_of_several},
 };
 use std::{
     error::Error,

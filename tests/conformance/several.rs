@@ -1,22 +1,18 @@
 //! Several limits at once, without waiting, in every store.
 
-use crate::{BOUND, Store, claim, fill, queue::waiter, support::wait::eventually};
-use std::{array, slice, time::Duration};
+use crate::{
+    BOUND, Store, claim, fill,
+    queue::waiter,
+    support::{
+        levels::{POLICIES, claims},
+        wait::eventually,
+    },
+};
+use std::{slice, time::Duration};
 use tower_semaphore::{
     AcquireError, Claim, Claims, Semaphore,
     semaphore::{ClaimError, MAX_CLAIMS, MAX_WEIGHT},
 };
-
-pub(crate) const POLICIES: [&str; 3] = ["account", "route", "fleet"];
-
-/// Claims of an account under its own limit, that of a route and that of the fleet.
-pub(crate) fn claims(account: &str, limits: [u32; 3]) -> [Claim; 3] {
-    let keys = [account, "export", "all"];
-    array::from_fn(|level| {
-        let claim = Claim::new(keys[level]).with_policy(POLICIES[level]);
-        claim.with_limit(limits[level])
-    })
-}
 
 /// How many units are held at each limit, as a claim for far more is told.
 pub(crate) async fn held(store: &Store, claims: &[Claim]) -> Vec<u32> {

@@ -2,8 +2,8 @@
 
 use crate::{
     BOUND, Store,
-    several::{claims, until_held},
-    support::inside::Witness,
+    several::until_held,
+    support::{inside::Witness, levels::claims},
 };
 use tokio::task::{JoinSet, yield_now};
 use tower_semaphore::{AcquireError, Semaphore};

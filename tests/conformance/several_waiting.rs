@@ -3,8 +3,8 @@
 use crate::{
     BOUND, Store, fill,
     queue::{Waiter, granted},
-    several::{claims, held, is_full, until_held},
-    support::wait::eventually,
+    several::{held, is_full, until_held},
+    support::{levels::claims, wait::eventually},
 };
 use std::time::Duration;
 use tower_semaphore::{AcquireError, Claim, Claims, Semaphore};

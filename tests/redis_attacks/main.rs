@@ -13,6 +13,7 @@ mod hung_up;
 mod keeper_nodes;
 mod load;
 mod nodes;
+mod offered;
 mod releases;
 mod resumed;
 mod routes;

@@ -1,6 +1,7 @@
 //! Claims on the living nodes of a supplied connection, while one node is dead.
 
 use crate::{
+    offered::{TRIES, one_of_two_is_dead},
     routes::Nodes,
     support::{machine::alone, redis::RedisServer},
 };
@@ -15,8 +16,6 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 const TIME: Duration = Duration::from_secs(2);
 /// Claims per second. One node gets every 16th.
 const RATE: f64 = 600.0;
-/// How often the claims are offered at most: a busy machine fails some, but not each time.
-const TRIES: usize = 3;
 
 /// Offers claims at a rate. Returns how many are for the first node, and which errors they get.
 async fn failures(store: &RedisSemaphore, attempt: usize) -> (usize, BTreeMap<String, usize>) {
@@ -53,14 +52,7 @@ async fn failures(store: &RedisSemaphore, attempt: usize) -> (usize, BTreeMap<St
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_fails_no_claim_of_another_node_under_load() {
     let _alone = alone().await;
-    let servers = [RedisServer::start(), RedisServer::start()];
-    let nodes = Nodes::connect(&servers[0], &servers[1]).await;
-    // A busy machine is no failure of the store.
-    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
-    let store = builder.build_on(nodes.clone()).expect("right settings");
-    let warm = store.acquire(Claim::new("first").with_limit(1)).await;
-    drop(warm.expect("there is room"));
-    nodes.dead.store(true, Ordering::Relaxed);
+    let (_servers, store) = one_of_two_is_dead().await;
     let mut tries = Vec::new();
     for attempt in 0..TRIES {
         let (count, failures) = failures(&store, attempt).await;

@@ -1,10 +1,10 @@
 //! The crowd of one account waits in that account's own queue.
 
 use std::time::Duration;
-use testing::{stores::Store, wait::eventually};
+use testing::{levels::claims, stores::Store, wait::eventually};
 use tower_semaphore::{AcquireError, Claim, Claims, Permit, Semaphore};
 
-use crate::claims::{BOUND, claims};
+use crate::BOUND;
 
 const LIMITS: [u32; 3] = [1, 5_000, 2];
 

@@ -1,9 +1,7 @@
 //! Several limits at once: random schedules, what Redis itself says of them, and processes that
 //! are killed.
 
-mod claims;
 mod crowd;
-#[cfg(feature = "redis")]
 #[cfg(feature = "redis")]
 mod one_script;
 #[cfg(feature = "redis")]
@@ -13,6 +11,11 @@ mod schedules;
 mod server;
 #[cfg(all(feature = "redis", target_os = "linux"))]
 mod set_back;
+
+use std::time::Duration;
+
+/// What must happen, but not at a certain time.
+const BOUND: Duration = Duration::from_secs(20);
 
 #[cfg(feature = "redis")]
 #[test]

@@ -1,11 +1,12 @@
 //! One script decides for all levels: what it writes, as the server shows it.
 
 use crate::{
-    claims::{BOUND, POLICIES, claims},
+    BOUND,
     server::{members, store},
 };
 use std::{array, time::Duration};
 use testing::{
+    levels::{POLICIES, claims},
     monitor::{Monitor, is_read},
     redis::RedisServer,
     resp::Raw,

@@ -1,6 +1,6 @@
 //! Processes that share a Redis, and are killed.
 
-use crate::{claims::BOUND, server::members};
+use crate::{BOUND, server::members};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -21,7 +21,7 @@ const FREE: Duration = Duration::from_secs(6);
 const LIMITS: [&str; 3] = ["account ann 1", "route export 1", "fleet all 1"];
 
 fn claims() -> [Claim; 3] {
-    crate::claims::claims("ann", [1, 1, 1])
+    testing::levels::claims("ann", [1, 1, 1])
 }
 
 /// A store, and a process that is about to be killed.

@@ -1,8 +1,7 @@
 //! A store in Redis, and what Redis itself says of it.
 
-use crate::claims::POLICIES;
 use std::time::Duration;
-use testing::{redis::RedisServer, resp::Raw};
+use testing::{levels::POLICIES, redis::RedisServer, resp::Raw};
 use tower_semaphore::RedisSemaphore;
 
 /// A store under which a busy machine is no failure.

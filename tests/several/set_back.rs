@@ -1,6 +1,6 @@
 //! The server's clock is set back by an hour while claims wait.
 
-use crate::claims::BOUND;
+use crate::BOUND;
 use std::time::Duration;
 use testing::{clock::SteppedClock, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};

@@ -19,11 +19,12 @@ fn lock_and_take(key: &Key) -> bool {
     let Some(locked) = key.semaphore.lock() else {
         return false;
     };
-    let admitted = locked.admits(units).is_ok();
-    if admitted {
-        key.witness.acquired(1, locked.acquire(units).token, before);
-    }
-    admitted
+    let Ok(grant) = locked.admits(units) else {
+        return false;
+    };
+    locked.acquire(units);
+    key.witness.acquired(1, grant.token, before);
+    true
 }
 
 /// When all have ended: the entry is retired and has granted nothing, or it is live.
