@@ -1,7 +1,7 @@
 //! Settings of the store in Redis.
 
 use super::{connect_error::ConnectError, outage::WhenUnavailable, tls::Certificates};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
 /// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
@@ -32,6 +32,23 @@ pub struct Builder {
     pub(super) max_waiting_total: usize,
     pub(super) certificates: Certificates,
     pub(super) when_unavailable: WhenUnavailable,
+    pub(super) credentials: Option<Credentials>,
+}
+
+/// A user and a password.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+/// A password is a secret.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
@@ -49,6 +66,7 @@ impl Default for Builder {
             max_waiting_total: 10_000,
             certificates: Certificates::default(),
             when_unavailable: WhenUnavailable::default(),
+            credentials: None,
         }
     }
 }
@@ -141,6 +159,25 @@ impl Builder {
     /// ```
     pub fn when_unavailable(mut self, policy: WhenUnavailable) -> Self {
         self.when_unavailable = policy;
+        self
+    }
+
+    /// Sets the user and the password for the primary that [`sentinel`](Self::sentinel) finds: the URLs
+    /// there are those of the Sentinels. A server that has a password but no users calls its user
+    /// `default`. With [`connect`](Self::connect) and [`cluster`](Self::cluster) the URLs say both, and
+    /// this setting fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().credentials("ann", "secret");
+    /// # drop(builder);
+    /// ```
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        let (user, password) = (user.into(), password.into());
+        self.credentials = Some(Credentials { user, password });
         self
     }
 

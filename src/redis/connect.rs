@@ -2,25 +2,14 @@
 
 use super::{
     builder::Builder,
-    check::Risk,
-    clock::{ServerClock, Times, after},
+    clock::after,
     connect_error::ConnectError,
-    notify::Notifications,
-    outage::{Breaker, Outage},
-    protocol::Protocol,
-    shared::Store,
+    start::ATTEMPT,
     store::RedisSemaphore,
     tls,
-    transport::{Server, Supplied, Transport},
+    transport::{Server, Supplied},
 };
-use redis::{
-    Client, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike, io::tcp::TcpSettings,
-};
-use std::{sync::Arc, time::Duration};
-use uuid::Uuid;
-
-/// How long connecting for the first time may take.
-const ATTEMPT: Duration = Duration::from_secs(1);
+use redis::{IntoConnectionInfo, aio::ConnectionLike};
 
 impl RedisSemaphore {
     /// Connects to one server, with the default settings. The [module docs](super#connections) list
@@ -123,20 +112,13 @@ impl Builder {
         url: impl IntoConnectionInfo,
     ) -> Result<RedisSemaphore, ConnectError> {
         self.check()?;
+        self.check_credentials()?;
         let info = self.tuned(tls::parse(url)?);
         let client = tls::client(info, &self.certificates)?;
-        let server = Server::connect(client.clone(), self.timeout, after(ATTEMPT)).await;
-        let server = server.map_err(ConnectError::connecting)?;
-        let semaphore = self.build(server, Some(client));
-        match semaphore.check().await {
-            Ok(risks) => risks.iter().for_each(Risk::warn),
-            // It was there a moment ago, so this is an outage, as later claims have to bear too.
-            Err(ConnectError::Unavailable(_)) => {}
-            Err(error) => return Err(error),
-        }
-        let warm = semaphore.warm_up().await;
-        warm.map_err(ConnectError::connecting)?;
-        Ok(semaphore)
+        let server = Server::new(client, self.timeout);
+        let connected = server.connected(after(ATTEMPT)).await;
+        connected.map_err(ConnectError::connecting)?;
+        self.started(server).await
     }
 
     /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
@@ -174,6 +156,7 @@ impl Builder {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         self.check()?;
+        self.check_credentials()?;
         if let Some(setting) = self.certificates.setting() {
             let reason = "a supplied connection has its own certificates";
             return Err(ConnectError::setting(setting, reason));
@@ -183,44 +166,6 @@ impl Builder {
             connection,
             timeout,
         };
-        Ok(self.build(transport, None))
-    }
-
-    /// Sets TCP options: no delay for small packets, and a bound for packets that are not
-    /// acknowledged.
-    fn tuned(&self, info: ConnectionInfo) -> ConnectionInfo {
-        let settings = TcpSettings::default().set_nodelay(true);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let settings = settings.set_user_timeout(self.lease / 3);
-        info.set_tcp_settings(settings)
-    }
-
-    fn build(self, transport: impl Transport, client: Option<Client>) -> RedisSemaphore {
-        // Half as long as a UUID, because it is part of every id that travels and is stored.
-        let (high, low) = Uuid::new_v4().as_u64_pair();
-        let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let notifications = Notifications::new(client, &self.prefix, &process);
-        let times = Times::new(self.lease, self.timeout);
-        let clock = Arc::new(ServerClock::new(times));
-        let policy = self.when_unavailable;
-        let breaker = Breaker::new(times, policy.admits(), transport.is_one_server());
-        let breaker = Arc::new(breaker);
-        let protocol = Protocol::new(
-            Box::new(transport),
-            Arc::clone(&clock),
-            self.prefix.clone(),
-            process,
-            self.lease.as_millis() as u64,
-            Arc::clone(&breaker),
-        );
-        RedisSemaphore::new(Store::new(
-            self.prefix,
-            times,
-            clock,
-            protocol,
-            notifications,
-            self.max_waiting_total,
-            Outage::new(policy, breaker, times),
-        ))
+        Ok(self.build(transport))
     }
 }

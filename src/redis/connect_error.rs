@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use redis::{ErrorKind, RedisError};
-use std::{error::Error as StdError, fmt, io, sync::Arc};
+use std::{error::Error as StdError, fmt, sync::Arc};
 
 /// Why a [`RedisSemaphore`](super::RedisSemaphore) could not be made.
 ///
@@ -83,14 +83,30 @@ impl ConnectError {
         self
     }
 
+    /// A URL that redis-rs does not accept.
+    pub(super) fn url(error: RedisError) -> Self {
+        Self::setting("url", "redis-rs does not accept it").with_source(error)
+    }
+
     /// The error of a first connection that failed.
     pub(super) fn connecting(error: Error) -> Self {
         match error {
             Error::Unavailable(error) if error.kind() == ErrorKind::InvalidClientConfig => {
                 Self::setting("url", "redis-rs cannot connect with it").with_source(error)
             }
-            Error::Unavailable(error) | Error::Redis(error) => Self::Unavailable(error),
-            other => Self::Unavailable(io::Error::other(other).into()),
+            error => Self::Unavailable(error.into_cause()),
+        }
+    }
+}
+
+impl ConnectError {
+    /// The error of servers that were asked where others are.
+    pub(super) fn discovering(error: Error) -> Self {
+        match error {
+            Error::Redis(error) if error.code() == Some("ERR") => {
+                Self::setting("cluster", "the server is not a node of a cluster").with_source(error)
+            }
+            error => Self::connecting(error),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Errors of the store in Redis.
 
 use redis::RedisError;
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{error::Error as StdError, fmt, io, time::Duration};
 
 /// A failure of the store in Redis. It never means that a limit is reached.
 ///
@@ -51,7 +51,7 @@ impl Error {
     /// Whether the command certainly had no effect: it was not sent, or the server refused the
     /// whole command, because it accepts no commands, no writes, or none for that key.
     pub(super) fn had_no_effect(&self) -> bool {
-        const CODES: [&str; 11] = [
+        const CODES: [&str; 12] = [
             "ASK",
             "BUSY",
             "CLUSTERDOWN",
@@ -63,6 +63,7 @@ impl Error {
             "NOAUTH",
             "NOREPLICAS",
             "READONLY",
+            "TRYAGAIN",
         ];
         let is_refused = self.code().is_some_and(|code| CODES.contains(&code));
         is_refused || self.was_not_sent() || matches!(self, Self::Late(_))
@@ -96,9 +97,30 @@ impl Error {
         self.code() == Some("CROSSSLOT")
     }
 
+    /// Whether the keys of a call have no node for a moment, because they are moving or their node has
+    /// died.
+    pub(super) fn is_moving(&self) -> bool {
+        self.code()
+            .is_some_and(|code| ["CLUSTERDOWN", "TRYAGAIN"].contains(&code))
+    }
+
+    /// Whether another node may have the keys by now.
+    pub(super) fn is_of_the_topology(&self) -> bool {
+        let codes = ["CLUSTERDOWN", "MOVED"];
+        self.is_disconnect() || self.code().is_some_and(|code| codes.contains(&code))
+    }
+
     /// Whether this server has become a replica, so that a new connection may find the primary.
     pub(super) fn is_read_only(&self) -> bool {
         self.code() == Some("READONLY")
+    }
+
+    /// What redis-rs said, or this.
+    pub(super) fn into_cause(self) -> RedisError {
+        match self {
+            Self::Unavailable(error) | Self::Redis(error) => error,
+            other => io::Error::other(other).into(),
+        }
     }
 
     fn code(&self) -> Option<&str> {

@@ -1,6 +1,9 @@
 //! Groups items by their semaphore.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// Groups items by semaphore. The items of a group keep their order; the groups are in the order of
 /// their first items.
@@ -19,6 +22,18 @@ pub(super) fn by_semaphore<T>(
         groups[index].1.push(item);
     }
     groups
+}
+
+/// Groups items by the number of their server.
+pub(super) fn by_server<T>(
+    items: Vec<T>,
+    server: impl Fn(&T) -> Option<usize>,
+) -> impl Iterator<Item = Vec<T>> {
+    let mut groups: BTreeMap<_, Vec<T>> = BTreeMap::new();
+    for item in items {
+        groups.entry(server(&item)).or_default().push(item);
+    }
+    groups.into_values()
 }
 
 /// Cuts a list into pieces of about `most` units.

@@ -37,8 +37,8 @@
 //!
 //! A script works on one semaphore after the other, so that one call serves many. Refreshes and
 //! releases are batched in this way, and so are claims that arrive while eight others are in
-//! flight. On a supplied connection, which may be a cluster's, every semaphore has a call of its
-//! own.
+//! flight. On a cluster every semaphore has a call of its own, and the calls for one node travel
+//! together. On a supplied connection each claim travels alone.
 //!
 //! An acquire carries a deadline by the server's clock, which this process knows because every
 //! answer carries the server's time. After the deadline the script refuses to run, so a command
@@ -85,6 +85,21 @@
 //! there is none, [`Builder::connect`] installs that of ring. With `tls-native-tls`, the platform's
 //! library does both. If both features are enabled, rustls is used.
 //!
+//! # Several servers
+//!
+//! [`Builder::sentinel`] asks Sentinels which server is the primary, for every connection and once in
+//! a second, and uses no server that says it is a replica. A failover is noticed when calls fail, when
+//! the old primary refuses writes, or when the Sentinels name another one.
+//!
+//! [`Builder::cluster`] has connections to each node. A claim goes to the node of its key's slot. When
+//! a node says that the slot is elsewhere, the claim follows in the same call; a claim whose keys are
+//! just moving is sent again until its budget is over. Which node has which slots is looked up when a
+//! node says so or cannot be reached, at most five times in a second. A node that is down fails claims
+//! for its own keys only. Messages go through any node that lives.
+//!
+//! Replication is asynchronous: a replica that is promoted may lack the last grants, which may then
+//! be granted again, up to a limit's number. The fencing token is for what must not happen twice.
+//!
 //! redis-rs itself is re-exported as `redis::client`, so that connections for
 //! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
 //!
@@ -93,7 +108,9 @@
 //! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
 //! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
 //! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
-//! the URL. With `+info` too, its version, role and eviction policy are checked. An eviction policy that
+//! the URL. With `+info` too, its version, role and eviction policy are checked. On a cluster the user
+//! needs `+cluster|slots +cluster|info +asking` too; in front of a primary that Sentinels name `+role`,
+//! and on the Sentinels `+sentinel|get-master-addr-by-name +sentinel|master`. An eviction policy that
 //! may evict keys with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
@@ -124,8 +141,10 @@ mod outage;
 mod protocol;
 mod several;
 mod shared;
+mod start;
 mod store;
 mod tls;
+mod topologies;
 mod transport;
 mod wait;
 

@@ -4,10 +4,11 @@
 //! that permit's waiter wakes, and needs no further call. Messages may be lost, so each waiter also
 //! polls at every heartbeat, and whenever the subscription is new.
 
+use super::{error::Error, transport::Transport};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use redis::{
-    Client, RedisError,
+    Client,
     aio::{PubSubSink, PubSubStream},
 };
 use std::{
@@ -36,7 +37,7 @@ const PING: Duration = Duration::from_secs(2);
 pub(super) struct Notifications {
     waiters: Mutex<Waiters>,
     subscription: watch::Sender<Subscription>,
-    source: Option<Source>,
+    source: Source,
     /// Notified when a claim waits, so that the keeper's thread subscribes.
     wanted: Notify,
 }
@@ -53,9 +54,9 @@ pub(super) struct Subscription {
     pub(super) live: bool,
 }
 
-/// The server and the channel to subscribe to.
+/// Where messages come from.
 struct Source {
-    client: Client,
+    transport: Arc<dyn Transport>,
     channel: String,
 }
 
@@ -111,13 +112,13 @@ impl Drop for WaiterSlot<'_> {
 }
 
 impl Notifications {
-    /// Without a client no message can arrive, and waiters have to poll.
-    pub(super) fn new(client: Option<Client>, prefix: &str, process: &str) -> Self {
+    /// Over a transport without a publisher no message can arrive, and waiters have to poll.
+    pub(super) fn new(transport: Arc<dyn Transport>, prefix: &str, process: &str) -> Self {
         let channel = format!("{prefix}wake:{process}");
         Self {
             waiters: Mutex::default(),
             subscription: watch::Sender::default(),
-            source: client.map(|client| Source { client, channel }),
+            source: Source { transport, channel },
             wanted: Notify::new(),
         }
     }
@@ -141,9 +142,9 @@ impl Notifications {
     }
 
     /// Subscribes, to see whether this client may.
-    pub(super) async fn check(&self) -> Result<(), RedisError> {
-        match &self.source {
-            Some(source) => source.subscribe().await.map(drop),
+    pub(super) async fn check(&self) -> Result<(), Error> {
+        match self.source.transport.publisher() {
+            Some(publisher) => self.source.subscribe(publisher).await.map(drop),
             None => Ok(()),
         }
     }
@@ -151,19 +152,19 @@ impl Notifications {
     /// Subscribes once something waits, and again whenever the subscription ends. Runs on the
     /// keeper's thread, and ends with it.
     pub(super) async fn listen(self: Arc<Self>) -> Infallible {
-        let Some(source) = &self.source else {
-            return pending().await;
-        };
         let mut pause = PAUSE.0;
         loop {
             // Without waiters no subscription is needed.
             while self.waiters.lock().slots == 0 {
                 self.wanted.notified().await;
             }
-            if let Ok(Ok((sink, stream))) = timeout(ATTEMPT, source.subscribe()).await {
+            let Some(publisher) = self.source.transport.publisher() else {
+                return pending().await;
+            };
+            if let Ok(Ok(subscribed)) = timeout(ATTEMPT, self.source.subscribe(publisher)).await {
                 let since = Instant::now();
                 self.announce(true);
-                self.receive(sink, stream).await;
+                self.receive(subscribed).await;
                 self.announce(false);
                 // A subscription that ends at once counts as a failed attempt.
                 if since.elapsed() > PAUSE.1 {
@@ -179,8 +180,9 @@ impl Notifications {
         self.subscription.send_replace(Subscription { live });
     }
 
-    /// Passes messages on until the connection ends, or does not answer any more.
-    async fn receive(&self, mut sink: PubSubSink, mut messages: PubSubStream) {
+    /// Passes messages on until the connection ends or does not answer any more, or until messages are
+    /// published elsewhere.
+    async fn receive(&self, (client, mut sink, mut messages): Subscribed) {
         let mut pings = interval(PING);
         loop {
             tokio::select! {
@@ -191,7 +193,8 @@ impl Notifications {
                     None => return,
                 },
                 _ = pings.tick() => {
-                    if !matches!(timeout(ATTEMPT, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
+                    let ping = timeout(ATTEMPT, sink.ping::<redis::Value>()).await;
+                    if !matches!(ping, Ok(Ok(_))) || !self.source.transport.is_publisher(&client) {
                         return;
                     }
                 }
@@ -222,10 +225,20 @@ fn read(message: &str) -> Option<(u64, Notice)> {
     Some((serial, Notice { token, held }))
 }
 
+/// A subscription, and the server that it is on.
+type Subscribed = (Client, PubSubSink, PubSubStream);
+
 impl Source {
-    async fn subscribe(&self) -> Result<(PubSubSink, PubSubStream), RedisError> {
-        let mut subscription = self.client.get_async_pubsub().await?;
-        subscription.subscribe(&self.channel).await?;
-        Ok(subscription.split())
+    async fn subscribe(
+        &self,
+        publisher: impl Future<Output = Result<Client, Error>>,
+    ) -> Result<Subscribed, Error> {
+        let client = publisher.await?;
+        let subscription = client.get_async_pubsub().await;
+        let mut subscription = subscription.map_err(Error::Unavailable)?;
+        let subscribed = subscription.subscribe(&self.channel).await;
+        subscribed.map_err(Error::Redis)?;
+        let (sink, messages) = subscription.split();
+        Ok((client, sink, messages))
     }
 }

@@ -11,7 +11,7 @@ use super::{
     protocol::{PermitId, Protocol, name},
 };
 use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
-use futures_util::future::join3;
+use futures_util::future::join4;
 use parking_lot::Mutex;
 use std::{
     io, mem,
@@ -47,6 +47,7 @@ impl Store {
         max_waiting: usize,
         outage: Outage,
     ) -> Self {
+        let watch = protocol.watch();
         let (dispatch, batches) = Dispatch::new(protocol, times, clock);
         let notifications = Arc::new(notifications);
         let listener = Arc::clone(&notifications).listen();
@@ -54,7 +55,7 @@ impl Store {
         let (attempts, is_closed) = (Arc::clone(dispatch.attempts()), closed.subscribe());
         let probes = probe(Arc::clone(&outage), attempts, is_closed);
         let others = async move {
-            join3(batches, listener, probes).await;
+            join4(batches, listener, watch, probes).await;
         };
         Self {
             prefix,

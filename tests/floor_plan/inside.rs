@@ -17,8 +17,10 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 72] = [
+const REDIS: [&str; 86] = [
     "connect",
+    "topologies",
+    "start",
     "builder",
     "tls/client",
     "tls/secure",
@@ -51,6 +53,8 @@ const REDIS: [&str; 72] = [
     "notify",
     "outage/probe",
     "dispatch/door",
+    "dispatch/lanes",
+    "dispatch/batcher",
     "dispatch/batch",
     "dispatch/attempt",
     "dispatch/claim",
@@ -77,7 +81,17 @@ const REDIS: [&str; 72] = [
     "protocol/script",
     "protocol/id",
     "protocol/name",
+    "transport/cluster/transport",
+    "transport/cluster/route",
+    "transport/cluster/topology",
+    "transport/cluster/slot_map",
+    "transport/cluster/view",
+    "transport/cluster/slot",
     "transport/server",
+    "transport/link",
+    "transport/sentinel",
+    "transport/endpoint",
+    "transport/address",
     "transport/supplied",
     "transport/connection",
     "transport/per_runtime",

@@ -60,7 +60,10 @@ impl Store {
         let protocol = &self.dispatch.attempts().protocol;
         let inspected = protocol.inspect(&channel, deadline);
         let inspected = inspected.await.map_err(ConnectError::connecting)?;
-        let risks = inspected.risks()?;
+        let mut risks = inspected.risks()?;
+        if !protocol.is_one_server() {
+            risks.retain(|risk| *risk != Risk::ClusterNode);
+        }
         for (command, said) in &inspected.failed {
             self.permitted(command, said)?;
         }
@@ -70,7 +73,7 @@ impl Store {
             return Err(ConnectError::Unavailable(error));
         }
         match timeout_at(deadline.into(), self.notifications.check()).await {
-            Ok(Err(error)) => self.may_subscribe(error)?,
+            Ok(Err(error)) => self.may_subscribe(error.into_cause())?,
             Ok(Ok(())) => {}
             Err(_) => {
                 let late = Error::Timeout(BOUND);

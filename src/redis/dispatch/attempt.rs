@@ -20,7 +20,6 @@ pub(in crate::redis) struct Attempts {
     pub(in crate::redis) protocol: Protocol,
     pub(super) times: Times,
     clock: Arc<ServerClock>,
-    pub(super) round_trip: RoundTrip,
 }
 
 impl Attempts {
@@ -29,7 +28,14 @@ impl Attempts {
             protocol,
             times,
             clock,
-            round_trip: RoundTrip::default(),
+        }
+    }
+
+    /// The number of the server of a claim, as far as is known.
+    pub(super) fn server_of(&self, claim: &Claim) -> Option<usize> {
+        match self.protocol.is_one_server() {
+            true => Some(0),
+            false => self.protocol.server_of(&claim.name()),
         }
     }
 
@@ -52,11 +58,17 @@ impl Attempts {
 
     /// Acquires for all claims, and once more for those whose connection broke or whose deadline was
     /// wrong because the server's clock differs from the estimate. Returns an answer for each claim,
-    /// in the order of the claims.
-    pub(super) async fn attempt_twice(&self, claims: &[&Claim]) -> Vec<Answer> {
-        let mut answers = self.attempt(claims, None).await;
+    /// in the order of the claims. `round_trip` is that of their
+    /// server, if that is known.
+    pub(super) async fn attempt_twice(
+        &self,
+        claims: &[&Claim],
+        round_trip: Option<&RoundTrip>,
+    ) -> Vec<Answer> {
+        let mut answers = self.attempt_timed(claims, None, round_trip).await;
+        let usual = round_trip.map_or(Duration::ZERO, |round_trip| self.usual(round_trip));
         let again: Vec<usize> = (0..claims.len())
-            .filter(|&at| self.is_worth_another(claims[at], &answers[at]))
+            .filter(|&at| is_worth_another(claims[at], &answers[at], usual))
             .collect();
         if !again.is_empty() {
             let claims: Vec<_> = again.iter().map(|&at| claims[at]).collect();
@@ -66,38 +78,37 @@ impl Attempts {
                 _ => None,
             });
             let now = server_times.max();
-            for (at, answer) in again.into_iter().zip(self.attempt(&claims, now).await) {
+            let second = self.attempt_timed(&claims, now, round_trip).await;
+            for (at, answer) in again.into_iter().zip(second) {
                 answers[at] = answer;
             }
         }
         answers
     }
 
-    fn is_worth_another(&self, claim: &Claim, answer: &Answer) -> bool {
-        let may_do_better =
-            |error: &Error| error.is_disconnect() || matches!(error, Error::Late(_));
-        answer.as_ref().is_err_and(may_do_better)
-            && !claim.is_released()
-            && Instant::now() + self.usual_round_trip() < claim.deadline
-    }
-
     /// The usual round trip, but at most half of a call's timeout, so that two round trips leave time
     /// in a claim's budget.
-    pub(super) fn usual_round_trip(&self) -> Duration {
-        self.round_trip.usual().min(self.times.timeout / 2)
+    pub(super) fn usual(&self, round_trip: &RoundTrip) -> Duration {
+        round_trip.usual().min(self.times.timeout / 2)
     }
 
-    /// Acquires for all claims in as few calls as possible. `now` is the server's time in ms, if an
-    /// answer has just carried it.
-    pub(in crate::redis) async fn attempt(
+    /// Acquires for claims of one server in as few calls as possible.
+    pub(in crate::redis) async fn attempt(&self, claims: &[&Claim]) -> Vec<Answer> {
+        self.attempt_timed(claims, None, None).await
+    }
+
+    /// The same; the round trip is observed. `now` is the server's time in ms, if an answer has just
+    /// carried it.
+    async fn attempt_timed(
         &self,
         claims: &[&Claim],
         now: Option<u64>,
+        round_trip: Option<&RoundTrip>,
     ) -> Vec<Answer> {
         // The latest deadline counts: a claim with an earlier one stops waiting by itself.
         let latest = claims.iter().map(|claim| claim.deadline).max();
         let latest = latest.unwrap_or_else(Instant::now);
-        if let Err(error) = self.protocol.ready(latest).await {
+        if let Err(error) = self.ready(claims, latest).await {
             return claims.iter().map(|_| Err(error.clone())).collect();
         }
         let sent = Instant::now();
@@ -115,10 +126,9 @@ impl Attempts {
             false => self.by_semaphore(claims, wanted, runs_until, latest).await,
             true => self.all(claims, wanted, runs_until, latest).await,
         };
-        // The round trips to several nodes say nothing of each other.
         let is_answered = replies.iter().any(|(_, reply)| reply.is_ok());
-        if self.protocol.is_one_server() && is_answered {
-            self.round_trip.observe(sent.elapsed());
+        if let Some(round_trip) = round_trip.filter(|_| is_answered) {
+            round_trip.observe(sent.elapsed());
         }
         let held_until = self.times.held_until(sent);
         for (at, reply) in replies {
@@ -126,6 +136,16 @@ impl Attempts {
             answers[at] = reply;
         }
         answers
+    }
+
+    /// Waits until there is a connection to the server of the claims.
+    async fn ready(&self, claims: &[&Claim], deadline: Instant) -> Result<(), Error> {
+        match claims.first() {
+            Some(claim) if !self.protocol.is_one_server() => {
+                self.protocol.ready(&claim.name(), deadline).await
+            }
+            _ => self.protocol.ready("", deadline).await,
+        }
     }
 
     /// Acquires for claims of one level each, together for those of one semaphore. The index of
@@ -186,4 +206,12 @@ impl Attempts {
         });
         replies.collect()
     }
+}
+
+/// Whether a second attempt may succeed, and in time.
+fn is_worth_another(claim: &Claim, answer: &Answer, round_trip: Duration) -> bool {
+    let may_do_better = |error: &Error| error.is_disconnect() || matches!(error, Error::Late(_));
+    answer.as_ref().is_err_and(may_do_better)
+        && !claim.is_released()
+        && Instant::now() + round_trip < claim.deadline
 }

@@ -4,36 +4,31 @@
 //! without being sent, because its answer would probably come too late and the call would only delay
 //! others. So goodput stays at capacity, however many claims arrive.
 
-use super::{
-    attempt::Attempts,
-    claim::{Answer, Claim},
-};
+use super::claim::{Answer, Claim};
 use crate::redis::error::Error;
-use futures_util::FutureExt;
 use std::{
     collections::VecDeque,
-    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::unconstrained,
-    time::sleep_until,
-};
+use tokio::sync::oneshot;
 
 /// Batches in flight when the round trip is short: more than one, so that the server has work while
 /// this process reads answers. With 4 the pairs/s of 256 tasks are highest, with 1 they are a third
 /// lower (`cargo bench --bench redis`).
-const MIN_IN_FLIGHT: usize = 4;
+pub(super) const MIN_IN_FLIGHT: usize = 4;
+
+/// The same to each of several servers: the others have work meanwhile, and larger batches cost each
+/// of them less (`cargo bench --bench cluster`).
+pub(super) const MIN_IN_FLIGHT_TO_EACH: usize = 2;
 
 /// Batches in flight when the round trip is long: 16 of 64 claims carry 10,000 claims/s over a round
 /// trip of 100 ms (`cargo bench --bench goodput`).
-const MAX_IN_FLIGHT: usize = 16;
+pub(super) const MAX_IN_FLIGHT: usize = 16;
 
 /// The pause between two batches once [`MIN_IN_FLIGHT`] are in flight. Without it, many small batches
 /// would be sent at once, and later claims would wait for a whole round trip. For each such pause in
 /// the round trip one more batch may be in flight.
-const PACE: Duration = Duration::from_millis(6);
+pub(super) const PACE: Duration = Duration::from_millis(6);
 
 /// Batches in flight whatever the round trip, if they have few claims, as batches of heavy claims do:
 /// the shortest round trip says little of a link that has become slow, and 8 such batches carry 80
@@ -50,9 +45,9 @@ const MAX_CLAIMS: usize = 64;
 const MAX_UNITS: usize = 1_000;
 
 /// A claim on its way to a batch.
-pub(in crate::redis) struct Queued {
-    claim: Claim,
-    answer: oneshot::Sender<Answer>,
+pub(super) struct Queued {
+    pub(super) claim: Claim,
+    pub(super) answer: oneshot::Sender<Answer>,
 }
 
 impl Queued {
@@ -79,8 +74,10 @@ impl Queued {
 }
 
 /// The claims that wait for a batch, and the batches in flight.
-struct Batches {
-    queued: VecDeque<Queued>,
+pub(super) struct Batches {
+    /// How many may be in flight when the round trip is short.
+    least: usize,
+    pub(super) queued: VecDeque<Queued>,
     in_flight: usize,
     /// Claims of the batches in flight.
     claims: usize,
@@ -89,8 +86,9 @@ struct Batches {
 }
 
 impl Batches {
-    fn new() -> Self {
+    pub(super) fn new(least: usize) -> Self {
         Self {
+            least,
             queued: VecDeque::new(),
             in_flight: 0,
             claims: 0,
@@ -100,11 +98,11 @@ impl Batches {
 
     /// When the next batch may be sent, if `most` batches may be in flight. `None`: not before another
     /// batch is completed.
-    fn due(&self, most: usize) -> Option<Instant> {
+    pub(super) fn due(&self, most: usize) -> Option<Instant> {
         let is_small = self.claims < MIN_IN_FLIGHT * MAX_CLAIMS;
         let most_small = if is_small { MAX_SMALL_IN_FLIGHT } else { 0 };
         let is_at_once =
-            self.in_flight < MIN_IN_FLIGHT || self.in_flight < most && self.is_full_batch_queued();
+            self.in_flight < self.least || self.in_flight < most && self.is_full_batch_queued();
         let pace = if is_at_once { Duration::ZERO } else { PACE };
         let may_be_sent = self.in_flight < most.max(most_small) && !self.queued.is_empty();
         may_be_sent.then(|| self.sent + pace)
@@ -120,7 +118,7 @@ impl Batches {
 
     /// Takes the next batch out, which is empty if none may be sent now. A claim that cannot be
     /// answered in time is refused.
-    fn take(&mut self, most: usize, round_trip: Duration) -> Vec<Queued> {
+    pub(super) fn take(&mut self, most: usize, round_trip: Duration) -> Vec<Queued> {
         let mut batch = Vec::new();
         let mut units = 0;
         let now = Instant::now();
@@ -150,7 +148,7 @@ impl Batches {
 
     /// Refuses the claims at the front that cannot be answered in time: those at the front have waited
     /// longest.
-    fn refuse_late(&mut self, round_trip: Duration) {
+    pub(super) fn refuse_late(&mut self, round_trip: Duration) {
         while let Some(first) = self.queued.front()
             && !first.is_worth_sending(round_trip)
             && let Some(first) = self.queued.pop_front()
@@ -159,75 +157,12 @@ impl Batches {
         }
     }
 
-    fn completed(&mut self, claims: usize) {
+    pub(super) fn completed(&mut self, claims: usize) {
         self.in_flight -= 1;
         self.claims -= claims;
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.queued.is_empty()
-    }
-}
-
-/// Claims on their way to a batch.
-pub(in crate::redis) type Queue = mpsc::UnboundedReceiver<Queued>;
-
-impl Attempts {
-    /// Sends batches. Runs on the keeper's thread, until the store is dropped and all batches are
-    /// completed.
-    pub(super) async fn send_batches(self: Arc<Self>, mut queue: Queue) {
-        let (report, mut completed) = mpsc::unbounded_channel();
-        let mut batches = Batches::new();
-        let mut arrived = Vec::new();
-        let mut is_open = true;
-        while is_open || !batches.is_idle() {
-            let due = batches.due(self.most_in_flight());
-            tokio::select! {
-                count = queue.recv_many(&mut arrived, 1_024), if is_open => {
-                    is_open = count > 0;
-                    batches.queued.extend(arrived.drain(..));
-                }
-                Some(claims) = completed.recv() => batches.completed(claims),
-                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
-            }
-            batches.refuse_late(self.usual_round_trip());
-            self.send(&mut batches, &report);
-        }
-    }
-
-    fn send(self: &Arc<Self>, batches: &mut Batches, report: &mpsc::UnboundedSender<usize>) {
-        loop {
-            let batch = batches.take(self.most_in_flight(), self.usual_round_trip());
-            if batch.is_empty() {
-                return;
-            }
-            let claims = batch.len();
-            let (attempts, report) = (Arc::clone(self), report.clone());
-            let mut call = Box::pin(async move {
-                attempts.answer(batch).await;
-                let _ = report.send(claims);
-            });
-            // The first poll sends the call, so that claims are sent in the order of their arrival.
-            // Unconstrained, because a used-up budget of this task would delay that.
-            if unconstrained(call.as_mut()).now_or_never().is_none() {
-                tokio::spawn(call);
-            }
-        }
-    }
-
-    /// Acquires for a batch, and answers each claim.
-    async fn answer(&self, batch: Vec<Queued>) {
-        let claims: Vec<_> = batch.iter().map(|queued| &queued.claim).collect();
-        let answers = self.attempt_twice(&claims).await;
-        for (queued, answer) in batch.into_iter().zip(answers) {
-            // A dropped receiver is ignored: its caller has released the lease, whatever the
-            // answer.
-            let _ = queued.answer.send(answer);
-        }
-    }
-
-    fn most_in_flight(&self) -> usize {
-        let batches = self.round_trip.shortest().as_millis() / PACE.as_millis();
-        (batches as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
     }
 }

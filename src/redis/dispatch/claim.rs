@@ -8,6 +8,7 @@ use crate::redis::{
 use std::{sync::Arc, time::Instant};
 
 /// One claim, as it is sent.
+#[derive(Clone)]
 pub(in crate::redis) struct Claim {
     /// From the narrowest limit to the widest; mostly one.
     pub(in crate::redis) levels: Vec<Level>,
@@ -44,6 +45,11 @@ impl Claim {
             levels: vec![level],
             deadline,
         }
+    }
+
+    /// The name of the semaphore that tells its server: of several levels all are on one server.
+    pub(super) fn name(&self) -> Arc<str> {
+        self.levels[0].lease.name()
     }
 
     pub(super) fn is_of_several(&self) -> bool {

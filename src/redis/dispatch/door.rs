@@ -2,27 +2,35 @@
 
 use super::{
     attempt::Attempts,
-    batch::{Queue, Queued},
     claim::{Acquiring, Answer, Claim},
-    load::{BUSY, Load},
+    lanes::{Lane, Lanes},
+    load::{BUSY, NodesLoad, RoundTrip},
 };
 use crate::redis::{
     clock::{ServerClock, Times},
     error::Error,
     protocol::{Acquired, AllAcquired, Protocol},
 };
-use std::{io, pin::pin, sync::Arc};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::unconstrained,
-    time::{timeout, timeout_at},
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
 };
+use tokio::{
+    task::unconstrained,
+    time::{sleep, timeout, timeout_at},
+};
+
+/// The pause before a claim is sent again whose keys were moving from one node to another: the first
+/// one, and the longest one.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
 /// See the [module docs](super).
 pub(in crate::redis) struct Dispatch {
     attempts: Arc<Attempts>,
-    load: Load,
-    queue: mpsc::UnboundedSender<Queued>,
+    lanes: Lanes,
+    /// Of the claims whose server is not known.
+    load: NodesLoad,
 }
 
 impl Dispatch {
@@ -32,13 +40,12 @@ impl Dispatch {
         times: Times,
         clock: Arc<ServerClock>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (sender, queue): (_, Queue) = mpsc::unbounded_channel();
         let attempts = Arc::new(Attempts::new(protocol, times, clock));
-        let batches = Arc::clone(&attempts).send_batches(queue);
+        let (lanes, batches) = Lanes::new(Arc::clone(&attempts));
         let dispatch = Self {
             attempts,
-            load: Load::default(),
-            queue: sender,
+            lanes,
+            load: NodesLoad::default(),
         };
         (dispatch, batches)
     }
@@ -73,25 +80,56 @@ impl Dispatch {
 
     async fn alone_or_batched(&self, claim: Claim) -> Answer {
         self.attempts.learn_clock(claim.deadline).await?;
-        if !self.attempts.protocol.is_one_server() {
-            return self.on_several_nodes(&claim).await;
-        }
-        match self.load.alone(claim.weight()) {
-            Some(_in_flight) => self.alone(&claim).await,
-            None => self.batched(claim).await,
+        match self.attempts.protocol.is_one_server() {
+            true => self.through(self.lanes.first(), claim).await,
+            // Boxed, so that the future of a claim to one server stays small.
+            false => Box::pin(self.to_its_node(claim)).await,
         }
     }
 
-    /// Sends a claim alone, unless that can only be too late for an answer in time.
+    /// Sends a claim to the node of its key, again while the key is moving: this delays no other claim.
+    /// By the deadline the answer is that the key is moving, whether or not another one is on its way.
+    async fn to_its_node(&self, claim: Claim) -> Answer {
+        let mut answer = self.once(&claim).await;
+        let mut pause = PAUSE.0;
+        while answer.as_ref().is_err_and(Error::is_moving)
+            && Instant::now() + pause < claim.deadline
+        {
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+            let again = timeout_at(claim.deadline.into(), self.once(&claim)).await;
+            answer = again.unwrap_or(answer);
+        }
+        answer
+    }
+
+    async fn once(&self, claim: &Claim) -> Answer {
+        match self.attempts.server_of(claim) {
+            Some(server) => self.through(self.lanes.get(server), claim.clone()).await,
+            None => self.on_several_nodes(claim).await,
+        }
+    }
+
+    /// Sends a claim to a server that is known.
+    async fn through(&self, lane: &Lane, claim: Claim) -> Answer {
+        match lane.load.alone(claim.weight()) {
+            Some(_in_flight) => self.alone(&claim, Some(&lane.round_trip)).await,
+            None => lane.batched(claim).await,
+        }
+    }
+
+    /// Sends a claim alone to a server that is not known, unless that can only be too late for an
+    /// answer in time.
     async fn on_several_nodes(&self, claim: &Claim) -> Answer {
         let latest = claim.deadline - self.attempts.times.timeout / 2;
         // Unconstrained, so that the first poll sends the claim if it need not wait, although its task
         // has used up its budget.
-        let in_flight = unconstrained(self.load.on_several_nodes(claim.weight()));
+        let in_flight = unconstrained(self.load.enter(claim.weight()));
         let in_flight = timeout_at(latest.into(), in_flight).await;
         let mut in_flight = in_flight.map_err(|_| Error::Congested)?;
         let busy = self.attempts.times.timeout / BUSY;
-        let mut answer = pin!(self.alone(claim));
+        // The round trips to several nodes say nothing of each other.
+        let mut answer = pin!(self.alone(claim, None));
         if let Some(_units) = in_flight.units.take()
             && let Ok(answer) = timeout(busy, &mut answer).await
         {
@@ -100,19 +138,12 @@ impl Dispatch {
         answer.await
     }
 
-    async fn alone(&self, claim: &Claim) -> Answer {
-        let answer = self.attempts.attempt_twice(&[claim]).await.pop();
+    async fn alone(&self, claim: &Claim, round_trip: Option<&RoundTrip>) -> Answer {
+        let answer = self
+            .attempts
+            .attempt_twice(&[claim], round_trip)
+            .await
+            .pop();
         answer.unwrap_or(Err(Error::Reply))
-    }
-
-    async fn batched(&self, claim: Claim) -> Answer {
-        let _in_flight = self.load.together();
-        let (answer, answered) = oneshot::channel();
-        // The keeper's thread has died. Nothing is sent any more.
-        let ended = || Error::Unavailable(io::Error::from(io::ErrorKind::BrokenPipe).into());
-        self.queue
-            .send(Queued::new(claim, answer))
-            .map_err(|_| ended())?;
-        answered.await.unwrap_or_else(|_| Err(ended()))
     }
 }

@@ -2,7 +2,10 @@
 
 use parking_lot::Mutex;
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -26,20 +29,23 @@ const MAX_HEAVY: usize = 8_000;
 /// unless it gets ten times [`MAX_HEAVY`] per timeout, and a slow one is not sent much more than it can do.
 pub(super) const BUSY: u32 = 10;
 
-/// How much is in flight.
+/// How much is in flight to one server.
 pub(super) struct Load {
-    alone: AtomicUsize,
+    /// To all servers: if claims are many in all, it pays that those of one server travel together.
+    alone: Arc<AtomicUsize>,
     together: AtomicUsize,
-    on_nodes: Semaphore,
+}
+
+/// How much is in flight to several nodes, of which nothing is known.
+pub(super) struct NodesLoad {
+    claims: Semaphore,
     heavy: Semaphore,
 }
 
-impl Default for Load {
+impl Default for NodesLoad {
     fn default() -> Self {
         Self {
-            alone: AtomicUsize::new(0),
-            together: AtomicUsize::new(0),
-            on_nodes: Semaphore::new(MAX_ON_NODES),
+            claims: Semaphore::new(MAX_ON_NODES),
             heavy: Semaphore::new(MAX_HEAVY),
         }
     }
@@ -59,6 +65,14 @@ pub(super) struct OnNodes<'a> {
 }
 
 impl Load {
+    /// `alone` counts the units that are sent alone to any server.
+    pub(super) fn new(alone: &Arc<AtomicUsize>) -> Self {
+        Self {
+            alone: Arc::clone(alone),
+            together: AtomicUsize::new(0),
+        }
+    }
+
     /// Lets a claim be sent alone, unless many are in flight or earlier claims wait for a batch.
     pub(super) fn alone(&self, weight: u32) -> Option<InFlight<'_>> {
         let units = weight as usize;
@@ -71,22 +85,24 @@ impl Load {
         (sum <= MAX_ALONE || sum == units).then_some(in_flight)
     }
 
+    /// Counts a claim that is sent in a batch.
+    pub(super) fn together(&self) -> InFlight<'_> {
+        InFlight::new(&self.together, 1)
+    }
+}
+
+impl NodesLoad {
     /// Waits until a claim may be sent alone to one of several nodes. Light claims do not wait for the
     /// units of heavy ones.
-    pub(super) async fn on_several_nodes(&self, weight: u32) -> OnNodes<'_> {
+    pub(super) async fn enter(&self, weight: u32) -> OnNodes<'_> {
         let units = match weight as usize {
             0..=MAX_ALONE => None,
             _ => self.heavy.acquire_many(weight).await.ok(),
         };
         OnNodes {
             units,
-            _claim: self.on_nodes.acquire().await.ok(),
+            _claim: self.claims.acquire().await.ok(),
         }
-    }
-
-    /// Counts a claim that is sent in a batch.
-    pub(super) fn together(&self) -> InFlight<'_> {
-        InFlight::new(&self.together, 1)
     }
 }
 
@@ -182,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_claim_goes_alone_until_many_units_are_in_flight() {
-        let load = Load::default();
+        let load = Load::new(&Arc::default());
         let heavy = load.alone(1_000).expect("nothing is in flight");
         assert!(load.alone(1).is_none());
         drop(heavy);

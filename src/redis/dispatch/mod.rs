@@ -4,13 +4,15 @@
 //! the answer to another: each is sent alone, over the connection of its own runtime. Further claims
 //! are sent in batches by the keeper's thread.
 //!
-//! Where keys may live on several nodes, each claim is sent alone: a call has one key there, and a
-//! batch would be completed only when its slowest node has answered.
+//! Each node of a cluster has a lane with batches of its own. Where nothing is known of the nodes,
+//! each claim is sent alone: a batch would be completed only when its slowest node has answered.
 
 mod attempt;
 mod batch;
+mod batcher;
 mod claim;
 mod door;
+mod lanes;
 mod load;
 
 pub(super) use attempt::Attempts;

@@ -3,9 +3,10 @@
 use super::core::Core;
 use crate::redis::{
     dispatch::{Claim, Level},
-    group::pieces,
+    group::{by_server, pieces},
     lease::Lease,
 };
+use futures_util::future::join_all;
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
 /// Units of lost permits that are acquired again together: an acquire costs the server more than a
@@ -38,6 +39,13 @@ impl Returning {
 ///
 /// Tells `done` the serials of those that have been sent.
 pub(super) async fn reacquire(core: &Core, lost: Vec<Arc<Lease>>, done: impl Fn(Vec<u64>)) {
+    let server = |lease: &Arc<Lease>| core.attempts.protocol.server_of(&lease.name());
+    let by_server = by_server(lost, server);
+    join_all(by_server.map(|lost| reacquire_on_one(core, lost, &done))).await;
+}
+
+/// Acquires lost permits of one server again.
+async fn reacquire_on_one(core: &Core, lost: Vec<Arc<Lease>>, done: &impl Fn(Vec<u64>)) {
     for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit().units()) {
         let deadline = Instant::now() + core.times.timeout;
         let serials = lost.iter().map(|lease| lease.serial).collect();
@@ -47,7 +55,7 @@ pub(super) async fn reacquire(core: &Core, lost: Vec<Arc<Lease>>, done: impl Fn(
         });
         let claims: Vec<_> = claims.collect();
         core.attempts
-            .attempt(&claims.iter().collect::<Vec<_>>(), None)
+            .attempt(&claims.iter().collect::<Vec<_>>())
             .await;
         done(serials);
     }

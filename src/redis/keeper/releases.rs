@@ -1,6 +1,6 @@
 //! Pending releases: each is sent until it is answered.
 
-use super::{refresh::MAX_UNITS_TOGETHER, release::Pending, unreleased::Unreleased};
+use super::{core::Core, refresh::MAX_UNITS_TOGETHER, release::Pending, unreleased::Unreleased};
 use crate::redis::{group::by_semaphore, lease::Lease};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -13,9 +13,14 @@ use tokio::sync::oneshot;
 /// quiet moment does not wait for the answer to another.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// The same where keys live on several nodes. There a batch is of one semaphore, so that a dead node
-/// delays no release on another. These are as many as a dead node may leave without an answer.
-const MAX_IN_FLIGHT_TO_NODES: usize = 4_096;
+/// The same to each of several servers: the others have work meanwhile, and larger batches cost each
+/// of them less (`cargo bench --bench cluster`).
+const MAX_IN_FLIGHT_TO_EACH: usize = 2;
+
+/// The same where it is not known which server has a key. There a batch is of one semaphore, so that a
+/// dead server delays no release on another. These are as many as a dead one may leave without an
+/// answer.
+const MAX_IN_FLIGHT_TO_UNKNOWN: usize = 4_096;
 
 /// Releases of a batch: a claim that waits for a batch to be completed waits for at most so many. Heavy
 /// ones are as few as one send carries.
@@ -26,12 +31,8 @@ pub(super) type Batch = (u64, Vec<Pending>);
 
 /// The releases to be sent now or later, and those in flight.
 pub(super) struct Releases {
-    is_one_server: bool,
-    /// Releases that claims wait for: apart from the others, however many these are.
-    wanted: Lane,
-    fresh: Lane,
-    /// Releases that are sent again: apart from the others, because they may fail again.
-    repeated: Lane,
+    core: Arc<Core>,
+    lanes: BTreeMap<Way, Lane>,
     /// Releases that are not due yet.
     later: ByDue,
     unreleased: Unreleased,
@@ -42,7 +43,25 @@ pub(super) struct Releases {
 /// Releases by the time when they are due, and by number.
 type ByDue = BTreeMap<(Instant, u64), Pending>;
 
-/// Releases that wait to be sent, and batches in flight.
+/// What travels together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    kind: Kind,
+    /// The number of the server, if it is known.
+    server: Option<usize>,
+}
+
+/// Releases that travel apart from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Claims wait for them, so it does not matter how many the others are.
+    Wanted,
+    Fresh,
+    /// They are sent again, and may fail again.
+    Repeated,
+}
+
+/// Releases that wait to be sent one way, and batches in flight.
 #[derive(Default)]
 struct Lane {
     waiting: ByDue,
@@ -51,12 +70,10 @@ struct Lane {
 }
 
 impl Releases {
-    pub(super) fn new(is_one_server: bool) -> Self {
+    pub(super) fn new(core: Arc<Core>) -> Self {
         Self {
-            is_one_server,
-            wanted: Lane::default(),
-            fresh: Lane::default(),
-            repeated: Lane::default(),
+            core,
+            lanes: BTreeMap::new(),
             later: ByDue::new(),
             unreleased: Unreleased::default(),
             last: 0,
@@ -67,44 +84,49 @@ impl Releases {
         self.last += 1;
         pending.number = self.last;
         let name = pending.lease.name();
-        self.unreleased.insert(name, pending.number, pending.due);
-        self.fresh.push(pending);
+        self.unreleased
+            .insert(Arc::clone(&name), pending.number, pending.due);
+        self.lane(Kind::Fresh, &name).push(pending);
+    }
+
+    /// The lane of a semaphore's releases.
+    fn lane(&mut self, kind: Kind, name: &str) -> &mut Lane {
+        let server = self.core.attempts.protocol.server_of(name);
+        self.lanes.entry(Way { kind, server }).or_default()
     }
 
     /// Answers whether releases of a semaphore have no answer, once these are answered. Those that
     /// are not in flight are sent before all others.
     pub(super) fn settle(&mut self, name: &str, settled: oneshot::Sender<bool>) {
         for key in self.unreleased.settle(name, settled) {
-            let lanes = [&mut self.fresh, &mut self.repeated].into_iter();
-            let due = lanes.filter_map(|lane| lane.waiting.remove(&key));
+            let others = self.lanes.iter_mut();
+            let others = others.filter(|(way, _)| way.kind != Kind::Wanted);
+            let due = others.filter_map(|(_, lane)| lane.waiting.remove(&key));
             let later = self.later.remove(&key).map(Pending::hurried);
-            due.chain(later)
-                .for_each(|pending| self.wanted.push(pending));
+            for pending in due.chain(later).collect::<Vec<_>>() {
+                self.lane(Kind::Wanted, name).push(pending);
+            }
         }
     }
 
     /// Whether all permits are released.
     pub(super) fn is_empty(&self) -> bool {
-        self.lanes().all(Lane::is_empty) && self.later.is_empty()
-    }
-
-    fn lanes(&self) -> impl Iterator<Item = &Lane> + Clone {
-        [&self.wanted, &self.fresh, &self.repeated].into_iter()
-    }
-
-    fn lanes_mut(&mut self) -> [&mut Lane; 3] {
-        [&mut self.wanted, &mut self.fresh, &mut self.repeated]
+        self.lanes.values().all(Lane::is_empty) && self.later.is_empty()
     }
 
     /// The next batches. None while enough batches are in flight, so that releases that arrive under
     /// load are sent together.
     pub(super) fn take(&mut self) -> Vec<Batch> {
-        let (is_one_server, mut last) = (self.is_one_server, self.last);
+        let is_one_server = self.core.attempts.protocol.is_one_server();
         let mut batches = Vec::new();
-        for lane in self.lanes_mut() {
-            batches.extend(lane.take(is_one_server, &mut last));
+        for (way, lane) in &mut self.lanes {
+            let most = match way.server {
+                Some(_) if is_one_server => MAX_IN_FLIGHT,
+                Some(_) => MAX_IN_FLIGHT_TO_EACH,
+                None => MAX_IN_FLIGHT_TO_UNKNOWN,
+            };
+            batches.extend(lane.take(most, way.server.is_some(), &mut self.last));
         }
-        self.last = last;
         batches
     }
 
@@ -122,10 +144,8 @@ impl Releases {
             }
             self.later.insert((due, number), pending);
         }
-        let lanes = self.lanes_mut();
-        let batch = lanes
-            .into_iter()
-            .find_map(|lane| lane.in_flight.remove(&batch));
+        let mut lanes = self.lanes.values_mut();
+        let batch = lanes.find_map(|lane| lane.in_flight.remove(&batch));
         for (number, lease) in batch.into_iter().flatten() {
             if !unreleased.contains(&number) {
                 self.unreleased.remove(&lease.name(), number);
@@ -141,8 +161,9 @@ impl Releases {
             let mut pending = first.remove();
             let name = pending.lease.name();
             if now < pending.gives_up {
-                self.unreleased.insert(name, pending.number, pending.due);
-                self.repeated.push(pending);
+                self.unreleased
+                    .insert(Arc::clone(&name), pending.number, pending.due);
+                self.lane(Kind::Repeated, &name).push(pending);
             } else {
                 self.unreleased.remove(&name, pending.number);
                 pending.answer(false);
@@ -157,10 +178,10 @@ impl Releases {
 
     /// The leases that are not released yet.
     pub(super) fn rest(&self) -> Vec<Arc<Lease>> {
-        let lanes = self.lanes();
-        let waiting = lanes.clone().flat_map(|lane| lane.waiting.values());
+        let waiting = self.lanes.values().flat_map(|lane| lane.waiting.values());
         let waiting = waiting.chain(self.later.values());
-        let in_flight = lanes.flat_map(|lane| lane.in_flight.values());
+        let in_flight = self.lanes.values();
+        let in_flight = in_flight.flat_map(|lane| lane.in_flight.values());
         let in_flight = in_flight.flatten().map(|(_, lease)| lease);
         let waiting = waiting.map(|pending| &pending.lease);
         waiting.chain(in_flight).cloned().collect()
@@ -177,14 +198,10 @@ impl Lane {
     }
 
     /// The next batches, which get the numbers after `last`.
-    fn take(&mut self, is_one_server: bool, last: &mut u64) -> Vec<Batch> {
-        let most = match is_one_server {
-            true => MAX_IN_FLIGHT,
-            false => MAX_IN_FLIGHT_TO_NODES,
-        };
+    fn take(&mut self, most: usize, is_known: bool, last: &mut u64) -> Vec<Batch> {
         let mut batches = Vec::new();
         while self.in_flight.len() < most && !self.waiting.is_empty() {
-            for batch in cut(self.first(), is_one_server) {
+            for batch in cut(self.first(), is_known) {
                 *last += 1;
                 let leases = batch.iter();
                 let leases = leases.map(|pending| (pending.number, Arc::clone(&pending.lease)));
@@ -210,8 +227,8 @@ impl Lane {
 }
 
 /// Cuts releases into batches.
-fn cut(pending: Vec<Pending>, is_one_server: bool) -> Vec<Vec<Pending>> {
-    if is_one_server {
+fn cut(pending: Vec<Pending>, is_known: bool) -> Vec<Vec<Pending>> {
+    if is_known {
         return vec![pending];
     }
     let groups = by_semaphore(pending, |pending| pending.lease.name());

@@ -91,7 +91,7 @@ impl Task {
         let now = Instant::now();
         Self {
             schedule: Schedule::new(core.times),
-            releases: Releases::new(core.attempts.protocol.is_one_server()),
+            releases: Releases::new(Arc::clone(&core)),
             returning: Returning::default(),
             shutdowns: Vec::new(),
             next_tick: now + core.times.tick(),

@@ -6,7 +6,10 @@ use super::{
     script::{Form, Script},
     share::{Share, command},
 };
-use crate::redis::{clock::ServerClock, error::Error, outage::Breaker, transport::Transport};
+use crate::{
+    redis::{clock::ServerClock, error::Error, outage::Breaker, transport::Transport},
+    semaphore::BoxFuture,
+};
 use redis::Value;
 use std::{
     sync::{
@@ -32,7 +35,7 @@ pub(super) struct Call<'a> {
 
 /// Runs scripts on a server.
 pub(in crate::redis) struct Protocol {
-    pub(super) transport: Box<dyn Transport>,
+    pub(super) transport: Arc<dyn Transport>,
     pub(super) clock: Arc<ServerClock>,
     pub(super) owner: Owner,
     /// Whether the server has refused a call for several semaphores.
@@ -46,7 +49,7 @@ pub(in crate::redis) struct Protocol {
 impl Protocol {
     /// Calls in the name of `process`, whose leases last `lease_ms`.
     pub(in crate::redis) fn new(
-        transport: Box<dyn Transport>,
+        transport: Arc<dyn Transport>,
         clock: Arc<ServerClock>,
         prefix: String,
         process: Arc<str>,
@@ -63,9 +66,9 @@ impl Protocol {
         }
     }
 
-    /// Waits until there is a connection.
-    pub(in crate::redis) async fn ready(&self, deadline: Instant) -> Result<(), Error> {
-        let Some(ready) = self.transport.ready(deadline) else {
+    /// Waits until there is a connection to the server of a semaphore.
+    pub(in crate::redis) async fn ready(&self, name: &str, deadline: Instant) -> Result<(), Error> {
+        let Some(ready) = self.transport.ready(name, deadline) else {
             return Ok(());
         };
         let answer = ready.await;
@@ -78,6 +81,16 @@ impl Protocol {
     /// Whether all keys live on one server for sure.
     pub(in crate::redis) fn is_one_server(&self) -> bool {
         self.transport.is_one_server()
+    }
+
+    /// The number of the server of a semaphore, as far as is known.
+    pub(in crate::redis) fn server_of(&self, name: &str) -> Option<usize> {
+        self.transport.server_of(name)
+    }
+
+    /// What has to run beside calls.
+    pub(in crate::redis) fn watch(&self) -> BoxFuture<()> {
+        Arc::clone(&self.transport).watch()
     }
 
     /// Runs a script for all shares, many in a call where the server permits that. Returns a reply

@@ -25,7 +25,8 @@ impl Protocol {
         channel: &str,
         deadline: Instant,
     ) -> Result<Inspected, Error> {
-        self.ready(deadline).await?;
+        self.ready(&format!("{}{{check}}", self.prefix), deadline)
+            .await?;
         let commands = vec![
             cmd("INFO"),
             self.check(Form::Hash, channel),

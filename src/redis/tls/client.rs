@@ -56,5 +56,5 @@ fn wrong_url(error: RedisError) -> ConnectError {
     if error.to_string().contains("TLS") {
         return ConnectError::setting("url", NO_TLS).with_source(error);
     }
-    ConnectError::setting("url", "redis-rs does not accept it").with_source(error)
+    ConnectError::url(error)
 }

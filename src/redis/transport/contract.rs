@@ -1,17 +1,17 @@
 //! What every transport does.
 
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Cmd, Value};
-use std::time::Instant;
+use redis::{Client, Cmd, Value};
+use std::{future::ready, sync::Arc, time::Instant};
 
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
-/// A way to a server: connections of our own, or one that was supplied.
+/// A way to a server, or to several: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
-    /// Waits for a connection; `None` if there is one. So that the time of a call begins when it can
-    /// be sent.
-    fn ready(&self, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>>;
+    /// Waits for a connection to the server of the key; `None` if there is one. So that the time of a
+    /// call begins when it can be sent.
+    fn ready(&self, key: &str, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>>;
 
     /// Sends commands together. As many replies, in their order. Each comes within a timeout of
     /// the sending, and by the deadline, or is an error.
@@ -19,6 +19,22 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// Whether all keys live on one server for sure.
     fn is_one_server(&self) -> bool;
+
+    /// The number of the server on which the key lives, as far as is known: numbers are small, and
+    /// those of servers that are gone are given to others. `None` if nothing is known.
+    fn server_of(&self, key: &str) -> Option<usize>;
+
+    /// A server where this process can receive the messages of all others. Another one after a
+    /// failure, if there are several. `None` if messages cannot be received.
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>>;
+
+    /// Whether the messages of all others still arrive at such a server, as far as is known.
+    fn is_publisher(&self, client: &Client) -> bool;
+
+    /// What has to run beside calls, on the keeper's thread.
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(ready(()))
+    }
 }
 
 /// An error that the server sent is an error, not a value.

@@ -1,11 +1,18 @@
 //! How commands get to Redis and back in bounded time.
 
+mod address;
+mod cluster;
 mod connection;
 mod contract;
+mod endpoint;
+mod link;
 mod per_runtime;
+mod sentinel;
 mod server;
 mod supplied;
 
+pub(super) use cluster::Cluster;
 pub(super) use contract::Transport;
+pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;

@@ -4,70 +4,77 @@
 //! nothing is sent. So a claim travels over its own runtime's connection, which is driven as long
 //! as the claim itself is, and refreshes and releases over that of the keeper's thread. No
 //! runtime's fate touches the others.
-//!
-//! redis-rs has a connection that reconnects too. It waits for that outside of its timeout, keeps
-//! a stale error after its last try, and does not reconnect after timeouts or when a primary has
-//! become a replica. This one makes one attempt at a time, in a task that outlives the caller that
-//! started it; while it runs, callers wait for it, and for a moment after it has failed they are
-//! refused at once. No caller holds anything that others wait for.
 
 use super::{
-    connection::{Connection, timed_out},
     contract::{Replies, Transport},
+    endpoint::Endpoint,
+    link::Link,
     per_runtime::PerRuntime,
+    sentinel::Sentinels,
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use parking_lot::Mutex;
-use redis::{Client, Cmd, RedisError};
+use redis::{Client, Cmd};
 use std::{
-    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
-
-/// How long callers are refused after an attempt has failed.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// See the module docs.
 pub(in crate::redis) struct Server {
-    client: Client,
+    endpoint: Arc<dyn Endpoint>,
     timeout: Duration,
     links: PerRuntime<Link>,
 }
 
 impl Server {
-    /// Connects once, so that a wrong address is found at the start.
-    pub(in crate::redis) async fn connect(
-        client: Client,
-        timeout: Duration,
-        deadline: Instant,
-    ) -> Result<Self, Error> {
-        let server = Self {
-            client,
+    /// A server that is connected to once it is needed.
+    pub(in crate::redis) fn new(client: Client, timeout: Duration) -> Self {
+        Self::at(Arc::new(client), timeout)
+    }
+
+    /// The primary that Sentinels name.
+    pub(in crate::redis) fn of_sentinels(sentinels: Sentinels, timeout: Duration) -> Self {
+        Self::at(Arc::new(sentinels), timeout)
+    }
+
+    fn at(endpoint: Arc<dyn Endpoint>, timeout: Duration) -> Self {
+        Self {
+            endpoint,
             timeout,
             links: PerRuntime::new(),
-        };
-        server.link().connection(deadline).await?;
-        Ok(server)
+        }
+    }
+
+    /// Whether this runtime has a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        self.link().is_connected()
+    }
+
+    /// Waits for a connection of this runtime, so that a wrong address is found at the start.
+    pub(in crate::redis) async fn connected(&self, deadline: Instant) -> Result<(), Error> {
+        self.link().connection(deadline).await.map(drop)
+    }
+
+    /// Sends commands. As many replies, in their order.
+    pub(super) async fn call(
+        &self,
+        commands: Vec<Cmd>,
+        deadline: Instant,
+    ) -> Result<Replies, Error> {
+        self.link().send(commands, deadline).await
     }
 
     /// The link of this runtime.
     fn link(&self) -> Arc<Link> {
-        self.links.get_or_make(|runtime| Link {
-            client: self.client.clone(),
-            timeout: self.timeout,
-            runtime,
-            state: Mutex::new(State::Idle),
-            attempted: Notify::new(),
-        })
+        self.links
+            .get_or_make(|runtime| Link::new(Arc::clone(&self.endpoint), self.timeout, runtime))
     }
 }
 
 impl Transport for Server {
-    fn ready(&self, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+    fn ready(&self, _: &str, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>> {
         let link = self.link();
-        if matches!(*link.state.lock(), State::Connected(_)) {
+        if link.is_connected() {
             return None;
         }
         Some(Box::pin(async move {
@@ -83,129 +90,28 @@ impl Transport for Server {
     fn is_one_server(&self) -> bool {
         true
     }
-}
 
-/// The connection of one runtime.
-struct Link {
-    client: Client,
-    timeout: Duration,
-    runtime: Handle,
-    state: Mutex<State>,
-    /// Notified at the end of an attempt.
-    attempted: Notify,
-}
-
-enum State {
-    Idle,
-    Connecting,
-    Connected(Arc<Connection>),
-    Failed(Instant, RedisError),
-}
-
-impl Link {
-    /// Sends commands. As many replies, in their order.
-    async fn send(
-        self: &Arc<Self>,
-        commands: Vec<Cmd>,
-        deadline: Instant,
-    ) -> Result<Replies, Error> {
-        // No command says nothing of the connection.
-        if commands.is_empty() {
-            return Ok(Replies::new());
-        }
-        let connection = self.connection(deadline).await?;
-        // The time counts from here: connecting may have used up some of it.
-        let sent = Instant::now();
-        let deadline = deadline.min(sent + self.timeout);
-        let unanswered = Unanswered(self, &connection);
-        let Ok(replies) = timeout_at(deadline.into(), connection.call(commands)).await else {
-            return Err(Error::Timeout(sent.elapsed()));
-        };
-        mem::forget(unanswered);
-        self.note(&connection, &replies);
-        Ok(replies)
+    fn server_of(&self, _: &str) -> Option<usize> {
+        Some(0)
     }
 
-    /// The connection there is, or the outcome of the attempt to make one.
-    async fn connection(self: &Arc<Self>, deadline: Instant) -> Result<Arc<Connection>, Error> {
-        loop {
-            // Registered before the state is read, so that no end of an attempt is missed.
-            let attempted = self.attempted.notified();
-            if let Some(outcome) = self.outcome() {
-                return outcome;
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        let client = Arc::clone(&self.endpoint).client();
+        Some(Box::pin(
+            async move { client.await.map_err(Error::Unavailable) },
+        ))
+    }
+
+    fn is_publisher(&self, client: &Client) -> bool {
+        self.endpoint.is_current(client)
+    }
+
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            loop {
+                Arc::clone(&self.endpoint).moved().await;
+                self.links.each(Link::abandon);
             }
-            if timeout_at(deadline.into(), attempted).await.is_err() {
-                return Err(Error::Unavailable(timed_out()));
-            }
-        }
-    }
-
-    /// The connection, or why there is none; `None` while an attempt runs.
-    fn outcome(self: &Arc<Self>) -> Option<Result<Arc<Connection>, Error>> {
-        let mut state = self.state.lock();
-        match &*state {
-            State::Connected(connection) => return Some(Ok(Arc::clone(connection))),
-            State::Failed(at, error) if at.elapsed() < PAUSE => {
-                return Some(Err(Error::Unavailable(error.clone())));
-            }
-            State::Connecting => return None,
-            State::Idle | State::Failed(..) => {}
-        }
-        *state = State::Connecting;
-        let link = Arc::clone(self);
-        self.runtime.spawn(async move { link.attempt().await });
-        None
-    }
-
-    async fn attempt(&self) {
-        *self.state.lock() = match Connection::connect(&self.client).await {
-            Ok(connection) => State::Connected(Arc::new(connection)),
-            Err(error) => State::Failed(Instant::now(), error),
-        };
-        self.attempted.notify_waiters();
-    }
-
-    /// Finds out whether the connection is alive, unless a probe does so already.
-    fn probe(self: &Arc<Self>, connection: &Arc<Connection>) {
-        if connection.start_probe() {
-            let (link, connection) = (Arc::clone(self), Arc::clone(connection));
-            self.runtime.spawn(async move {
-                match connection.probe(link.timeout).await {
-                    Some(replies) => link.note(&connection, &replies),
-                    None => link.end(&connection, State::Idle),
-                }
-            });
-        }
-    }
-
-    /// Ends the connection if the replies say that it is useless for every command.
-    fn note(&self, connection: &Arc<Connection>, replies: &Replies) {
-        let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
-        let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        match errors.find(is_useless) {
-            // A replica would accept any number of connections, and answer the same to all.
-            Some(error @ Error::Redis(cause)) if error.is_read_only() => {
-                self.end(connection, State::Failed(Instant::now(), cause.clone()));
-            }
-            Some(_) => self.end(connection, State::Idle),
-            None => {}
-        }
-    }
-
-    /// Ends a connection, and none of its successors.
-    fn end(&self, ended: &Arc<Connection>, next: State) {
-        let mut state = self.state.lock();
-        if matches!(&*state, State::Connected(connection) if Arc::ptr_eq(connection, ended)) {
-            *state = next;
-        }
-    }
-}
-
-/// A call that has no answer. Dropped as such, it casts doubt on its connection.
-struct Unanswered<'a>(&'a Arc<Link>, &'a Arc<Connection>);
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        self.0.probe(self.1);
+        })
     }
 }

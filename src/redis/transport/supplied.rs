@@ -3,7 +3,7 @@
 use super::contract::{Replies, Transport, checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
-use redis::{Cmd, Value, aio::ConnectionLike};
+use redis::{Client, Cmd, Value, aio::ConnectionLike};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
@@ -18,7 +18,7 @@ where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
     /// Connecting is up to the connection.
-    fn ready(&self, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+    fn ready(&self, _: &str, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
         None
     }
 
@@ -35,6 +35,19 @@ where
     }
 
     fn is_one_server(&self) -> bool {
+        false
+    }
+
+    fn server_of(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    /// A clone of the connection cannot subscribe for this store alone.
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        None
+    }
+
+    fn is_publisher(&self, _: &Client) -> bool {
         false
     }
 }

@@ -1,0 +1,13 @@
+//! A cluster: a [`Server`](super::server::Server) for each node, and a map of the slots in front.
+//!
+//! So each node has connections and timeouts of its own, and a dead one harms its own keys only. The
+//! commands of one call that are for the same node travel together.
+
+mod route;
+mod slot;
+mod slot_map;
+mod topology;
+mod transport;
+mod view;
+
+pub(in crate::redis) use transport::Cluster;

@@ -1,0 +1,128 @@
+//! Which node has which slots.
+
+use super::{slot::SLOTS, view::View};
+use crate::redis::transport::{address::Address, server::Server};
+use redis::{Client, ConnectionInfo};
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+/// A node, and the way to it.
+pub(super) struct Node {
+    /// A small number. It belongs to another node once this one has left.
+    pub(super) number: usize,
+    pub(super) address: Address,
+    pub(super) server: Server,
+}
+
+/// The nodes by number, and the number of each slot's node.
+pub(super) struct SlotMap {
+    /// How to connect to a node, but for its address.
+    template: Option<ConnectionInfo>,
+    timeout: Duration,
+    nodes: Vec<Option<Arc<Node>>>,
+    slots: Vec<Option<usize>>,
+    /// Primaries and replicas.
+    all: Vec<Address>,
+    epoch: u64,
+}
+
+impl SlotMap {
+    /// An empty map. Its nodes are connected to as the first seed is.
+    pub(super) fn new(seeds: &[Client], timeout: Duration) -> Self {
+        let first = seeds.first().map(Client::get_connection_info);
+        Self {
+            template: first.cloned(),
+            timeout,
+            nodes: Vec::new(),
+            slots: vec![None; SLOTS],
+            all: Vec::new(),
+            epoch: 0,
+        }
+    }
+
+    /// The node of a slot, or any other: it says where the slot is, or why it is nowhere.
+    pub(super) fn node(&self, slot: usize) -> Option<&Arc<Node>> {
+        let own = self.slots[slot].and_then(|number| self.nodes[number].as_ref());
+        own.or_else(|| self.nodes().next())
+    }
+
+    /// The primaries.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.iter().flatten()
+    }
+
+    /// Primaries and replicas.
+    pub(super) fn all(&self) -> &[Address] {
+        &self.all
+    }
+
+    pub(super) fn client(&self, address: &Address) -> Option<Client> {
+        address.client(self.template.as_ref()?).ok()
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Replaces the map by a node's view. Nodes that stay keep their connections and their numbers.
+    pub(super) fn replace(&mut self, view: &View) {
+        self.epoch = view.epoch;
+        self.slots.fill(None);
+        self.all.clear();
+        let mut used = HashSet::new();
+        for range in &view.ranges {
+            let number = range.nodes.first().and_then(|primary| self.number(primary));
+            used.extend(number);
+            if let Some(slots) = self.slots.get_mut(range.slots.clone()) {
+                slots.fill(number);
+            }
+            self.add_all(&range.nodes);
+        }
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            if !used.contains(&number) {
+                *node = None;
+            }
+        }
+    }
+
+    /// A node has said that this one has the slot. Returns it.
+    pub(super) fn moved(&mut self, slot: usize, address: &Address) -> Option<Arc<Node>> {
+        let node = self.find(address)?;
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = Some(node.number);
+        }
+        Some(node)
+    }
+
+    /// The node at an address, which may be new.
+    pub(super) fn find(&mut self, address: &Address) -> Option<Arc<Node>> {
+        let number = self.number(address)?;
+        self.nodes[number].clone()
+    }
+
+    fn number(&mut self, address: &Address) -> Option<usize> {
+        let known = self.nodes().find(|node| node.address == *address);
+        if let Some(known) = known {
+            return Some(known.number);
+        }
+        let free = self.nodes.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.nodes.len());
+        let node = Node {
+            number,
+            address: address.clone(),
+            server: Server::new(self.client(address)?, self.timeout),
+        };
+        if number == self.nodes.len() {
+            self.nodes.push(None);
+        }
+        self.nodes[number] = Some(Arc::new(node));
+        Some(number)
+    }
+
+    fn add_all(&mut self, nodes: &[Address]) {
+        for node in nodes {
+            if !self.all.contains(node) {
+                self.all.push(node.clone());
+            }
+        }
+    }
+}

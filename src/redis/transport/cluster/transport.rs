@@ -1,0 +1,103 @@
+//! The transport.
+
+use super::{route, slot::slot_of, topology::Topology};
+use crate::{
+    redis::{
+        error::Error,
+        transport::{
+            address::Address,
+            connection::timed_out,
+            contract::{Replies, Transport},
+        },
+    },
+    semaphore::BoxFuture,
+};
+use redis::{Client, Cmd};
+use std::{
+    future::ready,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::time::timeout_at;
+
+/// See the [module docs](super).
+pub(in crate::redis) struct Cluster {
+    topology: Arc<Topology>,
+    /// Counts attempts to subscribe, so that the next one is on another node.
+    attempts: AtomicUsize,
+}
+
+impl Cluster {
+    /// Asks the seeds which node has which slots.
+    pub(in crate::redis) async fn connect(
+        seeds: Vec<Client>,
+        timeout: Duration,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        let topology = Topology::new(seeds, timeout);
+        let looked = timeout_at(deadline.into(), topology.look()).await;
+        looked.unwrap_or_else(|_| Err(Error::Unavailable(timed_out())))?;
+        Ok(Self {
+            topology: Arc::new(topology),
+            attempts: AtomicUsize::new(RandomState::new().hash_one(()) as usize),
+        })
+    }
+
+    /// Whether any node serves.
+    pub(in crate::redis) fn has_slots(&self) -> bool {
+        self.topology.map().nodes().next().is_some()
+    }
+}
+
+impl Transport for Cluster {
+    fn ready(&self, key: &str, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+        let slot = slot_of(key.as_bytes());
+        let mut node = self.topology.node(slot)?;
+        if node.server.is_connected() {
+            return None;
+        }
+        let topology = Arc::clone(&self.topology);
+        Some(Box::pin(async move {
+            while let Err(error) = node.server.connected(deadline).await {
+                let next = topology.successor(slot, &node, deadline).await;
+                node = next.ok_or(error)?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
+        let topology = Arc::clone(&self.topology);
+        Box::pin(async move { route::send(&topology, commands, deadline).await })
+    }
+
+    fn is_one_server(&self) -> bool {
+        false
+    }
+
+    fn server_of(&self, key: &str) -> Option<usize> {
+        let map = self.topology.map();
+        map.node(slot_of(key.as_bytes())).map(|node| node.number)
+    }
+
+    /// Each node in turn: a message reaches them all.
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let client = {
+            let map = self.topology.map();
+            let address = map.all().get(attempt % map.all().len().max(1));
+            address.and_then(|address| map.client(address))
+        };
+        let client = client.ok_or_else(route::nowhere);
+        Some(Box::pin(ready(client)))
+    }
+
+    fn is_publisher(&self, client: &Client) -> bool {
+        let address = Address::of(client.get_connection_info());
+        address.is_some_and(|address| self.topology.map().all().contains(&address))
+    }
+}

@@ -1,0 +1,154 @@
+//! What one node says of the cluster.
+
+use crate::redis::{error::Error, transport::address::Address};
+use redis::{Cmd, Value};
+use std::ops::RangeInclusive;
+
+/// A node's view of the cluster.
+#[derive(Debug)]
+pub(super) struct View {
+    /// The latest epoch that the node knows: each failover begins a new one.
+    pub(super) epoch: u64,
+    /// Whether the node can reach most of the others, and serves claims.
+    pub(super) is_ok: bool,
+    pub(super) ranges: Vec<Range>,
+}
+
+/// Slots and the nodes that have them, first the primary.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) slots: RangeInclusive<usize>,
+    pub(super) nodes: Vec<Address>,
+}
+
+/// The commands whose replies are a view.
+pub(super) fn commands() -> Vec<Cmd> {
+    ["INFO", "SLOTS"]
+        .map(|name| redis::cmd("CLUSTER").arg(name).take())
+        .into()
+}
+
+impl View {
+    /// Reads the replies of the node on `host`.
+    pub(super) fn read(replies: Vec<Result<Value, Error>>, host: &str) -> Result<Self, Error> {
+        let mut replies = replies.into_iter();
+        let (Some(info), Some(slots)) = (replies.next(), replies.next()) else {
+            return Err(Error::Reply);
+        };
+        let Value::Array(ranges) = slots? else {
+            return Err(Error::Reply);
+        };
+        // A service may forbid this command.
+        let info = info.ok().and_then(text).unwrap_or_default();
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+        let epoch = field("cluster_current_epoch:").and_then(|epoch| epoch.trim().parse().ok());
+        let ranges = ranges.iter().map(|range| Range::read(range, host));
+        Ok(Self {
+            epoch: epoch.unwrap_or_default(),
+            is_ok: field("cluster_state:").is_none_or(|state| state.trim() == "ok"),
+            ranges: ranges.collect::<Option<_>>().ok_or(Error::Reply)?,
+        })
+    }
+}
+
+impl Range {
+    fn read(range: &Value, host: &str) -> Option<Self> {
+        let Value::Array(range) = range else {
+            return None;
+        };
+        let [Value::Int(first), Value::Int(last), nodes @ ..] = &range[..] else {
+            return None;
+        };
+        // Without its primary the range would go to a replica.
+        let primary = nodes.first().and_then(|node| address(node, host))?;
+        let replicas = nodes.iter().skip(1);
+        let replicas = replicas.filter_map(|node| address(node, host));
+        Some(Self {
+            slots: (*first).try_into().ok()?..=(*last).try_into().ok()?,
+            nodes: [primary].into_iter().chain(replicas).collect(),
+        })
+    }
+}
+
+/// The address of a node, which may say that it is on the host that answers, or that its name is not
+/// known but its number is.
+fn address(node: &Value, host: &str) -> Option<Address> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let [own, Value::Int(port), rest @ ..] = &node[..] else {
+        return None;
+    };
+    let host = match text(own.clone()) {
+        Some(unknown) if unknown == "?" => number(rest.get(1)?)?,
+        Some(own) if !own.is_empty() => own,
+        _ => host.to_owned(),
+    };
+    Some(Address {
+        host,
+        port: u16::try_from(*port).ok()?,
+    })
+}
+
+/// The `ip` among a node's further fields.
+fn number(fields: &Value) -> Option<String> {
+    let is_ip = |name: &Value| text(name.clone()).is_some_and(|name| name == "ip");
+    let number = match fields {
+        Value::Array(fields) => fields
+            .chunks_exact(2)
+            .find(|pair| is_ip(&pair[0]))?
+            .get(1)?,
+        Value::Map(fields) => &fields.iter().find(|(name, _)| is_ip(name))?.1,
+        _ => return None,
+    };
+    text(number.clone())
+}
+
+fn text(value: Value) -> Option<String> {
+    redis::from_redis_value(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn view(node: Vec<Value>) -> Result<View, Error> {
+        let info = bulk("cluster_state:fail\r\ncluster_current_epoch:7\r\n");
+        let range = vec![Value::Int(0), Value::Int(99), Value::Array(node)];
+        let slots = Value::Array(vec![Value::Array(range)]);
+        View::read(vec![Ok(info), Ok(slots)], "here")
+    }
+
+    fn host(node: Vec<Value>) -> String {
+        view(node).expect("it is a view").ranges[0].nodes[0]
+            .host
+            .clone()
+    }
+
+    #[test]
+    fn a_view_has_an_epoch_a_state_and_ranges() {
+        let view = view(vec![bulk("10.0.0.1"), Value::Int(7_001)]).expect("it is a view");
+        assert!(view.epoch == 7 && !view.is_ok);
+        assert_eq!(view.ranges[0].slots, 0..=99);
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_its_name_is_found_all_the_same() {
+        let port = Value::Int(7_001);
+        let fields = Value::Array(vec![bulk("ip"), bulk("10.0.0.2")]);
+        assert_eq!(host(vec![bulk(""), port.clone()]), "here");
+        assert_eq!(host(vec![Value::Nil, port.clone()]), "here");
+        assert_eq!(host(vec![bulk("?"), port, bulk("id"), fields]), "10.0.0.2");
+    }
+
+    #[test]
+    fn what_is_no_view_is_an_error() {
+        assert!(view(vec![]).is_err());
+        assert!(View::read(vec![Ok(Value::Nil), Ok(Value::Nil)], "here").is_err());
+        assert!(View::read(vec![], "here").is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! The connection of one runtime to one server.
+//!
+//! redis-rs has a connection that reconnects too. It waits for that outside of its timeout, keeps
+//! a stale error after its last try, and does not reconnect after timeouts or when a primary has
+//! become a replica. This one makes one attempt at a time, in a task that outlives the caller that
+//! started it; while it runs, callers wait for it, and for a moment after it has failed they are
+//! refused at once. No caller holds anything that others wait for.
+
+use super::{
+    connection::{Connection, timed_out},
+    contract::Replies,
+    endpoint::Endpoint,
+};
+use crate::redis::error::Error;
+use parking_lot::Mutex;
+use redis::{Cmd, RedisError};
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
+
+/// How long callers are refused after an attempt has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The connection of one runtime.
+pub(super) struct Link {
+    endpoint: Arc<dyn Endpoint>,
+    timeout: Duration,
+    runtime: Handle,
+    state: Mutex<State>,
+    /// Notified at the end of an attempt.
+    attempted: Notify,
+}
+
+enum State {
+    Idle,
+    Connecting,
+    /// The server became another one after the attempt had begun.
+    Outdated,
+    Connected(Arc<Connection>),
+    Failed(Instant, RedisError),
+}
+
+impl Link {
+    pub(super) fn new(endpoint: Arc<dyn Endpoint>, timeout: Duration, runtime: Handle) -> Self {
+        Self {
+            endpoint,
+            timeout,
+            runtime,
+            state: Mutex::new(State::Idle),
+            attempted: Notify::new(),
+        }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(*self.state.lock(), State::Connected(_))
+    }
+
+    /// Sends commands. As many replies, in their order.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        commands: Vec<Cmd>,
+        deadline: Instant,
+    ) -> Result<Replies, Error> {
+        // No command says nothing of the connection.
+        if commands.is_empty() {
+            return Ok(Replies::new());
+        }
+        let connection = self.connection(deadline).await?;
+        // The time counts from here: connecting may have used up some of it.
+        let sent = Instant::now();
+        let deadline = deadline.min(sent + self.timeout);
+        let unanswered = Unanswered(self, &connection);
+        let Ok(replies) = timeout_at(deadline.into(), connection.call(commands)).await else {
+            return Err(Error::Timeout(sent.elapsed()));
+        };
+        mem::forget(unanswered);
+        self.note(&connection, &replies);
+        Ok(replies)
+    }
+
+    /// The connection there is, or the outcome of the attempt to make one.
+    pub(super) async fn connection(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, Error> {
+        loop {
+            // Registered before the state is read, so that no end of an attempt is missed.
+            let attempted = self.attempted.notified();
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if timeout_at(deadline.into(), attempted).await.is_err() {
+                return Err(Error::Unavailable(timed_out()));
+            }
+        }
+    }
+
+    /// The connection, or why there is none; `None` while an attempt runs.
+    fn outcome(self: &Arc<Self>) -> Option<Result<Arc<Connection>, Error>> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Connected(connection) => return Some(Ok(Arc::clone(connection))),
+            State::Failed(at, error) if at.elapsed() < PAUSE => {
+                return Some(Err(Error::Unavailable(error.clone())));
+            }
+            State::Connecting | State::Outdated => return None,
+            State::Idle | State::Failed(..) => {}
+        }
+        *state = State::Connecting;
+        let link = Arc::clone(self);
+        self.runtime.spawn(async move { link.attempt().await });
+        None
+    }
+
+    async fn attempt(&self) {
+        let attempt = Arc::clone(&self.endpoint).connect().await;
+        let mut state = self.state.lock();
+        *state = match (&*state, attempt) {
+            (State::Outdated, _) => State::Idle,
+            (_, Ok(connection)) => State::Connected(Arc::new(connection)),
+            (_, Err(error)) => State::Failed(Instant::now(), error),
+        };
+        drop(state);
+        self.attempted.notify_waiters();
+    }
+
+    /// Finds out whether the connection is alive, unless a probe does so already.
+    fn probe(self: &Arc<Self>, connection: &Arc<Connection>) {
+        if connection.start_probe() {
+            let (link, connection) = (Arc::clone(self), Arc::clone(connection));
+            self.runtime.spawn(async move {
+                match connection.probe(link.timeout).await {
+                    Some(replies) => link.note(&connection, &replies),
+                    None => link.end(&connection, State::Idle),
+                }
+            });
+        }
+    }
+
+    /// Ends the connection if the replies say that it is useless for every command.
+    fn note(&self, connection: &Arc<Connection>, replies: &Replies) {
+        let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
+        let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        match errors.find(is_useless) {
+            // A replica would accept any number of connections, and answer the same to all.
+            Some(error @ Error::Redis(cause)) if error.is_read_only() => {
+                self.end(connection, State::Failed(Instant::now(), cause.clone()));
+            }
+            Some(_) => self.end(connection, State::Idle),
+            None => {}
+        }
+    }
+
+    /// The server is another one now.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state.lock();
+        *state = match &*state {
+            State::Connecting | State::Outdated => State::Outdated,
+            _ => State::Idle,
+        };
+    }
+
+    /// Ends a connection, and none of its successors.
+    fn end(&self, ended: &Arc<Connection>, next: State) {
+        let mut state = self.state.lock();
+        if matches!(&*state, State::Connected(connection) if Arc::ptr_eq(connection, ended)) {
+            *state = next;
+        }
+    }
+}
+
+/// A call that has no answer. Dropped as such, it casts doubt on its connection.
+struct Unanswered<'a>(&'a Arc<Link>, &'a Arc<Connection>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.probe(self.1);
+    }
+}
