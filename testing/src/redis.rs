@@ -1,10 +1,13 @@
 //! Real Redis servers, each private to the test that starts it.
 
+mod cluster;
 mod process;
+mod sentinels;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,9 +15,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+pub use self::cluster::Cluster;
 use self::process::{Running, START};
+pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
 
-const TRIES: usize = 10;
+const TRIES: usize = 20;
+
+/// Stands for a free port among the arguments.
+pub const ANY_PORT: &str = "any-port";
 
 /// A `redis-server` process on a port of its own, with an empty data set in a folder of its own.
 ///
@@ -22,8 +30,12 @@ const TRIES: usize = 10;
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
+    /// Used if the arguments have [`ANY_PORT`].
+    tls_port: u16,
     args: Vec<String>,
     environment: Vec<(String, String)>,
+    /// Whether it has a configuration file, which it may rewrite.
+    is_configured: bool,
     folder: TempDir,
     running: Option<Running>,
 }
@@ -53,17 +65,35 @@ impl RedisServer {
     ///
     /// As [`with`](Self::with).
     pub fn with_environment(args: &[&str], environment: &[(&str, String)]) -> Self {
+        Self::launched(args, environment, None)
+    }
+
+    /// Starts a server with more arguments and a configuration file of this content.
+    ///
+    /// # Panics
+    ///
+    /// As [`with`](Self::with).
+    pub fn with_configuration(args: &[&str], content: &str) -> Self {
+        Self::launched(args, &[], Some(content))
+    }
+
+    fn launched(args: &[&str], environment: &[(&str, String)], content: Option<&str>) -> Self {
         let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
         let mut server = Self {
             port: 0,
+            tls_port: 0,
             args: args.iter().map(ToString::to_string).collect(),
             environment: environment.iter().map(own).collect(),
+            is_configured: content.is_some(),
             folder: TempDir::new().expect("a temporary folder can be made"),
             running: None,
         };
+        if let Some(content) = content {
+            fs::write(server.configuration(), content).expect("the file is written");
+        }
         // Another process may take the port between its choice and the start.
         let started = (0..TRIES).any(|_| {
-            server.port = free_port();
+            (server.port, server.tls_port) = free_ports();
             server.launch().is_ok()
         });
         assert!(started, "no redis-server has started: {}", server.log());
@@ -78,6 +108,11 @@ impl RedisServer {
     /// The port, which stays the same across [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port for TLS of a server whose arguments have `--tls-port` and [`ANY_PORT`].
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port
     }
 
     /// The process id of the server.
@@ -120,7 +155,11 @@ impl RedisServer {
 
     /// What the server has printed since its last start.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.folder.path().join("redis.conf")
     }
 
     fn signal(&self, signal: Signal) {
@@ -133,10 +172,14 @@ impl RedisServer {
         let log = File::create(self.folder.path().join("log"))?;
         let mut command = Command::new("redis-server");
         command
+            .args(self.is_configured.then(|| self.configuration()))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .args(["--dir", &self.folder.path().to_string_lossy()])
-            .args(&self.args)
+            .args(self.args.iter().map(|arg| match arg.as_str() {
+                ANY_PORT => self.tls_port.to_string(),
+                arg => arg.to_owned(),
+            }))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
@@ -148,9 +191,13 @@ impl RedisServer {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|socket| socket.local_addr())
-        .expect("a port is free")
-        .port()
+/// Two ports that are free now.
+fn free_ports() -> (u16, u16) {
+    let [one, other] =
+        [0, 0].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port is free"));
+    let port = |socket: &TcpListener| {
+        let address = socket.local_addr();
+        address.expect("a bound socket has an address").port()
+    };
+    (port(&one), port(&other))
 }

@@ -2,6 +2,16 @@
 
 use std::sync::Arc;
 use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+#[cfg(feature = "redis")]
+use {
+    crate::redis::{Cluster, Sentinels},
+    std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    },
+    tokio::sync::OnceCell,
+    tower_semaphore::{RedisSemaphore, redis::Builder},
+};
 
 pub type Store = Arc<dyn Semaphore>;
 
@@ -14,8 +24,8 @@ pub fn memory() -> Store {
 #[cfg(feature = "redis")]
 pub async fn redis(url: &str) -> Store {
     // A busy machine is no failure of the store.
-    let builder = tower_semaphore::RedisSemaphore::builder();
-    let patient = builder.timeout(std::time::Duration::from_secs(3));
+    let builder = RedisSemaphore::builder();
+    let patient = builder.timeout(Duration::from_secs(3));
     Arc::new(patient.connect(url).await.expect("it connects"))
 }
 
@@ -23,8 +33,8 @@ pub async fn redis(url: &str) -> Store {
 /// there, so several claims go level by level.
 #[cfg(feature = "redis")]
 pub async fn supplied(url: &str) -> Store {
-    let builder = tower_semaphore::RedisSemaphore::builder();
-    let patient = builder.timeout(std::time::Duration::from_secs(3));
+    let builder = RedisSemaphore::builder();
+    let patient = builder.timeout(Duration::from_secs(3));
     let store = patient.build_on(connection(url).await);
     Arc::new(store.expect("the settings are right"))
 }
@@ -37,10 +47,39 @@ pub async fn supplied(url: &str) -> Store {
 #[cfg(feature = "redis")]
 pub async fn connection(url: &str) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(url).expect("it is a URL");
-    let patient = std::time::Duration::from_secs(20);
+    let patient = Duration::from_secs(20);
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(patient));
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     connection.await.expect("it connects")
+}
+
+/// A store of its own in a cluster that the tests of this process share: three primaries, each with a
+/// replica.
+#[cfg(feature = "redis")]
+pub async fn cluster() -> Store {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
+    let store = patient_of_its_own().cluster(cluster.urls()).await;
+    Arc::new(store.expect("it connects"))
+}
+
+/// A store of its own on a primary with a replica, found by three Sentinels, which the tests of this
+/// process share.
+#[cfg(feature = "redis")]
+pub async fn sentinel() -> Store {
+    static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
+    let sentinels = SENTINELS.get_or_init(Sentinels::start).await;
+    let store = patient_of_its_own().sentinel(sentinels.urls(), Sentinels::NAME);
+    Arc::new(store.await.expect("it connects"))
+}
+
+/// Settings of a store that shares its servers with others.
+#[cfg(feature = "redis")]
+fn patient_of_its_own() -> Builder {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let builder = RedisSemaphore::builder().prefix(format!("store-{number}:"));
+    builder.timeout(Duration::from_secs(3))
 }
 
 /// A store of a user's own that knows single claims only.
@@ -69,6 +108,8 @@ macro_rules! facts {
             })*
         }
         $crate::facts_over_redis! { redis: $($fact)* }
+        $crate::facts_over_shared! { cluster: $($fact)* }
+        $crate::facts_over_shared! { sentinel: $($fact)* }
     };
 }
 
@@ -92,6 +133,20 @@ macro_rules! facts_over_redis {
             async fn $fact() {
                 let server = $crate::redis::RedisServer::start();
                 super::$fact($crate::stores::$store(&server.url()).await).await;
+            })*
+        }
+    };
+}
+
+/// Makes each of these functions a test of one of the stores of this module whose servers are shared.
+#[macro_export]
+macro_rules! facts_over_shared {
+    ($store:ident: $($fact:ident)*) => {
+        #[cfg(feature = "redis")]
+        mod $store {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $fact() {
+                super::$fact($crate::stores::$store().await).await;
             })*
         }
     };

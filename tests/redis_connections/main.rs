@@ -13,6 +13,8 @@ mod identity;
 mod roots;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure_server;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod several_servers;
 use testing as support;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;

@@ -1,7 +1,7 @@
 //! A server with a TLS port beside its plain one.
 
 use crate::{
-    authority::{Authority, Signed},
+    authority::Authority,
     support::{redis::RedisServer, resp::Raw},
 };
 use std::{
@@ -29,14 +29,11 @@ impl SecureServer {
 
     /// One whose certificate is for `host`, with more arguments.
     pub(crate) async fn with(host: &str, args: &[&str]) -> Self {
-        let folder = TempDir::new().expect("a temporary folder can be made");
-        let authority = Authority::new();
-        let files = write(folder.path(), &authority, &authority.sign(host));
-        let mut args = args.to_vec();
-        for (name, file) in &files {
-            args.extend([*name, file.to_str().expect("the path is text")]);
-        }
-        let server = RedisServer::with(&args);
+        let Files { authority, folder } = Files::new(host);
+        let mut all = args.to_vec();
+        let files = arguments(folder.path());
+        all.extend(files.iter().map(String::as_str));
+        let server = RedisServer::with(&all);
         let mut raw = Raw::connect(server.port()).await;
         let address = open_tls_port(&mut raw).await;
         Self {
@@ -58,17 +55,45 @@ impl SecureServer {
     }
 }
 
-fn write(folder: &Path, authority: &Authority, own: &Signed) -> [(&'static str, PathBuf); 3] {
-    [
-        ("--tls-ca-cert-file", "ca.pem", &authority.certificate()),
-        ("--tls-cert-file", "server.pem", &own.certificate),
-        ("--tls-key-file", "server-key.pem", &own.key),
-    ]
-    .map(|(name, file, text)| {
-        let file = folder.join(file);
-        fs::write(&file, text).expect("the file is written");
-        (name, file)
-    })
+/// An authority, and a folder with what it has signed for a host.
+pub(crate) struct Files {
+    pub(crate) authority: Authority,
+    pub(crate) folder: TempDir,
+}
+
+impl Files {
+    pub(crate) fn new(host: &str) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let authority = Authority::new();
+        let own = authority.sign(host);
+        let texts = [authority.certificate(), own.certificate, own.key];
+        for ((_, file), text) in FILES.iter().zip(texts) {
+            fs::write(folder.path().join(file), text).expect("the file is written");
+        }
+        Self { authority, folder }
+    }
+}
+
+/// The arguments of a server, and the files that they name.
+const FILES: [(&str, &str); 3] = [
+    ("--tls-ca-cert-file", "ca.pem"),
+    ("--tls-cert-file", "server.pem"),
+    ("--tls-key-file", "server-key.pem"),
+];
+
+/// The arguments of a server whose files are in this folder.
+pub(crate) fn arguments(folder: &Path) -> Vec<String> {
+    let path = |file: &str| {
+        folder
+            .join(file)
+            .to_str()
+            .expect("the path is text")
+            .to_owned()
+    };
+    let arguments = FILES
+        .iter()
+        .map(|(name, file)| [(*name).to_owned(), path(file)]);
+    arguments.flatten().collect()
 }
 
 /// Another process may take the port between the check and the use.

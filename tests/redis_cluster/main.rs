@@ -1,0 +1,33 @@
+//! A cluster: slots that move, nodes that die, and the way of messages.
+
+#![cfg(feature = "redis")]
+
+mod basics;
+mod bounds;
+mod dying;
+mod load;
+mod messages;
+mod moving;
+mod start;
+use testing as support;
+
+use std::time::Duration;
+use support::redis::Cluster;
+use tower_semaphore::{RedisSemaphore, redis::Builder};
+
+/// Nothing that waits for this is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+
+/// A store that is patient on a busy machine.
+pub(crate) fn patient() -> Builder {
+    RedisSemaphore::builder().timeout(Duration::from_secs(3))
+}
+
+pub(crate) async fn connect(builder: Builder, cluster: &Cluster) -> RedisSemaphore {
+    builder.cluster(cluster.urls()).await.expect("it connects")
+}
+
+/// What the keys of a semaphore begin with.
+pub(crate) fn name(key: &str) -> String {
+    format!("semaphore:{{concurrency:{key}}}")
+}

@@ -1,0 +1,139 @@
+//! What Sentinels say is believed, and what a server says of its role.
+//!
+//! One Sentinel is told to watch one server or another. So both servers are primaries and can be
+//! reached, as after a failover that the old primary has not noticed.
+
+use crate::{
+    BOUND, claim, patient, scripts,
+    support::{
+        redis::{RedisServer, Sentinels, sentinel},
+        resp::Raw,
+        wait::eventually,
+    },
+    works,
+};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::ConnectError};
+
+/// Makes a Sentinel watch another server.
+async fn watch(sentinel: &RedisServer, server: &RedisServer) {
+    let mut raw = Raw::connect(sentinel.port()).await;
+    let port = server.port().to_string();
+    raw.cmd(&["SENTINEL", "REMOVE", Sentinels::NAME]).await;
+    let monitor = [
+        "SENTINEL",
+        "MONITOR",
+        Sentinels::NAME,
+        "127.0.0.1",
+        &port,
+        "1",
+    ];
+    assert_eq!(raw.cmd(&monitor).await.text(), "OK");
+}
+
+async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError> {
+    let builder = patient().lease(Duration::from_secs(60));
+    builder.sentinel([sentinel.url()], Sentinels::NAME).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let sentinel = sentinel(servers[0].port(), 1);
+    let store = connect(&sentinel).await.expect("it connects");
+    assert!(works(&store).await);
+    watch(&sentinel, &servers[1]).await;
+    // A permit of the old primary is released on the new one, which does not know it.
+    let many = claim().with_limit(10_000);
+    eventually("it is left", BOUND, async || {
+        assert!(store.acquire(many.clone()).await.is_ok());
+        scripts(&servers[1]).await > 0
+    })
+    .await;
+    // Each runtime has connections of its own, and so has the keeper: they all have to leave.
+    sleep(Duration::from_millis(500)).await;
+    let before = scripts(&servers[0]).await;
+    for _ in 0..20 {
+        assert!(works(&store).await);
+    }
+    assert_eq!(scripts(&servers[0]).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_woken_by_the_new_primary() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let sentinel = sentinel(servers[0].port(), 1);
+    let store = connect(&sentinel).await.expect("it connects");
+    let first = store.acquire(claim()).await.expect("there is room");
+    let queued = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
+    let mut raw = Raw::connect(servers[0].port()).await;
+    eventually("the store is subscribed", BOUND, async || {
+        !raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"])
+            .await
+            .array()
+            .is_empty()
+    })
+    .await;
+    watch(&sentinel, &servers[1]).await;
+    let mut raw = Raw::connect(servers[1].port()).await;
+    eventually("the store is subscribed there", BOUND, async || {
+        !raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"])
+            .await
+            .array()
+            .is_empty()
+    })
+    .await;
+    // That primary knows nothing of the first permit, and would take it back if there is room.
+    drop(first);
+    let second = queued
+        .await
+        .expect("no panic")
+        .expect("it is granted there");
+    let waiting = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
+    eventually("it waits", BOUND, async || {
+        raw.zcard("semaphore:{concurrency:ann}:queue").await == 1
+    })
+    .await;
+    let start = Instant::now();
+    assert!(second.release().await);
+    let third = waiting.await.expect("no panic").expect("it is granted");
+    let took = start.elapsed();
+    assert!(
+        took < Duration::from_secs(2),
+        "a poll would be later: {took:?}"
+    );
+    drop(third);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
+    let primary = RedisServer::start();
+    let port = primary.port().to_string();
+    let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
+    let sentinel = sentinel(replica.port(), 1);
+    let error = connect(&sentinel).await.expect_err("it is a replica");
+    assert!(matches!(error, ConnectError::Unavailable(_)), "{error:?}");
+    assert!(format!("{error:?}").contains("no primary"), "{error:?}");
+    assert_eq!(scripts(&replica).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_name() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let sentinel = sentinel(servers[0].port(), 1);
+    let store = connect(&sentinel).await.expect("it connects");
+    assert!(works(&store).await);
+    let port = servers[1].port().to_string();
+    let mut old = Raw::connect(servers[0].port()).await;
+    old.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+    // READONLY, and then a role that is not a primary's.
+    let refused = store.acquire(claim()).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Store(_))),
+        "{refused:?}"
+    );
+    watch(&sentinel, &servers[1]).await;
+    eventually("it serves", BOUND, async || works(&store).await).await;
+    assert!(scripts(&servers[1]).await > 0);
+}
