@@ -120,3 +120,17 @@ async fn claims_of_one_node_travel_together() {
     // The first eight travel alone, and the others 64 at a time. The rest is the cluster's own.
     assert!(reads < CLAIMS / 4, "{calls} calls in {reads} reads");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
+    let cluster = Cluster::of_primaries(1).await;
+    let mut raw = cluster.raw(0).await;
+    // An address for documentation, RFC 5737.
+    let announce = ["CONFIG", "SET", "cluster-announce-ip", "192.0.2.1"];
+    assert_eq!(raw.cmd(&announce).await.text(), "OK");
+    let outcome = patient().cluster(cluster.urls()).await;
+    assert!(
+        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        "{outcome:?}"
+    );
+}

@@ -137,3 +137,24 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
     eventually("it serves", BOUND, async || works(&store).await).await;
     assert!(scripts(&servers[1]).await > 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_is_cut_off_is_not_believed() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let watching = |server: &RedisServer, epoch: u32| {
+        let (name, port) = (Sentinels::NAME, server.port());
+        let content = format!(
+            "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
+        );
+        RedisServer::with_configuration(&["--sentinel"], &content)
+    };
+    // It has missed the last failover.
+    let sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
+    let urls = sentinels.each_ref().map(RedisServer::url);
+    for _ in 0..5 {
+        let store = patient().sentinel(urls.clone(), Sentinels::NAME).await;
+        assert!(works(&store.expect("it connects")).await);
+    }
+    assert_eq!(scripts(&old).await, 0);
+    assert!(scripts(&new).await > 0);
+}

@@ -12,6 +12,7 @@ use crate::{
     },
     semaphore::BoxFuture,
 };
+use futures_util::future::select_ok;
 use redis::{Client, Cmd};
 use std::{
     future::ready,
@@ -32,7 +33,7 @@ pub(in crate::redis) struct Cluster {
 }
 
 impl Cluster {
-    /// Asks the seeds which node has which slots.
+    /// Asks the seeds which node has which slots, and connects to one node at least.
     pub(in crate::redis) async fn connect(
         seeds: Vec<Client>,
         timeout: Duration,
@@ -41,6 +42,14 @@ impl Cluster {
         let topology = Topology::new(seeds, timeout);
         let looked = timeout_at(deadline.into(), topology.look()).await;
         looked.unwrap_or_else(|_| Err(Error::Unavailable(timed_out())))?;
+        let nodes: Vec<_> = topology.map().nodes().cloned().collect();
+        let attempts = nodes
+            .iter()
+            .map(|node| Box::pin(node.server.connected(deadline)));
+        // The attempts at the others go on.
+        if attempts.len() > 0 {
+            select_ok(attempts).await?;
+        }
         Ok(Self {
             topology: Arc::new(topology),
             attempts: AtomicUsize::new(RandomState::new().hash_one(()) as usize),
