@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::redis::{
     error::Error,
-    group::{by_semaphore, by_server, pieces},
+    group::{by_semaphore, pieces},
     lease::Lease,
     protocol::{Group, MAX_UNITS},
 };
