@@ -106,7 +106,9 @@ impl Store {
         // Not `tokio::select!`: when its task has used up its budget (`tokio::task::coop`), that
         // polls nothing, and a try that is polled later would be sent first.
         let closed = pin!(closed.wait_for(|closed| *closed));
-        let opened = pin!(self.outage.opened());
+        // All levels of one call are on one server.
+        let name = wanted.first().map(|(lease, _)| lease.name());
+        let opened = pin!(self.outage.opened(name.as_deref().unwrap_or_default()));
         match select(pin!(granted), select(closed, opened)).await {
             Either::Left((answer, _)) => answer,
             Either::Right((Either::Left(_), _)) => Err(AcquireError::Closed),

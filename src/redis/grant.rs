@@ -22,8 +22,8 @@ impl Grant for RedisGrant {
 
     /// Also checks this process's own clock, for a lease whose end the keeper has not reported yet.
     fn is_lost(&self) -> bool {
-        let (now, kept_until) = (self.store.times.now(), self.store.outage.kept_until());
-        let is_past = |grant: &Self| grant.lease.is_past(now, kept_until);
+        let (now, outage) = (self.store.times.now(), &self.store.outage);
+        let is_past = |grant: &Self| grant.lease.is_past(now, outage.kept_until(&grant.lease));
         self.lease.loss.is_set() || is_past(self) || self.any_added(is_past)
     }
 
@@ -46,7 +46,8 @@ impl Grant for RedisGrant {
         }
         if self.is_degraded() {
             // Not before the server has all of its units.
-            return Box::pin(ready(Err(self.store.outage.last_error().into())));
+            let error = self.store.outage.last_error(&self.lease.name());
+            return Box::pin(ready(Err(error.into())));
         }
         let added = Arc::clone(self.added.get_or_init(Added::default));
         let (store, lease) = (Arc::clone(&self.store), Arc::clone(&self.lease));

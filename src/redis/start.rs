@@ -6,7 +6,7 @@ use super::{
     clock::{ServerClock, Times},
     connect_error::ConnectError,
     notify::Notifications,
-    outage::{Breaker, Outage},
+    outage::{Breakers, Outage},
     protocol::Protocol,
     shared::Store,
     store::RedisSemaphore,
@@ -76,15 +76,14 @@ impl Builder {
         let times = Times::new(self.lease, self.timeout);
         let clock = Arc::new(ServerClock::new(times));
         let policy = self.when_unavailable;
-        let breaker = Breaker::new(times, policy.admits(), transport.is_one_server());
-        let breaker = Arc::new(breaker);
+        let breakers = Breakers::new(Arc::clone(&transport), times, policy.admits());
         let protocol = Protocol::new(
             transport,
             Arc::clone(&clock),
             self.prefix.clone(),
             process,
             self.lease.as_millis() as u64,
-            Arc::clone(&breaker),
+            Arc::clone(&breakers),
         );
         RedisSemaphore::new(Store::new(
             self.prefix,
@@ -93,7 +92,7 @@ impl Builder {
             protocol,
             notifications,
             self.max_waiting_total,
-            Outage::new(policy, breaker, times),
+            Outage::new(policy, breakers, times),
         ))
     }
 }

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 86] = [
+const REDIS: [&str; 89] = [
     "connect",
     "topologies",
     "start",
@@ -81,6 +81,8 @@ const REDIS: [&str; 86] = [
     "protocol/script",
     "protocol/id",
     "protocol/name",
+    "outage/patience",
+    "outage/breakers",
     "transport/cluster/transport",
     "transport/cluster/route",
     "transport/cluster/topology",
@@ -97,6 +99,7 @@ const REDIS: [&str; 86] = [
     "transport/per_runtime",
     "transport/contract",
     "outage/breaker",
+    "outage/summary",
     "outage/phase",
     "outage/cause",
     "outage/live",

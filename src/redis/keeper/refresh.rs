@@ -79,18 +79,14 @@ pub(super) async fn refresh(core: Arc<Core>, leases: Vec<Arc<Lease>>) -> Refresh
         .into_iter()
         .filter(|lease| !lease.is_released())
         .partition(|lease| lease.is_outside());
-    if core.outage.is_silent() {
-        held.iter().for_each(|lease| lease.refresh_failed());
-        return Refreshed {
-            lost: Vec::new(),
-            failed: held,
-        };
-    }
+    let is_silent = |lease: &Arc<Lease>| core.outage.is_silent(&lease.name());
+    lost.retain(|lease| !is_silent(lease));
+    let (mut unsent, held): (Vec<_>, Vec<_>) = held.into_iter().partition(is_silent);
     let side_by_side = match core.attempts.protocol.is_one_server() {
         true => 1,
         false => SIDE_BY_SIDE,
     };
-    let (mut unsent, mut unanswered) = (Vec::new(), Vec::new());
+    let mut unanswered = Vec::new();
     let mut sends = sends(held).into_iter();
     loop {
         let some = sends.by_ref().take(side_by_side);
@@ -147,7 +143,7 @@ async fn refresh_some(core: &Core, (groups, leases): Send) -> Outcome {
                 true => lease.refreshed(held_until),
                 // Some of its units were released meanwhile.
                 false if lease.permit() != *permit => outcome.failed.push(Arc::clone(lease)),
-                false => lease.displaced(core.outage.kept_until()),
+                false => lease.displaced(core.outage.kept_until(lease)),
             }
             // Displaced by this answer, or lost or degraded before it arrived.
             let lost = lease.is_outside().then(|| Arc::clone(lease));

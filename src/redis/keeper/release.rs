@@ -118,7 +118,9 @@ impl Pending {
 
 /// Releases a batch. Returns the releases that have to be sent again.
 pub(super) async fn release(core: Arc<Core>, pending: Vec<Pending>) -> Vec<Pending> {
-    if core.outage.is_silent() {
+    let is_silent = |pending: &Pending| core.outage.is_silent(&pending.lease.name());
+    // All are on one server.
+    if pending.first().is_some_and(is_silent) {
         return pending.into_iter().map(Pending::retry).collect();
     }
     let (answered, others) = pending.into_iter().partition(Pending::wants_answer);

@@ -191,22 +191,26 @@ impl Schedule {
 
     /// A refresh that was sent again is completed, with the same outcome. What the keeper doubts
     /// counts for these leases, because the server could be reached neither time.
-    pub(super) fn refreshed_again(&mut self, failed: Vec<Arc<Lease>>, kept_until: u64) {
+    pub(super) fn refreshed_again(
+        &mut self,
+        failed: Vec<Arc<Lease>>,
+        kept_until: impl Fn(&Lease) -> u64,
+    ) {
         if let Some(suspension) = &self.suspension {
-            let expire = |lease: &Arc<Lease>| suspension.expire(lease, kept_until);
+            let expire = |lease: &Arc<Lease>| suspension.expire(lease, kept_until(lease));
             failed.iter().for_each(expire);
         }
         self.refreshed(failed);
     }
 
     /// Reports permits lost whose deadline has passed without a good refresh.
-    pub(super) fn expire(&mut self, now: Instant, kept_until: u64) {
+    pub(super) fn expire(&mut self, now: Instant, kept_until: impl Fn(&Lease) -> u64) {
         let now = self.times.micros(now);
         self.watched.retain(|_, Watched { lease, deadline }| {
             if lease.is_released() || lease.is_outside() || lease.deadline() != *deadline {
                 return false;
             }
-            lease.expire(now, kept_until);
+            lease.expire(now, kept_until(lease));
             !lease.is_outside()
         });
     }

@@ -63,7 +63,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
     let mut task = Task::new(core, reports);
     // Makes the connection, so that the first release need not wait for it.
     task.read_clock();
-    let mut phases = task.core.outage.breaker().changes();
+    let mut alarms = task.core.outage.alarms();
     let mut taken = Vec::with_capacity(COMMANDS);
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;
@@ -74,7 +74,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
                 taken.drain(..).for_each(|command| task.take(command));
             }
             Some(report) = reported.recv() => task.apply(report),
-            Ok(()) = phases.changed() => task.count(),
+            Ok(()) = alarms.changed() => task.count(),
             () = &mut alarm => task.wake(),
         }
         task.release();
@@ -145,7 +145,8 @@ impl Task {
                 self.reacquire(lost);
             }
             Report::RefreshedAgain(Refreshed { lost, failed }) => {
-                let kept_until = self.core.outage.kept_until();
+                let outage = &self.core.outage;
+                let kept_until = |lease: &Lease| outage.kept_until(lease);
                 self.schedule.refreshed_again(failed, kept_until);
                 self.reacquire(lost);
             }

@@ -1,11 +1,14 @@
-//! Knows whether the store answers, from the outcomes of all calls.
+//! Knows whether a server answers, from the outcomes of all calls.
 
-use super::{cause::Verdict, phase::Phase};
+use super::{cause::Verdict, phase::Phase, summary::Summary};
 use crate::redis::{clock::Times, error::Error};
 use parking_lot::Mutex;
 use std::{
     mem,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -18,18 +21,15 @@ const MAX_FAILURES: u32 = 3;
 const MIN_BETWEEN: u32 = 4;
 
 /// See the module docs.
-pub(in crate::redis) struct Breaker {
+pub(super) struct Breaker {
     times: Times,
     /// Whether the policy admits claims while the store is unavailable.
     admits: bool,
-    /// Whether all keys live on one server, to which the store makes connections by itself.
+    /// Whether all its keys live on one server, to which the store makes connections by itself.
     one_server: bool,
+    summary: Arc<Summary>,
     /// The phase, for who must not wait for a lock: every call and every claim reads it.
     phase: AtomicU8,
-    /// How often all was not well any more.
-    alarms: AtomicU64,
-    /// How often the store has answered again.
-    returns: AtomicU64,
     /// Leases that end before this are kept, microseconds since the store's creation.
     kept_until: AtomicU64,
     state: Mutex<State>,
@@ -40,31 +40,37 @@ struct State {
     failures: u32,
     /// Whether there was no connection: a server that has been started again may be empty.
     was_gone: bool,
-    /// The last failure.
+    /// The last failure, and the semaphore that it was of.
     error: Error,
+    name: Arc<str>,
     /// When the first call in a row failed.
     alarmed: Instant,
-    /// When the store has answered again.
+    /// When the server has answered again.
     returned: Instant,
     /// When a claim has last tried while it was open.
     tried: Instant,
 }
 
 impl Breaker {
-    pub(in crate::redis) fn new(times: Times, admits: bool, one_server: bool) -> Self {
+    pub(super) fn new(
+        times: Times,
+        admits: bool,
+        one_server: bool,
+        summary: &Arc<Summary>,
+    ) -> Self {
         let now = Instant::now();
         Self {
             times,
             admits,
             one_server,
+            summary: Arc::clone(summary),
             phase: AtomicU8::new(Phase::Well as u8),
-            alarms: AtomicU64::new(0),
-            returns: AtomicU64::new(0),
             kept_until: AtomicU64::new(0),
             state: Mutex::new(State {
                 failures: 0,
                 was_gone: false,
                 error: Error::Timeout(times.timeout),
+                name: Arc::default(),
                 alarmed: now,
                 returned: now,
                 tried: now,
@@ -74,7 +80,7 @@ impl Breaker {
     }
 
     #[inline]
-    pub(in crate::redis) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Well,
             1 => Phase::Failing,
@@ -83,38 +89,30 @@ impl Breaker {
         }
     }
 
-    /// Takes the outcomes of the calls of one send. One node that answers is enough.
-    #[inline]
-    pub(in crate::redis) fn observe<T>(&self, outcomes: &[Result<T, Error>]) {
-        if self.phase() == Phase::Well && outcomes.iter().all(Result::is_ok) {
-            return;
-        }
-        self.judge(outcomes.iter().map(|outcome| outcome.as_ref().err()));
-    }
-
-    /// Takes the failure of a send.
-    #[cold]
-    pub(in crate::redis) fn failed(&self, error: &Error) {
-        self.judge([Some(error)].into_iter());
-    }
-
-    #[cold]
-    fn judge<'a>(&self, outcomes: impl Iterator<Item = Option<&'a Error>>) {
+    /// Takes the outcomes of the calls of one send, each with its semaphore. One that was answered is
+    /// enough.
+    pub(super) fn observe<'a>(
+        &self,
+        outcomes: impl IntoIterator<Item = (&'a str, Option<&'a Error>)>,
+    ) {
         let mut failure = None;
-        for outcome in outcomes {
+        for (name, outcome) in outcomes {
             match outcome.map_or(Verdict::Works, Error::verdict) {
                 Verdict::Works => return self.answered(),
                 Verdict::Unsent => {}
                 Verdict::Breaks if self.one_server => self.suspect(),
-                Verdict::Breaks | Verdict::Fails => failure = outcome,
+                Verdict::Breaks | Verdict::Fails => failure = outcome.map(|error| (name, error)),
             }
         }
-        if let Some(error) = failure {
-            self.failing(error);
+        if let Some((name, error)) = failure {
+            self.failing(name, error);
         }
     }
 
     fn answered(&self) {
+        if self.phase() == Phase::Well {
+            return;
+        }
         let mut state = self.state.lock();
         state.failures = 0;
         let (phase, now) = (self.phase(), Instant::now());
@@ -123,7 +121,7 @@ impl Breaker {
             let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
             if was_gone {
                 state.returned = now;
-                self.returns.fetch_add(1, Ordering::Relaxed);
+                self.summary.returned();
             }
             // Without degraded permits there is nothing to settle.
             self.change(match was_gone && self.admits {
@@ -133,7 +131,7 @@ impl Breaker {
         }
     }
 
-    fn failing(&self, error: &Error) {
+    fn failing(&self, name: &str, error: &Error) {
         let mut state = self.state.lock();
         if state.failures == 0 {
             state.alarmed = Instant::now();
@@ -141,6 +139,7 @@ impl Breaker {
         state.failures += 1;
         state.was_gone |= matches!(error, Error::Unavailable(_));
         state.error = error.clone();
+        state.name = name.into();
         self.alarm(&mut state);
         let is_stall = state.alarmed.elapsed() < self.times.timeout;
         if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
@@ -157,8 +156,7 @@ impl Breaker {
     fn alarm(&self, state: &mut State) {
         if self.phase() == Phase::Well {
             state.alarmed = Instant::now();
-            self.alarms.fetch_add(1, Ordering::Relaxed);
-            self.change(Phase::Failing);
+            self.summary.alarm(|| self.change(Phase::Failing));
         }
     }
 
@@ -200,26 +198,23 @@ impl Breaker {
         self.state.lock().alarmed + self.times.timeout
     }
 
-    pub(super) fn alarms(&self) -> u64 {
-        self.alarms.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn returns(&self) -> u64 {
-        self.returns.load(Ordering::Relaxed)
-    }
-
     pub(super) fn last_error(&self) -> Error {
         self.state.lock().error.clone()
     }
 
+    /// The semaphore of the last failure.
+    pub(super) fn last_name(&self) -> Arc<str> {
+        Arc::clone(&self.state.lock().name)
+    }
+
     /// Leases whose deadline is before this are kept though they have ended: they were not refreshed
-    /// since the store answered again, or it has not yet.
+    /// since the server answered again, or it has not yet.
     pub(super) fn kept_until(&self) -> u64 {
         self.kept_until.load(Ordering::Relaxed)
     }
 
     /// This process's clock stood still, so leases from before end that much sooner by it.
-    pub(in crate::redis) fn advance(&self, missed: Duration) {
+    pub(super) fn advance(&self, missed: Duration) {
         let _state = self.state.lock();
         let end = self.kept_until();
         if end != u64::MAX {
@@ -229,16 +224,18 @@ impl Breaker {
 
     fn keep_until(&self, end: u64) {
         if self.admits {
+            self.summary.kept();
             self.kept_until.store(end, Ordering::Relaxed);
         }
     }
 
     /// Changes of the phase. Short ones may be missed.
-    pub(in crate::redis) fn changes(&self) -> watch::Receiver<Phase> {
+    pub(super) fn changes(&self) -> watch::Receiver<Phase> {
         self.changes.subscribe()
     }
 
     fn change(&self, phase: Phase) {
+        self.summary.change(self.phase(), phase);
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.changes.send_replace(phase);
     }

@@ -1,9 +1,9 @@
 //! The way of a claim: to the server or, while that is unavailable, to the policy.
 
-use super::{phase::Phase, policy::WhenUnavailable, share::Wanted};
+use super::{breaker::Breaker, phase::Phase, policy::WhenUnavailable, share::Wanted};
 use crate::{
     redis::{clock::at, error::Error, protocol::name, shared::Store},
-    semaphore::{Acquire, AcquireError, Claim, Permit, level_by_level},
+    semaphore::{Acquire, AcquireError, Claim, Permit, StoreError, level_by_level},
 };
 use std::{
     error::Error as _,
@@ -19,7 +19,7 @@ impl Store {
         claim: Claim,
     ) -> Result<Permit, AcquireError> {
         let start = Instant::now();
-        if self.outage.phase() >= Phase::Settling {
+        if self.is_outage(slice::from_ref(&claim)) {
             let claims = slice::from_ref(&claim);
             return Box::pin(self.during_outage(claims, start)).await;
         }
@@ -32,16 +32,39 @@ impl Store {
         }
     }
 
-    /// Acquires for several claims: all or none.
+    /// Acquires for several claims: all or none. Where keys live on several nodes each level is decided
+    /// by itself: the policy decides for those nodes only that are unavailable.
     pub(in crate::redis) async fn grant_all(
         self: Arc<Self>,
         claims: Vec<Claim>,
     ) -> Result<Permit, AcquireError> {
-        let start = Instant::now();
-        match self.outage.phase() >= Phase::Settling {
-            true => self.during_outage(&claims, start).await,
-            false => self.try_server(&claims, start).await,
+        if self.takes_several() {
+            let start = Instant::now();
+            let answer = match self.is_outage(&claims) {
+                true => self.during_outage(&claims, start).await,
+                false => self.try_server(&claims, start).await,
+            };
+            // Unless the server has just said that the keys live on several nodes.
+            if answer.is_ok() || self.takes_several() {
+                return answer;
+            }
         }
+        level_by_level(claims, |claim| {
+            Acquire::pending(Arc::clone(&self).grant(claim))
+        })
+        .await
+    }
+
+    /// Whether the server of these claims is unavailable, or has just come back.
+    fn is_outage(&self, claims: &[Claim]) -> bool {
+        !self.outage.is_well() && self.breaker(claims).phase() >= Phase::Settling
+    }
+
+    /// The breaker of the server of these claims.
+    fn breaker(&self, claims: &[Claim]) -> Arc<Breaker> {
+        let name = |claim: &Claim| name(&self.prefix, claim.policy(), claim.key());
+        let name = claims.first().map(name).unwrap_or_default();
+        self.outage.breakers.of(&name)
     }
 
     /// Asks the server, and the policy if the server is unavailable.
@@ -57,21 +80,10 @@ impl Store {
     }
 
     async fn from_server(self: &Arc<Self>, claims: &[Claim]) -> Result<Permit, AcquireError> {
-        if let [claim] = claims {
-            return self.acquire(claim).await;
+        match claims {
+            [claim] => self.acquire(claim).await,
+            claims => self.acquire_all(claims).await,
         }
-        if self.takes_several() {
-            let answer = self.acquire_all(claims).await;
-            // Unless the server has just said that the keys live on several nodes.
-            if answer.is_ok() || self.takes_several() {
-                return answer;
-            }
-        }
-        level_by_level(claims.to_vec(), |claim| {
-            let store = Arc::clone(self);
-            Acquire::pending(async move { store.acquire(&claim).await })
-        })
-        .await
     }
 
     /// The store was unavailable when the claim came, or has just come back.
@@ -85,9 +97,10 @@ impl Store {
             .iter()
             .try_for_each(|claim| claim.units().map(drop))?;
         let shares = self.outage.policy.shares() && !is_strict(claims);
-        match self.outage.phase() {
-            Phase::Open if !self.outage.breaker.may_try() => {
-                let error = self.outage.last_error();
+        let breaker = self.breaker(claims);
+        match breaker.phase() {
+            Phase::Open if !breaker.may_try() => {
+                let error = StoreError::new(breaker.last_error());
                 self.decide(claims, start, error.into()).await
             }
             Phase::Settling if shares => self.settle(claims, start).await,
@@ -105,9 +118,9 @@ impl Store {
         let end = self.end(claims, start);
         let Some(place) = self.outage.place(&self.wanted(claims), end).await else {
             if claims.iter().all(|claim| claim.wait().is_none()) {
-                return Err(self.outage.last_error().into());
+                return Err(StoreError::new(self.breaker(claims).last_error()).into());
             }
-            self.outage.settled(end).await;
+            self.breaker(claims).settled(end).await;
             return self.try_server(&less(claims, start.elapsed()), start).await;
         };
         // What is granted counts itself.
@@ -145,7 +158,10 @@ impl Store {
         error: AcquireError,
     ) -> Result<Permit, AcquireError> {
         let end = self.end(claims, start);
-        if self.outage.was_a_blip(end).await {
+        let breaker = self.breaker(claims);
+        breaker.suspect();
+        // Alone, nobody has more than its share.
+        if self.outage.live.count() > 1 && breaker.was_a_blip(end).await {
             let answer = self.from_server(&less(claims, start.elapsed())).await;
             if !answer.as_ref().is_err_and(is_unavailable) {
                 return answer;

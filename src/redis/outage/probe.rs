@@ -1,11 +1,13 @@
-//! Tells the server that this process is alive, and finds out whether the store is back.
+//! Tells the store that this process is alive, and finds out whether servers are back.
 //!
 //! Both are one script, because it writes as an acquire does: a server that refuses writes is not
 //! back.
 
-use super::{phase::Phase, state::Outage};
-use crate::redis::dispatch::Attempts;
+use super::{breaker::Breaker, phase::Phase, state::Outage};
+use crate::redis::{dispatch::Attempts, protocol::Protocol};
+use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,47 +20,102 @@ use tokio::{
 /// that the pause is shorter than the time to settle.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// Calls once per refresh interval and, while the breaker is open, one probe after the other. Runs on
+/// Calls once per refresh interval and, while a breaker is open, one probe after the other. Runs on
 /// the keeper's thread, until the store shuts down.
 pub(in crate::redis) async fn probe(
     outage: Arc<Outage>,
     attempts: Arc<Attempts>,
     mut closed: watch::Receiver<bool>,
 ) {
+    let protocol = &attempts.protocol;
     tokio::select! {
-        () = call_forever(&outage, &attempts) => {}
+        _ = join(announce(&outage, protocol), probe_forever(&outage, protocol)) => {}
         _ = closed.wait_for(|closed| *closed) => {}
     }
     let deadline = Instant::now() + outage.times.timeout;
     // A failure is ignored: the process ceases to count a lease after its last call.
-    let _ = attempts.protocol.leave(deadline).await;
+    let _ = protocol.leave(deadline).await;
 }
 
-async fn call_forever(outage: &Outage, attempts: &Attempts) {
-    let times = outage.times;
-    let mut phases = outage.breaker.changes();
-    let longest = PAUSE.1.min(times.timeout);
-    let mut pause = PAUSE.0.min(longest);
+/// Says that this process is alive: once per refresh interval, and when a server is back.
+async fn announce(outage: &Outage, protocol: &Protocol) {
+    let mut returns = outage.breakers.summary.returns.subscribe();
     loop {
-        let now = Instant::now();
-        // The breaker observes the outcome.
-        if let Ok(count) = attempts.protocol.live(now + times.timeout).await {
-            outage.live.told(count, now, times.lease);
+        returns.mark_unchanged();
+        if !outage.is_silent(protocol.prefix()) {
+            call(outage, protocol).await;
         }
-        let phase = *phases.borrow_and_update();
-        let rest = match phase {
-            Phase::Open => {
-                sleep(pause).await;
-                pause = (pause * 2).min(longest);
-                continue;
-            }
-            Phase::Settling => outage.breaker.settling_time(),
-            Phase::Well | Phase::Failing => times.refresh_interval(),
-        };
-        pause = PAUSE.0.min(longest);
-        // Until then the breaker may open.
-        let opened = phases.wait_for(|phase| *phase == Phase::Open);
-        let _ = timeout(rest, opened).await;
-        outage.breaker.settle();
+        let _ = timeout(outage.times.refresh_interval(), returns.changed()).await;
     }
+}
+
+/// The breaker observes the outcome. Without an answer the last count stays.
+async fn call(outage: &Outage, protocol: &Protocol) {
+    let now = Instant::now();
+    if let Ok(count) = protocol.live(now + outage.times.timeout).await {
+        outage.live.told(count, now, outage.times.lease);
+    }
+}
+
+/// Runs the probes of all servers side by side.
+async fn probe_forever(outage: &Outage, protocol: &Protocol) {
+    let mut alarms = outage.alarms();
+    let (mut running, mut probes) = (HashSet::new(), FuturesUnordered::new());
+    loop {
+        for (number, breaker) in outage.breakers.all().into_iter().enumerate() {
+            if breaker.phase() != Phase::Well && running.insert(number) {
+                probes.push(async move {
+                    until_well(outage, protocol, &breaker).await;
+                    number
+                });
+            }
+        }
+        tokio::select! {
+            _ = alarms.changed() => {}
+            Some(number) = probes.next() => {
+                running.remove(&number);
+            }
+        }
+    }
+}
+
+/// Sends probes while the breaker is open, and lets the server settle when it is back.
+async fn until_well(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
+    let longest = PAUSE.1.min(outage.times.timeout);
+    let mut pause = PAUSE.0.min(longest);
+    let mut phases = breaker.changes();
+    loop {
+        let phase = *phases.borrow_and_update();
+        match phase {
+            Phase::Well => return,
+            Phase::Failing => drop(phases.changed().await),
+            Phase::Settling => {
+                drop(timeout(breaker.settling_time(), phases.changed()).await);
+                breaker.settle();
+                pause = PAUSE.0.min(longest);
+            }
+            Phase::Open => {
+                if send(outage, protocol, breaker).await {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(longest);
+                }
+            }
+        }
+    }
+}
+
+/// Sends one probe. Returns whether the breaker stays open.
+async fn send(outage: &Outage, protocol: &Protocol, breaker: &Breaker) -> bool {
+    let name = breaker.last_name();
+    match protocol.is_on_a_node(&name) {
+        // The process is announced too.
+        false => call(outage, protocol).await,
+        true => {
+            let deadline = Instant::now() + outage.times.timeout;
+            let outcome = protocol.probe(&name, deadline).await;
+            // The semaphore may have moved to another server. Then what fails next tells where to look.
+            breaker.observe([(&*name, outcome.as_ref().err())]);
+        }
+    }
+    breaker.phase() == Phase::Open
 }

@@ -2,6 +2,7 @@
 
 use super::{
     breaker::Breaker,
+    breakers::Breakers,
     live::Live,
     phase::Phase,
     policy::WhenUnavailable,
@@ -16,14 +17,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
-use tokio::time::timeout_at;
+use tokio::{sync::watch, time::timeout_at};
 
 /// The policy, and what it needs to decide.
 pub(in crate::redis) struct Outage {
     pub(super) policy: WhenUnavailable,
-    pub(super) breaker: Arc<Breaker>,
+    pub(super) breakers: Arc<Breakers>,
     pub(super) times: Times,
     pub(super) live: Live,
     counts: Counts,
@@ -34,12 +35,12 @@ pub(in crate::redis) struct Outage {
 impl Outage {
     pub(in crate::redis) fn new(
         policy: WhenUnavailable,
-        breaker: Arc<Breaker>,
+        breakers: Arc<Breakers>,
         times: Times,
     ) -> Self {
         Self {
             policy,
-            breaker,
+            breakers,
             times,
             live: Live::default(),
             counts: Counts::default(),
@@ -47,54 +48,65 @@ impl Outage {
         }
     }
 
+    /// Whether all is well on all servers.
     #[inline]
-    pub(in crate::redis) fn phase(&self) -> Phase {
-        self.breaker.phase()
+    pub(in crate::redis) fn is_well(&self) -> bool {
+        self.breakers.summary.is_well()
     }
 
-    pub(in crate::redis) fn breaker(&self) -> &Breaker {
-        &self.breaker
-    }
-
+    /// Whether a server is to claim the places of degraded permits.
     pub(in crate::redis) fn is_settling(&self) -> bool {
-        self.phase() == Phase::Settling
+        let is_settling = |breaker: &Arc<Breaker>| breaker.phase() == Phase::Settling;
+        !self.is_well() && self.breakers.all().iter().any(is_settling)
     }
 
-    /// Whether nothing but probes is to be sent. On several nodes the keeper's calls are probes too.
-    pub(in crate::redis) fn is_silent(&self) -> bool {
-        self.phase() == Phase::Open && self.breaker.is_of_one_server()
+    /// Whether nothing but probes is to be sent to the server of a semaphore. Where that may be one of
+    /// several the keeper's calls are probes too.
+    pub(in crate::redis) fn is_silent(&self, name: &str) -> bool {
+        if self.is_well() {
+            return false;
+        }
+        let breaker = self.breakers.of(name);
+        breaker.phase() == Phase::Open && breaker.is_of_one_server()
     }
 
-    /// Waits until the breaker is open. Returns why.
-    pub(in crate::redis) async fn opened(&self) -> Error {
-        let mut phases = self.breaker.changes();
-        // The sender lives as long as `self`.
+    /// Waits until the breaker of a semaphore's server is open. Returns why.
+    pub(in crate::redis) async fn opened(&self, name: &str) -> Error {
+        let breaker = self.breakers.of(name);
+        let mut phases = breaker.changes();
+        // The sender lives as long as the breaker.
         let _ = phases.wait_for(|phase| *phase == Phase::Open).await;
-        self.breaker.last_error()
+        breaker.last_error()
     }
 
-    /// Waits until all is well again, until `end` at most.
-    pub(super) async fn settled(&self, end: Instant) {
-        let mut phases = self.breaker.changes();
-        let settled = phases.wait_for(|phase| *phase != Phase::Settling);
-        let _ = timeout_at(end.into(), settled).await;
+    pub(in crate::redis) fn last_error(&self, name: &str) -> StoreError {
+        StoreError::new(self.breakers.of(name).last_error())
     }
 
-    pub(in crate::redis) fn last_error(&self) -> StoreError {
-        StoreError::new(self.breaker.last_error())
+    /// A lease whose deadline is before this, in microseconds, is kept though it has ended.
+    pub(in crate::redis) fn kept_until(&self, lease: &Lease) -> u64 {
+        match self.breakers.summary.has_kept() {
+            true => self.breakers.of(&lease.name()).kept_until(),
+            false => 0,
+        }
     }
 
-    /// Leases whose deadline is before this, in microseconds, are kept though they have ended.
-    pub(in crate::redis) fn kept_until(&self) -> u64 {
-        self.breaker.kept_until()
+    /// This process's clock stood still.
+    pub(in crate::redis) fn advance(&self, missed: Duration) {
+        let breakers = self.breakers.all();
+        breakers.iter().for_each(|breaker| breaker.advance(missed));
+    }
+
+    /// Changes whenever all is not well any more on a server.
+    pub(in crate::redis) fn alarms(&self) -> watch::Receiver<u64> {
+        self.breakers.summary.alarms.subscribe()
     }
 
     /// The alarm for which the keeper has to count all leases that this process holds, if the policy
     /// has to know. Later ones count themselves.
     pub(in crate::redis) fn uncounted(&self) -> Option<u64> {
-        let alarm = self.breaker.alarms();
-        let is_due = self.policy.shares() && self.phase() != Phase::Well;
-        (is_due && !self.counts.is_counted(alarm)).then_some(alarm)
+        let alarm = *self.breakers.summary.alarms.borrow();
+        (self.policy.shares() && !self.counts.is_counted(alarm)).then_some(alarm)
     }
 
     pub(in crate::redis) fn count_all(&self, leases: &[Arc<Lease>], alarm: u64) {
@@ -104,7 +116,7 @@ impl Outage {
     /// A lease was granted.
     #[inline]
     pub(in crate::redis) fn granted(&self, lease: &Lease) {
-        if self.phase() != Phase::Well && self.policy.shares() {
+        if !self.is_well() && self.policy.shares() {
             self.counts.count(lease);
         }
     }
@@ -115,30 +127,17 @@ impl Outage {
         self.counts.released(lease);
     }
 
-    /// Whether the store is back from an outage. `true` once for each.
+    /// Whether a server is back from an outage. `true` once for each.
     pub(in crate::redis) fn has_returned(&self) -> bool {
-        let returns = self.breaker.returns();
+        let returns = *self.breakers.summary.returns.borrow();
         self.reconciled.swap(returns, Ordering::Relaxed) != returns
-    }
-
-    /// Waits for what a failure turns out to be, until `end` at most. `true`: the server has answered
-    /// others meanwhile, so the claim may try again. If it is an outage, what was granted to short
-    /// requests has mostly ended by then: so a process that had more than its share has given it back
-    /// when others take theirs.
-    pub(super) async fn was_a_blip(&self, end: Instant) -> bool {
-        let mut phases = self.breaker.changes();
-        self.breaker.suspect();
-        if self.live.count() <= 1 {
-            return false;
-        }
-        let is_clear = phases.wait_for(|phase| *phase != Phase::Failing);
-        let clear = timeout_at(self.breaker.clear_at().min(end).into(), is_clear).await;
-        clear.is_ok_and(|phase| phase.is_ok_and(|phase| *phase == Phase::Well))
     }
 
     /// Takes a place in this process's share, by `end` at most. `None`: the share is used up.
     pub(super) async fn place(&self, wanted: &[Wanted], end: Instant) -> Option<Place<'_>> {
-        let counted = self.counts.are_counted(self.breaker.alarms());
+        let counted = self
+            .counts
+            .are_counted(*self.breakers.summary.alarms.borrow());
         timeout_at(end.into(), counted).await.ok()?;
         self.counts.take(wanted)
     }

@@ -4,14 +4,15 @@ use super::{
     id::Owner,
     reply::{Replies, Reply},
     script::{Form, Script},
-    share::{Share, command},
+    share::{Share, command, name_of},
 };
 use crate::{
-    redis::{clock::ServerClock, error::Error, outage::Breaker, transport::Transport},
+    redis::{clock::ServerClock, error::Error, outage::Breakers, transport::Transport},
     semaphore::BoxFuture,
 };
 use redis::Value;
 use std::{
+    iter,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -43,7 +44,7 @@ pub(in crate::redis) struct Protocol {
     /// What the names of all keys begin with.
     pub(super) prefix: String,
     /// Observes the outcome of each call.
-    breaker: Arc<Breaker>,
+    breakers: Arc<Breakers>,
 }
 
 impl Protocol {
@@ -54,7 +55,7 @@ impl Protocol {
         prefix: String,
         process: Arc<str>,
         lease_ms: u64,
-        breaker: Arc<Breaker>,
+        breakers: Arc<Breakers>,
     ) -> Self {
         Self {
             transport,
@@ -62,7 +63,7 @@ impl Protocol {
             owner: Owner { process, lease_ms },
             one_each: AtomicBool::new(false),
             prefix,
-            breaker,
+            breakers,
         }
     }
 
@@ -73,7 +74,7 @@ impl Protocol {
         };
         let answer = ready.await;
         if let Err(error) = &answer {
-            self.breaker.failed(error);
+            self.breakers.failed(iter::once(name), error);
         }
         answer
     }
@@ -86,6 +87,11 @@ impl Protocol {
     /// The number of the server of a semaphore, as far as is known.
     pub(in crate::redis) fn server_of(&self, name: &str) -> Option<usize> {
         self.transport.server_of(name)
+    }
+
+    /// Whether it is known on which of several nodes a semaphore is.
+    pub(in crate::redis) fn is_on_a_node(&self, name: &str) -> bool {
+        !self.is_one_server() && self.server_of(name).is_some()
     }
 
     /// What has to run beside calls.
@@ -169,8 +175,10 @@ impl Protocol {
             commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
         let answers = self.transport.send(commands.collect(), call.deadline).await;
         match &answers {
-            Ok(answers) => self.breaker.observe(answers),
-            Err(error) => self.breaker.failed(error),
+            Ok(answers) => self.breakers.observe(answers, |at| name_of(batches[at])),
+            Err(error) => self
+                .breakers
+                .failed(batches.iter().map(|shares| name_of(shares)), error),
         }
         answers
     }

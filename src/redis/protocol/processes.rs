@@ -42,24 +42,42 @@ impl Share for Prefix<'_> {
     }
 }
 
+/// How long a probe's own count lasts, in ms: it is of no use.
+const PROBE_MS: u64 = 100;
+
 impl Protocol {
+    /// What the names of all keys begin with.
+    pub(in crate::redis) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// Says that this process is alive. Returns how many are.
     pub(in crate::redis) async fn live(&self, deadline: Instant) -> Result<u32, Error> {
-        self.processes(self.owner.lease_ms, deadline).await
+        let lease_ms = self.owner.lease_ms;
+        self.processes(&self.prefix, lease_ms, deadline).await
     }
 
     /// Says that this process leaves.
     pub(in crate::redis) async fn leave(&self, deadline: Instant) -> Result<u32, Error> {
-        self.processes(0, deadline).await
+        self.processes(&self.prefix, 0, deadline).await
     }
 
-    async fn processes(&self, lease_ms: u64, deadline: Instant) -> Result<u32, Error> {
+    /// Finds out whether the server of a semaphore can work, by a count of its own that ends soon.
+    pub(in crate::redis) async fn probe(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<u32, Error> {
+        self.processes(name, PROBE_MS, deadline).await
+    }
+
+    async fn processes(&self, name: &str, lease_ms: u64, deadline: Instant) -> Result<u32, Error> {
         let call = Call {
             script: &SCRIPT,
             head: &[lease_ms],
             deadline,
         };
-        let replies = self.run(&call, &[Prefix(&self.prefix)]).await;
+        let replies = self.run(&call, &[Prefix(name)]).await;
         let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {
             return Err(Error::Reply);
         };

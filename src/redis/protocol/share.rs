@@ -28,6 +28,12 @@ pub(super) trait Share {
     fn items(&self) -> usize;
 }
 
+/// A semaphore of a call: all are on one server.
+pub(super) fn name_of<P: Share>(shares: &[P]) -> &str {
+    let mut names = shares.iter().flat_map(P::names);
+    names.next().unwrap_or_default()
+}
+
 /// The numbers of a call's semaphores, from 1, if its shares may have some in common.
 #[derive(Default)]
 pub(super) struct Numbers<'a>(HashMap<&'a str, usize>);

@@ -59,7 +59,7 @@ fn a_doubt_counts_only_for_a_lease_that_the_server_could_be_asked_neither_time()
         assert!(schedule.note(gap, around()));
         schedule.refreshed(vec![Arc::clone(&lease)]);
         assert!(!lease.is_lost());
-        schedule.refreshed_again(vec![Arc::clone(&lease)], 0);
+        schedule.refreshed_again(vec![Arc::clone(&lease)], |_| 0);
         assert!(lease.is_lost());
     }
 }
@@ -69,7 +69,7 @@ fn a_doubt_counts_for_no_lease_whose_end_is_known() {
     let (mut schedule, lease) = schedule();
     assert!(schedule.note(Gap::Suspended(MINUTE / 2), later()));
     for _ in 0..2 {
-        schedule.refreshed_again(vec![Arc::clone(&lease)], 0);
+        schedule.refreshed_again(vec![Arc::clone(&lease)], |_| 0);
     }
     assert!(!lease.is_lost());
 }
@@ -79,8 +79,8 @@ fn a_lease_is_watched_once_however_often_its_refresh_fails() {
     let (mut schedule, lease) = schedule();
     for _ in 0..1_000 {
         schedule.watch(&[Arc::clone(&lease)]);
-        schedule.refreshed_again(vec![Arc::clone(&lease)], 0);
-        schedule.expire(Instant::now(), 0);
+        schedule.refreshed_again(vec![Arc::clone(&lease)], |_| 0);
+        schedule.expire(Instant::now(), |_| 0);
         let now = schedule.retry_at;
         schedule.retries(now);
     }

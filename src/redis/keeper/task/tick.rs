@@ -18,7 +18,8 @@ impl Task {
 
     pub(super) fn tick(&mut self, now: Instant) {
         let mut due = self.schedule.adopt(self.core.registry.adopt());
-        self.schedule.expire(now, self.core.outage.kept_until());
+        let outage = &self.core.outage;
+        self.schedule.expire(now, |lease| outage.kept_until(lease));
         due.extend(self.schedule.due(now));
         let was_stopped = self.was_stopped();
         if self.core.outage.has_returned() || was_stopped {
@@ -31,7 +32,13 @@ impl Task {
         let retries = self.schedule.retries(now);
         self.refresh(retries, Report::RefreshedAgain);
         self.refresh(due, Report::Refreshed);
-        if now >= self.next_clock && self.is_active && !self.core.outage.is_silent() {
+        if now >= self.next_clock
+            && self.is_active
+            && !self
+                .core
+                .outage
+                .is_silent(self.core.attempts.protocol.prefix())
+        {
             self.next_clock = now + self.core.times.refresh_interval();
             self.is_active = false;
             self.read_clock();
@@ -45,7 +52,7 @@ impl Task {
         let gap = self.pulse.since(&last, self.core.times.refresh_interval());
         let was_stopped = self.schedule.note(gap, self.pulse.after(&last));
         if let Gap::Suspended(missed) = gap {
-            self.core.outage.breaker().advance(missed);
+            self.core.outage.advance(missed);
         }
         was_stopped
     }

@@ -4,7 +4,17 @@ use std::{io, thread::sleep};
 const MS: Duration = Duration::from_millis(1);
 
 fn breaker(admits: bool) -> Breaker {
-    Breaker::new(Times::new(30 * MS, MS), admits, true)
+    Breaker::new(Times::new(30 * MS, MS), admits, true, &Arc::default())
+}
+
+impl Breaker {
+    fn failed(&self, error: &Error) {
+        self.observe([("key", Some(error))]);
+    }
+
+    fn succeeded(&self) {
+        self.observe([("key", None)]);
+    }
 }
 
 /// Fails, longer than a stall.
@@ -21,12 +31,14 @@ fn fail(breaker: &Breaker, times: u32) {
 fn failures_in_a_row_open_it_and_an_answer_closes_it() {
     let breaker = breaker(false);
     fail(&breaker, MAX_FAILURES - 1);
-    breaker.observe(&[Ok(())]);
+    breaker.succeeded();
     fail(&breaker, MAX_FAILURES - 1);
     assert_eq!(breaker.phase(), Phase::Failing);
     fail(&breaker, 1);
     assert_eq!(breaker.phase(), Phase::Open);
-    breaker.observe(&[Err(Error::Timeout(MS)), Ok(())]);
+    assert!(!breaker.summary.is_well());
+    let late = Error::Timeout(MS);
+    breaker.observe([("key", Some(&late)), ("other", None)]);
     assert_eq!(breaker.phase(), Phase::Well);
     assert_eq!(breaker.kept_until(), 0, "`Refuse` keeps nothing");
 }
@@ -45,7 +57,7 @@ fn a_crowd_of_ours_neither_opens_it_nor_closes_it() {
 fn a_connection_that_breaks_is_a_failure_only_if_the_store_cannot_make_another() {
     let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
     for (reconnects, phase) in [(true, Phase::Failing), (false, Phase::Open)] {
-        let breaker = Breaker::new(Times::new(30 * MS, MS), true, reconnects);
+        let breaker = Breaker::new(Times::new(30 * MS, MS), true, reconnects, &Arc::default());
         for _ in 0..MAX_FAILURES {
             breaker.failed(&Error::Redis(broken().into()));
             sleep(2 * MS);
@@ -59,9 +71,9 @@ fn a_server_that_was_gone_for_a_moment_may_be_empty() {
     let breaker = breaker(true);
     let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
     breaker.failed(&Error::Unavailable(refused.into()));
-    breaker.observe(&[Ok(())]);
+    breaker.succeeded();
     assert_eq!(breaker.phase(), Phase::Settling);
-    assert!(breaker.kept_until() > 0 && breaker.returns() == 1);
+    assert!(breaker.kept_until() > 0 && *breaker.summary.returns.borrow() == 1);
 }
 
 #[test]
@@ -69,7 +81,7 @@ fn it_settles_before_all_is_well() {
     let breaker = breaker(true);
     fail(&breaker, MAX_FAILURES);
     assert_eq!(breaker.kept_until(), u64::MAX);
-    breaker.observe(&[Ok(())]);
+    breaker.succeeded();
     assert_eq!(breaker.phase(), Phase::Settling);
     assert!(breaker.kept_until() < u64::MAX);
     let end = Instant::now() + breaker.settling_time();
@@ -78,12 +90,18 @@ fn it_settles_before_all_is_well() {
     sleep(breaker.settling_time());
     breaker.settle();
     assert_eq!(breaker.phase(), Phase::Well);
-    assert_eq!(breaker.alarms(), 1);
+    assert_eq!(*breaker.summary.alarms.borrow(), 1);
+    assert!(breaker.summary.is_well());
 }
 
 #[test]
 fn one_stall_does_not_open_it() {
-    let breaker = Breaker::new(Times::new(300_000 * MS, 100_000 * MS), true, true);
+    let breaker = Breaker::new(
+        Times::new(300_000 * MS, 100_000 * MS),
+        true,
+        true,
+        &Arc::default(),
+    );
     (0..100).for_each(|_| breaker.failed(&Error::Timeout(MS)));
     assert_eq!(breaker.phase(), Phase::Failing);
 }
@@ -94,7 +112,7 @@ fn a_suspended_machine_has_kept_leases_from_before_that_much_sooner() {
     fail(&breaker, MAX_FAILURES);
     breaker.advance(MS);
     assert_eq!(breaker.kept_until(), u64::MAX, "the outage goes on");
-    breaker.observe(&[Ok(())]);
+    breaker.succeeded();
     let end = breaker.kept_until();
     breaker.advance(MS);
     assert_eq!(breaker.kept_until(), end - 1_000);

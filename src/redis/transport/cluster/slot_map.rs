@@ -45,6 +45,11 @@ impl SlotMap {
         own.or_else(|| self.nodes().next())
     }
 
+    /// The number of the node that has a slot.
+    pub(super) fn number_of(&self, slot: usize) -> Option<usize> {
+        self.slots[slot]
+    }
+
     /// The primaries.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.nodes.iter().flatten()
@@ -63,8 +68,11 @@ impl SlotMap {
         self.epoch
     }
 
-    /// Replaces the map by a node's view. Nodes that stay keep their connections and their numbers.
+    /// Replaces the map by a node's view. Nodes that stay keep their connections and their numbers, and
+    /// a promoted replica gets the number of the node that it has replaced: what is known of that
+    /// node's semaphores goes on.
     pub(super) fn replace(&mut self, view: &View) {
+        self.promote(view);
         self.epoch = view.epoch;
         self.slots.fill(None);
         self.all.clear();
@@ -82,6 +90,32 @@ impl SlotMap {
                 *node = None;
             }
         }
+    }
+
+    /// Puts new primaries into the places of those that are none any more.
+    fn promote(&mut self, view: &View) {
+        let ranges = view.ranges.iter();
+        let primaries: Vec<_> = ranges.filter_map(|range| range.nodes.first()).collect();
+        let is_primary = |node: &Node| primaries.contains(&&node.address);
+        for range in &view.ranges {
+            let before = self.slots.get(*range.slots.start()).copied().flatten();
+            let (Some(number), Some(new)) = (before, range.nodes.first()) else {
+                continue;
+            };
+            let has_left = (self.nodes[number].as_ref()).is_some_and(|old| !is_primary(old));
+            let is_known = self.nodes().any(|node| node.address == *new);
+            if has_left && !is_known {
+                self.nodes[number] = self.node_at(number, new).map(Arc::new);
+            }
+        }
+    }
+
+    fn node_at(&self, number: usize, address: &Address) -> Option<Node> {
+        Some(Node {
+            number,
+            address: address.clone(),
+            server: Server::new(self.client(address)?, self.timeout),
+        })
     }
 
     /// A node has said that this one has the slot. Returns it.
@@ -106,11 +140,7 @@ impl SlotMap {
         }
         let free = self.nodes.iter().position(Option::is_none);
         let number = free.unwrap_or(self.nodes.len());
-        let node = Node {
-            number,
-            address: address.clone(),
-            server: Server::new(self.client(address)?, self.timeout),
-        };
+        let node = self.node_at(number, address)?;
         if number == self.nodes.len() {
             self.nodes.push(None);
         }

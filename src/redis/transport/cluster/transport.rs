@@ -89,8 +89,7 @@ impl Transport for Cluster {
     }
 
     fn server_of(&self, key: &str) -> Option<usize> {
-        let map = self.topology.map();
-        map.node(slot_of(key.as_bytes())).map(|node| node.number)
+        self.topology.map().number_of(slot_of(key.as_bytes()))
     }
 
     /// Each node in turn: a message reaches them all.

@@ -1,0 +1,61 @@
+//! What the breakers of all servers say together.
+
+use super::phase::Phase;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::watch;
+
+/// Shared by all breakers of a store.
+#[derive(Default)]
+pub(super) struct Summary {
+    /// How many breakers are in another phase than `Well`.
+    unwell: AtomicUsize,
+    /// Whether any breaker has ever kept leases.
+    any_kept: AtomicBool,
+    /// How often a breaker was not well any more.
+    pub(super) alarms: watch::Sender<u64>,
+    /// How often a server has answered again.
+    pub(super) returns: watch::Sender<u64>,
+}
+
+impl Summary {
+    /// Whether all is well on all servers.
+    #[inline]
+    pub(super) fn is_well(&self) -> bool {
+        self.unwell.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    pub(super) fn has_kept(&self) -> bool {
+        self.any_kept.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn kept(&self) {
+        self.any_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// A breaker is about to be not well any more. Whoever sees that sees the alarm, and whoever is
+    /// notified of the alarm sees that.
+    pub(super) fn alarm(&self, change: impl FnOnce()) {
+        self.alarms.send_if_modified(|alarms| {
+            *alarms += 1;
+            false
+        });
+        change();
+        self.alarms.send_modify(|_| {});
+    }
+
+    /// A server has answered again.
+    pub(super) fn returned(&self) {
+        self.returns.send_modify(|returns| *returns += 1);
+    }
+
+    /// A breaker goes from one phase to another.
+    pub(super) fn change(&self, from: Phase, to: Phase) {
+        match (from, to) {
+            (Phase::Well, Phase::Well) => 0,
+            (Phase::Well, _) => self.unwell.fetch_add(1, Ordering::Relaxed),
+            (_, Phase::Well) => self.unwell.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}
