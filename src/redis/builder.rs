@@ -1,7 +1,10 @@
 //! Settings of the store in Redis.
 
-use super::{connect_error::ConnectError, outage::WhenUnavailable, tls::Certificates};
-use std::{fmt, time::Duration};
+use super::{
+    connect_error::ConnectError, credentials::Credentials, outage::WhenUnavailable,
+    tls::Certificates,
+};
+use std::time::Duration;
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
 /// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
@@ -33,22 +36,6 @@ pub struct Builder {
     pub(super) certificates: Certificates,
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) credentials: Option<Credentials>,
-}
-
-/// A user and a password.
-#[derive(Clone)]
-pub(super) struct Credentials {
-    pub(super) user: String,
-    pub(super) password: String,
-}
-
-/// A password is a secret.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
@@ -176,8 +163,7 @@ impl Builder {
     /// # drop(builder);
     /// ```
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        let (user, password) = (user.into(), password.into());
-        self.credentials = Some(Credentials { user, password });
+        self.credentials = Some(Credentials::new(user.into(), password.into()));
         self
     }
 

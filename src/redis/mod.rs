@@ -130,6 +130,7 @@ mod check;
 mod clock;
 mod connect;
 mod connect_error;
+mod credentials;
 mod dispatch;
 mod error;
 mod grant;

@@ -1,9 +1,10 @@
 //! From settings to a store on several servers: a cluster, or a primary that Sentinels name.
 
 use super::{
-    builder::{Builder, Credentials},
+    builder::Builder,
     clock::after,
     connect_error::ConnectError,
+    credentials::Credentials,
     start::ATTEMPT,
     store::RedisSemaphore,
     transport::{Cluster, Sentinels, Server, Unnamed},

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 89] = [
+const REDIS: [&str; 90] = [
     "connect",
     "topologies",
     "start",
@@ -106,6 +106,7 @@ const REDIS: [&str; 89] = [
     "outage/policy",
     "clock",
     "connect_error",
+    "credentials",
     "error",
 ];
 

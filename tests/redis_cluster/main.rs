@@ -8,6 +8,7 @@ mod dying;
 mod load;
 mod messages;
 mod moving;
+mod outage;
 mod start;
 use testing as support;
 

@@ -104,7 +104,8 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
 async fn claims_of_one_node_travel_together() {
     const CLAIMS: usize = 400;
     let cluster = Cluster::of_primaries(3).await;
-    let store = connect(patient(), &cluster).await;
+    // Long enough for no refresh to be due meanwhile.
+    let store = connect(patient().lease(BOUND * 20), &cluster).await;
     works(&store).await;
     let keys = cluster.keys_of(1, CLAIMS, crate::name).await;
     let mut raw = cluster.raw(1).await;

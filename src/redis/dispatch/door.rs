@@ -98,7 +98,9 @@ impl Dispatch {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
             let again = timeout_at(claim.deadline.into(), self.once(&claim)).await;
-            answer = again.unwrap_or(answer);
+            // What was not sent any more has no newer answer.
+            let is_newer = |again: &Answer| !matches!(again, Err(Error::Congested));
+            answer = again.ok().filter(is_newer).unwrap_or(answer);
         }
         answer
     }
