@@ -11,12 +11,12 @@
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
 //! ```
 //!
-//! With `REDIS_URL` set, all processes are one market with the same limits: an item that is listed in one
+//! With `REDIS_URL` set (or `REDIS_CLUSTER`, or `REDIS_SENTINELS` and `REDIS_SENTINEL_NAME`), all processes are one market with the same limits: an item that is listed in one
 //! is sold in another, and an account's sixth request is refused whichever process has the five.
 //!
 //! Read on in `app.rs` for the routes and their limits, in `account.rs` for the key, in `permits.rs`
 //! for its store, in `market.rs` for the trait of a market, in `memory.rs` and `redis/` for its two
-//! implementations, and in `settings.rs` for the settings.
+//! implementations, and in `settings.rs` and `place.rs` for the settings.
 
 mod account;
 mod app;
@@ -25,6 +25,7 @@ mod export;
 mod market;
 mod memory;
 mod permits;
+mod place;
 mod price;
 mod problem;
 #[cfg(feature = "redis")]
@@ -105,11 +106,11 @@ async fn listen(port: u16) -> Result<TcpListener, SettingError> {
 
 /// The market, in the same store as the permits.
 async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market>, SettingError> {
-    match (permits, &settings.redis_url) {
+    match (permits, &settings.redis) {
         #[cfg(feature = "redis")]
-        (Permits::Redis(semaphore), Some(url)) => {
-            let market = redis::RedisMarket::open(url, semaphore.clone()).await;
-            let unusable = |error| SettingError::unusable("REDIS_URL", error);
+        (Permits::Redis(semaphore), Some(redis)) => {
+            let market = redis::RedisMarket::open(redis, semaphore.clone()).await;
+            let unusable = |error| SettingError::unusable(redis.place.setting(), error);
             Ok(Arc::new(market.map_err(unusable)?))
         }
         _ => Ok(Arc::new(MemoryMarket::new())),

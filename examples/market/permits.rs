@@ -1,14 +1,20 @@
 //! The store of the permits: in this process, or in Redis for a fleet.
 
-use crate::settings::{SettingError, Settings};
+use crate::{
+    place::Redis,
+    settings::{SettingError, Settings},
+};
 use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
 
 #[cfg(feature = "redis")]
-use crate::settings::WhenUnavailable;
+use crate::{place::Place, settings::WhenUnavailable};
 #[cfg(feature = "redis")]
 use std::time::Duration;
 #[cfg(feature = "redis")]
-use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable as Policy};
+use tower_semaphore::{
+    RedisSemaphore,
+    redis::{Builder, WhenUnavailable as Policy},
+};
 
 /// The semaphores of all accounts.
 #[derive(Clone)]
@@ -19,20 +25,20 @@ pub(crate) enum Permits {
 }
 
 impl Permits {
-    /// In Redis if the settings have a URL, else in memory.
+    /// In Redis if the settings name one, else in memory.
     ///
     /// # Errors
     ///
-    /// A [`SettingError`] of `REDIS_URL` when there is no Redis to be used.
+    /// A [`SettingError`] of the setting that names it when there is no Redis to be used.
     pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
-        match &settings.redis_url {
+        match &settings.redis {
             None => Ok(Self::Memory(MemorySemaphore::new())),
-            Some(url) => Self::in_redis(url, settings).await,
+            Some(redis) => Self::in_redis(redis, settings).await,
         }
     }
 
     #[cfg(feature = "redis")]
-    async fn in_redis(url: &str, settings: &Settings) -> Result<Self, SettingError> {
+    async fn in_redis(redis: &Redis, settings: &Settings) -> Result<Self, SettingError> {
         // A call that may take longer than a third of a lease would leave no time for a second.
         let timeout = Duration::from_millis(250).min(settings.lease / 3);
         let builder = RedisSemaphore::builder()
@@ -43,9 +49,17 @@ impl Permits {
                 WhenUnavailable::Admit => Policy::Admit,
                 WhenUnavailable::Share => Policy::Share,
             });
-        let opened = builder.connect(url);
-        let unusable = |error| SettingError::unusable("REDIS_URL", error);
-        opened.await.map(Self::Redis).map_err(unusable)
+        let builder = trusting(builder, redis.authority.as_deref())?;
+        let opened = match &redis.place {
+            Place::Server(url) => builder.connect(url.as_str()).await,
+            Place::Cluster(urls) => builder.cluster(urls.iter().map(String::as_str)).await,
+            Place::Sentinels(urls, name) => {
+                let urls = urls.iter().map(String::as_str);
+                builder.sentinel(urls, name).await
+            }
+        };
+        let unusable = |error| SettingError::unusable(redis.place.setting(), error);
+        opened.map(Self::Redis).map_err(unusable)
     }
 
     #[cfg(not(feature = "redis"))]
@@ -53,9 +67,9 @@ impl Permits {
         clippy::unused_async,
         reason = "with Redis it waits for the connection"
     )]
-    async fn in_redis(_: &str, _: &Settings) -> Result<Self, SettingError> {
+    async fn in_redis(redis: &Redis, _: &Settings) -> Result<Self, SettingError> {
         let why = "this build keeps everything in memory";
-        Err(SettingError::unusable("REDIS_URL", why))
+        Err(SettingError::unusable(redis.place.setting(), why))
     }
 
     /// Admits no request any more, and releases the permits of responses that were cut off: the
@@ -68,6 +82,27 @@ impl Permits {
                 eprintln!("{} permits end with their leases", left.len());
             }
         }
+    }
+}
+
+/// The same, trusting a private authority if there is one.
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+#[expect(clippy::unnecessary_wraps, reason = "without TLS it may fail")]
+fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
+    Ok(match authority {
+        None => builder,
+        Some(pem) => builder.root_certificate(pem),
+    })
+}
+
+#[cfg(all(
+    feature = "redis",
+    not(any(feature = "tls-rustls", feature = "tls-native-tls"))
+))]
+fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
+    match authority {
+        None => Ok(builder),
+        Some(_) => Err(SettingError::unusable("REDIS_CA", "this build has no TLS")),
     }
 }
 

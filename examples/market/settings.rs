@@ -1,5 +1,6 @@
 //! The settings, from the environment.
 
+use crate::place::Redis;
 use std::{env, error::Error, fmt, io, ops::RangeInclusive, str::FromStr, time::Duration};
 
 /// The settings, each of them a variable of the environment.
@@ -7,8 +8,9 @@ use std::{env, error::Error, fmt, io, ops::RangeInclusive, str::FromStr, time::D
 pub(crate) struct Settings {
     /// `PORT`: where to listen, 3000 unless set. 0: any port that is free.
     pub(crate) port: u16,
-    /// `REDIS_URL`: where the permits and the market live. Unset: in memory.
-    pub(crate) redis_url: Option<String>,
+    /// `REDIS_URL`, `REDIS_CLUSTER` or `REDIS_SENTINELS`: where the permits and the market live. Unset:
+    /// in memory.
+    pub(crate) redis: Option<Redis>,
     /// `LIMIT`: how many requests an account may have in flight, 5 unless set.
     pub(crate) limit: u32,
     /// `FLEET_LIMIT`: how many requests all accounts together may have in flight, 1000 unless set.
@@ -45,7 +47,7 @@ impl Settings {
     pub(crate) fn from_env() -> Result<Self, SettingError> {
         Ok(Self {
             port: number("PORT", 3_000, 0..=u16::MAX)?,
-            redis_url: text("REDIS_URL")?,
+            redis: Redis::from_env()?,
             limit: number("LIMIT", 5, 1..=u32::MAX)?,
             fleet_limit: number("FLEET_LIMIT", 1_000, 1..=u32::MAX)?,
             lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
@@ -57,7 +59,7 @@ impl Settings {
 }
 
 /// The text of a variable, if it is set.
-fn text(name: &'static str) -> Result<Option<String>, SettingError> {
+pub(crate) fn text(name: &'static str) -> Result<Option<String>, SettingError> {
     match env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
@@ -115,9 +117,12 @@ impl fmt::Display for Settings {
             when_unavailable,
             ..
         } = self;
-        let store = match self.redis_url {
+        let store = match &self.redis {
             None => "memory".to_owned(),
-            Some(_) => format!("Redis, else {when_unavailable:?}"),
+            Some(redis) => {
+                let setting = redis.place.setting();
+                format!("Redis by {setting}, else {when_unavailable:?}")
+            }
         };
         write!(
             f,

@@ -16,10 +16,14 @@ use tokio::{
 const BOUND: Duration = Duration::from_secs(60);
 
 /// All variables in the environment that an example reads.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 13] = [
     "PORT",
     "SITE",
     "REDIS_URL",
+    "REDIS_CLUSTER",
+    "REDIS_SENTINELS",
+    "REDIS_SENTINEL_NAME",
+    "REDIS_CA",
     "LIMIT",
     "FLEET_LIMIT",
     "LEASE_MS",

@@ -1,26 +1,19 @@
 //! The market's state in Redis, and the only two scripts that change it.
 
-use super::{keys, message::Message};
+use super::{keys, link::Link, message::Message, server::Server};
 use crate::{
     account::Account,
     market::{Holdings, Listing, Refusal, StoreError},
 };
-use redis::{
-    Client, FromRedisValue, Pipeline, RedisResult, Script, ScriptInvocation,
-    aio::{ConnectionManager, ConnectionManagerConfig},
-};
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// How long Redis may take, reconnecting included.
-const BUDGET: Duration = Duration::from_millis(500);
+use redis::{RedisResult, Script, ScriptInvocation};
+use std::sync::Arc;
 
 /// For how long a sold listing is known as sold, not as unknown: a day, in seconds.
 const KNOWN: u32 = 24 * 60 * 60;
 
 /// The accounts, the listings, and the sold listings.
 pub(super) struct Books {
-    connection: ConnectionManager,
+    link: Link,
     list: Script,
     purchase: Script,
 }
@@ -35,13 +28,9 @@ macro_rules! script {
 }
 
 impl Books {
-    pub(super) async fn open(client: &Client) -> RedisResult<Self> {
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_connection_timeout(Some(BUDGET))
-            .set_response_timeout(Some(BUDGET));
+    pub(super) async fn open(server: Arc<Server>) -> RedisResult<Self> {
         Ok(Self {
-            connection: client.get_connection_manager_with_config(config).await?,
+            link: Link::open(server).await?,
             list: script!("list.lua"),
             purchase: script!("purchase.lua"),
         })
@@ -60,8 +49,7 @@ impl Books {
     /// Runs a script once: without an answer, its outcome is unknown.
     async fn change(&self, script: &Script, message: &Message, token: u64) -> Outcome {
         let call = invocation(script, message, token)?;
-        let mut connection = self.connection.clone();
-        let outcome: String = within(call.invoke_async(&mut connection)).await?;
+        let outcome: String = self.link.invoke(&call).await?;
         match &*outcome {
             "done" => Ok(Ok(())),
             "missing" => Ok(Err(Refusal::NotOwned)),
@@ -77,7 +65,7 @@ impl Books {
         read.atomic()
             .hget(keys::LISTINGS, id)
             .exists(keys::sold(id));
-        let (listing, sold): (Option<String>, bool) = self.query(&read).await?;
+        let (listing, sold): (Option<String>, bool) = self.link.query(&read).await?;
         match listing {
             Some(message) => Ok(Ok(listing_of(&message)?)),
             None if sold => Ok(Err(Refusal::Sold)),
@@ -88,13 +76,15 @@ impl Books {
     /// All that is for sale, the cheapest first.
     pub(super) async fn listings(&self) -> Result<Vec<Listing>, StoreError> {
         let (ids,): (Vec<String>,) = self
+            .link
             .query(redis::pipe().zrange(keys::PRICES, 0, -1))
             .await?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let read = &mut redis::pipe();
-        let (found,): (Vec<Option<String>>,) = self.query(read.hmget(keys::LISTINGS, ids)).await?;
+        let (found,): (Vec<Option<String>>,) =
+            self.link.query(read.hmget(keys::LISTINGS, ids)).await?;
         // A missing listing was sold in between.
         let listings = found.iter().flatten().map(|message| listing_of(message));
         Ok(listings.collect::<Result<_, _>>()?)
@@ -105,16 +95,11 @@ impl Books {
         let mut read = redis::pipe();
         read.atomic().hget(keys::FUNDS, account.as_str());
         read.smembers(keys::items(account));
-        let (funds, mut items): (Option<u64>, Vec<String>) = self.query(&read).await?;
+        let (funds, mut items): (Option<u64>, Vec<String>) = self.link.query(&read).await?;
         // `ann-2` sorts before `ann-10`.
         items.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         let newborn = || Holdings::of_newborn(account);
         Ok(funds.map_or_else(newborn, |funds| Holdings { funds, items }))
-    }
-
-    async fn query<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, StoreError> {
-        let mut connection = self.connection.clone();
-        within(pipeline.query_async(&mut connection)).await
     }
 }
 
@@ -140,9 +125,4 @@ fn invocation<'a>(
 
 fn listing_of(message: &str) -> serde_json::Result<Listing> {
     serde_json::from_str::<Message>(message).map(|message| message.listing)
-}
-
-/// Waits for an answer, but not for longer than [`BUDGET`].
-async fn within<T>(answer: impl Future<Output = RedisResult<T>>) -> Result<T, StoreError> {
-    Ok(timeout(BUDGET, answer).await??)
 }

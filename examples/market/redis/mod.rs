@@ -7,18 +7,21 @@
 
 mod books;
 mod keys;
+mod link;
 mod message;
 mod news;
+mod server;
 
-use self::{books::Books, message::Message};
+use self::{books::Books, message::Message, server::Server};
 use crate::{
     account::Account,
     market::{Answer, BACKLOG, Event, Holdings, Listing, Market, Refusal, StoreError, Trade},
+    place::Redis,
     price::Price,
 };
 use futures_util::stream::BoxStream;
-use redis::{Client, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
-use std::time::Duration;
+use redis::RedisResult;
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::broadcast, task::AbortHandle};
 use tokio_stream::{StreamExt, wrappers::BroadcastStream};
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
@@ -36,20 +39,17 @@ pub(crate) struct RedisMarket {
 }
 
 impl RedisMarket {
-    /// The market at `url`, whose items are locked by `locks`.
+    /// The market in this Redis, whose items are locked by `locks`.
     ///
     /// # Errors
     ///
     /// When there is no Redis.
-    pub(crate) async fn open(url: &str, locks: RedisSemaphore) -> RedisResult<Self> {
-        // Without it, a small command may wait for the answer to the one before.
-        let settings = TcpSettings::default().set_nodelay(true);
-        let info = url.into_connection_info()?.set_tcp_settings(settings);
-        let client = Client::open(info)?;
-        let books = Books::open(&client).await?;
+    pub(crate) async fn open(redis: &Redis, locks: RedisSemaphore) -> RedisResult<Self> {
+        let server = Arc::new(Server::new(redis)?);
+        let books = Books::open(Arc::clone(&server)).await?;
         let events = broadcast::Sender::new(BACKLOG);
-        let news = news::subscribe(&client).await?;
-        let news = tokio::spawn(news::pass_on(client, news, events.clone()));
+        let news = news::subscribe(&server).await?;
+        let news = tokio::spawn(news::pass_on(server, news, events.clone()));
         Ok(Self {
             books,
             locks,

@@ -1,13 +1,13 @@
 //! The events of all processes: one subscription for each process.
 
-use super::{keys, message::Message};
+use super::{keys, message::Message, server::Server};
 use crate::market::Event;
 use futures_util::StreamExt;
 use redis::{
-    Client, Msg, RedisResult,
+    Msg, RedisResult,
     aio::{PubSubSink, PubSubStream},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::broadcast::Sender,
     time::{sleep, timeout},
@@ -29,14 +29,15 @@ pub(super) struct Subscription {
 }
 
 /// Subscribes to events from now on.
-pub(super) async fn subscribe(client: &Client) -> RedisResult<Subscription> {
+pub(super) async fn subscribe(server: &Server) -> RedisResult<Subscription> {
+    let client = server.find().await?;
     let (mut sink, messages) = client.get_async_pubsub().await?.split();
     sink.subscribe(keys::EVENTS).await?;
     Ok(Subscription { sink, messages })
 }
 
 /// Forwards events, and subscribes again when the connection breaks. Events in between are lost.
-pub(super) async fn pass_on(client: Client, mut news: Subscription, events: Sender<Event>) {
+pub(super) async fn pass_on(server: Arc<Server>, mut news: Subscription, events: Sender<Event>) {
     loop {
         while let Some(message) = news.next().await {
             if let Ok(message) = serde_json::from_slice::<Message>(message.get_payload_bytes()) {
@@ -44,13 +45,13 @@ pub(super) async fn pass_on(client: Client, mut news: Subscription, events: Send
                 let _ = events.send(message.into());
             }
         }
-        news = subscribe_again(&client).await;
+        news = subscribe_again(&server).await;
     }
 }
 
-async fn subscribe_again(client: &Client) -> Subscription {
+async fn subscribe_again(server: &Server) -> Subscription {
     loop {
-        if let Ok(Ok(news)) = timeout(BUDGET, subscribe(client)).await {
+        if let Ok(Ok(news)) = timeout(BUDGET, subscribe(server)).await {
             return news;
         }
         sleep(PAUSE).await;

@@ -1,0 +1,127 @@
+//! The server that has the market.
+//!
+//! A cluster keeps all of the market on one node, because its keys have one hash tag. So whatever
+//! Redis is, the market lives on one server, which may become another one.
+
+use super::keys;
+use crate::place::{Place, Redis};
+use futures_util::future::select_ok;
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, io::tcp::TcpSettings,
+};
+
+/// How to find the server.
+pub(super) struct Server {
+    /// Those that the settings name.
+    clients: Vec<Client>,
+    kind: Kind,
+}
+
+enum Kind {
+    Alone,
+    Cluster,
+    /// Their primary has this name.
+    Sentinels(String),
+}
+
+impl Server {
+    pub(super) fn new(redis: &Redis) -> RedisResult<Self> {
+        let clients = redis.place.urls().iter();
+        let clients = clients.map(|url| client(url, redis.authority.as_deref()));
+        Ok(Self {
+            clients: clients.collect::<RedisResult<_>>()?,
+            kind: match &redis.place {
+                Place::Server(_) => Kind::Alone,
+                Place::Cluster(_) => Kind::Cluster,
+                Place::Sentinels(_, name) => Kind::Sentinels(name.clone()),
+            },
+        })
+    }
+
+    /// Finds it: the first answer counts.
+    pub(super) async fn find(&self) -> RedisResult<Client> {
+        let clients = self.clients.iter();
+        let answers = clients.map(|client| Box::pin(self.as_told_by(client)));
+        let (found, _) = select_ok(answers).await?;
+        Ok(found)
+    }
+
+    async fn as_told_by(&self, client: &Client) -> RedisResult<Client> {
+        match &self.kind {
+            Kind::Alone => Ok(client.clone()),
+            Kind::Cluster => node(client).await,
+            Kind::Sentinels(name) => primary(client, name).await,
+        }
+    }
+}
+
+/// The node of the market's keys: another node says where they are.
+async fn node(client: &Client) -> RedisResult<Client> {
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let mut read = redis::cmd("EXISTS");
+    let answer = read.arg(keys::FUNDS).query_async::<bool>(&mut connection);
+    let Err(error) = answer.await else {
+        return Ok(client.clone());
+    };
+    let info = client.get_connection_info().clone();
+    match error
+        .redirect_node()
+        .and_then(|(address, _)| address.rsplit_once(':'))
+    {
+        Some((host, port)) => at(info, host, port.parse().unwrap_or_default()),
+        None => Err(error),
+    }
+}
+
+/// The primary, to which the Sentinel's own password does not apply.
+async fn primary(client: &Client, name: &str) -> RedisResult<Client> {
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let mut ask = redis::cmd("SENTINEL");
+    ask.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let address: Option<(String, u16)> = ask.query_async(&mut connection).await?;
+    let unknown = || RedisError::from((ErrorKind::Client, "no primary has this name"));
+    let (host, port) = address.ok_or_else(unknown)?;
+    let info = client.get_connection_info().clone();
+    at(
+        info.set_redis_settings(RedisConnectionInfo::default()),
+        &host,
+        port,
+    )
+}
+
+/// A client of another server, with the same TLS settings.
+fn at(info: ConnectionInfo, own: &str, own_port: u16) -> RedisResult<Client> {
+    let mut address = info.addr().clone();
+    if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
+        &mut address
+    {
+        (*host, *port) = (own.to_owned(), own_port);
+    }
+    Client::open(info.set_addr(address))
+}
+
+fn client(url: &str, authority: Option<&[u8]>) -> RedisResult<Client> {
+    // Without it, a small command may wait for the answer to the one before.
+    let settings = TcpSettings::default().set_nodelay(true);
+    let info = url.into_connection_info()?.set_tcp_settings(settings);
+    match authority {
+        None => Client::open(info),
+        Some(pem) => secure(info, pem),
+    }
+}
+
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+fn secure(info: ConnectionInfo, pem: &[u8]) -> RedisResult<Client> {
+    let certificates = redis::TlsCertificates {
+        client_tls: None,
+        root_cert: Some(pem.to_vec()),
+    };
+    Client::build_with_tls(info, certificates)
+}
+
+/// The permits have refused the certificate before.
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+fn secure(info: ConnectionInfo, _: &[u8]) -> RedisResult<Client> {
+    Client::open(info)
+}
