@@ -90,6 +90,9 @@ fn place(has_tls: bool) -> Result<Option<Place>, SettingError> {
 fn sentinels(has_tls: bool) -> Result<Option<Place>, SettingError> {
     const NAME: &str = "REDIS_SENTINEL_NAME";
     match (list("REDIS_SENTINELS", has_tls)?, text(NAME)?) {
+        (Some(_), Some(name)) if name.is_empty() => {
+            Err(SettingError::unusable(NAME, "it is empty"))
+        }
         (Some(urls), Some(name)) => Ok(Some(Place::Sentinels(urls, name))),
         (None, None) => Ok(None),
         (Some(_), None) => {

@@ -81,8 +81,14 @@ fn build(name: &str, folder: &Path) {
     let mut command = std::process::Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--example", name]);
     command.args(["--profile", profile, "--target-dir"]);
+    command.arg(target);
+    if cfg!(feature = "tls-rustls") {
+        command.args(["--features", "tls-rustls"]);
+    }
+    if cfg!(feature = "tls-native-tls") {
+        command.args(["--features", "tls-native-tls"]);
+    }
     let built = command
-        .arg(target)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status();
     let built = built.expect("cargo runs").success();

@@ -23,6 +23,8 @@ mod process;
 mod settings;
 mod shutdown;
 mod streams;
+#[cfg(feature = "redis")]
+mod topologies;
 mod trading;
 mod waiting;
 

@@ -28,18 +28,65 @@ const WRONG: [(&str, &str); 17] = [
 #[tokio::test]
 async fn a_wrong_setting_is_named_and_nothing_starts() {
     for (name, value) in WRONG {
-        let mut command = process::command(&[(name, value)]);
-        let output = command.stderr(Stdio::piped()).output();
-        let output = soon("the market gives up", output).await.unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "{name}={value}");
-        assert!(
-            said.starts_with(&format!("{name}: ")),
-            "{name}={value}: {said}"
-        );
-        assert!(!said.contains("open-sesame"), "{name}={value}: {said}");
-        assert!(output.stdout.is_empty(), "{name}={value}");
+        is_named(name, &[(name, value)]).await;
     }
+}
+
+/// Settings of which the last one does not go with the others.
+const WRONG_TOGETHER: [&[(&str, &str)]; 10] = [
+    &[
+        ("REDIS_URL", "redis://127.0.0.1:1/"),
+        ("REDIS_CLUSTER", "127.0.0.1:1"),
+    ],
+    &[
+        ("REDIS_SENTINEL_NAME", "shop"),
+        ("REDIS_CLUSTER", "127.0.0.1:1"),
+        ("REDIS_SENTINELS", "127.0.0.1:1"),
+    ],
+    &[
+        ("REDIS_SENTINELS", "127.0.0.1:1"),
+        ("REDIS_SENTINEL_NAME", ""),
+    ],
+    &[("REDIS_SENTINEL_NAME", "shop")],
+    &[
+        ("REDIS_URL", "redis://127.0.0.1:1/"),
+        ("REDIS_SENTINEL_NAME", "shop"),
+    ],
+    &[("REDIS_CLUSTER", "")],
+    &[("REDIS_CLUSTER", "127.0.0.1:1,")],
+    &[("REDIS_CLUSTER", "redis://:open-sesame@127.0.0.1:1/")],
+    &[
+        ("REDIS_URL", "redis://:open-sesame@127.0.0.1:1/"),
+        ("REDIS_CA", "Cargo.toml"),
+    ],
+    &[
+        ("REDIS_URL", "rediss://127.0.0.1:1/"),
+        ("REDIS_CA", "no/such.pem"),
+    ],
+];
+
+#[tokio::test]
+async fn settings_that_do_not_go_together_are_named_and_nothing_starts() {
+    for settings in WRONG_TOGETHER {
+        let (name, _) = settings.last().expect("there is one");
+        is_named(name, settings).await;
+    }
+    // The only one that is wrong is not there.
+    is_named("REDIS_SENTINEL_NAME", &[("REDIS_SENTINELS", "127.0.0.1:1")]).await;
+}
+
+async fn is_named(name: &str, settings: &[(&str, &str)]) {
+    let mut command = process::command(settings);
+    let output = command.stderr(Stdio::piped()).output();
+    let output = soon("the market gives up", output).await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{settings:?}");
+    assert!(
+        said.starts_with(&format!("{name}: ")),
+        "{settings:?}: {said}"
+    );
+    assert!(!said.contains("open-sesame"), "{settings:?}: {said}");
+    assert!(output.stdout.is_empty(), "{settings:?}");
 }
 
 #[cfg(feature = "redis")]

@@ -10,6 +10,8 @@ mod client_list;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod identity;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod market;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod roots;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure_server;
