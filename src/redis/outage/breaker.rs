@@ -40,9 +40,9 @@ struct State {
     failures: u32,
     /// Whether there was no connection: a server that has been started again may be empty.
     was_gone: bool,
-    /// The last failure, and the semaphore that it was of.
+    /// The last failure, and a name on the server that it was of.
     error: Error,
-    name: Arc<str>,
+    place: Arc<str>,
     /// When the first call in a row failed.
     alarmed: Instant,
     /// When the server has answered again.
@@ -70,7 +70,7 @@ impl Breaker {
                 failures: 0,
                 was_gone: false,
                 error: Error::Timeout(times.timeout),
-                name: Arc::default(),
+                place: Arc::default(),
                 alarmed: now,
                 returned: now,
                 tried: now,
@@ -89,23 +89,23 @@ impl Breaker {
         }
     }
 
-    /// Takes the outcomes of the calls of one send, each with its semaphore. One that was answered is
+    /// Takes the outcomes of the calls of one send, each with its place. One that was answered is
     /// enough.
     pub(super) fn observe<'a>(
         &self,
         outcomes: impl IntoIterator<Item = (&'a str, Option<&'a Error>)>,
     ) {
         let mut failure = None;
-        for (name, outcome) in outcomes {
+        for (place, outcome) in outcomes {
             match outcome.map_or(Verdict::Works, Error::verdict) {
                 Verdict::Works => return self.answered(),
                 Verdict::Unsent => {}
                 Verdict::Breaks if self.one_server => self.suspect(),
-                Verdict::Breaks | Verdict::Fails => failure = outcome.map(|error| (name, error)),
+                Verdict::Breaks | Verdict::Fails => failure = outcome.map(|error| (place, error)),
             }
         }
-        if let Some((name, error)) = failure {
-            self.failing(name, error);
+        if let Some((place, error)) = failure {
+            self.failing(place, error);
         }
     }
 
@@ -131,7 +131,7 @@ impl Breaker {
         }
     }
 
-    fn failing(&self, name: &str, error: &Error) {
+    fn failing(&self, place: &str, error: &Error) {
         let mut state = self.state.lock();
         if state.failures == 0 {
             state.alarmed = Instant::now();
@@ -139,7 +139,7 @@ impl Breaker {
         state.failures += 1;
         state.was_gone |= matches!(error, Error::Unavailable(_));
         state.error = error.clone();
-        state.name = name.into();
+        state.place = place.into();
         self.alarm(&mut state);
         let is_stall = state.alarmed.elapsed() < self.times.timeout;
         if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
@@ -202,9 +202,9 @@ impl Breaker {
         self.state.lock().error.clone()
     }
 
-    /// The semaphore of the last failure.
-    pub(super) fn last_name(&self) -> Arc<str> {
-        Arc::clone(&self.state.lock().name)
+    /// A name on the server of the last failure.
+    pub(super) fn last_place(&self) -> Arc<str> {
+        Arc::clone(&self.state.lock().place)
     }
 
     /// Leases whose deadline is before this are kept though they have ended: they were not refreshed

@@ -3,7 +3,7 @@
 use super::{breaker::Breaker, summary::Summary};
 use crate::redis::{clock::Times, error::Error, transport::Transport};
 use parking_lot::RwLock;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 /// The breakers by the number of the server, after the one for keys whose server is not known. Where
 /// all keys live on one server there is only that one.
@@ -34,7 +34,7 @@ impl Breakers {
         })
     }
 
-    /// The breaker of the server that has a semaphore.
+    /// The breaker of the server that has a semaphore, or another key.
     pub(super) fn of(&self, name: &str) -> Arc<Breaker> {
         self.get(self.number(name))
     }
@@ -65,39 +65,41 @@ impl Breakers {
         Arc::clone(&breakers[number])
     }
 
-    /// Takes the outcomes of calls that were sent together, given which semaphore each was for.
+    /// Takes the outcomes of calls that were sent together, given where each was.
     #[inline]
     pub(in crate::redis) fn observe<'a, T>(
         &self,
-        outcomes: &[Result<T, Error>],
-        name: impl Fn(usize) -> &'a str,
+        outcomes: &'a [Result<T, Error>],
+        place: impl Fn(usize) -> Cow<'a, str>,
     ) {
         if self.summary.is_well() && outcomes.iter().all(Result::is_ok) {
             return;
         }
         let outcomes = outcomes.iter().enumerate();
-        self.judge(outcomes.map(|(at, outcome)| (name(at), outcome.as_ref().err())));
-    }
-
-    #[cold]
-    fn judge<'a>(&self, outcomes: impl Iterator<Item = (&'a str, Option<&'a Error>)>) {
-        let mut by_server: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for outcome in outcomes {
-            let number = self.number(outcome.0);
-            by_server.entry(number).or_default().push(outcome);
-        }
-        for (number, outcomes) in by_server {
-            self.get(number).observe(outcomes);
-        }
+        self.judge(outcomes.map(|(at, outcome)| (place(at), outcome.as_ref().err())));
     }
 
     /// Takes the failure of calls that were sent together.
     #[cold]
     pub(in crate::redis) fn failed<'a>(
         &self,
-        names: impl Iterator<Item = &'a str>,
+        places: impl Iterator<Item = Cow<'a, str>>,
         error: &'a Error,
     ) {
-        self.judge(names.map(|name| (name, Some(error))));
+        self.judge(places.map(|place| (place, Some(error))));
+    }
+
+    #[cold]
+    fn judge<'a>(&self, outcomes: impl Iterator<Item = (Cow<'a, str>, Option<&'a Error>)>) {
+        let mut by_server: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (place, outcome) in outcomes {
+            let of_server = by_server.entry(self.number(&place)).or_default();
+            of_server.push((place, outcome));
+        }
+        for (number, outcomes) in &by_server {
+            let outcomes = outcomes.iter();
+            let outcomes = outcomes.map(|(place, outcome)| (&**place, *outcome));
+            self.get(*number).observe(outcomes);
+        }
     }
 }

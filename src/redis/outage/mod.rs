@@ -10,8 +10,8 @@
 //! | `Open` | the policy decides | sends nothing; leases that end are kept, as degraded |
 //! | `Settling` | go to the server, with a place in the share | acquires what is degraded |
 //!
-//! Each node of a cluster has a breaker of its own. The probe of a node is for the semaphore whose call
-//! has failed last, so it follows that semaphore to a node that is promoted.
+//! Each node of a cluster has a breaker of its own. The probe of a node is for the key whose call has
+//! failed last, so it follows that key to a node that is promoted.
 //!
 //! A degraded permit has a lease of its own: the claim that failed is released as any other, in case
 //! that it has run.

@@ -42,7 +42,7 @@ async fn announce(outage: &Outage, protocol: &Protocol) {
     let mut returns = outage.breakers.summary.returns.subscribe();
     loop {
         returns.mark_unchanged();
-        if !outage.is_silent(protocol.prefix()) {
+        if !outage.is_silent(&protocol.processes_key()) {
             call(outage, protocol).await;
         }
         let _ = timeout(outage.times.refresh_interval(), returns.changed()).await;
@@ -106,15 +106,15 @@ async fn until_well(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
 
 /// Sends one probe. Returns whether the breaker stays open.
 async fn send(outage: &Outage, protocol: &Protocol, breaker: &Breaker) -> bool {
-    let name = breaker.last_name();
-    match protocol.is_on_a_node(&name) {
+    let place = breaker.last_place();
+    let deadline = Instant::now() + outage.times.timeout;
+    match protocol.probe(&place, deadline) {
         // The process is announced too.
-        false => call(outage, protocol).await,
-        true => {
-            let deadline = Instant::now() + outage.times.timeout;
-            let outcome = protocol.probe(&name, deadline).await;
-            // The semaphore may have moved to another server. Then what fails next tells where to look.
-            breaker.observe([(&*name, outcome.as_ref().err())]);
+        None => call(outage, protocol).await,
+        Some(probe) => {
+            let outcome = probe.await;
+            // The key may have moved to another server. Then what fails next tells where to look.
+            breaker.observe([(&*place, outcome.as_ref().err())]);
         }
     }
     breaker.phase() == Phase::Open

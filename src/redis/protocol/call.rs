@@ -4,7 +4,7 @@ use super::{
     id::Owner,
     reply::{Replies, Reply},
     script::{Form, Script},
-    share::{Share, command, name_of},
+    share::{Share, command},
 };
 use crate::{
     redis::{clock::ServerClock, error::Error, outage::Breakers, transport::Transport},
@@ -12,6 +12,7 @@ use crate::{
 };
 use redis::Value;
 use std::{
+    borrow::Cow,
     iter,
     sync::{
         Arc,
@@ -74,7 +75,7 @@ impl Protocol {
         };
         let answer = ready.await;
         if let Err(error) = &answer {
-            self.breakers.failed(iter::once(name), error);
+            self.breakers.failed(iter::once(name.into()), error);
         }
         answer
     }
@@ -87,11 +88,6 @@ impl Protocol {
     /// The number of the server of a semaphore, as far as is known.
     pub(in crate::redis) fn server_of(&self, name: &str) -> Option<usize> {
         self.transport.server_of(name)
-    }
-
-    /// Whether it is known on which of several nodes a semaphore is.
-    pub(in crate::redis) fn is_on_a_node(&self, name: &str) -> bool {
-        !self.is_one_server() && self.server_of(name).is_some()
     }
 
     /// What has to run beside calls.
@@ -175,10 +171,10 @@ impl Protocol {
             commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
         let answers = self.transport.send(commands.collect(), call.deadline).await;
         match &answers {
-            Ok(answers) => self.breakers.observe(answers, |at| name_of(batches[at])),
+            Ok(answers) => self.breakers.observe(answers, |at| place(batches[at])),
             Err(error) => self
                 .breakers
-                .failed(batches.iter().map(|shares| name_of(shares)), error),
+                .failed(batches.iter().map(|shares| place(shares)), error),
         }
         answers
     }
@@ -242,4 +238,9 @@ impl Protocol {
             Some(_) => Err(Error::Reply),
         }
     }
+}
+
+/// Where a call is: all that it names is on one server.
+fn place<P: Share>(shares: &[P]) -> Cow<'_, str> {
+    shares.first().map(P::place).unwrap_or_default()
 }

@@ -10,13 +10,16 @@ use super::{
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::{iter, sync::LazyLock, time::Instant};
+use std::{borrow::Cow, iter, sync::LazyLock, time::Instant};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
-    Script::new(source, &["clock"])
+    Script::new(source, &[KEY])
 });
+
+/// What the key's name ends with.
+const KEY: &str = "clock";
 
 /// The prefix of all keys, which takes the part of a semaphore's name.
 struct Mark<'a>(&'a str);
@@ -24,6 +27,10 @@ struct Mark<'a>(&'a str);
 impl Share for Mark<'_> {
     fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(self.0)
+    }
+
+    fn place(&self) -> Cow<'_, str> {
+        Cow::Owned(format!("{}{KEY}", self.0))
     }
 
     fn args(&self) -> usize {
@@ -42,6 +49,11 @@ impl Share for Mark<'_> {
 }
 
 impl Protocol {
+    /// The key that is read.
+    pub(in crate::redis) fn clock_key(&self) -> String {
+        format!("{}{KEY}", self.prefix)
+    }
+
     /// Reads the server's time, and exchanges the highest time that this process has seen for the
     /// highest that any process has seen.
     pub(in crate::redis) async fn clock(&self, deadline: Instant) -> Result<(), Error> {

@@ -9,13 +9,16 @@ use super::{
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::{iter, sync::LazyLock, time::Instant};
+use std::{borrow::Cow, iter, sync::LazyLock, time::Instant};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("processes.lua"));
-    Script::new(source, &["processes"])
+    Script::new(source, &[KEY])
 });
+
+/// What the key's name ends with.
+const KEY: &str = "processes";
 
 /// The prefix of all keys, which takes the part of a semaphore's name.
 struct Prefix<'a>(&'a str);
@@ -23,6 +26,10 @@ struct Prefix<'a>(&'a str);
 impl Share for Prefix<'_> {
     fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(self.0)
+    }
+
+    fn place(&self) -> Cow<'_, str> {
+        Cow::Owned(format!("{}{KEY}", self.0))
     }
 
     fn args(&self) -> usize {
@@ -46,9 +53,9 @@ impl Share for Prefix<'_> {
 const PROBE_MS: u64 = 100;
 
 impl Protocol {
-    /// What the names of all keys begin with.
-    pub(in crate::redis) fn prefix(&self) -> &str {
-        &self.prefix
+    /// The key in which processes are counted.
+    pub(in crate::redis) fn processes_key(&self) -> String {
+        format!("{}{KEY}", self.prefix)
     }
 
     /// Says that this process is alive. Returns how many are.
@@ -62,13 +69,22 @@ impl Protocol {
         self.processes(&self.prefix, 0, deadline).await
     }
 
-    /// Finds out whether the server of a semaphore can work, by a count of its own that ends soon.
-    pub(in crate::redis) async fn probe(
+    /// Finds out whether the node of a semaphore or of another key can work, by a count of its own that
+    /// ends soon. `None` if nothing is known of nodes.
+    pub(in crate::redis) fn probe(
         &self,
-        name: &str,
+        place: &str,
         deadline: Instant,
-    ) -> Result<u32, Error> {
-        self.processes(name, PROBE_MS, deadline).await
+    ) -> Option<impl Future<Output = Result<u32, Error>>> {
+        if self.is_one_server() || self.server_of(place).is_none() {
+            return None;
+        }
+        // As a hash tag the whole name of a key has the slot of that key.
+        let name = match place.contains('{') {
+            true => place.to_owned(),
+            false => format!("{}{{{place}}}", self.prefix),
+        };
+        Some(async move { self.processes(&name, PROBE_MS, deadline).await })
     }
 
     async fn processes(&self, name: &str, lease_ms: u64, deadline: Instant) -> Result<u32, Error> {

@@ -5,7 +5,7 @@ use super::{
     script::{Form, Script, Text},
 };
 use redis::Cmd;
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 /// A share of a call, and of its answer: that of one semaphore, or of one claim for several.
 pub(super) trait Share {
@@ -15,6 +15,11 @@ pub(super) trait Share {
 
     /// The names of its semaphores.
     fn names(&self) -> impl Iterator<Item = &str>;
+
+    /// A name on the same server as its keys: that of a semaphore has a hash tag.
+    fn place(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.names().next().unwrap_or_default())
+    }
 
     /// How many arguments the share has.
     fn args(&self) -> usize;
@@ -26,12 +31,6 @@ pub(super) trait Share {
 
     /// How many items of a detailed answer belong to the share.
     fn items(&self) -> usize;
-}
-
-/// A semaphore of a call: all are on one server.
-pub(super) fn name_of<P: Share>(shares: &[P]) -> &str {
-    let mut names = shares.iter().flat_map(P::names);
-    names.next().unwrap_or_default()
 }
 
 /// The numbers of a call's semaphores, from 1, if its shares may have some in common.

@@ -32,13 +32,8 @@ impl Task {
         let retries = self.schedule.retries(now);
         self.refresh(retries, Report::RefreshedAgain);
         self.refresh(due, Report::Refreshed);
-        if now >= self.next_clock
-            && self.is_active
-            && !self
-                .core
-                .outage
-                .is_silent(self.core.attempts.protocol.prefix())
-        {
+        let clock = self.core.attempts.protocol.clock_key();
+        if now >= self.next_clock && self.is_active && !self.core.outage.is_silent(&clock) {
             self.next_clock = now + self.core.times.refresh_interval();
             self.is_active = false;
             self.read_clock();
