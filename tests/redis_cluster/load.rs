@@ -86,10 +86,16 @@ impl Task {
                 took: start.elapsed(),
                 error: error(&outcome),
             });
-            if let Ok(permit) = outcome {
-                self.hold(permit).await;
-            }
-            sleep(Duration::from_millis(2)).await;
+            let pause = match outcome {
+                Ok(permit) => {
+                    self.hold(permit).await;
+                    2
+                }
+                Err(AcquireError::Full { .. }) => 2,
+                // Refused at once: more of these would only be load on this machine.
+                Err(_) => 50,
+            };
+            sleep(Duration::from_millis(pause)).await;
         }
         all
     }
