@@ -78,8 +78,8 @@ async fn settings_that_do_not_go_together_are_named_and_nothing_starts() {
 async fn is_named(name: &str, settings: &[(&str, &str)]) {
     let mut command = process::command(settings);
     let output = command.stderr(Stdio::piped()).output();
-    let output = soon("the market gives up", output).await.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output = soon("the market gives up", output).await.expect("it runs");
+    let said = String::from_utf8(output.stderr).expect("it is text");
     assert!(!output.status.success(), "{settings:?}");
     assert!(
         said.starts_with(&format!("{name}: ")),
