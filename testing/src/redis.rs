@@ -1,5 +1,6 @@
 //! Real Redis servers, each private to the test that starts it.
 
+pub mod chosen;
 mod cluster;
 mod process;
 mod sentinels;
@@ -45,7 +46,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// When `redis-server` is not installed, or does not answer within ten seconds.
+    /// When the server is not installed, or does not answer within ten seconds.
     pub fn start() -> Self {
         Self::with(&[])
     }
@@ -100,9 +101,17 @@ impl RedisServer {
         server
     }
 
-    /// `redis://127.0.0.1:PORT/`.
+    /// `redis://127.0.0.1:PORT/`, unless another way is [`chosen`].
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        chosen::url(self.client_port())
+    }
+
+    /// The port for clients, and for other servers: the one for TLS if that is [`chosen`].
+    pub fn client_port(&self) -> u16 {
+        match chosen::has_tls() {
+            true => self.tls_port,
+            false => self.port,
+        }
     }
 
     /// The port, which stays the same across [`restart`](Self::restart).
@@ -170,16 +179,14 @@ impl RedisServer {
 
     fn launch(&mut self) -> io::Result<()> {
         let log = File::create(self.folder.path().join("log"))?;
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(chosen::binary());
         command
             .args(self.is_configured.then(|| self.configuration()))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .args(["--dir", &self.folder.path().to_string_lossy()])
-            .args(self.args.iter().map(|arg| match arg.as_str() {
-                ANY_PORT => self.tls_port.to_string(),
-                arg => arg.to_owned(),
-            }))
+            .args(chosen::arguments().iter().map(|arg| self.resolved(arg)))
+            .args(self.args.iter().map(|arg| self.resolved(arg)))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
@@ -188,6 +195,14 @@ impl RedisServer {
         running.wait_until_it_answers(self.port)?;
         self.running = Some(running);
         Ok(())
+    }
+
+    /// An argument with its port, if it stands for one.
+    fn resolved(&self, argument: &str) -> String {
+        match argument {
+            ANY_PORT => self.tls_port.to_string(),
+            argument => argument.to_owned(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod authority;
+mod chosen;
 mod client_list;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod identity;

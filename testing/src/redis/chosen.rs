@@ -1,0 +1,69 @@
+//! The server that all tests start, and the way to it: chosen by the environment, for
+//! `tests/matrix.sh`.
+//!
+//! | variable | |
+//! |---|---|
+//! | `REDIS_SERVER` | the server's file; `redis-server` on the `PATH` unless set |
+//! | `REDIS_PROTOCOL` | `resp2` or `resp3`: what clients speak; redis-rs chooses unless set |
+//! | `REDIS_CERTIFICATES` | a folder with `ca.pem`, `server.pem` and `server-key.pem`: clients use TLS |
+//!
+//! A client trusts `ca.pem` if `SSL_CERT_FILE` names it.
+
+use super::ANY_PORT;
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// The arguments of a server, and the files that they name.
+const FILES: [(&str, &str); 3] = [
+    ("--tls-ca-cert-file", "ca.pem"),
+    ("--tls-cert-file", "server.pem"),
+    ("--tls-key-file", "server-key.pem"),
+];
+
+/// The server's file.
+pub fn binary() -> OsString {
+    env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+/// The protocol that clients have to speak, if one is chosen.
+pub fn protocol() -> Option<String> {
+    env::var("REDIS_PROTOCOL").ok()
+}
+
+/// Whether clients use TLS.
+pub fn has_tls() -> bool {
+    certificates().is_some()
+}
+
+/// What a server needs to be reached in the chosen way. Nodes and replicas use TLS with each other too.
+pub(super) fn arguments() -> Vec<String> {
+    let Some(folder) = certificates() else {
+        return Vec::new();
+    };
+    let own = ["--tls-port", ANY_PORT, "--tls-auth-clients", "no"];
+    let peers = ["--tls-replication", "yes", "--tls-cluster", "yes"];
+    let own = own.into_iter().chain(peers).map(ToOwned::to_owned);
+    own.chain(files(&folder)).collect()
+}
+
+/// The address of a server on this port, for clients.
+pub(super) fn url(port: u16) -> String {
+    let scheme = if has_tls() { "rediss" } else { "redis" };
+    let query = protocol().map(|protocol| format!("?protocol={protocol}"));
+    format!("{scheme}://127.0.0.1:{port}/{}", query.unwrap_or_default())
+}
+
+fn certificates() -> Option<PathBuf> {
+    env::var_os("REDIS_CERTIFICATES").map(PathBuf::from)
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = String> {
+    let argument = |(name, file): (&str, &str)| {
+        let path = folder.join(file).display().to_string();
+        [name.to_owned(), path]
+    };
+    FILES.into_iter().flat_map(argument)
+}

@@ -1,0 +1,57 @@
+//! The server, the protocol and the transport are those that the environment chooses.
+
+use crate::{
+    client_list::{Client, assert_all, clients_of_a_notified_waiter},
+    support::{
+        redis::{RedisServer, chosen},
+        resp::Raw,
+    },
+};
+use std::{path::Path, time::Duration};
+use tower_semaphore::{RedisSemaphore, redis::Builder};
+
+/// A poll is later than any bound here.
+fn builder() -> Builder {
+    RedisSemaphore::builder().lease(Duration::from_secs(60))
+}
+
+/// What a server says of itself, as `executable`.
+async fn own(raw: &mut Raw, name: &str) -> String {
+    let info = raw.cmd(&["INFO", "server"]).await;
+    let field = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
+    info.text().lines().find_map(field).expect("it is told")
+}
+
+/// Judges all clients of a server but the oracle.
+async fn assert_chosen(clients: &[Client], server: &RedisServer) {
+    let address = format!("127.0.0.1:{}", server.client_port());
+    assert_all(clients, &[("laddr", &address)]);
+    let is_resp3 = chosen::protocol().is_some_and(|protocol| protocol == "resp3");
+    // Redis 6.2 does not tell it, but nothing speaks RESP3 without HELLO.
+    if clients.iter().any(|client| client.contains_key("resp")) {
+        assert_all(clients, &[("resp", if is_resp3 { "3" } else { "2" })]);
+    }
+    let stats = Raw::connect(server.port()).await.commandstats().await;
+    let hellos = stats.get("hello").copied().unwrap_or_default() as usize;
+    let least = if is_resp3 { clients.len() } else { 0 };
+    assert!(hellos >= least, "{hellos} HELLO by {clients:?}");
+    assert!(is_resp3 || hellos == 0, "{hellos} HELLO by {clients:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_is_the_chosen_one() {
+    let server = RedisServer::start();
+    let executable = own(&mut Raw::connect(server.port()).await, "executable").await;
+    // One that is found on the PATH has no folder.
+    let is_chosen = Path::new(&executable).ends_with(chosen::binary());
+    assert!(is_chosen, "{executable}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_connections_of_a_store_are_made_in_the_chosen_way() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let store = builder().connect(server.url()).await.expect("it connects");
+    let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
+    assert_chosen(&clients, &server).await;
+}
