@@ -34,7 +34,8 @@ async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     );
     let outcome = blamed(patient(), &[]).await;
     assert_eq!(outcome, ("cluster", "it names no server"));
-    let outcome = blamed(patient(), &[format!("{}3", server.url())]).await;
+    let url = format!("redis://127.0.0.1:{}/3", server.port());
+    let outcome = blamed(patient(), &[url]).await;
     assert_eq!(outcome, ("cluster", "a cluster has only the database 0"));
     let outcome = blamed(patient(), &["unix:///nowhere".to_owned()]).await;
     assert_eq!(

@@ -19,7 +19,7 @@ use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::ConnectErr
 /// Makes a Sentinel watch another server.
 async fn watch(sentinel: &RedisServer, server: &RedisServer) {
     let mut raw = Raw::connect(sentinel.port()).await;
-    let port = server.port().to_string();
+    let port = server.client_port().to_string();
     raw.cmd(&["SENTINEL", "REMOVE", Sentinels::NAME]).await;
     let monitor = [
         "SENTINEL",
@@ -40,7 +40,7 @@ async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError>
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached() {
     let servers = [RedisServer::start(), RedisServer::start()];
-    let sentinel = sentinel(servers[0].port(), 1);
+    let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");
     assert!(works(&store).await);
     watch(&sentinel, &servers[1]).await;
@@ -63,7 +63,7 @@ async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached()
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_woken_by_the_new_primary() {
     let servers = [RedisServer::start(), RedisServer::start()];
-    let sentinel = sentinel(servers[0].port(), 1);
+    let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");
     let first = store.acquire(claim()).await.expect("there is room");
     let queued = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
@@ -109,9 +109,9 @@ async fn waiters_are_woken_by_the_new_primary() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
     let primary = RedisServer::start();
-    let port = primary.port().to_string();
+    let port = primary.client_port().to_string();
     let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
-    let sentinel = sentinel(replica.port(), 1);
+    let sentinel = sentinel(replica.client_port(), 1);
     let error = connect(&sentinel).await.expect_err("it is a replica");
     assert!(matches!(error, ConnectError::Unavailable(_)), "{error:?}");
     assert!(format!("{error:?}").contains("no primary"), "{error:?}");
@@ -121,10 +121,10 @@ async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_name() {
     let servers = [RedisServer::start(), RedisServer::start()];
-    let sentinel = sentinel(servers[0].port(), 1);
+    let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");
     assert!(works(&store).await);
-    let port = servers[1].port().to_string();
+    let port = servers[1].client_port().to_string();
     let mut old = Raw::connect(servers[0].port()).await;
     old.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
     // READONLY, and then a role that is not a primary's.
@@ -142,7 +142,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
 async fn a_sentinel_that_is_cut_off_is_not_believed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let watching = |server: &RedisServer, epoch: u32| {
-        let (name, port) = (Sentinels::NAME, server.port());
+        let (name, port) = (Sentinels::NAME, server.client_port());
         let content = format!(
             "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
         );

@@ -30,7 +30,7 @@ async fn unavailable(builder: Builder, urls: &[String]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_no_sentinel_knows_is_blamed() {
     let server = RedisServer::start();
-    let sentinel = sentinel(server.port(), 1);
+    let sentinel = sentinel(server.client_port(), 1);
     let outcome = patient().sentinel([sentinel.url()], "another").await;
     assert_eq!(
         blamed(outcome),
@@ -44,7 +44,7 @@ async fn a_name_that_no_sentinel_knows_is_blamed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
     let mut server = RedisServer::start();
-    let mut sentinel = sentinel(server.port(), 1);
+    let mut sentinel = sentinel(server.client_port(), 1);
     let urls = [sentinel.url()];
     server.kill();
     unavailable(patient(), &urls).await;
@@ -55,7 +55,7 @@ async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_sentinel_of_three_may_be_dead_at_the_start() {
     let server = RedisServer::start();
-    let mut sentinels = [1, 2, 3].map(|_| sentinel(server.port(), 2));
+    let mut sentinels = [1, 2, 3].map(|_| sentinel(server.client_port(), 2));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
     sentinels[0].kill();
     sentinels[1].stop();
@@ -66,7 +66,7 @@ async fn one_sentinel_of_three_may_be_dead_at_the_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_the_primary_have_passwords_of_their_own() {
     let server = RedisServer::start();
-    let sentinel = sentinel(server.port(), 1);
+    let sentinel = sentinel(server.client_port(), 1);
     let mut raw = Raw::connect(sentinel.port()).await;
     raw.cmd(&["SENTINEL", "SET", "shop", "auth-pass", "battery-staple"])
         .await;

@@ -1,6 +1,6 @@
 //! Real clusters, each private to the test that starts it.
 
-use super::{ANY_PORT, RedisServer};
+use super::{ANY_PORT, RedisServer, chosen};
 use crate::{
     resp::{Raw, Reply},
     wait::eventually,
@@ -40,12 +40,7 @@ impl Cluster {
     pub async fn with(primaries: usize, has_replicas: bool, args: &[&str]) -> Self {
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1500"];
         all.extend(["--cluster-require-full-coverage", "no"]);
-        all.extend([
-            "--repl-diskless-sync-delay",
-            "0",
-            "--enable-debug-command",
-            "yes",
-        ]);
+        all.extend(["--repl-diskless-sync-delay", "0"]);
         all.extend(args);
         let count = if has_replicas {
             primaries * 2
@@ -56,7 +51,7 @@ impl Cluster {
         let cluster = Self {
             nodes,
             primaries,
-            has_tls: args.contains(&ANY_PORT),
+            has_tls: args.contains(&ANY_PORT) || chosen::has_tls(),
         };
         cluster.meet().await;
         cluster.add_replicas().await;
@@ -209,9 +204,11 @@ impl Cluster {
             ok(&raw.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await);
             if number < self.primaries {
                 let slots = |number: usize| (number * SLOTS).div_ceil(self.primaries);
-                let first = slots(number).to_string();
-                let last = (slots(number + 1) - 1).to_string();
-                ok(&raw.cmd(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await);
+                // Redis 6.2 has no ADDSLOTSRANGE.
+                let own = (slots(number)..slots(number + 1)).map(|slot| slot.to_string());
+                let words = ["CLUSTER", "ADDSLOTS"].map(ToOwned::to_owned);
+                let command: Vec<_> = words.into_iter().chain(own).collect();
+                ok(&raw.cmd(&command).await);
             }
             for other in &self.nodes[..number] {
                 let port = self.port(other);

@@ -29,10 +29,10 @@ impl Sentinels {
     /// When they do not agree within a minute.
     pub async fn start() -> Self {
         let primary = RedisServer::with(&["--repl-diskless-sync-delay", "0"]);
-        let port = primary.port().to_string();
+        let port = primary.client_port().to_string();
         let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
         let sentinels = Self {
-            sentinels: array::from_fn(|_| sentinel(primary.port(), 2)),
+            sentinels: array::from_fn(|_| sentinel(primary.client_port(), 2)),
             servers: [primary, replica],
         };
         sentinels.until_they_agree().await;
@@ -74,7 +74,7 @@ impl Sentinels {
 
     /// Waits until all Sentinels name this server as the primary.
     pub async fn until_named(&self, number: usize) {
-        let port = self.servers[number].port().to_string();
+        let port = self.servers[number].client_port().to_string();
         for sentinel in &self.sentinels {
             let mut raw = Raw::connect(sentinel.port()).await;
             eventually("it is named", BOUND, async || {
