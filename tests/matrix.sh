@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Runs the conformance suite on several servers, in each way in which a store can reach them, and
+# prints what has passed:
+#
+#     tests/matrix.sh [SERVER|all [WAY...]]
+#
+# The servers and the ways are listed below; all of them unless given. The logs are in target/matrix.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+all_servers=(redis-6.2 installed valkey-8.1 valkey-9.1)
+all_ways=(resp2 resp3 resp2-tls resp3-tls)
+topologies=(single cluster sentinel)
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/matrix
+table=
+failures=0
+
+source tests/run/tools.sh
+source tests/matrix/servers.sh
+source tests/matrix/suites.sh
+
+main() {
+    local server
+    [ "${1:-all}" = all ] || all_servers=("$1")
+    shift $(($# > 0))
+    [ $# = 0 ] || all_ways=("$@")
+    mkdir -p "$logs"
+    build
+    certificates
+    for server in "${all_servers[@]}"; do
+        test_server "$server"
+    done
+    print_table
+    [ "$failures" = 0 ] || fail "cells of the matrix: $failures"
+}
+
+# Adds the rows of a server: one for each topology, with a cell for each way.
+test_server() {
+    local name=$1 file version topology
+    file=$(server_file "$name")
+    version=$(server_version "$name" "$file")
+    for topology in "${topologies[@]}"; do
+        table+="| $version | $topology |"
+        test_ways
+        table+=$'\n'
+    done
+}
+
+# Adds the cells of a row.
+test_ways() {
+    local way cell
+    for way in "${all_ways[@]}"; do
+        cell="no TLS in it"
+        if [[ $way != *-tls ]] || has_tls "$file"; then
+            printf '%s, %s, %s: ' "$version" "$topology" "$way"
+            test_cell
+            printf '%s\n' "$cell"
+        fi
+        table+=" $cell |"
+    done
+}
+
+# Runs the suites of a topology. Sets `cell` to how many tests have passed, or to what has not.
+test_cell() {
+    local log=$logs/$name-$topology-$way.log count
+    if reached_by "$file" "$way" suites "$topology" >"$log" 2>&1 && count=$(passed "$log"); then
+        cell="$count passed"
+    else
+        cell=FAILED
+        failures=$((failures + 1))
+        failed_tests "$log"
+    fi
+}
+
+print_table() {
+    local way head="| server | topology |" rule="|---|---|"
+    for way in "${all_ways[@]}"; do
+        head+=" $way |"
+        rule+="---|"
+    done
+    printf '\n%s\n%s\n%s' "$head" "$rule" "$table"
+}
+
+main "$@"

@@ -1,0 +1,75 @@
+# The tests of each topology, and the environment that chooses a server and a way to reach it.
+
+build() {
+    cargo test --all-features --no-run --test conformance --test redis_connections \
+        --test redis_cluster --test redis_sentinel || fail "the tests are not built"
+}
+
+# Makes an authority, and a certificate of it for this machine.
+certificates() {
+    local folder=$logs/certificates log=$logs/certificates.log
+    mkdir -p "$folder"
+    (cd "$folder" && make_certificates) >"$log" 2>&1 || fail "no certificates: see $log"
+}
+
+make_certificates() {
+    local key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
+    openssl req -x509 "${key[@]}" -days 2 -subj "/CN=matrix" -keyout ca-key.pem -out ca.pem &&
+        openssl req "${key[@]}" -subj "/CN=127.0.0.1" -keyout server-key.pem -out server.csr &&
+        echo "subjectAltName=IP:127.0.0.1" >names &&
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 \
+            -extfile names -out server.pem
+}
+
+# Runs a command in an environment that chooses a server (file, way).
+reached_by() {
+    local file=$1 way=$2 folder=$PWD/$logs/certificates
+    shift 2
+    (
+        export REDIS_SERVER=$file REDIS_PROTOCOL=${way%-tls}
+        if [[ $way == *-tls ]]; then
+            export REDIS_CERTIFICATES=$folder SSL_CERT_FILE=$folder/ca.pem
+        fi
+        "$@"
+    )
+}
+
+# Runs the tests of a topology, also after one has failed.
+suites() {
+    local status=0
+    case $1 in
+        single)
+            suite redis_connections the_server_is_the_chosen_one to_one_server || status=1
+            suite conformance --skip memory:: --skip cluster:: --skip sentinel:: || status=1
+            ;;
+        cluster)
+            suite redis_connections to_a_cluster_are_made || status=1
+            suite conformance cluster:: || status=1
+            suite redis_cluster || status=1
+            ;;
+        sentinel)
+            suite redis_connections to_a_primary_of_sentinels || status=1
+            suite conformance sentinel:: || status=1
+            suite redis_sentinel || status=1
+            ;;
+    esac
+    return "$status"
+}
+
+# Runs the tests of a file whose names match.
+suite() {
+    local test=$1
+    shift
+    cargo test --all-features --test "$test" -- "$@"
+}
+
+# Prints how many tests have passed, by their log. Fails if a suite has run none.
+passed() {
+    ! grep -q '^test result: ok\. 0 passed' "$1" &&
+        awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$1"
+}
+
+# Prints the tests that have failed, by their log.
+failed_tests() {
+    grep -E '^test .* FAILED$|^error' "$1" || echo "no test has failed: see $1"
+}
