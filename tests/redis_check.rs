@@ -38,10 +38,10 @@ fn scripted() -> BTreeSet<String> {
 /// A server with a user `shop`, who has these rights, and the store of that user.
 async fn as_user(server: &RedisServer, rights: &str) -> Result<RedisSemaphore, ConnectError> {
     let mut raw = Raw::connect(server.port()).await;
-    let user = format!("ACL SETUSER shop reset on >secret {rights}");
+    let user = format!("ACL SETUSER shop reset resetchannels on >secret {rights}");
     let set = raw.cmd(&user.split_whitespace().collect::<Vec<_>>()).await;
     assert!(set.error().is_none(), "{set:?}");
-    let url = format!("redis://shop:secret@127.0.0.1:{}/", server.port());
+    let url = server.url_of("shop:secret");
     let builder = RedisSemaphore::builder().prefix("shop:");
     builder.connect(url).await
 }
@@ -81,7 +81,7 @@ async fn a_missing_command_is_named_whatever_the_name_of_the_user() {
         let rights = ["on", ">secret", "~*", "&*", "+@all", "-zadd"];
         raw.cmd(&[&["ACL", "SETUSER", user][..], &rights].concat())
             .await;
-        let url = format!("redis://{user}:secret@127.0.0.1:{}/", server.port());
+        let url = server.url_of(&format!("{user}:secret"));
         let outcome = RedisSemaphore::connect(url).await;
         assert!(
             matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),

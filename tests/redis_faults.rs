@@ -247,10 +247,10 @@ const MAY: &str = "+eval +evalsha +time +ping +subscribe +publish +exists +get +
 async fn a_user_who_may_do_what_the_docs_list_can_use_the_store_to_the_full() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let may = format!("ACL SETUSER shop on >secret ~shop:* &shop:* {MAY}");
+    let may = format!("ACL SETUSER shop on >secret ~shop:* resetchannels &shop:* {MAY}");
     let set = raw.cmd(&may.split_whitespace().collect::<Vec<_>>()).await;
     assert!(set.error().is_none(), "{set:?}");
-    let url = format!("redis://shop:secret@127.0.0.1:{}/", server.port());
+    let url = server.url_of("shop:secret");
     let builder = RedisSemaphore::builder().prefix("shop:").lease(LEASE);
     let store = builder.connect(url).await.expect("it connects");
 
@@ -320,11 +320,11 @@ async fn a_password_is_in_no_error_and_in_no_debug_output() {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CONFIG", "SET", "requirepass", "correct-horse"])
         .await;
-    let right = format!("redis://:correct-horse@127.0.0.1:{}/", server.port());
+    let right = server.url_of(":correct-horse");
     let store = RedisSemaphore::connect(right)
         .await
         .expect("the password is right");
-    let wrong = format!("redis://:battery-staple@127.0.0.1:{}/", server.port());
+    let wrong = server.url_of(":battery-staple");
     let error = RedisSemaphore::connect(wrong)
         .await
         .expect_err("it is wrong");

@@ -108,10 +108,11 @@
 //! Redis 6.2 or newer. A user whom an access control list restricts needs `~PREFIX* &PREFIX* +eval
 //! +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard
 //! +zrange +zrangebyscore +zrem +zremrangebyscore +zscore`, and `+select` for a database number in
-//! the URL. With `+info` too, its version, role and eviction policy are checked. On a cluster the user
-//! needs `+cluster|slots +cluster|info +asking` too; in front of a primary that Sentinels name `+role`,
-//! and on the Sentinels `+sentinel|get-master-addr-by-name +sentinel|master`. An eviction policy that
-//! may evict keys with a time to live may evict permits; use `noeviction`.
+//! the URL. Redis 6.2 takes `&PREFIX*` only after `resetchannels`. With `+info` too, its version,
+//! role and eviction policy are checked. On a cluster the user needs `+cluster|slots +cluster|info
+//! +asking` too; in front of a primary that Sentinels name `+role`, and on the Sentinels
+//! `+sentinel|get-master-addr-by-name +sentinel|master`. An eviction policy that may evict keys
+//! with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
 //!

@@ -106,6 +106,11 @@ impl RedisServer {
         chosen::url(self.client_port())
     }
 
+    /// The same for a user: `NAME:PASSWORD`.
+    pub fn url_of(&self, user: &str) -> String {
+        self.url().replacen("//", &format!("//{user}@"), 1)
+    }
+
     /// The port for clients, and for other servers: the one for TLS if that is [`chosen`].
     pub fn client_port(&self) -> u16 {
         match chosen::has_tls() {
