@@ -36,6 +36,7 @@ step "lints, native TLS" lint --no-default-features --features tls-native-tls
 step "lints, no TLS" lint --no-default-features --features redis
 step "documentation" docs
 step "tests, all features" cargo test --all-features
+step "matrix, TLS and RESP3" tests/matrix.sh installed resp3-tls
 step "model of the scripts" cargo test -p tower-semaphore-model
 # Here, because the tests have just built them with these features.
 step "examples" examples

@@ -7,10 +7,13 @@ use {
     crate::redis::{Cluster, Sentinels},
     std::{
         sync::atomic::{AtomicUsize, Ordering},
-        time::Duration,
+        time::{Duration, Instant},
     },
     tokio::sync::OnceCell,
-    tower_semaphore::{RedisSemaphore, redis::Builder},
+    tower_semaphore::{
+        RedisSemaphore,
+        redis::{Builder, ConnectError},
+    },
 };
 
 pub type Store = Arc<dyn Semaphore>;
@@ -23,10 +26,8 @@ pub fn memory() -> Store {
 /// fails no claim.
 #[cfg(feature = "redis")]
 pub async fn redis(url: &str) -> Store {
-    // A busy machine is no failure of the store.
-    let builder = RedisSemaphore::builder();
-    let patient = builder.timeout(Duration::from_secs(3));
-    Arc::new(patient.connect(url).await.expect("it connects"))
+    let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    connected(async || patient.clone().connect(url).await).await
 }
 
 /// A store in the Redis at `url` on a supplied connection. Keys may live on several nodes
@@ -59,8 +60,8 @@ pub async fn connection(url: &str) -> redis::aio::MultiplexedConnection {
 pub async fn cluster() -> Store {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
-    let store = patient_of_its_own().cluster(cluster.urls()).await;
-    Arc::new(store.expect("it connects"))
+    let patient = patient_of_its_own();
+    connected(async || patient.clone().cluster(cluster.urls()).await).await
 }
 
 /// A store of its own on a primary with a replica, found by three Sentinels, which the tests of this
@@ -69,8 +70,23 @@ pub async fn cluster() -> Store {
 pub async fn sentinel() -> Store {
     static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
     let sentinels = SENTINELS.get_or_init(Sentinels::start).await;
-    let store = patient_of_its_own().sentinel(sentinels.urls(), Sentinels::NAME);
-    Arc::new(store.await.expect("it connects"))
+    let (patient, name) = (patient_of_its_own(), Sentinels::NAME);
+    connected(async || patient.clone().sentinel(sentinels.urls(), name).await).await
+}
+
+/// A store that connects. On a busy machine that may take longer than a store waits for it.
+#[cfg(feature = "redis")]
+async fn connected(
+    mut connect: impl AsyncFnMut() -> Result<RedisSemaphore, ConnectError>,
+) -> Store {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match connect().await {
+            Ok(store) => return Arc::new(store),
+            Err(ConnectError::Unavailable(_)) if Instant::now() < end => {}
+            Err(error) => panic!("it connects: {error:?}"),
+        }
+    }
 }
 
 /// Settings of a store that shares its servers with others.

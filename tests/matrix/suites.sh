@@ -36,11 +36,13 @@ reached_by() {
 
 # Runs the tests of a topology, also after one has failed.
 suites() {
-    local status=0
+    local status=0 others=(--skip memory:: --skip cluster:: --skip sentinel::)
+    # A supplied connection brings certificates of its own.
+    [ -z "${REDIS_CERTIFICATES:-}" ] || others+=(--skip supplied::)
     case $1 in
         single)
             suite redis_connections the_server_is_the_chosen_one to_one_server || status=1
-            suite conformance --skip memory:: --skip cluster:: --skip sentinel:: || status=1
+            suite conformance "${others[@]}" || status=1
             ;;
         cluster)
             suite redis_connections to_a_cluster_are_made || status=1

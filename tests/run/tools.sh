@@ -3,6 +3,7 @@
 no_redis="redis-server is missing: install it with your system's package manager"
 no_faketime="libfaketime is missing: install it with your system's package manager"
 no_openssl="OpenSSL's headers are missing: install libssl-dev and pkg-config, or their like"
+no_openssl_tool="openssl is missing: install it with your system's package manager"
 no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
@@ -22,6 +23,8 @@ tools() {
     [ "$(uname)" != Linux ] || has faketime || install faketime libfaketime || fail "$no_faketime"
     # For a server whose clock is stepped: the tests compile a small preload.
     [ "$(uname)" != Linux ] || has cc || install_cc || fail "$no_cc"
+    # For the certificates of the matrix.
+    has openssl || install openssl openssl || fail "$no_openssl_tool"
     # For the feature `tls-native-tls`, which is OpenSSL on Linux.
     [ "$(uname)" != Linux ] || has_openssl || install_openssl || fail "$no_openssl"
 }
