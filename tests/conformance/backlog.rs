@@ -1,10 +1,10 @@
-//! Interactive claims under a backlog of batch claims, in every store. In which order they were
-//! granted is told by their tokens.
+//! Interactive claims under a backlog of batch claims, in every store.
 
 use crate::{
     BOUND, Store, claim, head_starts::HEAD_START, queue::until_waiting, support::stores::facts,
 };
 use std::{
+    collections::VecDeque,
     iter,
     time::{Duration, Instant},
 };
@@ -92,26 +92,24 @@ impl Backlog {
         next.expect("it is granted in time").expect("some wait")
     }
 
-    /// As many as are granted together, in the order of their grants.
-    async fn next_ones(&mut self, count: usize) -> Vec<(Job, Permit)> {
-        let mut granted = Vec::new();
-        while granted.len() < count {
-            granted.push(self.next().await);
-        }
-        granted.sort_by_key(|(_, permit)| permit.token());
-        granted
+    /// Releases a permit, and returns what is granted then. One at a time, because tokens do not tell the
+    /// order: a waiter that polls after its grant gets a later one.
+    async fn exchange(&mut self, permit: Permit) -> (Job, Permit) {
+        assert!(permit.release().await);
+        self.next().await
     }
 
-    /// Releases each permit as soon as it is granted. The jobs in the order of their grants.
-    async fn drain(mut self) -> Vec<Job> {
+    /// Exchanges the oldest permit until nothing waits. The jobs in the order of their grants.
+    async fn drain(mut self, held: Vec<Permit>) -> Vec<Job> {
+        let mut held = VecDeque::from(held);
         let mut jobs = Vec::new();
         while self.waiting > 0 {
-            let (job, permit) = self.next().await;
-            jobs.push((permit.token(), job));
-            assert!(permit.release().await);
+            let oldest = held.pop_front().expect("it holds some");
+            let (job, permit) = self.exchange(oldest).await;
+            jobs.push(job);
+            held.push_back(permit);
         }
-        jobs.sort_by_key(|(token, _)| *token);
-        jobs.into_iter().map(|(_, job)| job).collect()
+        jobs
     }
 }
 
@@ -134,18 +132,19 @@ async fn interactive_claims_wait_for_one_hold_under_a_backlog_of_ten_times_the_l
         for _ in 0..interactive {
             backlog.join(Interactive).await;
         }
+        let (mut jobs, mut permits) = (Vec::new(), Vec::new());
         for holder in holders {
-            assert!(holder.release().await);
+            let (job, permit) = backlog.exchange(holder).await;
+            jobs.push(job);
+            permits.push(permit);
         }
-        let (jobs, permits): (Vec<Job>, _) = backlog.next_ones(LIMIT).await.into_iter().unzip();
         let kinds = iter::repeat_n(Interactive, interactive).chain(iter::repeat(Batch));
         let kinds: Vec<_> = kinds.take(LIMIT).collect();
         assert!(jobs.iter().map(|job| &job.kind).eq(&kinds), "{jobs:?}");
         served.extend(jobs);
         holders = permits;
     }
-    drop(holders);
-    served.extend(backlog.drain().await);
+    served.extend(backlog.drain(holders).await);
     for kind in [Batch, Interactive] {
         assert!(
             in_order(served.iter().filter(|job| job.kind == kind)),
@@ -175,8 +174,7 @@ async fn no_stream_of_interactive_claims_passes_a_batch_claim_for_longer_than_th
             backlog.join(Interactive).await;
         }
     }
-    drop(held);
-    let jobs = backlog.drain().await;
+    let jobs = backlog.drain(vec![held]).await;
     let batches = jobs.iter().enumerate().filter(|(_, job)| job.kind == Batch);
     for ((at, _), queued) in batches.zip(queued) {
         let is_late = |job: &&Job| job.kind == Interactive && job.claimed > queued + head_start;

@@ -1,8 +1,11 @@
 //! What is known at the start.
 
 use crate::{
-    connect, patient,
-    support::redis::{Cluster, RedisServer},
+    BOUND, connect, patient,
+    support::{
+        redis::{Cluster, RedisServer},
+        wait::eventually,
+    },
 };
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,
@@ -130,6 +133,11 @@ async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
     // An address for documentation, RFC 5737.
     let announce = ["CONFIG", "SET", "cluster-announce-ip", "192.0.2.1"];
     assert_eq!(raw.cmd(&announce).await.text(), "OK");
+    eventually("it is announced", BOUND, async || {
+        let nodes = raw.cmd(&["CLUSTER", "NODES"]).await;
+        nodes.text().contains("192.0.2.1:")
+    })
+    .await;
     let outcome = patient().cluster(cluster.urls()).await;
     assert!(
         matches!(outcome, Err(ConnectError::Unavailable(_))),
