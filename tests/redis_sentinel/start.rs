@@ -87,8 +87,9 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
     raw.cmd(&rule).await;
     raw.cmd(&["CONFIG", "SET", "requirepass", "battery-staple"])
         .await;
-    let port = sentinel.port();
-    let urls = [format!("redis://watcher:of%20sentinels@127.0.0.1:{port}/3")];
+    let (address, database) = (format!("{}/", sentinel.client_port()), "3");
+    let url = sentinel.url_of("watcher:of%20sentinels");
+    let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
     let builder = patient().credentials("ann", "battery-staple");
     let said = format!("{builder:?}");
     assert!(!said.contains("staple"), "{said}");
