@@ -109,7 +109,7 @@ async fn claims_of_one_node_travel_together() {
     const CLAIMS: usize = 400;
     let cluster = Cluster::of_primaries(3).await;
     // Long enough for no refresh to be due meanwhile.
-    let store = connect(patient().lease(crate::BOUND * 20), &cluster).await;
+    let store = connect(patient().lease(BOUND * 20), &cluster).await;
     works(&store).await;
     let keys = cluster.keys_of(1, CLAIMS, crate::name).await;
     let mut raw = cluster.raw(1).await;
