@@ -2,7 +2,7 @@
 
 use super::{
     id::Owner,
-    reply::{Replies, Reply},
+    reply::{Replies, Reply, millis},
     script::{Form, Script},
     share::{Share, command},
 };
@@ -227,7 +227,7 @@ impl Protocol {
             },
             _ => return Err(Error::Reply),
         };
-        let now = u64::try_from(now).map_err(|_| Error::Reply)?;
+        let now = millis(now)?;
         if now > 0 {
             self.clock.observe(now);
         }

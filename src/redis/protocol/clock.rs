@@ -4,7 +4,7 @@
 use super::{
     call::{Call, Protocol},
     id::Owner,
-    reply::Reply,
+    reply::{Reply, micros},
     script::Script,
     share::{Numbers, Share},
 };
@@ -67,8 +67,8 @@ impl Protocol {
             return Err(Error::Reply);
         };
         match items[..] {
-            [Value::Int(highest @ 0..)] => {
-                self.clock.raise(highest as u64);
+            [Value::Int(highest)] => {
+                self.clock.raise(micros(highest)?);
                 Ok(())
             }
             _ => Err(Error::Reply),

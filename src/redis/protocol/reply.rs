@@ -14,6 +14,27 @@ pub(super) enum Reply {
     Repeated(u64, Vec<Value>),
 }
 
+/// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
+/// 2255. A time beyond is none, and is not counted with.
+const LATEST_MICROS: i64 = 1 << 53;
+const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
+
+/// The server's time in ms, if it is one.
+pub(super) fn millis(time: i64) -> Result<u64, Error> {
+    match time {
+        0..=LATEST_MILLIS => Ok(time as u64),
+        _ => Err(Error::Reply),
+    }
+}
+
+/// The same in microseconds.
+pub(super) fn micros(time: i64) -> Result<u64, Error> {
+    match time {
+        0..=LATEST_MICROS => Ok(time as u64),
+        _ => Err(Error::Reply),
+    }
+}
+
 pub(super) type Replies = Vec<Result<Reply, Error>>;
 
 impl Reply {
