@@ -139,6 +139,20 @@ async fn only_the_replies_that_match_are_dropped() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_cut_off_does_not_reach_the_server_and_others_do() {
+    let mut fixture = fixture().await;
+    fixture.proxy.cut_before(|args| args[0] == b"SET");
+    assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
+    for _ in 0..2 {
+        let mut other = Raw::connect(fixture.proxy.port()).await;
+        assert!(other.try_cmd(&["SET", "k", "1"]).await.is_err());
+    }
+    assert!(!fixture.is_set("k").await);
+    fixture.proxy.forward();
+    assert_eq!(fixture.through.cmd(&["SET", "k", "1"]).await.text(), "OK");
+}
+
+#[tokio::test]
 async fn dropped_messages_leave_the_subscription_alive() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["SUBSCRIBE", "c"]).await;

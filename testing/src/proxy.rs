@@ -104,6 +104,12 @@ impl Proxy {
         self.wire.drop_replies_to(count, Box::new(matches));
     }
 
+    /// From now on a command that matches, by name and arguments, does not reach the server. Each
+    /// takes its connection with it, once what was sent before it is answered.
+    pub fn cut_before(&self, matches: impl Fn(&[Vec<u8>]) -> bool + Send + 'static) {
+        self.wire.cut_before(Box::new(matches));
+    }
+
     /// Whether Pub/Sub messages are swallowed on their way to subscribers.
     pub fn drop_messages(&self, on: bool) {
         self.wire.change(|faults| faults.drop_messages = on);

@@ -47,6 +47,9 @@ impl Link {
         if self.wire.faults().hole == Hole::Both {
             return self.swallow();
         }
+        if self.wire.cuts_before(&args) {
+            return Fate::Cut;
+        }
         if !answered_by_push(&args[0]) {
             self.unanswered().push_back(args);
         }

@@ -38,6 +38,7 @@ pub(super) struct Wire {
     faults: watch::Sender<Faults>,
     ends: broadcast::Sender<End>,
     drops: Mutex<(usize, Matches)>,
+    cuts: Mutex<Option<Matches>>,
     log: Mutex<Vec<Seen>>,
 }
 
@@ -49,6 +50,7 @@ impl Wire {
             faults: watch::Sender::default(),
             ends: broadcast::Sender::new(16),
             drops: Mutex::new((0, Box::new(|_| false))),
+            cuts: Mutex::default(),
             log: Mutex::default(),
         }
     }
@@ -66,6 +68,7 @@ impl Wire {
     /// Switches all faults off.
     pub(super) fn forward(&self) {
         lock(&self.drops).0 = 0;
+        *lock(&self.cuts) = None;
         self.faults.send_replace(Faults::default());
     }
 
@@ -90,6 +93,18 @@ impl Wire {
         let drop = drops.0 > 0 && drops.1(command);
         drops.0 -= usize::from(drop);
         drop
+    }
+
+    /// Loses the commands that match.
+    pub(super) fn cut_before(&self, matches: Matches) {
+        *lock(&self.cuts) = Some(matches);
+    }
+
+    /// Whether this command is lost.
+    pub(super) fn cuts_before(&self, command: &[Vec<u8>]) -> bool {
+        lock(&self.cuts)
+            .as_ref()
+            .is_some_and(|matches| matches(command))
     }
 
     /// Ends every connection that has subscribed.
