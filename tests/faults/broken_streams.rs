@@ -1,0 +1,111 @@
+//! Connections that carry single bytes, and end in the middle.
+
+use std::time::{Duration, Instant};
+use testing::{
+    proxy::End,
+    resp::Raw,
+    rig::{BOUND, Rig, warm},
+    wait::eventually,
+};
+use tokio::{task::JoinSet, time::sleep};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const TIME: Duration = Duration::from_secs(3);
+/// Long enough that no lease ends during the test.
+const LEASE: Duration = Duration::from_secs(60);
+const KEYS: u32 = 6;
+
+/// A key that is full, with a limit that no other key has.
+fn full(number: u32) -> Claim {
+    Claim::new(format!("full{number}")).with_limit(100 + number)
+}
+
+fn free(number: u32) -> Claim {
+    Claim::new(format!("free{number}")).with_limit(1_000_000)
+}
+
+/// Answers, and failures of the store.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    answered: usize,
+    failed: usize,
+}
+
+/// Each answer says whose it is: a full key has as many units as no other.
+async fn claim_on(store: RedisSemaphore, number: u32, start: Instant) -> Tally {
+    let mut tally = Tally::default();
+    while start.elapsed() < TIME {
+        for claim in [full(number), free(number)] {
+            let is_full = claim.key().as_bytes().starts_with(b"full");
+            match store.acquire(claim).await {
+                Err(AcquireError::Store(_)) => tally.failed += 1,
+                Err(AcquireError::Full { limit, held, .. }) if is_full => {
+                    assert_eq!((limit, held), (100 + number, 100 + number));
+                    tally.answered += 1;
+                }
+                Ok(permit) if !is_full => {
+                    assert!(permit.remaining() > 999_000, "{permit:?}");
+                    tally.answered += 1;
+                }
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+    }
+    tally
+}
+
+/// Fills the keys, past the proxy.
+async fn fill(rig: &Rig) -> (RedisSemaphore, Vec<Permit>) {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder.connect(rig.server.url()).await;
+    let store = store.expect("it connects");
+    warm(&store).await;
+    let mut permits = Vec::new();
+    for number in 0..KEYS {
+        let all = full(number).with_weight(100 + number);
+        permits.push(store.acquire(all).await.expect("there is room"));
+    }
+    (store, permits)
+}
+
+async fn units_of(raw: &mut Raw, keys: &str) -> usize {
+    let mut units = 0;
+    for key in raw.keys(keys).await {
+        units += raw.zcard(&key).await;
+    }
+    units
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims() {
+    let mut rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
+    let (_store, permits) = fill(&rig).await;
+    rig.proxy.one_byte_writes(true);
+    let (mut tasks, start) = (JoinSet::new(), Instant::now());
+    for number in 0..KEYS {
+        tasks.spawn(claim_on(rig.store.clone(), number, start));
+    }
+    for end in [End::Close, End::HalfClose, End::Reset].iter().cycle() {
+        if start.elapsed() > TIME * 3 / 4 {
+            break;
+        }
+        sleep(Duration::from_millis(130)).await;
+        rig.proxy.kill(*end);
+    }
+    let tallies = tasks.join_all().await;
+    println!("{tallies:?}");
+    assert!(
+        tallies.iter().all(|tally| tally.answered > 0),
+        "{tallies:?}"
+    );
+    let failed: usize = tallies.iter().map(|tally| tally.failed).sum();
+    assert!(failed > 0, "no connection broke in the middle");
+    eventually("what claims had is released", BOUND, async || {
+        units_of(&mut rig.raw, "*:free*:held").await == 0
+    })
+    .await;
+    let filled = (0..KEYS).map(|number| 100 + number as usize).sum::<usize>();
+    assert_eq!(units_of(&mut rig.raw, "*:full*:held").await, filled);
+    drop(permits);
+    rig.nothing_is_left(BOUND).await;
+}

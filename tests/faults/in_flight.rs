@@ -1,0 +1,46 @@
+//! How many hold a permit at once, as they see it themselves.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+#[derive(Debug, Default)]
+struct Counts {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+/// Clones count together.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct InFlight(Arc<Counts>);
+
+/// Counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct One(InFlight);
+
+impl InFlight {
+    pub(crate) fn begin(&self) -> One {
+        self.0.begun.fetch_add(1, SeqCst);
+        let now = self.0.now.fetch_add(1, SeqCst) + 1;
+        self.0.most.fetch_max(now, SeqCst);
+        One(self.clone())
+    }
+
+    /// The most that ever counted together.
+    pub(crate) fn most(&self) -> usize {
+        self.0.most.load(SeqCst)
+    }
+
+    /// How many have begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.0.begun.load(SeqCst)
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.0.now.fetch_sub(1, SeqCst);
+    }
+}

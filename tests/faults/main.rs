@@ -1,0 +1,11 @@
+//! Faults that no other test brings about. `TESTING.md` lists all, each with its test.
+
+#![cfg(feature = "redis")]
+
+mod broken_streams;
+mod dropped_releases;
+mod flushed_scripts;
+mod in_flight;
+mod lost_keys;
+mod lost_replies;
+mod odd_answers;
