@@ -18,6 +18,7 @@ pub mod example;
 pub mod fleet;
 mod frame;
 pub mod http_requests;
+pub mod in_flight;
 pub mod inside;
 pub mod ledger;
 pub mod levels;

@@ -80,6 +80,12 @@ impl Proxy {
         self.wire.forward();
     }
 
+    /// New connections go to another server, and the open ones end.
+    pub fn redirect(&self, server: &RedisServer) {
+        self.wire.replace(server.port());
+        self.kill(End::Close);
+    }
+
     /// From now on both directions are taken and swallowed, and nothing closes.
     pub fn black_hole(&self) {
         self.wire.change(|faults| faults.hole = Hole::Both);

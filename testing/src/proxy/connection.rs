@@ -56,7 +56,7 @@ async fn half_close(client: &mut TcpStream) -> io::Result<()> {
 }
 
 async fn relay(client: &mut TcpStream, link: &Link) -> io::Result<End> {
-    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, link.wire.server)).await;
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, link.wire.server())).await;
     let end = match server {
         Ok(mut server) => both_ways(client, &mut server, link).await,
         Err(error) => Err(error),

@@ -1,6 +1,7 @@
 //! What all connections of a proxy share: the faults that are on, and the log.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub(super) type Matches = Box<dyn Fn(&[Vec<u8>]) -> bool + Send>;
 /// The shared state of a proxy.
 pub(super) struct Wire {
     /// The port of the server behind the proxy.
-    pub(super) server: u16,
+    server: AtomicU16,
     faults: watch::Sender<Faults>,
     ends: broadcast::Sender<End>,
     drops: Mutex<(usize, Matches)>,
@@ -46,13 +47,23 @@ impl Wire {
     /// A wire without faults.
     pub(super) fn to(server: u16) -> Self {
         Self {
-            server,
+            server: AtomicU16::new(server),
             faults: watch::Sender::default(),
             ends: broadcast::Sender::new(16),
             drops: Mutex::new((0, Box::new(|_| false))),
             cuts: Mutex::default(),
             log: Mutex::default(),
         }
+    }
+
+    /// The port of the server behind the proxy.
+    pub(super) fn server(&self) -> u16 {
+        self.server.load(Ordering::Relaxed)
+    }
+
+    /// Puts another server behind the proxy.
+    pub(super) fn replace(&self, server: u16) {
+        self.server.store(server, Ordering::Relaxed);
     }
 
     /// The faults that are on now.
@@ -143,7 +154,7 @@ impl Wire {
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire")
-            .field("server", &self.server)
+            .field("server", &self.server())
             .field("faults", &self.faults())
             .finish_non_exhaustive()
     }

@@ -14,14 +14,14 @@ struct Counts {
 
 /// Clones count together.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct InFlight(Arc<Counts>);
+pub struct InFlight(Arc<Counts>);
 
 /// Counts until it is dropped.
 #[derive(Debug)]
-pub(crate) struct One(InFlight);
+pub struct One(InFlight);
 
 impl InFlight {
-    pub(crate) fn begin(&self) -> One {
+    pub fn begin(&self) -> One {
         self.0.begun.fetch_add(1, SeqCst);
         let now = self.0.now.fetch_add(1, SeqCst) + 1;
         self.0.most.fetch_max(now, SeqCst);
@@ -29,12 +29,12 @@ impl InFlight {
     }
 
     /// The most that ever counted together.
-    pub(crate) fn most(&self) -> usize {
+    pub fn most(&self) -> usize {
         self.0.most.load(SeqCst)
     }
 
     /// How many have begun.
-    pub(crate) fn begun(&self) -> usize {
+    pub fn begun(&self) -> usize {
         self.0.begun.load(SeqCst)
     }
 }
