@@ -3,9 +3,12 @@
 #![cfg(feature = "redis")]
 
 mod broken_streams;
+mod cancelled;
+mod crowd;
 mod dropped_releases;
 mod flushed_scripts;
-mod in_flight;
+mod lagging_replica;
+mod late_refreshes;
 mod lost_keys;
 mod lost_replies;
 mod odd_answers;
