@@ -74,6 +74,22 @@ async fn a_stopped_server_is_a_failure_of_the_store_and_serves_in_full_when_it_g
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_paused_server_is_a_failure_of_the_store_and_serves_in_full_when_it_goes_on() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    drop(store.acquire(claim(5)).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let pause = ["CLIENT", "PAUSE", "2500", "ALL"];
+    assert_eq!(raw.cmd(&pause).await.text(), "OK");
+    let paused = Instant::now();
+    for _ in 0..8 {
+        failure(&store).await;
+    }
+    let rest = Duration::from_millis(2_500).saturating_sub(paused.elapsed());
+    serves_in_full(&store, rest + BACK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_claims_on_a_stopped_server_end_in_time_and_leave_nothing_behind() {
     let server = RedisServer::start();
     let store = store(&server).await;

@@ -32,7 +32,12 @@ async fn assert_all_five_are_free(server: &mut Server, client: &Client) {
 #[tokio::test]
 async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
     for http in BOTH {
-        for (path, bytes) in [("/full", "all of it"), ("/empty", ""), ("/no-content", "")] {
+        for (path, bytes) in [
+            ("/full", "all of it"),
+            ("/empty", ""),
+            ("/no-content", ""),
+            ("/not-modified", ""),
+        ] {
             let mut server = Server::start().await;
             let client = Client::new(http, &server);
             assert_eq!(read(client.get(path).await).await.0, bytes);

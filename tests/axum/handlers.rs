@@ -35,6 +35,7 @@ pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
         .route("/full", get("all of it"))
         .route("/empty", get(""))
         .route("/no-content", get(StatusCode::NO_CONTENT))
+        .route("/not-modified", get(StatusCode::NOT_MODIFIED))
         .route(
             "/trailers",
             scripted(Script::exact([Data("one"), Trailers])),

@@ -67,6 +67,7 @@ pub(crate) async fn keys_that_look_like_the_names_of_other_keys_are_distinct(sto
         "*",
         "[a]",
         "redis.call('FLUSHALL')",
+        "*1\r\n$8\r\nFLUSHALL\r\n",
         "%61",
     ];
     let hash_of_a = "#ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";

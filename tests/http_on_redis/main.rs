@@ -92,6 +92,32 @@ async fn a_body_whose_permit_was_deleted_goes_on_to_its_end_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_stops_for_longer_than_a_lease_cuts_the_body_and_has_one_holder_when_it_goes_on()
+ {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let mut streaming = Streaming::start(&ours, OnLost::Abort).await;
+    streaming.flows().await;
+    let mut raw = Raw::connect(server.port()).await;
+    server.stop();
+    let error = streaming.next().await.expect("it does not just end");
+    assert!(error.expect_err("it is cut").is::<PermitLost>());
+    sleep(LEASE / 2).await;
+    server.cont();
+    let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
+    let successor = other.acquire(claim).await.expect("its lease has ended");
+    let end = Instant::now() + LEASE * 2;
+    while Instant::now() < end {
+        assert!(streaming.permit.is_lost(), "there are two holders");
+        assert_eq!(raw.zmembers(HELD).await.len(), 1, "the limit is one");
+        sleep(LEASE / 20).await;
+    }
+    assert!(!successor.is_lost());
+    assert!(!streaming.permit.release().await, "it was not held");
+    assert!(successor.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_three_leases_keeps_its_permit_to_the_end() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);

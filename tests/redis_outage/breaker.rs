@@ -98,6 +98,29 @@ async fn while_it_is_open_one_probe_at_a_time_is_sent() {
     drop(held);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections() {
+    let rig = rig(WhenUnavailable::Admit).await;
+    rig.proxy.black_hole();
+    opens(&rig.store).await;
+    // What was on its way when it opened.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    rig.proxy.clear_log();
+    let (start, span) = (Instant::now(), Duration::from_secs(3));
+    let mut connections = 0;
+    while start.elapsed() < span {
+        drop(rig.store.acquire(claim(1_000)).await);
+        connections = connections.max(rig.proxy.connections());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let log = rig.proxy.log();
+    // Each tries to connect, and is given up before the next.
+    assert!((1..=20).contains(&log.len()), "{} commands", log.len());
+    assert!(connections <= 8, "{connections} connections");
+    let other = log.iter().find(|seen| !is_of_a_probe(&seen.args));
+    assert!(other.is_none(), "{other:?}");
+}
+
 /// Its script, or the start of a connection for it.
 fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     let is_script = args[0].starts_with(b"EVAL");

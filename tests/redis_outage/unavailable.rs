@@ -238,6 +238,8 @@ async fn a_key_of_another_type_is_a_mistake() {
     fixture.set(&["DEL", HELD]).await;
     fixture.set(&["SET", HELD, "no set"]).await;
     fixture.is_decided_by_nobody("WRONGTYPE").await;
+    let left = fixture.raw.cmd(&["GET", HELD]).await;
+    assert_eq!(left.text(), "no set", "it was somebody's");
 }
 
 #[tokio::test(flavor = "multi_thread")]
