@@ -13,7 +13,8 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 const TIME: Duration = Duration::from_secs(3);
 /// Long enough that no lease ends during the test.
 const LEASE: Duration = Duration::from_secs(60);
-const KEYS: u32 = 6;
+/// More than may be in flight one by one, so that some travel in batches.
+const KEYS: u32 = 10;
 
 /// A key that is full, with a limit that no other key has.
 fn full(number: u32) -> Claim {
