@@ -14,9 +14,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-const LEASE: Duration = Duration::from_secs(3);
+/// Long enough that a busy machine loses no permit, nor fails a claim under the longest timeout.
+const LEASE: Duration = Duration::from_secs(6);
 /// A refresh interval, and what a busy machine takes.
-const TOLD: Duration = Duration::from_secs(1 + 2);
+const TOLD: Duration = Duration::from_secs(2 + 3);
 const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const LIMIT: usize = 6;
 /// Permits that are held all the time.
@@ -60,7 +61,7 @@ async fn work(store: RedisSemaphore, in_flight: InFlight, mut rng: Rng) {
 impl Crowd {
     /// On the server at `url`. Returns once the limit is reached.
     pub(crate) async fn start(url: &str) -> Self {
-        let builder = || RedisSemaphore::builder().lease(LEASE);
+        let builder = || RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
         let ours = builder().connect(url).await.expect("it connects");
         let other = builder().connect(url).await.expect("it connects");
         let mut crowd = Self {
