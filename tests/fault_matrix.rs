@@ -57,9 +57,7 @@ fn each_fault_has_a_test() {
     let numbers: Vec<_> = rows.iter().map(|row| row[0].clone()).collect();
     let all: Vec<_> = (1..=FAULTS).map(|number| number.to_string()).collect();
     assert_eq!(numbers, all);
-    let without = rows.iter().filter(|row| tests(&row[3]).is_empty());
-    let without: Vec<_> = without.map(|row| &*row[0]).collect();
-    assert_eq!(without, ["22", "23"]);
+    assert!(rows.iter().all(|row| !tests(&row[3]).is_empty()));
 }
 
 #[test]
