@@ -1,0 +1,124 @@
+//! Clients of several processes that acquire, hold and release.
+
+use crate::witness::{BURST, Witness};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use testing::rng::Rng;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+/// Of each key.
+pub(crate) const LIMIT: u32 = 5;
+
+/// Keys that are in use all the time.
+const KEYS: usize = 16;
+
+/// Clients of each key in each process: one that tries, and others that wait.
+const CLIENTS: usize = 3;
+
+/// How long a client of a burst goes on.
+const BURST_TIME: Duration = Duration::from_millis(1_500);
+
+/// Stores that share nothing but the server, as those of different processes.
+pub(crate) struct Load {
+    stores: Vec<RedisSemaphore>,
+    witness: Arc<Witness>,
+    rng: Rng,
+    /// They end with the load.
+    _clients: JoinSet<()>,
+    bursts: u64,
+}
+
+impl Load {
+    /// Lets clients work on all keys.
+    pub(crate) fn start(stores: Vec<RedisSemaphore>, witness: &Arc<Witness>, mut rng: Rng) -> Self {
+        let mut clients = JoinSet::new();
+        for store in &stores {
+            for number in 0..KEYS * CLIENTS {
+                let client = Client {
+                    store: store.clone(),
+                    witness: Arc::clone(witness),
+                    claim: claim(&format!("key-{}", number / CLIENTS), number % CLIENTS > 0),
+                    rng: rng.another(),
+                };
+                clients.spawn(client.work());
+            }
+        }
+        Self {
+            stores,
+            witness: Arc::clone(witness),
+            rng,
+            _clients: clients,
+            bursts: 0,
+        }
+    }
+
+    /// Lets more than the limit claim a new key at once, and hold what they get for long.
+    pub(crate) fn burst(&mut self) {
+        self.bursts += 1;
+        let key = format!("{BURST}-{}", self.bursts);
+        for store in &self.stores {
+            for _ in 0..CLIENTS {
+                let client = Client {
+                    store: store.clone(),
+                    witness: Arc::clone(&self.witness),
+                    claim: claim(&key, true),
+                    rng: self.rng.another(),
+                };
+                tokio::spawn(client.take_part_in_burst());
+            }
+        }
+    }
+}
+
+fn claim(key: &str, waits: bool) -> Claim {
+    let claim = Claim::new(key.to_owned()).with_limit(LIMIT);
+    match waits {
+        true => claim.with_wait(Duration::from_secs(2)),
+        false => claim,
+    }
+}
+
+struct Client {
+    store: RedisSemaphore,
+    witness: Arc<Witness>,
+    claim: Claim,
+    rng: Rng,
+}
+
+impl Client {
+    async fn work(mut self) {
+        loop {
+            let time = match self.rng.once_in(4) {
+                true => self.rng.millis(500..1_500),
+                false => self.rng.millis(2..20),
+            };
+            match self.store.acquire(self.claim.clone()).await {
+                Ok(permit) => self.hold(permit, time).await,
+                Err(_) => sleep(self.rng.millis(25..75)).await,
+            }
+        }
+    }
+
+    async fn take_part_in_burst(mut self) {
+        let end = Instant::now() + BURST_TIME;
+        while Instant::now() < end {
+            match self.store.acquire(self.claim.clone()).await {
+                Ok(permit) => return self.hold(permit, BURST_TIME).await,
+                Err(_) => sleep(self.rng.millis(5..25)).await,
+            }
+        }
+    }
+
+    /// Holds a permit for some time, or until it is lost.
+    async fn hold(&self, permit: Permit, time: Duration) {
+        let holding = self.witness.holds(self.claim.key(), &permit);
+        let _ = timeout(time, permit.lost()).await;
+        drop(holding);
+    }
+}

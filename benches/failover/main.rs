@@ -1,0 +1,42 @@
+//! How many permits more than the limit are in flight after a failover to a replica that lacks the
+//! last grants.
+//!
+//! `cargo bench --bench failover`: 20 failovers of each way. `-- --failovers 200` makes more, and
+//! `--way TEXT` takes the ways whose name has this text.
+
+mod front;
+mod load;
+mod plain;
+mod report;
+mod run;
+mod setup;
+mod witness;
+
+use setup::Setup;
+use std::env;
+
+/// Failovers of each way, unless set.
+const FAILOVERS: usize = 20;
+
+/// A flag's value, if it was given.
+fn flag(name: &str) -> Option<String> {
+    let mut args = env::args().skip_while(|arg| arg != name);
+    args.nth(1)
+}
+
+#[tokio::main]
+async fn main() {
+    let failovers = flag("--failovers").and_then(|count| count.parse().ok());
+    let failovers = failovers.unwrap_or(FAILOVERS);
+    let seed = flag("--seed")
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    let wanted = flag("--way").unwrap_or_default();
+    let mut report = report::Report::new();
+    for setup in Setup::all() {
+        if setup.name().contains(&wanted) {
+            report.add(setup, &run::run(setup, failovers, seed).await);
+        }
+    }
+    println!("{report}");
+}

@@ -1,0 +1,59 @@
+//! Many failovers under load, one after the other.
+
+use crate::{
+    load::{LIMIT, Load},
+    plain::Plain,
+    setup::{LEASE, Setup},
+    witness::{Seen, Witness},
+};
+use std::time::Duration;
+use testing::{bench::run::bar, rng::Rng, wait::eventually};
+use tokio::time::sleep;
+use tower_semaphore::RedisSemaphore;
+
+/// How long claims may fail after a failover.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Processes, each with a store of its own.
+const PROCESSES: usize = 4;
+
+/// Fails over so many times, and tells what was seen each time.
+pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> {
+    let mut rng = Rng::new(seed);
+    let mut servers = Plain::start(setup).await;
+    let witness = Witness::new(LIMIT);
+    let watch = witness.watch();
+    let stores = stores(&servers, setup).await;
+    let mut load = Load::start(stores, &witness, rng.another());
+    let progress = bar(&setup.name(), failovers);
+    let mut all = Vec::new();
+    for _ in 0..failovers {
+        sleep(rng.millis(200..600)).await;
+        witness.begin();
+        load.burst();
+        // While the grants of the burst are on their way, or a moment later.
+        sleep(rng.millis(0..setup.lag.as_millis() as u64 * 2 + 2)).await;
+        witness.promoted(servers.fail_over().await);
+        servers.mend().await;
+        eventually("a claim is granted", BOUND, async || {
+            witness.seen().first_grant.is_some()
+        })
+        .await;
+        // By then each permit has been refreshed, and who lost one knows it.
+        sleep(LEASE / 3 + Duration::from_millis(250)).await;
+        all.push(witness.seen());
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    watch.abort();
+    all
+}
+
+async fn stores(servers: &Plain, setup: Setup) -> Vec<RedisSemaphore> {
+    let mut stores = Vec::new();
+    for _ in 0..PROCESSES {
+        let store = setup.builder().connect(servers.url()).await;
+        stores.push(store.expect("the server is there"));
+    }
+    stores
+}
