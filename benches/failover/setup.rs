@@ -18,6 +18,8 @@ pub(crate) struct Setup {
     pub(crate) lag: Duration,
     /// Whether the servers have `min-replicas-to-write 1`.
     pub(crate) server_setting: bool,
+    /// The setting of the same name.
+    pub(crate) min_replicas: u32,
 }
 
 /// Short, so that a failover is over soon.
@@ -31,6 +33,7 @@ impl Setup {
             kind: Kind::Plain,
             lag: slow,
             server_setting: false,
+            min_replicas: 0,
         };
         vec![
             Self {
@@ -40,6 +43,10 @@ impl Setup {
             plain,
             Self {
                 server_setting: true,
+                ..plain
+            },
+            Self {
+                min_replicas: 1,
                 ..plain
             },
         ]
@@ -53,7 +60,11 @@ impl Setup {
             true => ", `min-replicas-to-write 1`",
             false => "",
         };
-        format!("{kind}{server}")
+        let client = match self.min_replicas {
+            0 => "",
+            _ => ", `min_replicas(1)`",
+        };
+        format!("{kind}{server}{client}")
     }
 
     /// What the servers are started with.
@@ -66,6 +77,8 @@ impl Setup {
 
     /// The settings of a client.
     pub(crate) fn builder(&self) -> Builder {
-        RedisSemaphore::builder().lease(LEASE)
+        RedisSemaphore::builder()
+            .lease(LEASE)
+            .min_replicas(self.min_replicas)
     }
 }

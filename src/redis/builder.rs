@@ -36,6 +36,7 @@ pub struct Builder {
     pub(super) certificates: Certificates,
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) credentials: Option<Credentials>,
+    pub(super) min_replicas: u32,
 }
 
 /// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
@@ -54,6 +55,7 @@ impl Default for Builder {
             certificates: Certificates::default(),
             when_unavailable: WhenUnavailable::default(),
             credentials: None,
+            min_replicas: 0,
         }
     }
 }

@@ -35,6 +35,9 @@ pub enum Error {
     /// The command reached the server after its deadline, so the server did not run it. The number
     /// is the server's time then, in milliseconds since the Unix epoch.
     Late(u64),
+    /// Only so many replicas have what the command has written, in time, which is fewer than
+    /// [`min_replicas`](super::Builder::min_replicas). The command has run.
+    NotReplicated(u32),
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
     Redis(RedisError),
@@ -73,7 +76,10 @@ impl Error {
     pub(super) fn is_transient(&self) -> bool {
         self.was_not_sent()
             || self.is_disconnect()
-            || matches!(self, Self::Timeout(_) | Self::Late(_))
+            || matches!(
+                self,
+                Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_)
+            )
     }
 
     /// Whether the connection is gone, so that the command may succeed on a new one.
@@ -138,6 +144,7 @@ impl fmt::Display for Error {
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
             Self::Late(_) => f.write_str("Redis got the command too late"),
+            Self::NotReplicated(have) => write!(f, "only {have} replicas of Redis have it"),
             Self::Redis(_) => f.write_str("Redis failed"),
             Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
         }

@@ -141,6 +141,7 @@ mod lease;
 mod notify;
 mod outage;
 mod protocol;
+mod replicas;
 mod several;
 mod shared;
 mod start;

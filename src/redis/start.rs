@@ -72,7 +72,12 @@ impl Builder {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let process: Arc<str> = format!("{:016x}", high ^ low).into();
         let transport: Arc<dyn Transport> = Arc::new(transport);
-        let notifications = Notifications::new(Arc::clone(&transport), &self.prefix, &process);
+        let notifications = Notifications::new(
+            Arc::clone(&transport),
+            &self.prefix,
+            &process,
+            self.min_replicas > 0,
+        );
         let times = Times::new(self.lease, self.timeout);
         let clock = Arc::new(ServerClock::new(times));
         let policy = self.when_unavailable;
@@ -84,6 +89,7 @@ impl Builder {
             process,
             self.lease.as_millis() as u64,
             Arc::clone(&breakers),
+            self.min_replicas,
         );
         RedisSemaphore::new(Store::new(
             self.prefix,

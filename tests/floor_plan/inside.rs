@@ -17,10 +17,11 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 90] = [
+const REDIS: [&str; 92] = [
     "connect",
     "topologies",
     "start",
+    "replicas",
     "builder",
     "tls/client",
     "tls/secure",
@@ -91,6 +92,7 @@ const REDIS: [&str; 90] = [
     "transport/cluster/slot",
     "transport/server",
     "transport/link",
+    "transport/replicas",
     "transport/sentinel",
     "transport/endpoint",
     "transport/address",

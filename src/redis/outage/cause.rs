@@ -33,7 +33,7 @@ impl Error {
     pub(in crate::redis) fn is_unavailable(&self) -> bool {
         match self {
             Self::Unavailable(error) => !is_refusal(error),
-            Self::Timeout(_) | Self::Late(_) => true,
+            Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
             Self::Redis(error) => !is_refusal(error) && (self.is_disconnect() || is_down(error)),
             Self::Congested | Self::Reply => false,
         }

@@ -94,6 +94,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[self.owner.lease_ms, runs_until, self.clock.floor()],
             deadline,
+            is_confirmed: true,
         };
         let replies = self.run(&call, all).await.into_iter().zip(all);
         replies

@@ -7,7 +7,12 @@ use super::{
     share::{Share, command},
 };
 use crate::{
-    redis::{clock::ServerClock, error::Error, outage::Breakers, transport::Transport},
+    redis::{
+        clock::ServerClock,
+        error::Error,
+        outage::Breakers,
+        transport::{Terms, Transport},
+    },
     semaphore::BoxFuture,
 };
 use redis::Value;
@@ -33,6 +38,8 @@ pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) head: &'a [u64],
     pub(super) deadline: Instant,
+    /// Whether its answers count only if a failover keeps what it has written.
+    pub(super) is_confirmed: bool,
 }
 
 /// Runs scripts on a server.
@@ -46,6 +53,8 @@ pub(in crate::redis) struct Protocol {
     pub(super) prefix: String,
     /// Observes the outcome of each call.
     breakers: Arc<Breakers>,
+    /// How many replicas must have a grant.
+    pub(super) min_replicas: u32,
 }
 
 impl Protocol {
@@ -57,6 +66,7 @@ impl Protocol {
         process: Arc<str>,
         lease_ms: u64,
         breakers: Arc<Breakers>,
+        min_replicas: u32,
     ) -> Self {
         Self {
             transport,
@@ -65,6 +75,7 @@ impl Protocol {
             one_each: AtomicBool::new(false),
             prefix,
             breakers,
+            min_replicas,
         }
     }
 
@@ -169,7 +180,15 @@ impl Protocol {
         let commands = batches.iter();
         let commands =
             commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
-        let answers = self.transport.send(commands.collect(), call.deadline).await;
+        let terms = Terms {
+            deadline: call.deadline,
+            replicas: if call.is_confirmed {
+                self.min_replicas
+            } else {
+                0
+            },
+        };
+        let answers = self.transport.send(commands.collect(), terms).await;
         match &answers {
             Ok(answers) => self.breakers.observe(answers, |at| place(batches[at])),
             Err(error) => self

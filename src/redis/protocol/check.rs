@@ -4,7 +4,7 @@ use super::{
     call::Protocol,
     script::{Form, Script},
 };
-use crate::redis::error::Error;
+use crate::redis::{error::Error, transport::Terms};
 use redis::{Cmd, cmd, from_redis_value};
 use std::{sync::LazyLock, time::Instant};
 
@@ -32,7 +32,8 @@ impl Protocol {
             self.check(Form::Hash, channel),
             self.check(Form::Source, channel),
         ];
-        let mut answers = self.transport.send(commands, deadline).await?.into_iter();
+        let answers = self.transport.send(commands, Terms::by(deadline)).await?;
+        let mut answers = answers.into_iter();
         let info = answers.next().ok_or(Error::Reply)?;
         let mut failed = Vec::new();
         for (name, answer) in ["EVALSHA", "EVAL"].into_iter().zip(answers) {

@@ -61,6 +61,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[self.owner.lease_ms, self.clock.floor()],
             deadline,
+            is_confirmed: false,
         };
         let replies = self.run(&call, &[Mark(&self.prefix)]).await;
         let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {

@@ -92,6 +92,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[lease_ms],
             deadline,
+            is_confirmed: lease_ms > 0,
         };
         let replies = self.run(&call, &[Prefix(name)]).await;
         let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {

@@ -25,6 +25,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[self.owner.lease_ms],
             deadline,
+            is_confirmed: true,
         };
         let replies = self.run(&call, groups).await;
         let answers = replies.into_iter();

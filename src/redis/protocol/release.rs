@@ -141,6 +141,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[u64::from(with_answer), self.clock.floor()],
             deadline,
+            is_confirmed: false,
         };
         let replies = self.run(&call, groups).await;
         let answers = replies.into_iter();

@@ -7,6 +7,23 @@ use std::{future::ready, sync::Arc, time::Instant};
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
+/// What a call needs.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::redis) struct Terms {
+    /// By when it is answered.
+    pub(in crate::redis) deadline: Instant,
+    /// How many replicas must have what it has written, for its answers to count.
+    pub(in crate::redis) replicas: u32,
+}
+
+impl Terms {
+    /// A call that is answered by then.
+    pub(in crate::redis) fn by(deadline: Instant) -> Self {
+        let replicas = 0;
+        Self { deadline, replicas }
+    }
+}
+
 /// A way to a server, or to several: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// Waits for a connection to the server of the key; `None` if there is one. So that the time of a
@@ -15,7 +32,7 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// Sends commands together. As many replies, in their order. Each comes within a timeout of
     /// the sending, and by the deadline, or is an error.
-    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>>;
+    fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>>;
 
     /// Whether all keys live on one server for sure.
     fn is_one_server(&self) -> bool;

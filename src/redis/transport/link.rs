@@ -8,8 +8,9 @@
 
 use super::{
     connection::{Connection, timed_out},
-    contract::Replies,
+    contract::{Replies, Terms},
     endpoint::Endpoint,
+    replicas::{confirmed, with_wait},
 };
 use crate::redis::error::Error;
 use parking_lot::Mutex;
@@ -62,21 +63,23 @@ impl Link {
     pub(super) async fn send(
         self: &Arc<Self>,
         commands: Vec<Cmd>,
-        deadline: Instant,
+        terms: Terms,
     ) -> Result<Replies, Error> {
         // No command says nothing of the connection.
         if commands.is_empty() {
             return Ok(Replies::new());
         }
-        let connection = self.connection(deadline).await?;
+        let connection = self.connection(terms.deadline).await?;
         // The time counts from here: connecting may have used up some of it.
         let sent = Instant::now();
-        let deadline = deadline.min(sent + self.timeout);
+        let deadline = terms.deadline.min(sent + self.timeout);
+        let commands = with_wait(commands, terms.replicas, self.timeout / 2);
         let unanswered = Unanswered(self, &connection);
         let Ok(replies) = timeout_at(deadline.into(), connection.call(commands)).await else {
             return Err(Error::Timeout(sent.elapsed()));
         };
         mem::forget(unanswered);
+        let replies = confirmed(replies, terms.replicas);
         self.note(&connection, &replies);
         Ok(replies)
     }

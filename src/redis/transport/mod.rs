@@ -7,12 +7,13 @@ mod contract;
 mod endpoint;
 mod link;
 mod per_runtime;
+mod replicas;
 mod sentinel;
 mod server;
 mod supplied;
 
 pub(super) use cluster::Cluster;
-pub(super) use contract::Transport;
+pub(super) use contract::{Terms, Transport};
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;

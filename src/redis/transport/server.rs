@@ -6,7 +6,7 @@
 //! runtime's fate touches the others.
 
 use super::{
-    contract::{Replies, Transport},
+    contract::{Replies, Terms, Transport},
     endpoint::Endpoint,
     link::Link,
     per_runtime::PerRuntime,
@@ -56,12 +56,8 @@ impl Server {
     }
 
     /// Sends commands. As many replies, in their order.
-    pub(super) async fn call(
-        &self,
-        commands: Vec<Cmd>,
-        deadline: Instant,
-    ) -> Result<Replies, Error> {
-        self.link().send(commands, deadline).await
+    pub(super) async fn call(&self, commands: Vec<Cmd>, terms: Terms) -> Result<Replies, Error> {
+        self.link().send(commands, terms).await
     }
 
     /// The link of this runtime.
@@ -82,9 +78,9 @@ impl Transport for Server {
         }))
     }
 
-    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
+    fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {
         let link = self.link();
-        Box::pin(async move { link.send(commands, deadline).await })
+        Box::pin(async move { link.send(commands, terms).await })
     }
 
     fn is_one_server(&self) -> bool {

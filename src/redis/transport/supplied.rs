@@ -1,6 +1,6 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
-use super::contract::{Replies, Transport, checked};
+use super::contract::{Replies, Terms, Transport, checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Client, Cmd, Value, aio::ConnectionLike};
@@ -23,9 +23,9 @@ where
     }
 
     /// One by one, side by side: a cluster sends a pipeline to one node only.
-    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
+    fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {
         let connection = self.connection.clone();
-        let deadline = deadline.min(Instant::now() + self.timeout);
+        let deadline = terms.deadline.min(Instant::now() + self.timeout);
         Box::pin(async move {
             let calls = commands
                 .into_iter()

@@ -7,7 +7,10 @@
 use super::{slot::slot_of_command, slot_map::Node, topology::Topology};
 use crate::redis::{
     error::Error,
-    transport::{address::Address, contract::Replies},
+    transport::{
+        address::Address,
+        contract::{Replies, Terms},
+    },
 };
 use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -42,7 +45,7 @@ enum Outcome {
 pub(super) async fn send(
     topology: &Arc<Topology>,
     commands: Vec<Cmd>,
-    deadline: Instant,
+    terms: Terms,
 ) -> Result<Replies, Error> {
     let mut replies: Replies = vec![Err(nowhere()); commands.len()];
     let mut errands = errands(topology, commands);
@@ -50,7 +53,7 @@ pub(super) async fn send(
         let groups = by_node(errands);
         let groups = groups
             .into_iter()
-            .map(|(node, errands)| send_together(topology, node, errands, deadline));
+            .map(|(node, errands)| send_together(topology, node, errands, terms));
         errands = Vec::new();
         for (at, outcome) in join_all(groups).await.into_iter().flatten() {
             match outcome {
@@ -102,15 +105,15 @@ async fn send_together(
     topology: &Arc<Topology>,
     node: Arc<Node>,
     errands: Vec<Errand>,
-    deadline: Instant,
+    terms: Terms,
 ) -> Vec<(usize, Outcome)> {
     let commands = errands.iter().flat_map(|errand| {
         let asking = errand.is_asking.then(|| redis::cmd("ASKING"));
         asking.into_iter().chain([errand.command.clone()])
     });
-    let replies = match node.server.call(commands.collect(), deadline).await {
+    let replies = match node.server.call(commands.collect(), terms).await {
         Ok(replies) => replies,
-        Err(error) => return unreached(topology, &node, errands, &error, deadline).await,
+        Err(error) => return unreached(topology, &node, errands, &error, terms.deadline).await,
     };
     let mut replies = replies.into_iter();
     let answered = errands.into_iter().map(|errand| {

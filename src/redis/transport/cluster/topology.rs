@@ -12,6 +12,7 @@ use crate::redis::{
     transport::{
         address::Address,
         connection::{Connection, timed_out},
+        contract::Terms,
     },
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -145,8 +146,8 @@ impl Topology {
     }
 
     async fn view_of(&self, node: &Node) -> Result<View, Error> {
-        let deadline = Instant::now() + self.timeout;
-        let replies = node.server.call(view::commands(), deadline).await?;
+        let terms = Terms::by(Instant::now() + self.timeout);
+        let replies = node.server.call(view::commands(), terms).await?;
         View::read(replies, &node.address.host)
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         transport::{
             address::Address,
             connection::timed_out,
-            contract::{Replies, Transport},
+            contract::{Replies, Terms, Transport},
         },
     },
     semaphore::BoxFuture,
@@ -79,9 +79,9 @@ impl Transport for Cluster {
         }))
     }
 
-    fn send(&self, commands: Vec<Cmd>, deadline: Instant) -> BoxFuture<Result<Replies, Error>> {
+    fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {
         let topology = Arc::clone(&self.topology);
-        Box::pin(async move { route::send(&topology, commands, deadline).await })
+        Box::pin(async move { route::send(&topology, commands, terms).await })
     }
 
     fn is_one_server(&self) -> bool {
