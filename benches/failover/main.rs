@@ -2,13 +2,19 @@
 //! last grants.
 //!
 //! `cargo bench --bench failover`: 20 failovers of each way. `-- --failovers 200` makes more, and
-//! `--way TEXT` takes the ways whose name has this text.
+//! `--way TEXT` takes the ways whose name has this text. `--price` measures instead what it costs
+//! that a replica has each grant.
 
+mod cluster;
 mod front;
 mod load;
+mod node;
 mod plain;
+mod price;
 mod report;
 mod run;
+mod sentinel;
+mod servers;
 mod setup;
 mod witness;
 
@@ -26,6 +32,9 @@ fn flag(name: &str) -> Option<String> {
 
 #[tokio::main]
 async fn main() {
+    if env::args().any(|arg| arg == "--price") {
+        return price::compare().await;
+    }
     let failovers = flag("--failovers").and_then(|count| count.parse().ok());
     let failovers = failovers.unwrap_or(FAILOVERS);
     let seed = flag("--seed")

@@ -13,8 +13,7 @@ pub(crate) struct Report(Table);
 impl Report {
     pub(crate) fn new() -> Self {
         let head = [
-            "way",
-            "link, ms",
+            "way, and the delay to the replica",
             "failovers",
             "over in",
             "most over",
@@ -36,7 +35,6 @@ impl Report {
         let firsts: Vec<f64> = firsts.map(|time| time.as_secs_f64() * 1e3).collect();
         let longest = all.iter().map(|seen| seen.over_for).max();
         let figures = [
-            setup.lag.as_millis() as f64,
             all.len() as f64,
             positive(&over) as f64,
             most(&over) as f64,

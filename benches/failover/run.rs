@@ -2,7 +2,7 @@
 
 use crate::{
     load::{LIMIT, Load},
-    plain::Plain,
+    servers::Servers,
     setup::{LEASE, Setup},
     witness::{Seen, Witness},
 };
@@ -20,14 +20,15 @@ const PROCESSES: usize = 4;
 /// Fails over so many times, and tells what was seen each time.
 pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> {
     let mut rng = Rng::new(seed);
-    let mut servers = Plain::start(setup).await;
+    let mut servers = Servers::start(setup).await;
     let witness = Witness::new(LIMIT);
     let watch = witness.watch();
-    let stores = stores(&servers, setup).await;
+    let stores = stores(&servers).await;
     let mut load = Load::start(stores, &witness, rng.another());
     let progress = bar(&setup.name(), failovers);
     let mut all = Vec::new();
     for _ in 0..failovers {
+        servers.until_all_is_well().await;
         sleep(rng.millis(200..600)).await;
         witness.begin();
         load.burst();
@@ -49,11 +50,10 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
     all
 }
 
-async fn stores(servers: &Plain, setup: Setup) -> Vec<RedisSemaphore> {
+async fn stores(servers: &Servers) -> Vec<RedisSemaphore> {
     let mut stores = Vec::new();
     for _ in 0..PROCESSES {
-        let store = setup.builder().connect(servers.url()).await;
-        stores.push(store.expect("the server is there"));
+        stores.push(servers.connect().await);
     }
     stores
 }

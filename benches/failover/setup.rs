@@ -8,6 +8,8 @@ use tower_semaphore::{RedisSemaphore, redis::Builder};
 pub(crate) enum Kind {
     /// An operator.
     Plain,
+    Sentinel,
+    Cluster,
 }
 
 /// See the module docs.
@@ -17,54 +19,72 @@ pub(crate) struct Setup {
     /// How much later a replica gets what the primary's clients have got.
     pub(crate) lag: Duration,
     /// Whether the servers have `min-replicas-to-write 1`.
-    pub(crate) server_setting: bool,
-    /// The setting of the same name.
-    pub(crate) min_replicas: u32,
+    server_setting: bool,
+    /// The client's setting of the same name.
+    min_replicas: u32,
 }
 
 /// Short, so that a failover is over soon.
 pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 
+/// How much later a replica gets what is written.
+const LAG: Duration = Duration::from_millis(5);
+
 impl Setup {
     /// All that are measured.
     pub(crate) fn all() -> Vec<Self> {
-        let slow = Duration::from_millis(5);
-        let plain = Self {
-            kind: Kind::Plain,
-            lag: slow,
+        let of = |kind| Self {
+            kind,
+            lag: LAG,
             server_setting: false,
             min_replicas: 0,
         };
+        let [plain, sentinel, cluster] = [Kind::Plain, Kind::Sentinel, Kind::Cluster].map(of);
         vec![
-            Self {
-                lag: Duration::ZERO,
-                ..plain
-            },
+            plain.without_lag(),
             plain,
-            Self {
-                server_setting: true,
-                ..plain
-            },
-            Self {
-                min_replicas: 1,
-                ..plain
-            },
+            plain.with_server_setting(),
+            plain.with_min_replicas(),
+            sentinel,
+            sentinel.with_min_replicas(),
+            cluster,
+            cluster.with_min_replicas(),
         ]
+    }
+
+    fn without_lag(self) -> Self {
+        let lag = Duration::ZERO;
+        Self { lag, ..self }
+    }
+
+    fn with_server_setting(self) -> Self {
+        let server_setting = true;
+        Self {
+            server_setting,
+            ..self
+        }
+    }
+
+    fn with_min_replicas(self) -> Self {
+        let min_replicas = 1;
+        Self {
+            min_replicas,
+            ..self
+        }
     }
 
     pub(crate) fn name(&self) -> String {
         let kind = match self.kind {
             Kind::Plain => "plain replica",
+            Kind::Sentinel => "Sentinel",
+            Kind::Cluster => "cluster",
         };
-        let server = match self.server_setting {
-            true => ", `min-replicas-to-write 1`",
-            false => "",
+        let setting = match (self.server_setting, self.min_replicas) {
+            (true, _) => ", `min-replicas-to-write 1`",
+            (false, 0) => "",
+            (false, _) => ", `min_replicas(1)`",
         };
-        let client = match self.min_replicas {
-            0 => "",
-            _ => ", `min_replicas(1)`",
-        };
-        format!("{kind}{server}{client}")
+        format!("{kind}{setting}, {} ms", self.lag.as_millis())
     }
 
     /// What the servers are started with.

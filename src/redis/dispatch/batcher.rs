@@ -88,8 +88,10 @@ impl Batcher {
     }
 
     fn least(&self) -> usize {
-        match self.attempts.protocol.is_one_server() {
+        let protocol = &self.attempts.protocol;
+        match protocol.is_one_server() && !protocol.is_confirmed() {
             true => MIN_IN_FLIGHT,
+            // One that waits for replicas holds up those behind it.
             false => MIN_IN_FLIGHT_TO_EACH,
         }
     }

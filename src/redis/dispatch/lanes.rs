@@ -23,6 +23,8 @@ pub(super) struct Lanes {
     /// Units of claims that are sent alone.
     alone: Arc<AtomicUsize>,
     opened: mpsc::UnboundedSender<(Queue, Arc<RoundTrip>)>,
+    /// Whether each call waits for replicas.
+    is_confirmed: bool,
 }
 
 /// The way of claims to one server.
@@ -36,6 +38,7 @@ impl Lanes {
     /// The lanes, and a future that has to run beside them: the future sends batches.
     pub(super) fn new(attempts: Arc<Attempts>) -> (Self, impl Future<Output = ()> + Send) {
         let (opened, mut queues) = mpsc::unbounded_channel();
+        let is_confirmed = attempts.protocol.is_confirmed();
         let batches = async move {
             while let Some((queue, round_trip)) = queues.recv().await {
                 let attempts = Arc::clone(&attempts);
@@ -51,6 +54,7 @@ impl Lanes {
             lanes,
             alone: Arc::default(),
             opened,
+            is_confirmed,
         };
         (lanes, batches)
     }
@@ -72,7 +76,7 @@ impl Lanes {
         // nothing is sent any more.
         let _ = self.opened.send((received, Arc::clone(&round_trip)));
         Lane {
-            load: Load::new(&self.alone),
+            load: Load::new(&self.alone, self.is_confirmed),
             round_trip,
             queue,
         }

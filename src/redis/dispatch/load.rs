@@ -33,6 +33,8 @@ pub(super) const BUSY: u32 = 10;
 pub(super) struct Load {
     /// To all servers: if claims are many in all, it pays that those of one server travel together.
     alone: Arc<AtomicUsize>,
+    /// Units of claims that may be in flight alone.
+    most_alone: usize,
     together: AtomicUsize,
 }
 
@@ -65,10 +67,12 @@ pub(super) struct OnNodes<'a> {
 }
 
 impl Load {
-    /// `alone` counts the units that are sent alone to any server.
-    pub(super) fn new(alone: &Arc<AtomicUsize>) -> Self {
+    /// `alone` counts the units that are sent alone to any server. If each call waits for replicas, all
+    /// but one claim travel together: a call waits for those before it on its connection.
+    pub(super) fn new(alone: &Arc<AtomicUsize>, is_confirmed: bool) -> Self {
         Self {
             alone: Arc::clone(alone),
+            most_alone: if is_confirmed { 1 } else { MAX_ALONE },
             together: AtomicUsize::new(0),
         }
     }
@@ -82,7 +86,7 @@ impl Load {
         let in_flight = InFlight::new(&self.alone, units);
         let sum = self.alone.load(Ordering::Relaxed);
         // A claim heavier than the maximum is sent alone too, if nothing else is in flight.
-        (sum <= MAX_ALONE || sum == units).then_some(in_flight)
+        (sum <= self.most_alone || sum == units).then_some(in_flight)
     }
 
     /// Counts a claim that is sent in a batch.
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_claim_goes_alone_until_many_units_are_in_flight() {
-        let load = Load::new(&Arc::default());
+        let load = Load::new(&Arc::default(), false);
         let heavy = load.alone(1_000).expect("nothing is in flight");
         assert!(load.alone(1).is_none());
         drop(heavy);

@@ -54,7 +54,7 @@ pub(in crate::redis) struct Protocol {
     /// Observes the outcome of each call.
     breakers: Arc<Breakers>,
     /// How many replicas must have a grant.
-    pub(super) min_replicas: u32,
+    min_replicas: u32,
 }
 
 impl Protocol {
@@ -89,6 +89,11 @@ impl Protocol {
             self.breakers.failed(iter::once(name.into()), error);
         }
         answer
+    }
+
+    /// Whether answers to claims wait until replicas have what they grant.
+    pub(in crate::redis) fn is_confirmed(&self) -> bool {
+        self.min_replicas > 0
     }
 
     /// Whether all keys live on one server for sure.

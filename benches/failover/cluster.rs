@@ -1,0 +1,142 @@
+//! A cluster. One of its primaries has nearly all slots and a replica; two others have a slot each, and
+//! a vote.
+
+use crate::{
+    node::{BOUND, Node},
+    setup::Setup,
+};
+use std::time::Instant;
+use testing::{
+    resp::{Raw, Reply},
+    wait::eventually,
+};
+use tower_semaphore::RedisSemaphore;
+
+const ARGS: [&str; 8] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "500",
+    "--cluster-require-full-coverage",
+    "no",
+    "--cluster-allow-replica-migration",
+    "no",
+];
+
+/// The first slot and the last one of each primary.
+const SLOTS: [(&str, &str); 3] = [("0", "16381"), ("16382", "16382"), ("16383", "16383")];
+
+/// See the module docs.
+pub(crate) struct Cluster {
+    /// First the primaries, then the replica of the first one.
+    nodes: Vec<Node>,
+    primary: usize,
+    setup: Setup,
+}
+
+/// The places among the nodes of those that replace each other.
+const PAIR: [usize; 2] = [0, 3];
+
+impl Cluster {
+    pub(crate) async fn start(setup: Setup) -> Self {
+        let mut nodes = Vec::new();
+        for _ in 0..=SLOTS.len() {
+            nodes.push(Node::start(setup, &ARGS).await);
+        }
+        let this = Self {
+            nodes,
+            primary: 0,
+            setup,
+        };
+        this.meet().await;
+        let id = this.nodes[0].raw().await.cmd(&["CLUSTER", "MYID"]).await;
+        ok(
+            &mut this.nodes[3].raw().await,
+            &["CLUSTER", "REPLICATE", id.text()],
+        )
+        .await;
+        this.until_all_is_well().await;
+        this
+    }
+
+    async fn meet(&self) {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let mut raw = node.raw().await;
+            let epoch = (number + 1).to_string();
+            ok(&mut raw, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+            if let Some((first, last)) = SLOTS.get(number) {
+                ok(&mut raw, &["CLUSTER", "ADDSLOTSRANGE", first, last]).await;
+            }
+            for other in &self.nodes[..number] {
+                let port = other.port().to_string();
+                ok(&mut raw, &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+            }
+        }
+        self.until_info(&[
+            "cluster_state:ok\r",
+            "cluster_known_nodes:4\r",
+            "cluster_size:3\r",
+        ])
+        .await;
+    }
+
+    pub(crate) async fn connect(&self) -> RedisSemaphore {
+        let urls = self.nodes.iter().map(Node::url);
+        let store = self.setup.builder().cluster(urls).await;
+        store.expect("the cluster is there")
+    }
+
+    /// The primary's machine goes. Returns when the replica was promoted.
+    pub(crate) async fn fail_over(&mut self) -> Instant {
+        self.nodes[PAIR[self.primary]].go();
+        self.primary = 1 - self.primary;
+        self.nodes[PAIR[self.primary]].promoted().await
+    }
+
+    /// The other server becomes the replica, as the others tell it.
+    pub(crate) async fn mend(&mut self) {
+        let other = &mut self.nodes[PAIR[1 - self.primary]];
+        other.come_back();
+        let mut raw = other.raw().await;
+        eventually("it is a replica", BOUND, async || {
+            raw.cmd(&["ROLE"]).await.array()[0].text() == "slave"
+        })
+        .await;
+        other.open();
+        self.nodes[PAIR[self.primary]].until_replicated().await;
+    }
+
+    /// Waits until all nodes know that there is a replica that can replace the primary.
+    pub(crate) async fn until_all_is_well(&self) {
+        self.nodes[PAIR[self.primary]].until_replicated().await;
+        self.until_info(&["cluster_state:ok\r", "cluster_slots_fail:0\r"])
+            .await;
+        let replica = self.nodes[PAIR[1 - self.primary]].front.port().to_string();
+        for node in &self.nodes {
+            let mut raw = node.raw().await;
+            eventually("the replica is well", BOUND, async || {
+                let nodes = raw.cmd(&["CLUSTER", "NODES"]).await;
+                let own = |line: &&str| line.contains(&format!(":{replica}@"));
+                let own = nodes.text().lines().find(own).unwrap_or_default();
+                own.contains("slave") && !own.contains("fail") && own.contains(" connected")
+                    || own.contains("myself,slave")
+            })
+            .await;
+        }
+    }
+
+    async fn until_info(&self, expected: &[&str]) {
+        for node in &self.nodes {
+            let mut raw = node.raw().await;
+            eventually("the nodes agree", BOUND, async || {
+                let info = raw.cmd(&["CLUSTER", "INFO"]).await;
+                expected.iter().all(|line| info.text().contains(line))
+            })
+            .await;
+        }
+    }
+}
+
+async fn ok(raw: &mut Raw, command: &[&str]) {
+    assert_eq!(raw.cmd(command).await, Reply::Simple("OK".to_owned()));
+}

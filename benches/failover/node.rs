@@ -1,0 +1,102 @@
+//! A server on a machine of its own.
+
+use crate::{front::Front, setup::Setup};
+use std::time::{Duration, Instant};
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
+use tokio::{task::block_in_place, time::sleep};
+
+/// How long servers may take to agree.
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
+
+/// A server, and the address on which all others reach it.
+pub(crate) struct Node {
+    server: RedisServer,
+    pub(crate) front: Front,
+}
+
+impl Node {
+    /// Starts a server that tells others its address.
+    pub(crate) async fn start(setup: Setup, args: &[&str]) -> Self {
+        let front = Front::open(setup.lag).await;
+        let port = front.port().to_string();
+        let mut all = vec!["--repl-diskless-sync", "yes"];
+        all.extend(["--repl-diskless-sync-delay", "0"]);
+        all.extend(["--replica-announce-ip", "127.0.0.1"]);
+        all.extend(["--replica-announce-port", &port]);
+        if args.contains(&"--cluster-enabled") {
+            all.extend(["--cluster-announce-port", &port]);
+        }
+        all.extend(setup.server_args());
+        all.extend(args);
+        let server = RedisServer::with(&all);
+        front.point_at(server.port());
+        Self { server, front }
+    }
+
+    /// The server's own port, on its machine.
+    pub(crate) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.front.port())
+    }
+
+    pub(crate) async fn raw(&self) -> Raw {
+        Raw::connect(self.port()).await
+    }
+
+    /// The machine goes.
+    pub(crate) fn go(&mut self) {
+        self.front.cut();
+        block_in_place(|| self.server.kill());
+    }
+
+    /// Starts the server again, which has nothing. Nobody reaches it yet.
+    pub(crate) fn come_back(&mut self) {
+        block_in_place(|| self.server.restart());
+    }
+
+    /// Others reach it again.
+    pub(crate) fn open(&self) {
+        self.front.point_at(self.port());
+    }
+
+    pub(crate) async fn replicaof(&self, host: &str, port: u16) {
+        let port = port.to_string();
+        let port = if port == "0" { "ONE" } else { &port };
+        let reply = self.raw().await.cmd(&["REPLICAOF", host, port]).await;
+        assert_eq!(reply, Reply::Simple("OK".to_owned()));
+    }
+
+    /// Waits until it is a primary, and tells since when.
+    pub(crate) async fn promoted(&self) -> Instant {
+        let end = Instant::now() + BOUND;
+        let mut raw = self.raw().await;
+        while raw.cmd(&["ROLE"]).await.array()[0].text() != "master" {
+            assert!(Instant::now() < end, "nobody has promoted the replica");
+            sleep(Duration::from_millis(2)).await;
+        }
+        Instant::now()
+    }
+
+    /// Waits until a replica has all that this primary has.
+    pub(crate) async fn until_replicated(&self) {
+        until_replicated(self.port()).await;
+    }
+}
+
+/// Waits until a replica has all that the primary on this port has.
+pub(crate) async fn until_replicated(port: u16) {
+    let mut raw = Raw::connect(port).await;
+    eventually("the replica has what there is", BOUND, async || {
+        let info = raw.cmd(&["INFO", "replication"]).await;
+        info.text().contains("state=online")
+            && raw.cmd(&["WAIT", "1", "100"]).await == Reply::Int(1)
+    })
+    .await;
+}

@@ -1,0 +1,163 @@
+//! What it costs that a replica has each grant.
+
+use crate::{front::Front, node::until_replicated};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use testing::{
+    bench::{
+        figures::{Latencies, median, ratio},
+        run::{bar, pick},
+        table::{Table, figure},
+    },
+    redis::RedisServer,
+    resp::Raw,
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+const TASKS: [usize; 3] = [1, 16, 256];
+
+/// Above the permits that are held or not released yet, so that no claim is refused.
+const LIMIT: u32 = 10_000;
+
+/// The replicas that must have a grant.
+const VARIANTS: [u32; 2] = [0, 1];
+
+/// How long what is sent to the replica takes, ms.
+const LINKS: [u64; 2] = [0, 1];
+
+/// All rounds of a variant.
+#[derive(Default)]
+struct Series {
+    pairs: Vec<f64>,
+    p50: Vec<f64>,
+    acquire: Latencies,
+}
+
+/// Measures both variants in rounds, so that noise hits both.
+pub(crate) async fn compare() {
+    let head = [
+        "link, ms",
+        "tasks",
+        "min_replicas",
+        "pairs/s",
+        "× without",
+        "acquire p50 µs",
+        "× without",
+        "p99 µs",
+    ];
+    let mut table = Table::new("Uncontended pairs, a key per task, one replica", &head);
+    for link in LINKS {
+        let servers = Servers::start(Duration::from_millis(link)).await;
+        for tasks in TASKS {
+            let series = measure(&servers, tasks).await;
+            for (variant, own) in VARIANTS.iter().zip(&series) {
+                let figures = [
+                    link as f64,
+                    tasks as f64,
+                    f64::from(*variant),
+                    median(&own.pairs),
+                    ratio(&own.pairs, &series[0].pairs),
+                    own.acquire.p50(),
+                    ratio(&own.p50, &series[0].p50),
+                    own.acquire.quantiles([0.99])[0],
+                ];
+                table.row(figures.map(figure));
+            }
+        }
+    }
+    println!("{table}");
+}
+
+/// A primary and its replica.
+struct Servers {
+    primary: RedisServer,
+    _replica: RedisServer,
+    _front: Front,
+}
+
+impl Servers {
+    async fn start(lag: Duration) -> Self {
+        let args = ["--repl-diskless-sync-delay", "0"];
+        let (primary, replica) = (RedisServer::with(&args), RedisServer::with(&args));
+        let front = Front::open(lag).await;
+        front.point_at(primary.port());
+        // Without a detour where there is no lag.
+        let port = match lag.is_zero() {
+            true => primary.port(),
+            false => front.port(),
+        };
+        let mut raw = Raw::connect(replica.port()).await;
+        let port = port.to_string();
+        raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+        until_replicated(primary.port()).await;
+        Self {
+            primary,
+            _replica: replica,
+            _front: front,
+        }
+    }
+}
+
+async fn measure(servers: &Servers, tasks: usize) -> [Series; 2] {
+    let (rounds, span) = pick((3, 200), (9, 400));
+    let mut stores = Vec::new();
+    for replicas in VARIANTS {
+        // Long, so that a busy machine fails no claim.
+        let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+        let builder = builder.min_replicas(replicas);
+        let store = builder.connect(servers.primary.url()).await;
+        stores.push(store.expect("the server is there"));
+    }
+    let progress = bar(&format!("{tasks} tasks"), (rounds + 1) * 2);
+    let mut series = [Series::default(), Series::default()];
+    for round in 0..=rounds {
+        for (store, series) in stores.iter().zip(&mut series) {
+            let (pairs, acquire) = load(store, tasks, Duration::from_millis(span)).await;
+            // The first round only warms up.
+            if round > 0 {
+                series.pairs.push(pairs);
+                series.p50.push(acquire.p50());
+                series.acquire.append(acquire);
+            }
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    series
+}
+
+/// The pairs of acquire and release per second, and how long an acquire took.
+async fn load(store: &RedisSemaphore, tasks: usize, span: Duration) -> (f64, Latencies) {
+    let start = Instant::now();
+    let store = Arc::new(store.clone());
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let claim = Claim::new(format!("account-{task}")).with_limit(LIMIT);
+        running.spawn(work(Arc::clone(&store), claim, start + span));
+    }
+    let mut acquire = Latencies::default();
+    for own in running.join_all().await {
+        acquire.append(own);
+    }
+    let flush = store.acquire(Claim::new("flush").with_limit(1)).await;
+    flush.expect("nobody else has it").release().await;
+    (
+        acquire.count() as f64 / start.elapsed().as_secs_f64(),
+        acquire,
+    )
+}
+
+async fn work(store: Arc<RedisSemaphore>, claim: Claim, end: Instant) -> Latencies {
+    let mut acquire = Latencies::default();
+    let mut start = Instant::now();
+    while start < end {
+        let permit = store.acquire(claim.clone()).await;
+        acquire.add(start.elapsed());
+        drop(permit.expect("there is room"));
+        start = Instant::now();
+    }
+    acquire
+}

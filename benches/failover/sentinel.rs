@@ -1,0 +1,113 @@
+//! A primary and its replica, which Sentinels promote.
+
+use crate::{
+    node::{BOUND, Node},
+    setup::Setup,
+};
+use std::{array, time::Instant};
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    wait::eventually,
+};
+use tower_semaphore::RedisSemaphore;
+
+const NAME: &str = "shop";
+
+/// See the module docs.
+pub(crate) struct Sentinel {
+    nodes: [Node; 2],
+    primary: usize,
+    sentinels: [RedisServer; 3],
+    setup: Setup,
+}
+
+impl Sentinel {
+    pub(crate) async fn start(setup: Setup) -> Self {
+        let nodes = [Node::start(setup, &[]).await, Node::start(setup, &[]).await];
+        let port = nodes[0].front.port();
+        nodes[1].replicaof("127.0.0.1", port).await;
+        let content = format!(
+            "sentinel monitor {NAME} 127.0.0.1 {port} 2\n\
+             sentinel down-after-milliseconds {NAME} 500\n\
+             sentinel failover-timeout {NAME} 1000\n"
+        );
+        let sentinels =
+            array::from_fn(|_| RedisServer::with_configuration(&["--sentinel"], &content));
+        let this = Self {
+            nodes,
+            primary: 0,
+            sentinels,
+            setup,
+        };
+        for sentinel in &this.sentinels {
+            // They look more often than usual, so that they know a new replica soon.
+            let periods = [
+                "INFO-PERIOD",
+                "200",
+                "PING-PERIOD",
+                "200",
+                "PUBLISH-PERIOD",
+                "200",
+            ];
+            let command = [&["SENTINEL", "DEBUG"], &periods[..]].concat();
+            let reply = Raw::connect(sentinel.port()).await.cmd(&command).await;
+            assert_eq!(reply, Reply::Simple("OK".to_owned()));
+        }
+        this.until_all_is_well().await;
+        this
+    }
+
+    pub(crate) async fn connect(&self) -> RedisSemaphore {
+        let urls = self.sentinels.iter().map(RedisServer::url);
+        let store = self.setup.builder().sentinel(urls, NAME).await;
+        store.expect("the primary is there")
+    }
+
+    /// The primary's machine goes. Returns when the replica was promoted.
+    pub(crate) async fn fail_over(&mut self) -> Instant {
+        self.nodes[self.primary].go();
+        self.primary = 1 - self.primary;
+        self.nodes[self.primary].promoted().await
+    }
+
+    /// The other server becomes the replica.
+    pub(crate) async fn mend(&mut self) {
+        let port = self.nodes[self.primary].front.port();
+        let other = &mut self.nodes[1 - self.primary];
+        other.come_back();
+        other.replicaof("127.0.0.1", port).await;
+        other.open();
+        self.nodes[self.primary].until_replicated().await;
+    }
+
+    /// Waits until all Sentinels know each other, the primary and a replica that can replace it.
+    pub(crate) async fn until_all_is_well(&self) {
+        self.nodes[self.primary].until_replicated().await;
+        let port = self.nodes[self.primary].front.port().to_string();
+        for sentinel in &self.sentinels {
+            let mut raw = Raw::connect(sentinel.port()).await;
+            eventually("the Sentinels know all", BOUND, async || {
+                let primary = raw.cmd(&["SENTINEL", "MASTER", NAME]).await;
+                let replicas = raw.cmd(&["SENTINEL", "REPLICAS", NAME]).await;
+                has(
+                    &primary,
+                    &["port", &port, "flags", "master", "num-slaves", "1"],
+                ) && has(&primary, &["num-other-sentinels", "2"])
+                    && replicas.array().iter().any(|replica| {
+                        has(replica, &["flags", "slave", "master-link-status", "ok"])
+                            && has(replica, &["role-reported", "slave"])
+                    })
+            })
+            .await;
+        }
+    }
+}
+
+/// Whether a reply of names and values has all of these.
+fn has(reply: &Reply, expected: &[&str]) -> bool {
+    let all: Vec<_> = reply.array().iter().map(Reply::text).collect();
+    expected
+        .chunks_exact(2)
+        .all(|pair| all.chunks_exact(2).any(|own| own == pair))
+}

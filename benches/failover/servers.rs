@@ -1,0 +1,63 @@
+//! The servers of each way.
+
+use crate::{
+    cluster::Cluster,
+    plain::Plain,
+    sentinel::Sentinel,
+    setup::{Kind, Setup},
+};
+use std::time::Instant;
+use tower_semaphore::RedisSemaphore;
+
+/// A primary that fails, and a replica that takes its place.
+pub(crate) enum Servers {
+    Plain(Plain),
+    Sentinel(Sentinel),
+    Cluster(Cluster),
+}
+
+impl Servers {
+    pub(crate) async fn start(setup: Setup) -> Self {
+        match setup.kind {
+            Kind::Plain => Self::Plain(Plain::start(setup).await),
+            Kind::Sentinel => Self::Sentinel(Sentinel::start(setup).await),
+            Kind::Cluster => Self::Cluster(Cluster::start(setup).await),
+        }
+    }
+
+    /// A store that follows failovers.
+    pub(crate) async fn connect(&self) -> RedisSemaphore {
+        match self {
+            Self::Plain(servers) => servers.connect().await,
+            Self::Sentinel(servers) => servers.connect().await,
+            Self::Cluster(servers) => servers.connect().await,
+        }
+    }
+
+    /// The primary goes. Returns when the replica was promoted.
+    pub(crate) async fn fail_over(&mut self) -> Instant {
+        match self {
+            Self::Plain(servers) => servers.fail_over().await,
+            Self::Sentinel(servers) => servers.fail_over().await,
+            Self::Cluster(servers) => servers.fail_over().await,
+        }
+    }
+
+    /// The primary gets a replica again.
+    pub(crate) async fn mend(&mut self) {
+        match self {
+            Self::Plain(servers) => servers.mend().await,
+            Self::Sentinel(servers) => servers.mend().await,
+            Self::Cluster(servers) => servers.mend().await,
+        }
+    }
+
+    /// Waits until the next failover can succeed.
+    pub(crate) async fn until_all_is_well(&self) {
+        match self {
+            Self::Plain(_) => {}
+            Self::Sentinel(servers) => servers.until_all_is_well().await,
+            Self::Cluster(servers) => servers.until_all_is_well().await,
+        }
+    }
+}
