@@ -21,14 +21,13 @@ const KEYS: usize = 16;
 /// Clients of each key in each process: one that tries, and others that wait.
 const CLIENTS: usize = 3;
 
-/// How long a client of a burst goes on.
-const BURST_TIME: Duration = Duration::from_millis(1_500);
-
 /// Stores that share nothing but the server, as those of different processes.
 pub(crate) struct Load {
     stores: Vec<RedisSemaphore>,
     witness: Arc<Witness>,
     rng: Rng,
+    /// How long a long permit is held.
+    long: Duration,
     /// They end with the load.
     _clients: JoinSet<()>,
     bursts: u64,
@@ -36,7 +35,12 @@ pub(crate) struct Load {
 
 impl Load {
     /// Lets clients work on all keys.
-    pub(crate) fn start(stores: Vec<RedisSemaphore>, witness: &Arc<Witness>, mut rng: Rng) -> Self {
+    pub(crate) fn start(
+        stores: Vec<RedisSemaphore>,
+        witness: &Arc<Witness>,
+        long: Duration,
+        mut rng: Rng,
+    ) -> Self {
         let mut clients = JoinSet::new();
         for store in &stores {
             for number in 0..KEYS * CLIENTS {
@@ -45,6 +49,7 @@ impl Load {
                     witness: Arc::clone(witness),
                     claim: claim(&format!("key-{}", number / CLIENTS), number % CLIENTS > 0),
                     rng: rng.another(),
+                    long,
                 };
                 clients.spawn(client.work());
             }
@@ -53,6 +58,7 @@ impl Load {
             stores,
             witness: Arc::clone(witness),
             rng,
+            long,
             _clients: clients,
             bursts: 0,
         }
@@ -69,6 +75,7 @@ impl Load {
                     witness: Arc::clone(&self.witness),
                     claim: claim(&key, true),
                     rng: self.rng.another(),
+                    long: self.long,
                 };
                 tokio::spawn(client.take_part_in_burst());
             }
@@ -89,13 +96,14 @@ struct Client {
     witness: Arc<Witness>,
     claim: Claim,
     rng: Rng,
+    long: Duration,
 }
 
 impl Client {
     async fn work(mut self) {
         loop {
             let time = match self.rng.once_in(4) {
-                true => self.rng.millis(500..1_500),
+                true => self.long.mul_f32(self.rng.millis(300..1_000).as_secs_f32()),
                 false => self.rng.millis(2..20),
             };
             match self.store.acquire(self.claim.clone()).await {
@@ -106,10 +114,10 @@ impl Client {
     }
 
     async fn take_part_in_burst(mut self) {
-        let end = Instant::now() + BURST_TIME;
+        let end = Instant::now() + self.long;
         while Instant::now() < end {
             match self.store.acquire(self.claim.clone()).await {
-                Ok(permit) => return self.hold(permit, BURST_TIME).await,
+                Ok(permit) => return self.hold(permit, self.long).await,
                 Err(_) => sleep(self.rng.millis(5..25)).await,
             }
         }

@@ -1,7 +1,10 @@
 //! A server on a machine of its own.
 
 use crate::{front::Front, setup::Setup};
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
@@ -76,12 +79,18 @@ impl Node {
     /// Waits until it is a primary, and tells since when.
     pub(crate) async fn promoted(&self) -> Instant {
         let end = Instant::now() + BOUND;
-        let mut raw = self.raw().await;
-        while raw.cmd(&["ROLE"]).await.array()[0].text() != "master" {
+        while !self.is_primary().await.unwrap_or(false) {
             assert!(Instant::now() < end, "nobody has promoted the replica");
             sleep(Duration::from_millis(2)).await;
         }
         Instant::now()
+    }
+
+    /// A Sentinel ends connections when it promotes.
+    async fn is_primary(&self) -> io::Result<bool> {
+        let mut raw = Raw::try_connect(self.port()).await?;
+        let role = raw.try_cmd(&["ROLE"]).await?;
+        Ok(role.array()[0].text() == "master")
     }
 
     /// Waits until a replica has all that this primary has.
@@ -92,11 +101,15 @@ impl Node {
 
 /// Waits until a replica has all that the primary on this port has.
 pub(crate) async fn until_replicated(port: u16) {
-    let mut raw = Raw::connect(port).await;
     eventually("the replica has what there is", BOUND, async || {
-        let info = raw.cmd(&["INFO", "replication"]).await;
-        info.text().contains("state=online")
-            && raw.cmd(&["WAIT", "1", "100"]).await == Reply::Int(1)
+        is_replicated(port).await.unwrap_or(false)
     })
     .await;
+}
+
+async fn is_replicated(port: u16) -> io::Result<bool> {
+    let mut raw = Raw::try_connect(port).await?;
+    let info = raw.try_cmd(&["INFO", "replication"]).await?;
+    let is_online = info.text().contains("state=online");
+    Ok(is_online && raw.try_cmd(&["WAIT", "1", "100"]).await? == Reply::Int(1))
 }

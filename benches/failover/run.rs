@@ -3,7 +3,7 @@
 use crate::{
     load::{LIMIT, Load},
     servers::Servers,
-    setup::{LEASE, Setup},
+    setup::Setup,
     witness::{Seen, Witness},
 };
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
     let witness = Witness::new(LIMIT);
     let watch = witness.watch();
     let stores = stores(&servers).await;
-    let mut load = Load::start(stores, &witness, rng.another());
+    let mut load = Load::start(stores, &witness, setup.lease(), rng.another());
     let progress = bar(&setup.name(), failovers);
     let mut all = Vec::new();
     for _ in 0..failovers {
@@ -41,7 +41,7 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
         })
         .await;
         // By then each permit has been refreshed, and who lost one knows it.
-        sleep(LEASE / 3 + Duration::from_millis(250)).await;
+        sleep(setup.lease() / 3 + Duration::from_millis(250)).await;
         all.push(witness.seen());
         progress.inc(1);
     }

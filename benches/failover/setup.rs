@@ -24,9 +24,6 @@ pub(crate) struct Setup {
     min_replicas: u32,
 }
 
-/// Short, so that a failover is over soon.
-pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
-
 /// How much later a replica gets what is written.
 const LAG: Duration = Duration::from_millis(5);
 
@@ -73,6 +70,14 @@ impl Setup {
         }
     }
 
+    /// Longer than a failover takes, and short, so that all is well again soon.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(match self.kind {
+            Kind::Plain => 1_500,
+            Kind::Sentinel | Kind::Cluster => 4_500,
+        })
+    }
+
     pub(crate) fn name(&self) -> String {
         let kind = match self.kind {
             Kind::Plain => "plain replica",
@@ -98,7 +103,7 @@ impl Setup {
     /// The settings of a client.
     pub(crate) fn builder(&self) -> Builder {
         RedisSemaphore::builder()
-            .lease(LEASE)
+            .lease(self.lease())
             .min_replicas(self.min_replicas)
     }
 }
