@@ -6,7 +6,6 @@
 //! that a replica has each grant.
 
 mod cluster;
-mod front;
 mod load;
 mod node;
 mod plain;

@@ -1,11 +1,12 @@
 //! A server on a machine of its own.
 
-use crate::{front::Front, setup::Setup};
+use crate::setup::Setup;
 use std::{
     io,
     time::{Duration, Instant},
 };
 use testing::{
+    front::Front,
     redis::RedisServer,
     resp::{Raw, Reply},
     wait::eventually,

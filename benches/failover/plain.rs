@@ -1,7 +1,8 @@
 //! A primary and its replica. An operator promotes the replica, and points the clients' address at it.
 
-use crate::{front::Front, node::Node, setup::Setup};
+use crate::{node::Node, setup::Setup};
 use std::time::{Duration, Instant};
+use testing::front::Front;
 use tower_semaphore::RedisSemaphore;
 
 /// See the module docs.

@@ -1,6 +1,6 @@
 //! What it costs that a replica has each grant.
 
-use crate::{front::Front, node::until_replicated};
+use crate::node::until_replicated;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -11,6 +11,7 @@ use testing::{
         run::{bar, pick},
         table::{Table, figure},
     },
+    front::Front,
     redis::RedisServer,
     resp::Raw,
 };

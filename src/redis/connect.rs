@@ -161,6 +161,7 @@ impl Builder {
             let reason = "a supplied connection has its own certificates";
             return Err(ConnectError::setting(setting, reason));
         }
+        self.check_not_supplied()?;
         let timeout = self.timeout;
         let transport = Supplied {
             connection,

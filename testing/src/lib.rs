@@ -17,6 +17,7 @@ pub mod example;
 #[cfg(feature = "redis")]
 pub mod fleet;
 mod frame;
+pub mod front;
 pub mod http_requests;
 pub mod in_flight;
 pub mod inside;

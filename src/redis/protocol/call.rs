@@ -54,7 +54,7 @@ pub(in crate::redis) struct Protocol {
     /// Observes the outcome of each call.
     breakers: Arc<Breakers>,
     /// How many replicas must have a grant.
-    min_replicas: u32,
+    pub(super) min_replicas: u32,
 }
 
 impl Protocol {

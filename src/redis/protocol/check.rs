@@ -5,10 +5,13 @@ use super::{
     script::{Form, Script},
 };
 use crate::redis::{error::Error, transport::Terms};
-use redis::{Cmd, cmd, from_redis_value};
+use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{sync::LazyLock, time::Instant};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
+
+/// How long replicas may take to tell what they have.
+const WAIT_MS: u32 = 100;
 
 /// What a server says of itself and of this client's rights.
 pub(in crate::redis) struct Inspected {
@@ -27,17 +30,25 @@ impl Protocol {
     ) -> Result<Inspected, Error> {
         self.ready(&format!("{}{{check}}", self.prefix), deadline)
             .await?;
-        let commands = vec![
+        let mut commands = vec![
             cmd("INFO"),
             self.check(Form::Hash, channel),
             self.check(Form::Source, channel),
         ];
+        if self.is_confirmed() {
+            commands.push(cmd("WAIT").arg(self.min_replicas).arg(WAIT_MS).take());
+        }
         let answers = self.transport.send(commands, Terms::by(deadline)).await?;
         let mut answers = answers.into_iter();
         let info = answers.next().ok_or(Error::Reply)?;
         let mut failed = Vec::new();
-        for (name, answer) in ["EVALSHA", "EVAL"].into_iter().zip(answers) {
+        for (name, answer) in ["EVALSHA", "EVAL", "WAIT"].into_iter().zip(answers) {
             match answer {
+                Ok(Value::Int(have)) if have < i64::from(self.min_replicas) => {
+                    let said = format!("only {have} replicas have what was written");
+                    failed.push((name.to_owned(), said));
+                }
+                Ok(Value::Int(_)) => {}
                 Ok(answer) => {
                     let pairs: Vec<_> = from_redis_value(answer).map_err(|_| Error::Reply)?;
                     failed.extend(pairs);

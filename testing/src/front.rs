@@ -21,7 +21,8 @@ use tokio::{
 };
 
 /// A port that forwards to a server. Its connections end when it is dropped.
-pub(crate) struct Front {
+#[derive(Debug)]
+pub struct Front {
     port: u16,
     target: watch::Sender<Target>,
     door: JoinHandle<()>,
@@ -32,7 +33,7 @@ type Target = Option<u16>;
 
 impl Front {
     /// Opens a port. What a server sends to its replicas takes `lag` longer.
-    pub(crate) async fn open(lag: Duration) -> Self {
+    pub async fn open(lag: Duration) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port is free");
         let address = listener.local_addr().expect("a bound socket has one");
@@ -44,17 +45,17 @@ impl Front {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Forwards to the server on this port from now on.
-    pub(crate) fn point_at(&self, port: u16) {
+    pub fn point_at(&self, port: u16) {
         self.target.send_replace(Some(port));
     }
 
     /// Ends all connections, with what is on its way in them, and takes no more.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.target.send_replace(None);
     }
 }
