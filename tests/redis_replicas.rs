@@ -9,7 +9,7 @@ use testing::{
     resp::{Raw, Reply},
     wait::eventually,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
     redis::{ConnectError, Error, WhenUnavailable},
@@ -128,11 +128,14 @@ async fn a_message_is_not_enough_for_a_waiter() {
     let held = other.acquire(claim(1)).await.expect("there is room");
     let waiting = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
     let mut raw = Raw::connect(servers.primary.port()).await;
-    eventually("it waits", BOUND, async || {
+    eventually("it waits, and listens", BOUND, async || {
         let queue = "semaphore:{concurrency:a}:queue";
-        raw.zcard(queue).await == 1
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
+        raw.zcard(queue).await == 1 && channels.array().len() == 1
     })
     .await;
+    // It polls once more because it listens. Later polls are far between.
+    sleep(Duration::from_millis(200)).await;
     servers.replica.stop();
     assert!(held.release().await);
     is_not_replicated(waiting.await.expect("it does not panic"));

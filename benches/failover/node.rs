@@ -16,10 +16,14 @@ use tokio::{task::block_in_place, time::sleep};
 /// How long servers may take to agree.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
+/// How often it is asked whether servers agree.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
 /// A server, and the address on which all others reach it.
 pub(crate) struct Node {
     server: RedisServer,
     pub(crate) front: Front,
+    lag: Duration,
 }
 
 impl Node {
@@ -38,7 +42,8 @@ impl Node {
         all.extend(args);
         let server = RedisServer::with(&all);
         front.point_at(server.port());
-        Self { server, front }
+        let lag = setup.lag;
+        Self { server, front, lag }
     }
 
     /// The server's own port, on its machine.
@@ -54,6 +59,11 @@ impl Node {
         Raw::connect(self.port()).await
     }
 
+    /// What it sends to replicas does not arrive any more.
+    pub(crate) fn stall(&self) {
+        self.front.set_lag(BOUND);
+    }
+
     /// The machine goes.
     pub(crate) fn go(&mut self) {
         self.front.cut();
@@ -67,6 +77,7 @@ impl Node {
 
     /// Others reach it again.
     pub(crate) fn open(&self) {
+        self.front.set_lag(self.lag);
         self.front.point_at(self.port());
     }
 
@@ -92,6 +103,11 @@ impl Node {
         let mut raw = Raw::try_connect(self.port()).await?;
         let role = raw.try_cmd(&["ROLE"]).await?;
         Ok(role.array()[0].text() == "master")
+    }
+
+    /// Whether it is a primary, and a replica has all that it has.
+    pub(crate) async fn is_replicated(&self) -> bool {
+        is_replicated(self.port()).await.unwrap_or(false)
     }
 
     /// Waits until a replica has all that this primary has.

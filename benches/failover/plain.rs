@@ -35,6 +35,11 @@ impl Plain {
         store.expect("the server is there")
     }
 
+    /// What the primary sends to its replica does not arrive any more.
+    pub(crate) fn stall(&self) {
+        self.nodes[self.primary].stall();
+    }
+
     /// The primary's machine goes, and the replica is promoted. Returns when it was.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.address.cut();

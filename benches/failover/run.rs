@@ -31,9 +31,11 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
         servers.until_all_is_well().await;
         sleep(rng.millis(200..600)).await;
         witness.begin();
+        if setup.stalls {
+            servers.stall();
+        }
         load.burst();
-        // While the grants of the burst are on their way, or a moment later.
-        sleep(rng.millis(0..setup.lag.as_millis() as u64 * 2 + 2)).await;
+        sleep(rng.millis(setup.until_failover())).await;
         witness.promoted(servers.fail_over().await);
         servers.mend().await;
         eventually("a claim is granted", BOUND, async || {

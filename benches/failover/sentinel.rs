@@ -1,7 +1,7 @@
 //! A primary and its replica, which Sentinels promote.
 
 use crate::{
-    node::{BOUND, Node},
+    node::{BOUND, Node, PAUSE},
     setup::Setup,
 };
 use std::{array, time::Instant};
@@ -10,6 +10,7 @@ use testing::{
     resp::{Raw, Reply},
     wait::eventually,
 };
+use tokio::time::sleep;
 use tower_semaphore::RedisSemaphore;
 
 const NAME: &str = "shop";
@@ -34,7 +35,7 @@ impl Sentinel {
         );
         let sentinels =
             array::from_fn(|_| RedisServer::with_configuration(&["--sentinel"], &content));
-        let this = Self {
+        let mut this = Self {
             nodes,
             primary: 0,
             sentinels,
@@ -64,6 +65,11 @@ impl Sentinel {
         store.expect("the primary is there")
     }
 
+    /// What the primary sends to its replica does not arrive any more.
+    pub(crate) fn stall(&self) {
+        self.nodes[self.primary].stall();
+    }
+
     /// The primary's machine goes. Returns when the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.nodes[self.primary].go();
@@ -82,8 +88,12 @@ impl Sentinel {
     }
 
     /// Waits until all Sentinels know each other, the primary and a replica that can replace it.
-    pub(crate) async fn until_all_is_well(&self) {
-        self.nodes[self.primary].until_replicated().await;
+    pub(crate) async fn until_all_is_well(&mut self) {
+        // A busy machine fails over by itself.
+        while !self.nodes[self.primary].is_replicated().await {
+            self.primary = 1 - self.primary;
+            sleep(PAUSE).await;
+        }
         let port = self.nodes[self.primary].front.port().to_string();
         for sentinel in &self.sentinels {
             let mut raw = Raw::connect(sentinel.port()).await;

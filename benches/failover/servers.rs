@@ -34,6 +34,15 @@ impl Servers {
         }
     }
 
+    /// What the primary sends to its replica does not arrive any more.
+    pub(crate) fn stall(&self) {
+        match self {
+            Self::Plain(servers) => servers.stall(),
+            Self::Sentinel(servers) => servers.stall(),
+            Self::Cluster(servers) => servers.stall(),
+        }
+    }
+
     /// The primary goes. Returns when the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         match self {
@@ -53,7 +62,7 @@ impl Servers {
     }
 
     /// Waits until the next failover can succeed.
-    pub(crate) async fn until_all_is_well(&self) {
+    pub(crate) async fn until_all_is_well(&mut self) {
         match self {
             Self::Plain(_) => {}
             Self::Sentinel(servers) => servers.until_all_is_well().await,

@@ -1,6 +1,6 @@
 //! What is measured: a way to fail over, and the settings of its servers and clients.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 use tower_semaphore::{RedisSemaphore, redis::Builder};
 
 /// Who promotes the replica.
@@ -18,6 +18,8 @@ pub(crate) struct Setup {
     pub(crate) kind: Kind,
     /// How much later a replica gets what the primary's clients have got.
     pub(crate) lag: Duration,
+    /// Whether replicas get nothing for a moment before each failover.
+    pub(crate) stalls: bool,
     /// Whether the servers have `min-replicas-to-write 1`.
     server_setting: bool,
     /// The client's setting of the same name.
@@ -33,6 +35,7 @@ impl Setup {
         let of = |kind| Self {
             kind,
             lag: LAG,
+            stalls: false,
             server_setting: false,
             min_replicas: 0,
         };
@@ -42,6 +45,9 @@ impl Setup {
             plain,
             plain.with_server_setting(),
             plain.with_min_replicas(),
+            plain.stalling(),
+            plain.stalling().with_server_setting(),
+            plain.stalling().with_min_replicas(),
             sentinel,
             sentinel.with_min_replicas(),
             cluster,
@@ -52,6 +58,11 @@ impl Setup {
     fn without_lag(self) -> Self {
         let lag = Duration::ZERO;
         Self { lag, ..self }
+    }
+
+    fn stalling(self) -> Self {
+        let stalls = true;
+        Self { stalls, ..self }
     }
 
     fn with_server_setting(self) -> Self {
@@ -74,8 +85,17 @@ impl Setup {
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(match self.kind {
             Kind::Plain => 1_500,
-            Kind::Sentinel | Kind::Cluster => 4_500,
+            Kind::Sentinel | Kind::Cluster => 6_000,
         })
+    }
+
+    /// How long after a burst of claims the primary fails, ms: while its grants are on their way, or a
+    /// moment later.
+    pub(crate) fn until_failover(&self) -> Range<u64> {
+        match self.stalls {
+            true => 100..400,
+            false => 0..self.lag.as_millis() as u64 * 2 + 2,
+        }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -89,7 +109,11 @@ impl Setup {
             (false, 0) => "",
             (false, _) => ", `min_replicas(1)`",
         };
-        format!("{kind}{setting}, {} ms", self.lag.as_millis())
+        let link = match self.stalls {
+            true => "stalled".to_owned(),
+            false => format!("{} ms", self.lag.as_millis()),
+        };
+        format!("{kind}{setting}, {link}")
     }
 
     /// What the servers are started with.

@@ -5,7 +5,7 @@ use std::{
     net::Ipv4Addr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -25,8 +25,12 @@ use tokio::{
 pub struct Front {
     port: u16,
     target: watch::Sender<Target>,
+    lag: Lag,
     door: JoinHandle<()>,
 }
+
+/// How much longer what is for replicas takes, in microseconds.
+type Lag = Arc<AtomicU64>;
 
 /// The port of the server. Each change ends all connections.
 type Target = Option<u16>;
@@ -38,10 +42,12 @@ impl Front {
         let listener = listener.expect("a port is free");
         let address = listener.local_addr().expect("a bound socket has one");
         let target = watch::Sender::new(None);
+        let lag: Lag = Arc::new(AtomicU64::new(lag.as_micros() as u64));
         Self {
             port: address.port(),
-            door: tokio::spawn(accept(listener, target.clone(), lag)),
+            door: tokio::spawn(accept(listener, target.clone(), Arc::clone(&lag))),
             target,
+            lag,
         }
     }
 
@@ -52,6 +58,11 @@ impl Front {
     /// Forwards to the server on this port from now on.
     pub fn point_at(&self, port: u16) {
         self.target.send_replace(Some(port));
+    }
+
+    /// From now on what a server sends to its replicas takes this much longer.
+    pub fn set_lag(&self, lag: Duration) {
+        self.lag.store(lag.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// Ends all connections, with what is on its way in them, and takes no more.
@@ -67,24 +78,24 @@ impl Drop for Front {
     }
 }
 
-async fn accept(listener: TcpListener, target: watch::Sender<Target>, lag: Duration) {
+async fn accept(listener: TcpListener, target: watch::Sender<Target>, lag: Lag) {
     while let Ok((client, _)) = listener.accept().await {
-        tokio::spawn(serve(client, target.subscribe(), lag));
+        tokio::spawn(serve(client, target.subscribe(), Arc::clone(&lag)));
     }
 }
 
-async fn serve(client: TcpStream, mut target: watch::Receiver<Target>, lag: Duration) {
+async fn serve(client: TcpStream, mut target: watch::Receiver<Target>, lag: Lag) {
     let Some(port) = *target.borrow_and_update() else {
         return;
     };
     tokio::select! {
         biased;
         _ = target.changed() => {}
-        () = forward(client, port, lag) => {}
+        () = forward(client, port, &lag) => {}
     }
 }
 
-async fn forward(client: TcpStream, port: u16, lag: Duration) {
+async fn forward(client: TcpStream, port: u16, lag: &AtomicU64) {
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
         return;
     };
@@ -122,12 +133,12 @@ async fn replies(
     mut from: OwnedReadHalf,
     to: mpsc::UnboundedSender<Chunk>,
     is_replica: &AtomicBool,
-    lag: Duration,
+    lag: &AtomicU64,
 ) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let lag = match is_replica.load(Ordering::Relaxed) {
-            true => lag,
+            true => Duration::from_micros(lag.load(Ordering::Relaxed)),
             false => Duration::ZERO,
         };
         let chunk = buffer[..count].to_vec();
