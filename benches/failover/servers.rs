@@ -11,17 +11,17 @@ use tower_semaphore::RedisSemaphore;
 
 /// A primary that fails, and a replica that takes its place.
 pub(crate) enum Servers {
-    Plain(Plain),
-    Sentinel(Sentinel),
-    Cluster(Cluster),
+    Plain(Box<Plain>),
+    Sentinel(Box<Sentinel>),
+    Cluster(Box<Cluster>),
 }
 
 impl Servers {
     pub(crate) async fn start(setup: Setup) -> Self {
         match setup.kind {
-            Kind::Plain => Self::Plain(Plain::start(setup).await),
-            Kind::Sentinel => Self::Sentinel(Sentinel::start(setup).await),
-            Kind::Cluster => Self::Cluster(Cluster::start(setup).await),
+            Kind::Plain => Self::Plain(Box::new(Plain::start(setup).await)),
+            Kind::Sentinel => Self::Sentinel(Box::new(Sentinel::start(setup).await)),
+            Kind::Cluster => Self::Cluster(Box::new(Cluster::start(setup).await)),
         }
     }
 

@@ -233,10 +233,7 @@ impl Builder {
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {
-            return wrong(
-                "prefix",
-                "a brace in it would end the hash tag of every key",
-            );
+            return wrong("prefix", "a brace would end the hash tag of every key");
         }
         if self.lease < SHORTEST_LEASE || self.lease > LONGEST_LEASE {
             return wrong("lease", "it is not within 100 ms to a day");

@@ -40,8 +40,6 @@ pub(super) struct Notifications {
     source: Source,
     /// Notified when a claim waits, so that the keeper's thread subscribes.
     wanted: Notify,
-    /// Whether a message is not enough for a grant.
-    are_hints: bool,
 }
 
 #[derive(Default)]
@@ -114,20 +112,13 @@ impl Drop for WaiterSlot<'_> {
 }
 
 impl Notifications {
-    /// Over a transport without a publisher no message can arrive, and waiters have to poll. With
-    /// `are_hints`, messages only make them poll.
-    pub(super) fn new(
-        transport: Arc<dyn Transport>,
-        prefix: &str,
-        process: &str,
-        are_hints: bool,
-    ) -> Self {
+    /// Over a transport without a publisher no message can arrive, and waiters have to poll.
+    pub(super) fn new(transport: Arc<dyn Transport>, prefix: &str, process: &str) -> Self {
         let channel = format!("{prefix}wake:{process}");
         Self {
             waiters: Mutex::default(),
             subscription: watch::Sender::default(),
             source: Source { transport, channel },
-            are_hints,
             wanted: Notify::new(),
         }
     }
@@ -213,12 +204,9 @@ impl Notifications {
 
     /// Wakes the waiter that a message names.
     fn notify(&self, message: &str) {
-        let Some((serial, mut notice)) = read(message) else {
+        let Some((serial, notice)) = read(message) else {
             return;
         };
-        if self.are_hints {
-            notice.token = 0;
-        }
         // Not locked below: a waker may drop the claim, which frees its slot.
         let waiter = self.waiters.lock().by_serial.get(&serial).cloned();
         if let Some(waiter) = waiter {

@@ -72,12 +72,7 @@ impl Builder {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let process: Arc<str> = format!("{:016x}", high ^ low).into();
         let transport: Arc<dyn Transport> = Arc::new(transport);
-        let notifications = Notifications::new(
-            Arc::clone(&transport),
-            &self.prefix,
-            &process,
-            self.min_replicas > 0,
-        );
+        let notifications = Notifications::new(Arc::clone(&transport), &self.prefix, &process);
         let times = Times::new(self.lease, self.timeout);
         let clock = Arc::new(ServerClock::new(times));
         let policy = self.when_unavailable;

@@ -188,6 +188,10 @@ impl Waiter<'_> {
     /// waiter counts as alive, so its deadline counts from the last heartbeat. Of several levels it is
     /// the grant of one, so the waiter has to poll for the others.
     fn accept(&self, notice: &Notice) -> Option<AllAcquired> {
+        // Replicas may not have that grant yet.
+        if self.dispatch.attempts().protocol.is_confirmed() {
+            return None;
+        }
         let [level] = &self.levels[..] else {
             return None;
         };

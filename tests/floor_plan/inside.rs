@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 92] = [
+const REDIS: [&str; 93] = [
     "connect",
     "topologies",
     "start",
@@ -76,6 +76,7 @@ const REDIS: [&str; 92] = [
     "protocol/check",
     "protocol/clock",
     "protocol/processes",
+    "protocol/answer",
     "protocol/call",
     "protocol/reply",
     "protocol/share",

@@ -2,7 +2,7 @@
 
 use super::{
     id::Owner,
-    reply::{Replies, Reply, millis},
+    reply::Replies,
     script::{Form, Script},
     share::{Share, command},
 };
@@ -185,13 +185,10 @@ impl Protocol {
         let commands = batches.iter();
         let commands =
             commands.map(|shares| command(call.script, form, call.head, &self.owner, shares));
+        let replicas = self.min_replicas * u32::from(call.is_confirmed);
         let terms = Terms {
             deadline: call.deadline,
-            replicas: if call.is_confirmed {
-                self.min_replicas
-            } else {
-                0
-            },
+            replicas,
         };
         let answers = self.transport.send(commands.collect(), terms).await;
         match &answers {
@@ -223,46 +220,7 @@ impl Protocol {
             fits
         };
         shares.chunk_by(fits).collect()
-    }
-
-    /// Splits the answer among the shares of a call. The answer begins with the server's time.
-    fn split<P: Share>(&self, batch: &[P], answer: Result<Value, Error>) -> Replies {
-        let expected = batch.iter().map(P::items).sum();
-        let (now, mut items) = match answer.and_then(|value| self.read(value, expected)) {
-            Ok(Some((now, items))) => (now, items.into_iter()),
-            Ok(None) => return vec![Ok(Reply::Done); batch.len()],
-            Err(error) => return vec![Err(error); batch.len()],
-        };
-        let own = |share: &P| {
-            let items = items.by_ref().take(share.items()).collect();
-            Ok(Reply::Items(now, items))
-        };
-        batch.iter().map(own).collect()
-    }
-
-    /// Reads the server's time, which every answer begins with, and the items after it. `None` if the
-    /// answer is the time alone: all units are held, or no answer was requested.
-    fn read(&self, answer: Value, expected: usize) -> Result<Option<(u64, Vec<Value>)>, Error> {
-        let (now, items) = match answer {
-            Value::Int(now) => (now, None),
-            Value::Array(mut items) if !items.is_empty() => match items.remove(0) {
-                Value::Int(now) => (now, Some(items)),
-                _ => return Err(Error::Reply),
-            },
-            _ => return Err(Error::Reply),
-        };
-        let now = millis(now)?;
-        if now > 0 {
-            self.clock.observe(now);
-        }
-        match items {
-            None => Ok(None),
-            Some(items) if items.len() == expected => Ok(Some((now, items))),
-            Some(items) if items.is_empty() => Err(Error::Late(now)),
-            Some(_) => Err(Error::Reply),
-        }
-    }
-}
+    }}
 
 /// Where a call is: all that it names is on one server.
 fn place<P: Share>(shares: &[P]) -> Cow<'_, str> {

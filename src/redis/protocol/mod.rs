@@ -5,6 +5,7 @@
 
 mod acquire;
 mod acquire_all;
+mod answer;
 mod call;
 mod check;
 mod clock;
