@@ -59,7 +59,8 @@
 //! **What if the script cache is flushed?** The store sends the script's source again.
 //!
 //! **What is not promised?** A lease does not bound work that runs: a process that is paused for
-//! longer than its lease, a failover to a replica that lags, a flush, an eviction or a server's
+//! longer than its lease, a failover to a replica that lacks the last grants (unless
+//! [`Builder::min_replicas`](redis::Builder::min_replicas) is set), a flush, an eviction or a server's
 //! clock that jumps forward can each admit as many requests again as the limit. A resource that
 //! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
 //! [`OnLost::Abort`] ends a response that has lost its permit.

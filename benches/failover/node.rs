@@ -14,7 +14,7 @@ use testing::{
 use tokio::{task::block_in_place, time::sleep};
 
 /// How long servers may take to agree.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(120);
 
 /// How often it is asked whether servers agree.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);

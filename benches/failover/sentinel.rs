@@ -8,7 +8,6 @@ use std::{array, time::Instant};
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
-    wait::eventually,
 };
 use tokio::time::sleep;
 use tower_semaphore::RedisSemaphore;
@@ -30,7 +29,7 @@ impl Sentinel {
         nodes[1].replicaof("127.0.0.1", port).await;
         let content = format!(
             "sentinel monitor {NAME} 127.0.0.1 {port} 2\n\
-             sentinel down-after-milliseconds {NAME} 500\n\
+             sentinel down-after-milliseconds {NAME} 1000\n\
              sentinel failover-timeout {NAME} 1000\n"
         );
         let sentinels =
@@ -89,28 +88,32 @@ impl Sentinel {
 
     /// Waits until all Sentinels know each other, the primary and a replica that can replace it.
     pub(crate) async fn until_all_is_well(&mut self) {
-        // A busy machine fails over by itself.
-        while !self.nodes[self.primary].is_replicated().await {
-            self.primary = 1 - self.primary;
+        let end = Instant::now() + BOUND;
+        while !self.is_well().await {
+            assert!(Instant::now() < end, "the Sentinels do not agree");
             sleep(PAUSE).await;
+            // A busy machine fails over by itself.
+            if !self.nodes[self.primary].is_replicated().await {
+                self.primary = 1 - self.primary;
+            }
         }
+    }
+
+    async fn is_well(&self) -> bool {
         let port = self.nodes[self.primary].front.port().to_string();
         for sentinel in &self.sentinels {
             let mut raw = Raw::connect(sentinel.port()).await;
-            eventually("the Sentinels know all", BOUND, async || {
-                let primary = raw.cmd(&["SENTINEL", "MASTER", NAME]).await;
-                let replicas = raw.cmd(&["SENTINEL", "REPLICAS", NAME]).await;
-                has(
-                    &primary,
-                    &["port", &port, "flags", "master", "num-slaves", "1"],
-                ) && has(&primary, &["num-other-sentinels", "2"])
-                    && replicas.array().iter().any(|replica| {
-                        has(replica, &["flags", "slave", "master-link-status", "ok"])
-                            && has(replica, &["role-reported", "slave"])
-                    })
-            })
-            .await;
+            let primary = raw.cmd(&["SENTINEL", "MASTER", NAME]).await;
+            let replicas = raw.cmd(&["SENTINEL", "REPLICAS", NAME]).await;
+            let knows_primary = has(&primary, &["port", &port, "flags", "master"])
+                && has(&primary, &["num-slaves", "1", "num-other-sentinels", "2"]);
+            let expected = ["flags", "slave", "master-link-status", "ok"];
+            let mut replicas = replicas.array().iter();
+            if !knows_primary || !replicas.any(|replica| has(replica, &expected)) {
+                return false;
+            }
         }
+        self.nodes[self.primary].is_replicated().await
     }
 }
 

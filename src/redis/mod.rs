@@ -111,8 +111,8 @@
 //! the URL. Redis 6.2 takes `&PREFIX*` only after `resetchannels`. With `+info` too, its version,
 //! role and eviction policy are checked. On a cluster the user needs `+cluster|slots +cluster|info
 //! +asking` too; in front of a primary that Sentinels name `+role`, and on the Sentinels
-//! `+sentinel|get-master-addr-by-name +sentinel|master`. An eviction policy that may evict keys
-//! with a time to live may evict permits; use `noeviction`.
+//! `+sentinel|get-master-addr-by-name +sentinel|master`; with [`Builder::min_replicas`] `+wait`. An
+//! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
 //! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
 //!
@@ -123,7 +123,8 @@
 //! not matter to it, with one exception: without `EVAL` there is no store. OCI's sharded service has
 //! none, and [`Builder::connect`] says so. Many services evict keys by default: set
 //! `maxmemory-policy` to `noeviction`. After a failover a service may have forgotten the last permits
-//! that it granted, unless it acknowledges only what its log has, as MemoryDB does.
+//! that it granted, unless it acknowledges only what its log has, as MemoryDB does, or
+//! [`Builder::min_replicas`] is set.
 
 mod acquire;
 mod builder;

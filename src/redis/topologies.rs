@@ -74,7 +74,8 @@ impl Builder {
     ///   Sentinels have none.
     /// - [`credentials`](Self::credentials) sets the primary's user and password.
     /// - A replica may lack the last writes of its primary, so a failover may grant up to a limit's
-    ///   number of permits again. Fence with the [token](crate::Permit::token) what must not happen.
+    ///   number of permits again, unless [`min_replicas`](Self::min_replicas) is set. Fence with the
+    ///   [token](crate::Permit::token) what must not happen.
     ///
     /// # Errors
     ///
