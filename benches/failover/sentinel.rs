@@ -83,7 +83,6 @@ impl Sentinel {
         other.come_back();
         other.replicaof("127.0.0.1", port).await;
         other.open();
-        self.nodes[self.primary].until_replicated().await;
     }
 
     /// Waits until all Sentinels know each other, the primary and a replica that can replace it.
