@@ -2,7 +2,7 @@
 
 use super::{
     id::Owner,
-    reply::Replies,
+    reply::{Replies, Reply},
     script::{Form, Script},
     share::{Share, command},
 };
