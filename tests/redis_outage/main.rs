@@ -6,6 +6,7 @@ mod breaker;
 mod fleet;
 mod held;
 mod hygiene;
+mod leaving;
 mod levels;
 mod over_http;
 mod reconciled;

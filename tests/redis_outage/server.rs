@@ -13,7 +13,7 @@ pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 /// Two refresh intervals.
 pub(crate) const TWO_REFRESHES: Duration = Duration::from_secs(1);
 pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
-const PROCESSES: &str = "semaphore:processes";
+pub(crate) const PROCESSES: &str = "semaphore:processes";
 
 pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
     RedisSemaphore::builder()

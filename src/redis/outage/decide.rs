@@ -116,11 +116,14 @@ impl Store {
         start: Instant,
     ) -> Result<Permit, AcquireError> {
         let end = self.end(claims, start);
-        let Some(place) = self.outage.place(&self.wanted(claims), end).await else {
+        let wanted = self.wanted(claims);
+        let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
+        let Some(place) = place else {
             if claims.iter().all(|claim| claim.wait().is_none()) {
                 return Err(StoreError::new(self.breaker(claims).last_error()).into());
             }
-            self.breaker(claims).settled(end).await;
+            let breaker = self.breaker(claims);
+            self.unless_closed(breaker.settled(end)).await?;
             return self.try_server(&less(claims, start.elapsed()), start).await;
         };
         // What is granted counts itself.
@@ -161,13 +164,15 @@ impl Store {
         let breaker = self.breaker(claims);
         breaker.suspect();
         // Alone, nobody has more than its share.
-        if self.outage.live.count() > 1 && breaker.was_a_blip(end).await {
+        let is_alone = self.outage.live.count() <= 1;
+        if !is_alone && self.unless_closed(breaker.was_a_blip(end)).await? {
             let answer = self.from_server(&less(claims, start.elapsed())).await;
             if !answer.as_ref().is_err_and(is_unavailable) {
                 return answer;
             }
         }
-        match self.outage.place(&self.wanted(claims), end).await {
+        let wanted = self.wanted(claims);
+        match self.unless_closed(self.outage.place(&wanted, end)).await? {
             Some(place) => self.admit(claims, Some(place)),
             None => Err(error),
         }

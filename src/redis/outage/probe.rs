@@ -20,21 +20,23 @@ use tokio::{
 /// that the pause is shorter than the time to settle.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// Calls once per refresh interval and, while a breaker is open, one probe after the other. Runs on
-/// the keeper's thread, until the store shuts down.
+/// Calls once per refresh interval until the store shuts down and, while a breaker is open, one probe
+/// after the other. Runs on the keeper's thread until that ends: releases wait for the server too.
 pub(in crate::redis) async fn probe(
     outage: Arc<Outage>,
     attempts: Arc<Attempts>,
     mut closed: watch::Receiver<bool>,
 ) {
     let protocol = &attempts.protocol;
-    tokio::select! {
-        _ = join(announce(&outage, protocol), probe_forever(&outage, protocol)) => {}
-        _ = closed.wait_for(|closed| *closed) => {}
-    }
-    let deadline = Instant::now() + outage.times.timeout;
-    // A failure is ignored: the process ceases to count a lease after its last call.
-    let _ = protocol.leave(deadline).await;
+    let until_closed = async {
+        tokio::select! {
+            () = announce(&outage, protocol) => {}
+            _ = closed.wait_for(|closed| *closed) => {}
+        }
+        outage.leave();
+        call(&outage, protocol).await;
+    };
+    join(until_closed, probe_forever(&outage, protocol)).await;
 }
 
 /// Says that this process is alive: once per refresh interval, and when a server is back.
@@ -49,10 +51,14 @@ async fn announce(outage: &Outage, protocol: &Protocol) {
     }
 }
 
-/// The breaker observes the outcome. Without an answer the last count stays.
+/// Says that this process is alive, or that it leaves. The breaker observes the outcome. Without an
+/// answer the last count stays, and the process ceases to count a lease after its last call.
 async fn call(outage: &Outage, protocol: &Protocol) {
     let now = Instant::now();
-    if let Ok(count) = protocol.live(now + outage.times.timeout).await {
+    let deadline = now + outage.times.timeout;
+    if outage.is_leaving() {
+        let _ = protocol.leave(deadline).await;
+    } else if let Ok(count) = protocol.live(deadline).await {
         outage.live.told(count, now, outage.times.lease);
     }
 }

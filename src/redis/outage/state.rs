@@ -15,7 +15,7 @@ use crate::{
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,6 +30,8 @@ pub(in crate::redis) struct Outage {
     counts: Counts,
     /// After how many outages the places of degraded permits have been claimed.
     reconciled: AtomicU64,
+    /// Whether the store shuts down, so that this process announces itself no more.
+    leaving: AtomicBool,
 }
 
 impl Outage {
@@ -45,6 +47,7 @@ impl Outage {
             live: Live::default(),
             counts: Counts::default(),
             reconciled: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
         }
     }
 
@@ -131,6 +134,14 @@ impl Outage {
     pub(in crate::redis) fn has_returned(&self) -> bool {
         let returns = *self.breakers.summary.returns.borrow();
         self.reconciled.swap(returns, Ordering::Relaxed) != returns
+    }
+
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     /// Takes a place in this process's share, by `end` at most. `None`: the share is used up.
