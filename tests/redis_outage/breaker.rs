@@ -206,6 +206,25 @@ async fn a_crowd_of_our_own_does_not_open_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_meets_a_dead_server_is_admitted() {
+    let rig = rig(WhenUnavailable::Admit).await;
+    rig.proxy.black_hole();
+    let mut tasks = JoinSet::new();
+    for at in 0..5_000_u64 {
+        let acquire = rig.store.acquire(Claim::new(at % 500).with_limit(1_000));
+        tasks.spawn(async move { acquire.await.map(drop) });
+    }
+    let answers = tasks.join_all().await;
+    let refused: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    assert!(
+        refused.is_empty(),
+        "{} of 5,000, the first: {:?}",
+        refused.len(),
+        refused.first()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_comes_and_goes_leaves_it_in_the_right_state() {
     let rig = rig(WhenUnavailable::Share).await;
     for round in 0..12_u64 {

@@ -23,9 +23,9 @@ impl Store {
             let claims = slice::from_ref(&claim);
             return Box::pin(self.during_outage(claims, start)).await;
         }
+        let claims = slice::from_ref(&claim);
         match self.acquire(&claim).await {
-            Err(error) if is_unavailable(&error) => {
-                let claims = slice::from_ref(&claim);
+            Err(error) if self.is_for_policy(claims, &error) => {
                 Box::pin(self.decide(claims, start, error)).await
             }
             answer => answer,
@@ -60,6 +60,20 @@ impl Store {
         !self.outage.is_well() && self.breaker(claims).phase() >= Phase::Settling
     }
 
+    /// Whether the policy decides about a claim that failed: the server is unavailable, or others wait
+    /// for it in such numbers that the claim was not sent.
+    fn is_for_policy(&self, claims: &[Claim], error: &AcquireError) -> bool {
+        let AcquireError::Store(error) = error else {
+            return false;
+        };
+        match error.source().and_then(|source| source.downcast_ref()) {
+            Some(Error::Congested) => {
+                matches!(self.breaker(claims).phase(), Phase::Failing | Phase::Open)
+            }
+            error => error.is_some_and(Error::is_unavailable),
+        }
+    }
+
     /// The breaker of the server of these claims.
     fn breaker(&self, claims: &[Claim]) -> Arc<Breaker> {
         let name = |claim: &Claim| name(&self.prefix, claim.policy(), claim.key());
@@ -74,7 +88,9 @@ impl Store {
         start: Instant,
     ) -> Result<Permit, AcquireError> {
         match self.from_server(claims).await {
-            Err(error) if is_unavailable(&error) => self.decide(claims, start, error).await,
+            Err(error) if self.is_for_policy(claims, &error) => {
+                self.decide(claims, start, error).await
+            }
             answer => answer,
         }
     }
@@ -130,7 +146,9 @@ impl Store {
         let answer = self.from_server(claims).await;
         drop(place);
         match answer {
-            Err(error) if is_unavailable(&error) => self.decide(claims, start, error).await,
+            Err(error) if self.is_for_policy(claims, &error) => {
+                self.decide(claims, start, error).await
+            }
             answer => answer,
         }
     }
@@ -167,7 +185,8 @@ impl Store {
         let is_alone = self.outage.live.count() <= 1;
         if !is_alone && self.unless_closed(breaker.was_a_blip(end)).await? {
             let answer = self.from_server(&less(claims, start.elapsed())).await;
-            if !answer.as_ref().is_err_and(is_unavailable) {
+            let is_for_policy = |error| self.is_for_policy(claims, error);
+            if !answer.as_ref().is_err_and(is_for_policy) {
                 return answer;
             }
         }
@@ -211,12 +230,4 @@ fn less(claims: &[Claim], waited: Duration) -> Vec<Claim> {
 /// Whether one level must not be admitted without the server.
 fn is_strict(claims: &[Claim]) -> bool {
     claims.iter().any(Claim::is_strict)
-}
-
-fn is_unavailable(error: &AcquireError) -> bool {
-    let AcquireError::Store(error) = error else {
-        return false;
-    };
-    let error = error.source().and_then(|source| source.downcast_ref());
-    error.is_some_and(Error::is_unavailable)
 }
