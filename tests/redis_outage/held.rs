@@ -1,8 +1,9 @@
 //! Permits that are held when the server goes.
 
-use crate::server::{LEASE, granted, is_back, store};
+use crate::server::{LEASE, builder, granted, is_back, store};
+use futures_util::future::join_all;
 use std::{future::Future, time::Duration};
-use testing::redis::RedisServer;
+use testing::{redis::RedisServer, rig::Rig};
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{Claim, Lock, Permit, Semaphore, redis::WhenUnavailable};
 
@@ -95,4 +96,23 @@ async fn a_permit_that_is_deleted_while_all_is_well_is_lost_whatever_the_policy(
     raw.cmd(&["FLUSHALL"]).await;
     let told = timeout(LEASE, permit.lost()).await;
     assert!(told.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_permit_is_kept_with_the_longest_timeout_too() {
+    let lost = join_all((0..5).map(|_| is_lost_with_a_short_lease())).await;
+    assert_eq!(lost, [false; 5], "whether each is lost");
+}
+
+async fn is_lost_with_a_short_lease() -> bool {
+    let short = builder(WhenUnavailable::Admit)
+        .lease(Duration::from_secs(3))
+        .timeout(Duration::from_secs(1));
+    let rig = Rig::new(short).await;
+    let permit = granted(&rig.store, 5).await;
+    // Longer than a refresh interval.
+    sleep(Duration::from_millis(1_600)).await;
+    assert!(!permit.is_lost());
+    rig.proxy.black_hole();
+    timeout(2 * LONG, permit.lost()).await.is_ok()
 }

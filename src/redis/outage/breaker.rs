@@ -156,6 +156,8 @@ impl Breaker {
     fn alarm(&self, state: &mut State) {
         if self.phase() == Phase::Well {
             state.alarmed = Instant::now();
+            // From now on: a short lease may end before it is clear what this is.
+            self.keep_until(u64::MAX);
             self.summary.alarm(|| self.change(Phase::Failing));
         }
     }

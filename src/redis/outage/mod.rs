@@ -6,8 +6,9 @@
 //!
 //! | phase | claims | the keeper |
 //! |---|---|---|
-//! | `Well`, `Failing` | go to the server; the policy decides those that fail | refreshes and releases |
-//! | `Open` | the policy decides | sends nothing; leases that end are kept, as degraded |
+//! | `Well` | go to the server; the policy decides those that fail | refreshes and releases |
+//! | `Failing` | as before | as before, but leases that end are kept, as degraded |
+//! | `Open` | the policy decides | sends nothing; leases that end are kept |
 //! | `Settling` | go to the server, with a place in the share | acquires what is degraded |
 //!
 //! Each node of a cluster has a breaker of its own. The probe of a node is for the key whose call has
