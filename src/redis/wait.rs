@@ -158,13 +158,14 @@ impl Waiter<'_> {
     }
 
     /// A poll has failed. A waiter that is in the queue already polls again for as long as a claim's
-    /// budget, so that one broken connection does not cost the waiter its position.
+    /// budget, so that neither a broken connection nor a server that cannot work for a moment costs the
+    /// waiter its position.
     fn failed(&mut self, sent: Instant, error: Error) -> Result<Instant, AcquireError> {
         let since = *self.failing_since.get_or_insert(sent);
         let is_queued = self.levels[self.at].position.arrival > 0;
         if is_queued
             && sent < self.end()
-            && error.is_transient()
+            && (error.is_transient() || error.is_unavailable())
             && since.elapsed() < self.times.budget()
         {
             return Ok(Instant::now() + RETRY);

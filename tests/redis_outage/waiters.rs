@@ -1,6 +1,7 @@
 //! Claims that stand in a queue when the server goes.
 
 use crate::server::{BOUND, LEASE, claim, granted, is_back, is_refused, store};
+use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::task::JoinHandle;
@@ -131,4 +132,29 @@ async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() 
     })
     .await;
     drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_outlast_a_moment_without_replicas() {
+    for policy in [WhenUnavailable::Refuse, WhenUnavailable::Admit] {
+        let server = RedisServer::start();
+        let store = store(&server, policy).await;
+        let held = granted(&store, 1).await;
+        let waiters = queue(&store, &server, 1, 20).await;
+        let mut raw = Raw::connect(server.port()).await;
+        let mut needs = async |replicas: &str| {
+            let set = ["CONFIG", "SET", "min-replicas-to-write", replicas];
+            assert_eq!(raw.cmd(&set).await.error(), None);
+        };
+        needs("3").await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        needs("0").await;
+        drop(held);
+        // Each passes its permit on as soon as it has one.
+        let turns = waiters.into_iter().map(async |waiter| {
+            let permit = waiter.await.expect("no panic").expect("its turn comes");
+            assert!(!permit.is_degraded(), "{policy:?}");
+        });
+        join_all(turns).await;
+    }
 }
