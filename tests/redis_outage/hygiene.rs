@@ -7,7 +7,7 @@ use std::{
 };
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::runtime::Runtime;
-use tower_semaphore::{AcquireError, Claim, Semaphore, redis::WhenUnavailable};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 /// This process's resident memory, in KiB.
 fn resident() -> u64 {
@@ -38,6 +38,34 @@ async fn keys_that_come_and_go_leave_no_memory() {
     churn(2_000_000).await;
     let grown = resident().saturating_sub(before);
     assert!(grown < 10_000, "{grown} KiB more after 120,000 keys");
+}
+
+/// Requests that last longer than a tick of the keeper, and much less than a refresh interval.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn degraded_permits_that_were_released_leave_no_memory_whatever_the_lease() {
+    let mut server = RedisServer::start();
+    let long = RedisSemaphore::builder().lease(Duration::from_secs(3_600));
+    let store = long.when_unavailable(WhenUnavailable::Admit);
+    let store = store.connect(server.url()).await.expect("it connects");
+    server.kill();
+    drop(degraded(&store, 5).await);
+    let churn = async |round: u64| {
+        let mut permits = Vec::new();
+        for key in 0..30_000 {
+            let claim = Claim::new(round * 100_000 + key).with_limit(2);
+            permits.push(store.acquire(claim).await.expect("it is admitted"));
+        }
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    };
+    churn(0).await;
+    churn(1).await;
+    let before = resident();
+    for round in 2..7 {
+        churn(round).await;
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 20_000, "{grown} KiB more after 150,000 permits");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,11 +67,14 @@ impl Keeper {
         lease: &Arc<Lease>,
         answer: Option<oneshot::Sender<bool>>,
     ) {
-        self.core.registry.remove(lease.serial);
+        let is_adopted = !self.core.registry.remove(lease.serial);
+        let was_degraded = is_adopted && lease.is_degraded();
         let is_sent = lease.release();
         self.core.outage.released(lease);
         if is_sent {
             self.send(Command::Release(Arc::clone(lease), answer));
+        } else if was_degraded {
+            self.send(Command::Forget);
         }
     }
 

@@ -27,8 +27,9 @@ impl Registry {
         self.shard(lease.serial).insert(lease.serial, lease);
     }
 
-    pub(super) fn remove(&self, serial: u64) {
-        self.shard(serial).remove(&serial);
+    /// Whether it was here.
+    pub(super) fn remove(&self, serial: u64) -> bool {
+        self.shard(serial).remove(&serial).is_some()
     }
 
     /// Removes and returns the granted leases.

@@ -22,6 +22,8 @@ use tokio::{
 pub(super) enum Command {
     /// Release the lease, and answer whether it was still held.
     Release(Arc<Lease>, Option<oneshot::Sender<bool>>),
+    /// A lease was released of which the server has nothing.
+    Forget,
     /// Answer whether releases of the semaphore were in flight, once they are completed.
     Settle(Arc<str>, oneshot::Sender<bool>),
     /// Release all leases, and return by the deadline those that could not be released.
@@ -106,6 +108,7 @@ impl Task {
     fn take(&mut self, command: Command) {
         match command {
             Command::Release(lease, answer) => self.pend(lease, answer),
+            Command::Forget => self.schedule.released(),
             Command::Settle(name, settled) => self.releases.settle(&name, settled),
             Command::Shutdown(deadline, done) => {
                 self.shutdowns.push((deadline, done));
