@@ -44,8 +44,9 @@ impl Grant for RedisGrant {
         if self.is_lost() || self.lease.is_released() {
             return Box::pin(ready(Err(lost())));
         }
-        if self.is_degraded() {
-            // Not before the server has all of its units.
+        let is_silent = self.store.outage.is_silent(&self.lease.name());
+        if is_silent || self.is_degraded() {
+            // Not before the server has all of its units, and answers.
             let error = self.store.outage.last_error(&self.lease.name());
             return Box::pin(ready(Err(error.into())));
         }

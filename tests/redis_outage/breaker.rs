@@ -1,10 +1,10 @@
 //! While the breaker is open nothing is sent but probes, and claims are decided at once.
 
-use crate::server::{BOUND, builder, claim, is_back, is_refused};
+use crate::server::{BOUND, builder, claim, granted, is_back, is_refused};
 use std::time::{Duration, Instant};
 use testing::{rig::Rig, wait::eventually};
 use tokio::task::JoinSet;
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 /// Far more than a decision takes, and less than any call that waits for an answer.
 const AT_ONCE: Duration = Duration::from_millis(20);
@@ -222,6 +222,21 @@ async fn a_crowd_that_meets_a_dead_server_is_admitted() {
         refused.len(),
         refused.first()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_is_open_no_permit_grows() {
+    let lease = Duration::from_secs(30);
+    let rig = Rig::new(builder(WhenUnavailable::Admit).lease(lease)).await;
+    let permit = granted(&rig.store, 5).await;
+    rig.proxy.black_hole();
+    opens(&rig.store).await;
+    assert!(!permit.is_degraded(), "its lease has not ended");
+    let start = Instant::now();
+    let answer = permit.resize(3).await;
+    let took = start.elapsed();
+    assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+    assert!(took < 10 * AT_ONCE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
