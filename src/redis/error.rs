@@ -41,6 +41,9 @@ pub enum Error {
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
     Redis(RedisError),
+    /// The claim was granted, but its future was not polled within this time, the lease, so that the
+    /// grant has ended. The task, or its runtime, was held up.
+    Expired(Duration),
     /// The server's answer has a shape that no script of this crate returns.
     Reply,
 }
@@ -145,6 +148,7 @@ impl fmt::Display for Error {
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
             Self::Late(_) => f.write_str("Redis got the command too late"),
             Self::NotReplicated(have) => write!(f, "only {have} replicas of Redis have it"),
+            Self::Expired(lease) => write!(f, "granted, but not taken within {lease:?}"),
             Self::Redis(_) => f.write_str("Redis failed"),
             Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
         }

@@ -159,8 +159,8 @@ impl RedisGrant {
         let units = claim.units()?;
         // The claim was granted, but its future was not polled before the lease ended.
         if self.is_lost() {
-            let late = Error::Timeout(self.store.times.lease);
-            return Err(StoreError::new(late).into());
+            let ended = Error::Expired(self.store.times.lease);
+            return Err(StoreError::new(ended).into());
         }
         let policy = claim.policy().clone();
         Ok(Permit::granted(self, policy, units, held))

@@ -1,6 +1,6 @@
 //! What counts as unavailable, and what does not.
 
-use crate::server::{BOUND, HELD, claim, degraded, granted, is_refused, store};
+use crate::server::{BOUND, HELD, LEASE, claim, degraded, granted, is_refused, store};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
@@ -287,4 +287,22 @@ async fn a_limit_that_is_reached_is_no_outage() {
         );
     }
     drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_task_was_slow_is_no_outage() {
+    let server = RedisServer::start();
+    let store = store(&server, WhenUnavailable::Admit).await;
+    // So the first poll sends the claim.
+    assert!(granted(&store, 1).await.release().await);
+    let mut acquire = Box::pin(store.acquire(claim(1)));
+    assert!(futures_util::poll!(&mut acquire).is_pending());
+    tokio::time::sleep(2 * LEASE).await;
+    let other = granted(&store, 1).await;
+    let answer = acquire.await;
+    assert!(
+        matches!(answer, Err(AcquireError::Store(_))),
+        "the server has answered every call: {answer:?}"
+    );
+    drop(other);
 }

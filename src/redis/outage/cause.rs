@@ -35,7 +35,7 @@ impl Error {
             Self::Unavailable(error) => !is_refusal(error),
             Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
             Self::Redis(error) => !is_refusal(error) && (self.is_disconnect() || is_down(error)),
-            Self::Congested | Self::Reply => false,
+            Self::Congested | Self::Expired(_) | Self::Reply => false,
         }
     }
 
