@@ -1,6 +1,8 @@
 //! Nothing grows, and nothing hangs, while the server is away.
 
-use crate::server::{BOUND, claim, degraded, granted, is_back, is_refused, store};
+use crate::server::{
+    BOUND, LEASE, PROCESSES, claim, degraded, granted, is_back, is_refused, store,
+};
 use std::{
     fs,
     time::{Duration, Instant},
@@ -128,4 +130,28 @@ async fn a_store_that_was_never_told_of_others_takes_the_least() {
     is_refused(store.acquire(claim(10)).await);
     drop(one);
     server.cont();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_set_back() {
+    let clock = testing::clock::SteppedClock::compile();
+    clock.set(0);
+    let server = clock.server();
+    let _store = store(&server, WhenUnavailable::Share).await;
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let longer = crate::server::builder(WhenUnavailable::Share).lease(2 * LEASE);
+    let other = longer.connect(proxy.url()).await.expect("it connects");
+    let mut raw = Raw::connect(server.port()).await;
+    let mut counted = async |count| {
+        eventually("so many count", BOUND, async || {
+            raw.zcard(PROCESSES).await == count
+        })
+        .await;
+    };
+    counted(2).await;
+    proxy.refuse().await;
+    proxy.kill(testing::proxy::End::Close);
+    drop(other);
+    clock.set(-3_600);
+    counted(1).await;
 }

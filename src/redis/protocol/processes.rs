@@ -4,7 +4,7 @@ use super::{
     call::{Call, Protocol},
     id::Owner,
     reply::Reply,
-    script::Script,
+    script::{Script, Text},
     share::{Numbers, Share},
 };
 use crate::redis::error::Error;
@@ -41,7 +41,8 @@ impl Share for Prefix<'_> {
     }
 
     fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
-        command.arg(&*owner.process);
+        let Owner { process, lease_ms } = owner;
+        command.arg(Text(format_args!("{process}:{lease_ms}")));
     }
 
     fn items(&self) -> usize {
