@@ -205,6 +205,29 @@ async fn what_changes_later_is_told_by_a_later_check() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_checks_at_once_are_one() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await.unwrap();
+    let mut raw = Raw::connect(server.port()).await;
+    let before = raw.stat("total_connections_received").await;
+    let mut checks = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let store = store.clone();
+        checks.spawn(async move { store.check().await });
+    }
+    let answers = checks.join_all().await;
+    let failed: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    let after = raw.stat("total_connections_received").await;
+    assert!(
+        failed.is_empty() && after - before < 100,
+        "{} connections, {} failed, the first: {:?}",
+        after - before,
+        failed.len(),
+        failed.first()
+    );
+}
+
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_risk_is_a_warning_when_the_store_connects() {

@@ -1,6 +1,7 @@
 //! What all handles and permits of a store share, and the grant behind a permit.
 
 use super::{
+    check::Checks,
     clock::{ServerClock, Times},
     dispatch::Dispatch,
     error::Error,
@@ -35,6 +36,7 @@ pub(super) struct Store {
     pub(super) outage: Arc<Outage>,
     serial: AtomicU64,
     pub(super) closed: watch::Sender<bool>,
+    pub(super) checks: Checks,
 }
 
 impl Store {
@@ -67,6 +69,7 @@ impl Store {
             serial: AtomicU64::new(1),
             outage,
             closed,
+            checks: Checks::default(),
         }
     }
 

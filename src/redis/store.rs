@@ -45,8 +45,9 @@ impl RedisSemaphore {
     /// server answers, is a primary, is recent enough, and permits each command, key and channel
     /// that the store needs. [`Builder::connect`](super::Builder::connect) checks the same.
     ///
-    /// Returns what works but may fail later. Takes a second at most. Each call runs two scripts,
-    /// `INFO`, and a connection for Pub/Sub.
+    /// Returns what works but may fail later. Takes a second at most. Runs a few
+    /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running share its
+    /// answer, so a health route may call it as often as it is asked.
     ///
     /// # Errors
     ///

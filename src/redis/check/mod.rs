@@ -1,11 +1,18 @@
 //! What can be known of a server before a claim needs it.
 
+mod together;
+
 use super::{
     clock::after, connect_error::ConnectError, error::Error, protocol::Inspected, shared::Store,
 };
 use redis::{ErrorKind, RedisError};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 use tokio::time::timeout_at;
+
+pub(super) use together::Checks;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -55,8 +62,15 @@ impl fmt::Display for Risk {
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
     pub(super) async fn check(&self) -> Result<Vec<Risk>, ConnectError> {
-        let channel = format!("{}wake:check", self.prefix);
         let deadline = after(BOUND);
+        let checked = self.checks.run(|| self.check_until(deadline));
+        let late = || ConnectError::connecting(Error::Timeout(BOUND));
+        let checked = timeout_at(deadline.into(), checked).await;
+        checked.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn check_until(&self, deadline: Instant) -> Result<Vec<Risk>, ConnectError> {
+        let channel = format!("{}wake:check", self.prefix);
         let protocol = &self.dispatch.attempts().protocol;
         let inspected = protocol.inspect(&channel, deadline);
         let inspected = inspected.await.map_err(ConnectError::connecting)?;
