@@ -228,6 +228,38 @@ async fn a_thousand_checks_at_once_are_one() {
     );
 }
 
+/// The keys of semaphores alone.
+#[tokio::test]
+async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() {
+    let server = RedisServer::start();
+    for keys in [
+        "~shop:{*",
+        "~shop:{* ~shop:clock",
+        "~shop:{* ~shop:processes",
+    ] {
+        let outcome = as_user(&server, &format!("{keys} &shop:* +@all")).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+            "{keys}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_found() {
+    for name in ["semaphore:processes", "semaphore:clock"] {
+        let server = RedisServer::start();
+        let mut raw = Raw::connect(server.port()).await;
+        raw.cmd(&["HSET", name, "mine", "1"]).await;
+        let store = RedisSemaphore::connect(server.url()).await.unwrap();
+        let outcome = store.check().await.expect_err("it is found");
+        let ConnectError::Unavailable(cause) = &outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(cause.to_string().contains(name), "{cause}");
+    }
+}
+
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_risk_is_a_warning_when_the_store_connects() {

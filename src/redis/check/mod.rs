@@ -114,7 +114,7 @@ impl Store {
         {
             return Err(ConnectError::Channels { pattern });
         }
-        if ["of the keys", "a key"].into_iter().any(is_about) {
+        if ["of the keys", "access a key"].into_iter().any(is_about) {
             return Err(ConnectError::Keys { pattern });
         }
         let is_refused = ["permission", "can't run", "unknown", "not allowed"];

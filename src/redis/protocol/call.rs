@@ -220,7 +220,8 @@ impl Protocol {
             fits
         };
         shares.chunk_by(fits).collect()
-    }}
+    }
+}
 
 /// Where a call is: all that it names is on one server.
 fn place<P: Share>(shares: &[P]) -> Cow<'_, str> {

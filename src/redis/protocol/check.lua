@@ -3,6 +3,7 @@
 -- KEYS  1 probe    a sorted set, empty again when the script ends
 --       2 number   a string, which expires at once
 -- ARGV  1 channel  of this process, on which nothing else listens
+--       2 read     reads a key of the store itself, the only one of KEYS; nothing else is run
 -- Returns for each command that failed its name and the error, one after the other.
 
 local probe, number = KEYS[1], KEYS[2]
@@ -13,6 +14,14 @@ local function try(command, ...)
   if type(answer) == 'table' and answer.err then
     failed[#failed + 1], failed[#failed + 2] = command, answer.err
   end
+end
+
+if ARGV[2] then
+  try(ARGV[2], KEYS[1])
+  if failed[1] then
+    failed[1] = ARGV[2] .. ' ' .. KEYS[1]
+  end
+  return failed
 end
 
 -- The first write removes: a server whose memory is full accepts other writes only after one.
