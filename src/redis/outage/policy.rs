@@ -34,6 +34,9 @@ pub enum WhenUnavailable {
     #[default]
     Refuse,
     /// It is admitted. The limit does not hold for that time.
+    ///
+    /// Calls that time out are an outage whatever the cause: a process or a network that is so
+    /// overloaded that answers come too late is one too, and then more is admitted.
     Admit,
     /// It is admitted while this process has fewer units of the key than its share: the limit
     /// divided by the number of processes that are alive, rounded up. Otherwise it is refused, as by
@@ -41,7 +44,10 @@ pub enum WhenUnavailable {
     /// is what the server has told last, and the highest of the last two leases.
     ///
     /// All processes together exceed the limit by what is rounded up, if they have lost the server
-    /// at the same time. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
+    /// at the same time and none of them has more than its share by then. What a process holds beyond
+    /// its share, in long requests or streams, it keeps, and the others take their shares beside it:
+    /// at worst one process holds the whole limit, and all together nearly twice as much, until that
+    /// work ends. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
     /// nothing is admitted, in case that the server has answered others, and so that short requests
     /// of a process that had more than its share have ended when another takes its own. When the
     /// server is back, claims need both its grant and a place in the share for about four timeouts,
