@@ -1,7 +1,7 @@
 //! What all handles and permits of a store share, and the grant behind a permit.
 
 use super::{
-    check::Checks,
+    check::together::Checks,
     clock::{ServerClock, Times},
     dispatch::Dispatch,
     error::Error,
@@ -97,6 +97,18 @@ impl Store {
         match *self.closed.borrow() {
             true => Err(AcquireError::Closed),
             false => Ok(()),
+        }
+    }
+
+    /// Waits for something unless the store shuts down meanwhile.
+    pub(super) async fn unless_closed<T>(
+        &self,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, AcquireError> {
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            done = wait => Ok(done),
+            _ = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed),
         }
     }
 

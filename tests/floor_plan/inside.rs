@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 93] = [
+const REDIS: [&str; 95] = [
     "connect",
     "topologies",
     "start",
@@ -37,6 +37,8 @@ const REDIS: [&str; 93] = [
     "acquire",
     "wait",
     "shared",
+    "check/together",
+    "check/risk",
     "keeper/handle",
     "keeper/task/tick",
     "keeper/task",

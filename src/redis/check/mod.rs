@@ -1,63 +1,19 @@
 //! What can be known of a server before a claim needs it.
 
-mod together;
+mod risk;
+pub(super) mod together;
 
 use super::{
     clock::after, connect_error::ConnectError, error::Error, protocol::Inspected, shared::Store,
 };
 use redis::{ErrorKind, RedisError};
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
-pub(super) use together::Checks;
+pub use risk::Risk;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
-
-/// What works, but may fail later. [`RedisSemaphore::check`](super::RedisSemaphore::check) returns it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Risk {
-    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
-    /// `maxmemory-policy` to `noeviction`.
-    #[non_exhaustive]
-    Eviction {
-        /// The server's `maxmemory-policy`.
-        policy: String,
-    },
-    /// The server is a node of a cluster, so the keys of other nodes cannot be used.
-    ClusterNode,
-    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
-    /// known.
-    NoInfo,
-}
-
-impl Risk {
-    pub(super) fn warn(&self) {
-        #[cfg(feature = "tracing")]
-        tracing::warn!("{self}");
-    }
-}
-
-impl fmt::Display for Risk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Eviction { policy } => write!(
-                f,
-                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
-            ),
-            Self::ClusterNode => {
-                f.write_str("the server is a node of a cluster: keys of other nodes cannot be used")
-            }
-            Self::NoInfo => f.write_str(
-                "the server does not permit INFO: its version, role and eviction policy are not known",
-            ),
-        }
-    }
-}
 
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).

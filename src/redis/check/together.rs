@@ -1,6 +1,6 @@
 //! One check at a time, for all who ask meanwhile.
 
-use super::Risk;
+use super::risk::Risk;
 use crate::redis::connect_error::ConnectError;
 use std::time::Instant;
 use tokio::sync::Mutex;

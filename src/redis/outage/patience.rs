@@ -1,23 +1,8 @@
 //! Waits for what a failure turns out to be, and for the end of an outage.
 
 use super::{breaker::Breaker, phase::Phase};
-use crate::{redis::shared::Store, semaphore::AcquireError};
 use std::time::Instant;
 use tokio::time::timeout_at;
-
-impl Store {
-    /// Waits for something unless the store shuts down meanwhile.
-    pub(super) async fn unless_closed<T>(
-        &self,
-        wait: impl Future<Output = T>,
-    ) -> Result<T, AcquireError> {
-        let mut closed = self.closed.subscribe();
-        tokio::select! {
-            done = wait => Ok(done),
-            _ = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed),
-        }
-    }
-}
 
 impl Breaker {
     /// Waits for what a failure turns out to be, until `end` at most. `true`: the server has answered

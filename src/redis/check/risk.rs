@@ -1,0 +1,45 @@
+//! What a check warns of.
+
+use std::fmt;
+
+/// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
+    /// `maxmemory-policy` to `noeviction`.
+    #[non_exhaustive]
+    Eviction {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server is a node of a cluster, so the keys of other nodes cannot be used.
+    ClusterNode,
+    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
+    /// known.
+    NoInfo,
+}
+
+impl Risk {
+    pub(in crate::redis) fn warn(&self) {
+        #[cfg(feature = "tracing")]
+        tracing::warn!("{self}");
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eviction { policy } => write!(
+                f,
+                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
+            ),
+            Self::ClusterNode => {
+                f.write_str("the server is a node of a cluster: keys of other nodes cannot be used")
+            }
+            Self::NoInfo => f.write_str(
+                "the server does not permit INFO: its version, role and eviction policy are not known",
+            ),
+        }
+    }
+}
