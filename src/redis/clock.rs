@@ -25,6 +25,12 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// How long connecting may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(1);
+
+/// How long callers are refused after an attempt to connect has failed.
+pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
 /// The cap of a duration that is added to an instant, so that the sum cannot overflow.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

@@ -5,7 +5,7 @@
 //! If no answer of any call comes for a whole timeout from then on, the connection is dead.
 
 use super::contract::{Replies, checked};
-use crate::redis::error::Error;
+use crate::redis::{clock::CONNECT, error::Error};
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
 use std::{
     io,
@@ -15,15 +15,14 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(1);
-
 /// See the module docs.
 pub(super) struct Connection {
     multiplexed: MultiplexedConnection,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
     is_probed: AtomicBool,
+    /// Whether the server has ever answered on it.
+    is_proven: AtomicBool,
 }
 
 impl Connection {
@@ -39,6 +38,7 @@ impl Connection {
             multiplexed,
             answered: AtomicBool::new(false),
             is_probed: AtomicBool::new(false),
+            is_proven: AtomicBool::new(false),
         })
     }
 
@@ -46,7 +46,16 @@ impl Connection {
     pub(super) async fn call(&self, commands: Vec<Cmd>) -> Replies {
         let replies = send(self.multiplexed.clone(), commands).await;
         self.answered.store(true, Ordering::Relaxed);
+        let is_answer = |reply: &Result<_, Error>| !reply.as_ref().is_err_and(Error::is_disconnect);
+        if !self.is_proven() && replies.iter().any(is_answer) {
+            self.is_proven.store(true, Ordering::Relaxed);
+        }
         replies
+    }
+
+    /// Whether the server has ever answered a call on it.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven.load(Ordering::Relaxed)
     }
 
     /// Whether no probe runs. From now on one does.

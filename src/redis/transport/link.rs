@@ -12,7 +12,7 @@ use super::{
     endpoint::Endpoint,
     replicas::{confirmed, with_wait},
 };
-use crate::redis::error::Error;
+use crate::redis::{clock::CONNECT_PAUSE, error::Error};
 use parking_lot::Mutex;
 use redis::{Cmd, RedisError};
 use std::{
@@ -21,9 +21,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
-
-/// How long callers are refused after an attempt has failed.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The connection of one runtime.
 pub(super) struct Link {
@@ -106,7 +103,7 @@ impl Link {
         let mut state = self.state.lock();
         match &*state {
             State::Connected(connection) => return Some(Ok(Arc::clone(connection))),
-            State::Failed(at, error) if at.elapsed() < PAUSE => {
+            State::Failed(at, error) if at.elapsed() < CONNECT_PAUSE => {
                 return Some(Err(Error::Unavailable(error.clone())));
             }
             State::Connecting | State::Outdated => return None,
@@ -148,8 +145,11 @@ impl Link {
         let is_useless = |error: &&Error| error.is_disconnect() || error.is_read_only();
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
         match errors.find(is_useless) {
-            // A replica would accept any number of connections, and answer the same to all.
-            Some(error @ Error::Redis(cause)) if error.is_read_only() => {
+            // A replica would accept any number of connections, and answer the same to all. So would a
+            // server that closes each at its first command.
+            Some(error @ Error::Redis(cause))
+                if error.is_read_only() || !connection.is_proven() =>
+            {
                 self.end(connection, State::Failed(Instant::now(), cause.clone()));
             }
             Some(_) => self.end(connection, State::Idle),
