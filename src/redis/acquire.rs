@@ -5,6 +5,7 @@ use super::{
     dispatch::{self, Level},
     error::Error,
     lease::Lease,
+    outage::Place,
     protocol::{Acquired, AllAcquired},
     shared::Store,
     wait::{self, Wanted},
@@ -15,7 +16,13 @@ use std::{ops::Range, pin::pin, slice, sync::Arc, time::Instant};
 use tokio::time::timeout_at;
 
 impl Store {
-    pub(super) async fn acquire(self: &Arc<Self>, claim: &Claim) -> Result<Permit, AcquireError> {
+    /// Acquires for a claim that may have a place in the share; by the deadline if it does not wait.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        claim: &Claim,
+        deadline: Instant,
+        place: Option<Place<'_>>,
+    ) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
         self.open()?;
         let serials = self.serials(1);
@@ -24,7 +31,7 @@ impl Store {
         // A shutdown that has missed this lease has set `closed` before this check.
         self.check_open()?;
         let answer = match claim.wait() {
-            None => self.try_once(&grant.lease).await?,
+            None => self.try_once(&grant.lease, deadline).await?,
             // Boxed, so that the future of a claim that does not wait stays small.
             Some(wait) => {
                 let wanted = [(Arc::clone(&grant.lease), Some(wait))];
@@ -34,7 +41,7 @@ impl Store {
         self.check_open()?;
         match answer {
             Acquired::Granted { held, .. } => {
-                self.outage.granted(&grant.lease);
+                self.granted(slice::from_ref(&grant.lease), place).await?;
                 grant.permit(claim, held)
             }
             Acquired::Full { held } if claim.wait().is_none() => {
@@ -45,9 +52,25 @@ impl Store {
         }
     }
 
-    pub(super) async fn try_once(&self, lease: &Arc<Lease>) -> Result<Acquired, AcquireError> {
+    /// Takes note of leases that were granted. An error: they are of no use.
+    pub(super) async fn granted(
+        &self,
+        leases: &[Arc<Lease>],
+        place: Option<Place<'_>>,
+    ) -> Result<(), AcquireError> {
+        match self.outage.is_well() {
+            true => Ok(()),
+            false => Box::pin(self.outage.granted(leases, place)).await,
+        }
+    }
+
+    pub(super) async fn try_once(
+        &self,
+        lease: &Arc<Lease>,
+        deadline: Instant,
+    ) -> Result<Acquired, AcquireError> {
         let full = |answer: &Acquired| matches!(answer, Acquired::Full { .. }).then_some(0);
-        self.try_twice(slice::from_ref(lease), full, |deadline| {
+        self.try_twice(slice::from_ref(lease), deadline, full, || {
             let lease = Arc::clone(lease);
             let position = None;
             let claim = dispatch::Claim::one(Level { lease, position }, deadline);
@@ -64,13 +87,13 @@ impl Store {
     pub(super) async fn try_twice<T, F>(
         &self,
         leases: &[Arc<Lease>],
+        deadline: Instant,
         full: impl Fn(&T) -> Option<usize>,
-        attempt: impl Fn(Instant) -> F,
+        attempt: impl Fn() -> F,
     ) -> Result<T, AcquireError>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let deadline = Instant::now() + self.times.budget();
         let released = || -> u64 {
             let counts = leases
                 .iter()
@@ -78,14 +101,14 @@ impl Store {
             counts.fold(0, u64::wrapping_add)
         };
         let before = released();
-        let first = attempt(deadline).await.map_err(StoreError::new)?;
+        let first = attempt().await.map_err(StoreError::new)?;
         let Some(full) = full(&first).and_then(|full| leases.get(full)) else {
             return Ok(first);
         };
         let second = timeout_at(deadline.into(), async {
             let settled = self.keeper.settled(full.name()).await;
             match settled || released() != before {
-                true => attempt(deadline).await.ok(),
+                true => attempt().await.ok(),
                 false => None,
             }
         });

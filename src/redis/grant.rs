@@ -8,7 +8,7 @@ use super::{
 use crate::semaphore::{
     AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, StoreError, future::all_held,
 };
-use std::{future::ready, sync::Arc};
+use std::{future::ready, slice, sync::Arc, time::Instant};
 use tokio::sync::oneshot;
 
 impl Grant for RedisGrant {
@@ -144,9 +144,10 @@ impl Store {
         self.open()?;
         let grant = self.heavier(lease, units);
         self.check_open()?;
-        match self.try_once(&grant.lease).await? {
+        let deadline = Instant::now() + self.times.budget();
+        match self.try_once(&grant.lease, deadline).await? {
             Acquired::Granted { .. } => {
-                self.outage.granted(&grant.lease);
+                self.granted(slice::from_ref(&grant.lease), None).await?;
                 Ok(grant)
             }
             Acquired::Full { held } => Err(full(lease, held)),

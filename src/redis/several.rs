@@ -2,12 +2,13 @@
 
 use super::{
     dispatch::{Claim as Sent, Level},
+    outage::Place,
     protocol::AllAcquired,
     shared::{RedisGrant, Store},
     wait::Wanted,
 };
 use crate::semaphore::{AcquireError, Claim, Permit};
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 impl Store {
     /// Whether one call may serve several semaphores. Where their keys may live on several nodes
@@ -20,6 +21,8 @@ impl Store {
     pub(super) async fn acquire_all(
         self: &Arc<Self>,
         claims: &[Claim],
+        deadline: Instant,
+        place: Option<Place<'_>>,
     ) -> Result<Permit, AcquireError> {
         self.open()?;
         let serials = self.serials(claims.len());
@@ -35,14 +38,13 @@ impl Store {
         let wanted: Vec<Wanted> = leases.zip(claims.iter().map(Claim::wait)).collect();
         let answer = match wanted.iter().any(|(_, wait)| wait.is_some()) {
             true => self.wait(&wanted, serials).await?,
-            false => self.try_all(&wanted).await?,
+            false => self.try_all(&wanted, deadline).await?,
         };
         self.check_open()?;
         match answer {
             AllAcquired::Granted(granted) => {
-                grants
-                    .iter()
-                    .for_each(|grant| self.outage.granted(&grant.lease));
+                let leases: Vec<_> = wanted.into_iter().map(|(lease, _)| lease).collect();
+                self.granted(&leases, place).await?;
                 permit(grants, claims, &granted)
             }
             AllAcquired::Full { level, held } => Err(AcquireError::full(&claims[level], held)),
@@ -53,13 +55,17 @@ impl Store {
         }
     }
 
-    async fn try_all(&self, wanted: &[Wanted]) -> Result<AllAcquired, AcquireError> {
+    async fn try_all(
+        &self,
+        wanted: &[Wanted],
+        deadline: Instant,
+    ) -> Result<AllAcquired, AcquireError> {
         let leases: Vec<_> = wanted.iter().map(|(lease, _)| Arc::clone(lease)).collect();
         let full = |answer: &AllAcquired| match answer {
             AllAcquired::Full { level, .. } => Some(*level),
             _ => None,
         };
-        self.try_twice(&leases, full, |deadline| {
+        self.try_twice(&leases, deadline, full, || {
             let levels = leases.iter().cloned().map(|lease| Level {
                 lease,
                 position: None,

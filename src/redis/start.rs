@@ -76,7 +76,7 @@ impl Builder {
         let times = Times::new(self.lease, self.timeout);
         let clock = Arc::new(ServerClock::new(times));
         let policy = self.when_unavailable;
-        let breakers = Breakers::new(Arc::clone(&transport), times, policy.admits());
+        let breakers = Breakers::new(Arc::clone(&transport), times, policy);
         let protocol = Protocol::new(
             transport,
             Arc::clone(&clock),

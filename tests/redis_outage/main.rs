@@ -2,18 +2,22 @@
 
 #![cfg(feature = "redis")]
 
+mod blips;
 mod breaker;
 mod fleet;
 mod held;
 mod hygiene;
 mod leaving;
 mod levels;
+mod limit;
+mod nodes;
 mod over_http;
 mod reconciled;
 mod server;
 mod share;
 mod unavailable;
 mod waiters;
+mod wire;
 
 /// Runs in the processes that `fleet` starts.
 #[test]

@@ -1,6 +1,6 @@
 //! Stores, claims, and what is seen of them past the library.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
@@ -93,6 +93,26 @@ pub(crate) async fn is_back(store: &RedisSemaphore) {
     eventually("the server grants again", BOUND, async || {
         let permit = store.acquire(Claim::new("back").with_limit(1_000)).await;
         permit.is_ok_and(|permit| !permit.is_degraded())
+    })
+    .await;
+}
+
+/// As many permits as are granted without an error.
+pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    while let Ok(permit) = store.acquire(claim(limit)).await {
+        assert!(permits.len() < 1_000, "no limit at all");
+        permits.push(permit);
+    }
+    permits
+}
+
+/// Waits until the breaker of a store is open: claims of another key are decided at once.
+pub(crate) async fn opens(store: &RedisSemaphore) {
+    eventually("claims are decided at once", BOUND, async || {
+        let start = Instant::now();
+        drop(store.acquire(Claim::new("opens").with_limit(1_000)).await);
+        start.elapsed() < Duration::from_millis(20)
     })
     .await;
 }

@@ -10,6 +10,10 @@ impl Lease {
         Self { strict, ..self }
     }
 
+    pub(in crate::redis) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
     /// The policy admits the claim.
     pub(in crate::redis) fn admitted(&self) {
         self.lock().step(Event::Admitted);

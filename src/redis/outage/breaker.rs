@@ -1,7 +1,10 @@
 //! Knows whether a server answers, from the outcomes of all calls.
 
-use super::{cause::Verdict, phase::Phase, summary::Summary};
-use crate::redis::{clock::Times, error::Error};
+use super::{cause::Verdict, phase::Phase, policy::WhenUnavailable, summary::Summary};
+use crate::redis::{
+    clock::{CONNECT, CONNECT_PAUSE, Times},
+    error::Error,
+};
 use parking_lot::Mutex;
 use std::{
     mem,
@@ -23,8 +26,7 @@ const MIN_BETWEEN: u32 = 4;
 /// See the module docs.
 pub(super) struct Breaker {
     times: Times,
-    /// Whether the policy admits claims while the store is unavailable.
-    admits: bool,
+    policy: WhenUnavailable,
     /// Whether all its keys live on one server, to which the store makes connections by itself.
     one_server: bool,
     summary: Arc<Summary>,
@@ -54,14 +56,14 @@ struct State {
 impl Breaker {
     pub(super) fn new(
         times: Times,
-        admits: bool,
+        policy: WhenUnavailable,
         one_server: bool,
         summary: &Arc<Summary>,
     ) -> Self {
         let now = Instant::now();
         Self {
             times,
-            admits,
+            policy,
             one_server,
             summary: Arc::clone(summary),
             phase: AtomicU8::new(Phase::Well as u8),
@@ -100,8 +102,7 @@ impl Breaker {
             match outcome.map_or(Verdict::Works, Error::verdict) {
                 Verdict::Works => return self.answered(),
                 Verdict::Unsent => {}
-                Verdict::Breaks if self.one_server => self.suspect(),
-                Verdict::Breaks | Verdict::Fails => failure = outcome.map(|error| (place, error)),
+                Verdict::Fails => failure = outcome.map(|error| (place, error)),
             }
         }
         if let Some((place, error)) = failure {
@@ -114,20 +115,32 @@ impl Breaker {
             return;
         }
         let mut state = self.state.lock();
-        state.failures = 0;
+        let has_failed = mem::take(&mut state.failures) > 0;
         let (phase, now) = (self.phase(), Instant::now());
-        if matches!(phase, Phase::Failing | Phase::Open) {
-            self.keep_until(self.times.held_until(now));
-            let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
-            if was_gone {
-                state.returned = now;
-                self.summary.returned();
-            }
-            // Without degraded permits there is nothing to settle.
-            self.change(match was_gone && self.admits {
-                true => Phase::Settling,
-                false => Phase::Well,
-            });
+        let was_gone = mem::take(&mut state.was_gone);
+        if phase == Phase::Well || phase == Phase::Settling && !has_failed {
+            return self.settle(&state);
+        }
+        let was_gone = was_gone || phase == Phase::Open;
+        self.keep_until(self.times.held_until(now));
+        state.returned = now;
+        if was_gone {
+            self.summary.returned();
+        }
+        // Without degraded permits there is nothing to settle. Other processes may have taken any
+        // failure for an outage, and have admitted their shares.
+        let settles = was_gone || phase == Phase::Settling || self.policy.shares();
+        self.change(match settles && self.policy.admits() {
+            true => Phase::Settling,
+            false => Phase::Well,
+        });
+    }
+
+    /// An answer after the time to settle ends it: without one the server may have fallen silent.
+    fn settle(&self, state: &State) {
+        let is_over = state.returned.elapsed() >= self.settling_time();
+        if self.phase() == Phase::Settling && is_over {
+            self.change(Phase::Well);
         }
     }
 
@@ -137,18 +150,18 @@ impl Breaker {
             state.alarmed = Instant::now();
         }
         state.failures += 1;
-        state.was_gone |= matches!(error, Error::Unavailable(_));
+        state.was_gone |= error.is_gone();
+        self.keep_until(u64::MAX);
         state.error = error.clone();
         state.place = place.into();
         self.alarm(&mut state);
         let is_stall = state.alarmed.elapsed() < self.times.timeout;
         if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
-            self.keep_until(u64::MAX);
             self.change(Phase::Open);
         }
     }
 
-    /// A claim has failed, or a connection, so all is not well.
+    /// A claim has failed, so all is not well.
     pub(super) fn suspect(&self) {
         self.alarm(&mut self.state.lock());
     }
@@ -180,19 +193,11 @@ impl Breaker {
         may_try
     }
 
-    /// Ends the time to settle if it is over.
-    pub(super) fn settle(&self) {
-        let state = self.state.lock();
-        let is_over = state.returned.elapsed() >= self.settling_time();
-        if self.phase() == Phase::Settling && is_over {
-            self.change(Phase::Well);
-        }
-    }
-
-    /// How long the store counts as unsettled once it has answered: longer than the pause between
-    /// two probes, the probe, the keeper's next tick and its calls take together.
+    /// How long the store counts as unsettled once it has answered: longer than a connection that
+    /// was begun too soon, the pause between two probes, the probe, the keeper's next tick and its
+    /// calls take together.
     pub(super) fn settling_time(&self) -> Duration {
-        self.times.timeout * 4 + self.times.tick() * 2
+        CONNECT + CONNECT_PAUSE + self.times.timeout * 4 + self.times.tick() * 2
     }
 
     /// When it is clear whether failures are an outage: more of them open the breaker by then.
@@ -225,7 +230,7 @@ impl Breaker {
     }
 
     fn keep_until(&self, end: u64) {
-        if self.admits {
+        if self.policy.admits() {
             self.summary.kept();
             self.kept_until.store(end, Ordering::Relaxed);
         }

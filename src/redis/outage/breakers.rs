@@ -1,6 +1,6 @@
 //! A breaker for each server, so that a server that is away decides for its own keys only.
 
-use super::{breaker::Breaker, summary::Summary};
+use super::{breaker::Breaker, policy::WhenUnavailable, summary::Summary};
 use crate::redis::{clock::Times, error::Error, transport::Transport};
 use parking_lot::RwLock;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -10,8 +10,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 pub(in crate::redis) struct Breakers {
     transport: Arc<dyn Transport>,
     times: Times,
-    /// Whether the policy admits claims while the store is unavailable.
-    admits: bool,
+    policy: WhenUnavailable,
     pub(super) summary: Arc<Summary>,
     breakers: RwLock<Vec<Arc<Breaker>>>,
 }
@@ -20,15 +19,15 @@ impl Breakers {
     pub(in crate::redis) fn new(
         transport: Arc<dyn Transport>,
         times: Times,
-        admits: bool,
+        policy: WhenUnavailable,
     ) -> Arc<Self> {
         let summary = Arc::<Summary>::default();
         let is_one_server = transport.is_one_server();
-        let first = Breaker::new(times, admits, is_one_server, &summary);
+        let first = Breaker::new(times, policy, is_one_server, &summary);
         Arc::new(Self {
             transport,
             times,
-            admits,
+            policy,
             summary,
             breakers: RwLock::new(vec![Arc::new(first)]),
         })
@@ -59,7 +58,7 @@ impl Breakers {
         }
         let mut breakers = self.breakers.write();
         while breakers.len() <= number {
-            let breaker = Breaker::new(self.times, self.admits, true, &self.summary);
+            let breaker = Breaker::new(self.times, self.policy, true, &self.summary);
             breakers.push(Arc::new(breaker));
         }
         Arc::clone(&breakers[number])

@@ -21,14 +21,16 @@ pub(super) enum Verdict {
     /// It answered.
     Works,
     Fails,
-    /// The connection broke. Where connections are made by the store itself, the next one shows
-    /// whether it works.
-    Breaks,
     /// Nothing: the call was not sent.
     Unsent,
 }
 
 impl Error {
+    /// Whether there is no connection, so that the server may have been started again.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Unavailable(_)) || self.is_disconnect()
+    }
+
     /// Whether the store is unavailable, so that the policy decides.
     pub(in crate::redis) fn is_unavailable(&self) -> bool {
         match self {
@@ -43,7 +45,6 @@ impl Error {
         match self {
             Self::Congested => Verdict::Unsent,
             _ if !self.is_unavailable() => Verdict::Works,
-            _ if self.is_disconnect() => Verdict::Breaks,
             _ => Verdict::Fails,
         }
     }
@@ -129,6 +130,6 @@ mod tests {
         assert_eq!(Error::Congested.verdict(), Verdict::Unsent);
         assert!(!Error::Congested.is_unavailable());
         assert!(Error::Redis(refused()).is_unavailable());
-        assert_eq!(Error::Redis(refused()).verdict(), Verdict::Breaks);
+        assert_eq!(Error::Redis(refused()).verdict(), Verdict::Fails);
     }
 }

@@ -1,6 +1,11 @@
 //! The way of a claim: to the server or, while that is unavailable, to the policy.
 
-use super::{breaker::Breaker, phase::Phase, policy::WhenUnavailable, share::Wanted};
+use super::{
+    breaker::Breaker,
+    phase::Phase,
+    policy::WhenUnavailable,
+    share::{Place, Wanted},
+};
 use crate::{
     redis::{clock::at, error::Error, protocol::name, shared::Store},
     semaphore::{Acquire, AcquireError, Claim, Permit, StoreError, level_by_level},
@@ -24,7 +29,8 @@ impl Store {
             return Box::pin(self.during_outage(claims, start)).await;
         }
         let claims = slice::from_ref(&claim);
-        match self.acquire(&claim).await {
+        let deadline = start + self.times.budget();
+        match self.acquire(&claim, deadline, None).await {
             Err(error) if self.is_for_policy(claims, &error) => {
                 Box::pin(self.decide(claims, start, error)).await
             }
@@ -55,9 +61,9 @@ impl Store {
         .await
     }
 
-    /// Whether the server of these claims is unavailable, or has just come back.
+    /// Whether the server of these claims may be unavailable, or has just come back.
     fn is_outage(&self, claims: &[Claim]) -> bool {
-        !self.outage.is_well() && self.breaker(claims).phase() >= Phase::Settling
+        !self.outage.is_well() && self.breaker(claims).phase() != Phase::Well
     }
 
     /// Whether the policy decides about a claim that failed: the server is unavailable, or others wait
@@ -87,7 +93,7 @@ impl Store {
         claims: &[Claim],
         start: Instant,
     ) -> Result<Permit, AcquireError> {
-        match self.from_server(claims).await {
+        match self.from_server(claims, start, None).await {
             Err(error) if self.is_for_policy(claims, &error) => {
                 self.decide(claims, start, error).await
             }
@@ -95,10 +101,16 @@ impl Store {
         }
     }
 
-    async fn from_server(self: &Arc<Self>, claims: &[Claim]) -> Result<Permit, AcquireError> {
+    async fn from_server(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+        place: Option<Place<'_>>,
+    ) -> Result<Permit, AcquireError> {
+        let deadline = start + self.times.budget();
         match claims {
-            [claim] => self.acquire(claim).await,
-            claims => self.acquire_all(claims).await,
+            [claim] => self.acquire(claim, deadline, place).await,
+            claims => self.acquire_all(claims, deadline, place).await,
         }
     }
 
@@ -119,38 +131,47 @@ impl Store {
                 let error = StoreError::new(breaker.last_error());
                 self.decide(claims, start, error.into()).await
             }
-            Phase::Settling if shares => self.settle(claims, start).await,
+            _ if shares => self.settle(claims, start).await,
             _ => self.try_server(claims, start).await,
         }
     }
 
-    /// Acquires from a server that has just come back. Other processes may not have claimed the
-    /// places of their permits yet, so the claim has to have its place in the share too.
+    /// Acquires with a place in the share, and asks the policy if the server is unavailable.
     async fn settle(
         self: &Arc<Self>,
         claims: &[Claim],
         start: Instant,
     ) -> Result<Permit, AcquireError> {
-        let end = self.end(claims, start);
-        let wanted = self.wanted(claims);
-        let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
-        let Some(place) = place else {
-            if claims.iter().all(|claim| claim.wait().is_none()) {
-                return Err(StoreError::new(self.breaker(claims).last_error()).into());
-            }
-            let breaker = self.breaker(claims);
-            self.unless_closed(breaker.settled(end)).await?;
-            return self.try_server(&less(claims, start.elapsed()), start).await;
-        };
-        // What is granted counts itself.
-        let answer = self.from_server(claims).await;
-        drop(place);
-        match answer {
+        match self.with_place(claims, start).await {
+            Ok(Some(permit)) => Ok(permit),
+            Ok(None) => Err(StoreError::new(self.breaker(claims).last_error()).into()),
             Err(error) if self.is_for_policy(claims, &error) => {
                 self.decide(claims, start, error).await
             }
-            answer => answer,
+            Err(error) => Err(error),
         }
+    }
+
+    /// Acquires from a server that other processes may have lost. They may have admitted claims, and
+    /// may not have claimed the places of those yet, so the claim has to have its place in the share
+    /// too. `None`: the share is used up. A claim that waits does so until all is well again.
+    async fn with_place(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        start: Instant,
+    ) -> Result<Option<Permit>, AcquireError> {
+        let end = self.end(claims, start);
+        let place = self.outage.place(&self.wanted(claims), end);
+        let place = self.unless_closed(place).await?;
+        if place.is_none() {
+            if claims.iter().all(|claim| claim.wait().is_none()) {
+                return Ok(None);
+            }
+            let breaker = self.breaker(claims);
+            self.unless_closed(breaker.settled(end)).await?;
+        }
+        let left = less(claims, start.elapsed());
+        self.from_server(&left, start, place).await.map(Some)
     }
 
     /// Lets the policy decide, because of `error`.
@@ -184,10 +205,11 @@ impl Store {
         // Alone, nobody has more than its share.
         let is_alone = self.outage.live.count() <= 1;
         if !is_alone && self.unless_closed(breaker.was_a_blip(end)).await? {
-            let answer = self.from_server(&less(claims, start.elapsed())).await;
-            let is_for_policy = |error| self.is_for_policy(claims, error);
-            if !answer.as_ref().is_err_and(is_for_policy) {
-                return answer;
+            match self.with_place(claims, start).await {
+                Ok(Some(permit)) => return Ok(permit),
+                Ok(None) => return Err(error),
+                Err(error) if self.is_for_policy(claims, &error) => {}
+                Err(error) => return Err(error),
             }
         }
         let wanted = self.wanted(claims);
@@ -201,18 +223,14 @@ impl Store {
     fn end(&self, claims: &[Claim], start: Instant) -> Instant {
         let waits = claims.iter().filter_map(Claim::wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
-        let times = self.times;
-        // At least the keeper can count the permits until then.
-        let soon = Instant::now() + times.timeout / 4;
-        soon.max(at(start, longest.max(times.budget())))
+        at(start, longest.max(self.times.budget()))
     }
 
     fn wanted(&self, claims: &[Claim]) -> Vec<Wanted> {
-        let live = self.outage.live.count();
-        let wanted = claims.iter().map(|claim| Wanted {
-            name: name(&self.prefix, claim.policy(), claim.key()),
-            units: claim.weight(),
-            share: (self.outage.policy).share(claim.limit().unwrap_or_default(), live),
+        let wanted = claims.iter().map(|claim| {
+            let name = name(&self.prefix, claim.policy(), claim.key());
+            let limit = claim.limit().unwrap_or_default();
+            self.outage.level(name, limit, claim.weight())
         });
         wanted.collect()
     }

@@ -13,13 +13,13 @@ impl Breaker {
         let mut phases = self.changes();
         let is_clear = phases.wait_for(|phase| *phase != Phase::Failing);
         let clear = timeout_at(self.clear_at().min(end).into(), is_clear).await;
-        clear.is_ok_and(|phase| phase.is_ok_and(|phase| *phase == Phase::Well))
+        clear.is_ok_and(|phase| phase.is_ok_and(|phase| *phase != Phase::Open))
     }
 
-    /// Waits until all is well again, until `end` at most.
+    /// Waits until all is well again or the breaker opens, until `end` at most.
     pub(super) async fn settled(&self, end: Instant) {
         let mut phases = self.changes();
-        let settled = phases.wait_for(|phase| *phase != Phase::Settling);
+        let settled = phases.wait_for(|phase| matches!(phase, Phase::Well | Phase::Open));
         let _ = timeout_at(end.into(), settled).await;
     }
 }

@@ -96,8 +96,10 @@ async fn until_well(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
             Phase::Well => return,
             Phase::Failing => drop(phases.changed().await),
             Phase::Settling => {
-                drop(timeout(breaker.settling_time(), phases.changed()).await);
-                breaker.settle();
+                let changed = timeout(breaker.settling_time(), phases.changed()).await;
+                if changed.is_err() {
+                    send(outage, protocol, breaker).await;
+                }
                 pause = PAUSE.0.min(longest);
             }
             Phase::Open => {

@@ -16,9 +16,6 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Leases that are counted while others wait for the lock.
-const PIECE: usize = 1_000;
-
 /// See the module docs.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -49,9 +46,7 @@ pub(in crate::redis) struct Place<'a> {
 impl Counts {
     /// Counts all of these, and says so for the alarm.
     pub(super) fn count_all(&self, leases: &[Arc<Lease>], alarm: u64) {
-        for leases in leases.chunks(PIECE) {
-            leases.iter().for_each(|lease| self.count(lease));
-        }
+        leases.iter().for_each(|lease| self.count(lease));
         self.counted.send_replace(alarm);
     }
 
@@ -74,6 +69,20 @@ impl Counts {
         if let Some((name, units)) = lease.count() {
             *keys.entry(name).or_default() += units;
         }
+    }
+
+    /// Counts leases that are granted if all of them are within the share, or none.
+    pub(super) fn count_within(&self, leases: &[Arc<Lease>], wanted: &[Wanted]) -> bool {
+        leases.iter().for_each(|lease| self.count(lease));
+        let mut keys = self.keys.lock();
+        let is_within = |level: &Wanted| keys.get(&level.name).is_none_or(|n| *n <= level.share);
+        if wanted.iter().all(is_within) {
+            return true;
+        }
+        for (name, units) in leases.iter().filter_map(|lease| lease.uncount()) {
+            subtract(&mut keys, &name, units);
+        }
+        false
     }
 
     /// The lease was released.

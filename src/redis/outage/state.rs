@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     redis::{clock::Times, error::Error, lease::Lease},
-    semaphore::StoreError,
+    semaphore::{AcquireError, StoreError},
 };
 use std::{
     sync::{
@@ -116,11 +116,47 @@ impl Outage {
         self.counts.count_all(leases, alarm);
     }
 
-    /// A lease was granted.
-    #[inline]
-    pub(in crate::redis) fn granted(&self, lease: &Lease) {
-        if !self.is_well() && self.policy.shares() {
-            self.counts.count(lease);
+    /// What these leases want of the share.
+    fn wanted(&self, leases: &[Arc<Lease>]) -> Vec<Wanted> {
+        let wanted = leases.iter().map(|lease| {
+            let permit = lease.permit();
+            self.level(lease.name(), permit.limit, permit.units())
+        });
+        wanted.collect()
+    }
+
+    /// What a level of a claim wants of the share.
+    pub(super) fn level(&self, name: Arc<str>, limit: u32, units: u32) -> Wanted {
+        Wanted {
+            name,
+            units,
+            share: self.policy.share(limit, self.live.count()),
+        }
+    }
+
+    /// Leases were granted. While a server is not well others may have admitted claims in their places,
+    /// so without a place in the share they are of no use.
+    pub(in crate::redis) async fn granted(
+        &self,
+        leases: &[Arc<Lease>],
+        place: Option<Place<'_>>,
+    ) -> Result<(), AcquireError> {
+        let Some(first) = leases.first().filter(|_| self.policy.shares()) else {
+            return Ok(());
+        };
+        if let Some(place) = place {
+            place.pass_on(leases);
+            return Ok(());
+        }
+        let breaker = self.breakers.of(&first.name());
+        if breaker.phase() == Phase::Well || leases.iter().any(|lease| lease.is_strict()) {
+            leases.iter().for_each(|lease| self.counts.count(lease));
+            return Ok(());
+        }
+        let is_counted = self.are_counted(Instant::now()).await;
+        match is_counted && self.counts.count_within(leases, &self.wanted(leases)) {
+            true => Ok(()),
+            false => Err(StoreError::new(breaker.last_error()).into()),
         }
     }
 
@@ -146,10 +182,17 @@ impl Outage {
 
     /// Takes a place in this process's share, by `end` at most. `None`: the share is used up.
     pub(super) async fn place(&self, wanted: &[Wanted], end: Instant) -> Option<Place<'_>> {
-        let counted = self
-            .counts
-            .are_counted(*self.breakers.summary.alarms.borrow());
-        timeout_at(end.into(), counted).await.ok()?;
-        self.counts.take(wanted)
+        match self.are_counted(end).await {
+            true => self.counts.take(wanted),
+            false => None,
+        }
+    }
+
+    /// Waits until all permits are counted, until `end` at most, but long enough for the keeper.
+    async fn are_counted(&self, end: Instant) -> bool {
+        let alarm = *self.breakers.summary.alarms.borrow();
+        let end = end.max(Instant::now() + self.times.timeout / 4);
+        let counted = timeout_at(end.into(), self.counts.are_counted(alarm));
+        counted.await.is_ok()
     }
 }

@@ -1,10 +1,13 @@
 use super::*;
+use redis::RedisError;
 use std::{io, thread::sleep};
+
+use WhenUnavailable::{Admit, Refuse, Share};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn breaker(admits: bool) -> Breaker {
-    Breaker::new(Times::new(30 * MS, MS), admits, true, &Arc::default())
+fn breaker(policy: WhenUnavailable) -> Breaker {
+    Breaker::new(Times::new(30 * MS, MS), policy, true, &Arc::default())
 }
 
 impl Breaker {
@@ -29,7 +32,7 @@ fn fail(breaker: &Breaker, times: u32) {
 
 #[test]
 fn failures_in_a_row_open_it_and_an_answer_closes_it() {
-    let breaker = breaker(false);
+    let breaker = breaker(Refuse);
     fail(&breaker, MAX_FAILURES - 1);
     breaker.succeeded();
     fail(&breaker, MAX_FAILURES - 1);
@@ -45,7 +48,7 @@ fn failures_in_a_row_open_it_and_an_answer_closes_it() {
 
 #[test]
 fn a_crowd_of_ours_neither_opens_it_nor_closes_it() {
-    let breaker = breaker(true);
+    let breaker = breaker(Admit);
     (0..9).for_each(|_| breaker.failed(&Error::Congested));
     assert_eq!(breaker.phase(), Phase::Well);
     fail(&breaker, MAX_FAILURES);
@@ -54,41 +57,74 @@ fn a_crowd_of_ours_neither_opens_it_nor_closes_it() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_a_failure_only_if_the_store_cannot_make_another() {
-    let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-    for (reconnects, phase) in [(true, Phase::Failing), (false, Phase::Open)] {
-        let breaker = Breaker::new(Times::new(30 * MS, MS), true, reconnects, &Arc::default());
-        for _ in 0..MAX_FAILURES {
-            breaker.failed(&Error::Redis(broken().into()));
-            sleep(2 * MS);
-        }
+fn connections_that_break_without_an_answer_open_it() {
+    let breaker = breaker(Admit);
+    let broken = io::Error::from(io::ErrorKind::BrokenPipe);
+    let broken = Error::Redis(broken.into());
+    for _ in 0..MAX_FAILURES {
+        breaker.failed(&broken);
+        sleep(2 * MS);
+    }
+    assert_eq!(breaker.phase(), Phase::Open);
+}
+
+#[test]
+fn a_server_that_was_gone_for_a_moment_may_be_empty() {
+    let error = |kind| RedisError::from(io::Error::from(kind));
+    let refused = Error::Unavailable(error(io::ErrorKind::ConnectionRefused));
+    let broken = Error::Redis(error(io::ErrorKind::BrokenPipe));
+    for failure in [refused, broken] {
+        let breaker = breaker(Admit);
+        breaker.failed(&failure);
+        breaker.succeeded();
+        assert_eq!(breaker.phase(), Phase::Settling);
+        assert!(breaker.kept_until() > 0 && *breaker.summary.returns.borrow() == 1);
+    }
+}
+
+#[test]
+fn others_may_have_taken_any_failure_for_an_outage() {
+    for (policy, phase) in [(Admit, Phase::Well), (Share, Phase::Settling)] {
+        let breaker = breaker(policy);
+        fail(&breaker, 1);
+        assert_eq!(breaker.kept_until(), u64::MAX);
+        breaker.succeeded();
         assert_eq!(breaker.phase(), phase);
     }
 }
 
 #[test]
-fn a_server_that_was_gone_for_a_moment_may_be_empty() {
-    let breaker = breaker(true);
+fn a_failure_while_it_settles_begins_that_anew_and_leaves_no_trace() {
+    let breaker = breaker(Share);
     let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-    breaker.failed(&Error::Unavailable(refused.into()));
+    let refused = Error::Unavailable(refused.into());
+    breaker.failed(&refused);
+    breaker.succeeded();
+    sleep(breaker.settling_time());
+    breaker.failed(&refused);
     breaker.succeeded();
     assert_eq!(breaker.phase(), Phase::Settling);
-    assert!(breaker.kept_until() > 0 && *breaker.summary.returns.borrow() == 1);
+    assert_eq!(*breaker.summary.returns.borrow(), 2);
+    sleep(breaker.settling_time());
+    breaker.succeeded();
+    fail(&breaker, 1);
+    breaker.succeeded();
+    assert_eq!(*breaker.summary.returns.borrow(), 2);
 }
 
 #[test]
 fn it_settles_before_all_is_well() {
-    let breaker = breaker(true);
+    let breaker = breaker(Admit);
     fail(&breaker, MAX_FAILURES);
     assert_eq!(breaker.kept_until(), u64::MAX);
     breaker.succeeded();
     assert_eq!(breaker.phase(), Phase::Settling);
     assert!(breaker.kept_until() < u64::MAX);
     let end = Instant::now() + breaker.settling_time();
-    breaker.settle();
+    breaker.succeeded();
     assert!(breaker.phase() == Phase::Settling || Instant::now() >= end);
     sleep(breaker.settling_time());
-    breaker.settle();
+    breaker.succeeded();
     assert_eq!(breaker.phase(), Phase::Well);
     assert_eq!(*breaker.summary.alarms.borrow(), 1);
     assert!(breaker.summary.is_well());
@@ -98,7 +134,7 @@ fn it_settles_before_all_is_well() {
 fn one_stall_does_not_open_it() {
     let breaker = Breaker::new(
         Times::new(300_000 * MS, 100_000 * MS),
-        true,
+        Admit,
         true,
         &Arc::default(),
     );
@@ -108,7 +144,7 @@ fn one_stall_does_not_open_it() {
 
 #[test]
 fn a_suspended_machine_has_kept_leases_from_before_that_much_sooner() {
-    let breaker = breaker(true);
+    let breaker = breaker(Admit);
     fail(&breaker, MAX_FAILURES);
     breaker.advance(MS);
     assert_eq!(breaker.kept_until(), u64::MAX, "the outage goes on");
