@@ -52,7 +52,8 @@ pub enum WhenUnavailable {
     /// of a process that had more than its share have ended when another takes its own. From the
     /// first failure on, also of a single call, until four timeouts and about a second after the first
     /// answer that follows it, claims need both a grant and a place in the share: others may have
-    /// taken the failure for an outage, and all have claimed the places of degraded permits by then.
+    /// taken the failure for an outage, and all have claimed the places of degraded permits by then. A
+    /// process of which no call has failed knows of no outage: it may be granted what others admit.
     Share,
     /// As [`Share`](Self::Share), with a fixed share: this fraction of the limit, rounded up. For
     /// fleets whose members have unequal load.
