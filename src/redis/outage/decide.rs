@@ -161,8 +161,8 @@ impl Store {
         start: Instant,
     ) -> Result<Option<Permit>, AcquireError> {
         let end = self.end(claims, start);
-        let place = self.outage.place(&self.wanted(claims), end);
-        let place = self.unless_closed(place).await?;
+        let wanted = self.wanted(claims);
+        let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
         if place.is_none() {
             if claims.iter().all(|claim| claim.wait().is_none()) {
                 return Ok(None);
