@@ -24,11 +24,10 @@ impl Store {
         claim: Claim,
     ) -> Result<Permit, AcquireError> {
         let start = Instant::now();
-        if self.is_outage(slice::from_ref(&claim)) {
-            let claims = slice::from_ref(&claim);
+        let claims = slice::from_ref(&claim);
+        if self.is_outage(claims) {
             return Box::pin(self.during_outage(claims, start)).await;
         }
-        let claims = slice::from_ref(&claim);
         let deadline = start + self.times.budget();
         match self.acquire(&claim, deadline, None).await {
             Err(error) if self.is_for_policy(claims, &error) => {
