@@ -117,11 +117,10 @@ impl Breaker {
         let mut state = self.state.lock();
         let has_failed = mem::take(&mut state.failures) > 0;
         let (phase, now) = (self.phase(), Instant::now());
-        let was_gone = mem::take(&mut state.was_gone);
+        let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
         if phase == Phase::Well || phase == Phase::Settling && !has_failed {
             return self.settle(&state);
         }
-        let was_gone = was_gone || phase == Phase::Open;
         self.keep_until(self.times.held_until(now));
         state.returned = now;
         if was_gone {
@@ -138,8 +137,7 @@ impl Breaker {
 
     /// An answer after the time to settle ends it: without one the server may have fallen silent.
     fn settle(&self, state: &State) {
-        let is_over = state.returned.elapsed() >= self.settling_time();
-        if self.phase() == Phase::Settling && is_over {
+        if self.phase() == Phase::Settling && state.returned.elapsed() >= self.settling_time() {
             self.change(Phase::Well);
         }
     }
