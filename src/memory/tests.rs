@@ -18,6 +18,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
     thread,
+    time::Duration,
 };
 
 fn acquire(store: &MemorySemaphore, key: u64) -> Permit {
@@ -70,6 +71,13 @@ fn idle_keys_make_room_for_recent_ones() {
 }
 
 #[test]
+fn recent_keys_are_kept() {
+    let store = MemorySemaphore::new();
+    (0..1_000).for_each(|key| drop(acquire(&store, key)));
+    assert_eq!(keys_in_tables(&store).len(), 1_000);
+}
+
+#[test]
 fn a_dropped_store_leaves_no_reference_cycle() {
     let store = MemorySemaphore::new();
     let held: Vec<Permit> = (0..10_000).map(|key| acquire(&store, key)).collect();
@@ -97,4 +105,22 @@ fn no_more_units_are_reported_than_are_held() {
         most
     });
     assert!(most <= Some(1), "{most:?} of 1");
+}
+
+#[test]
+fn a_claim_that_meets_a_lock_is_granted_after_it() {
+    let semaphore = KeySemaphore::new(0);
+    let one = Claim::new("a").with_limit(1).units().expect("a claim");
+    for _ in 0..200 {
+        let locked = semaphore.lock().expect("it is not retired");
+        let is_granted = thread::scope(|scope| {
+            let claim = scope.spawn(|| semaphore.try_acquire(one).is_ok());
+            // Long enough for most of the claims to meet the lock; each is granted in any case.
+            thread::sleep(Duration::from_millis(1));
+            drop(locked);
+            claim.join().expect("no panic")
+        });
+        assert!(is_granted);
+        semaphore.release(1);
+    }
 }

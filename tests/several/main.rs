@@ -2,6 +2,7 @@
 //! are killed.
 
 mod crowd;
+mod in_the_call;
 #[cfg(feature = "redis")]
 mod one_script;
 #[cfg(feature = "redis")]

@@ -1,0 +1,44 @@
+//! The claims of one request, as an extractor and a store see them.
+
+use std::time::Duration;
+use tower_semaphore::{Claim, Claims};
+
+fn levels() -> [Claim; 2] {
+    [Claim::new("alice"), Claim::new("all").with_policy("fleet")]
+}
+
+#[test]
+fn claims_come_in_their_order() {
+    let claims = Claims::from(levels());
+    assert_eq!(claims.clone().into_iter().collect::<Vec<_>>(), levels());
+    assert!((&claims).into_iter().eq(&levels()));
+    assert_eq!(claims.as_slice(), levels());
+    let one = Claims::from("alice").into_iter();
+    assert_eq!(one.collect::<Vec<_>>(), [Claim::new("alice")]);
+}
+
+#[test]
+fn one_claim_in_a_list_is_one_claim() {
+    let one = Claims::from("alice");
+    assert_eq!(Claims::from(vec![Claim::new("alice")]), one);
+    assert_eq!(Claims::from([Claim::new("alice")]), one);
+    assert_ne!(Claims::from(levels()), one);
+}
+
+#[test]
+fn a_claim_is_strict_if_it_is_said_so() {
+    let claim = Claim::new("alice");
+    assert!(!claim.is_strict());
+    assert!(claim.clone().with_strict(true).is_strict());
+    assert!(!claim.with_strict(true).with_strict(false).is_strict());
+}
+
+#[test]
+fn a_claim_waits_if_it_has_time() {
+    let claim = Claim::new("alice").with_max_waiting(7);
+    assert_eq!(claim.wait(), None);
+    assert_eq!(claim.clone().with_wait(Duration::ZERO).wait(), None);
+    let wait = claim.with_wait(Duration::from_secs(3)).wait();
+    let wait = wait.expect("it waits");
+    assert_eq!((wait.time, wait.max_waiting), (Duration::from_secs(3), 7));
+}

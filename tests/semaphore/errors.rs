@@ -1,0 +1,69 @@
+//! Each error says its own level only; its cause is its source.
+
+use std::error::Error;
+use testing::stubs::{Broken, Refusing};
+use tower_semaphore::{
+    AcquireError, Claim, Semaphore,
+    semaphore::{ClaimError, StoreError},
+};
+
+fn causes(error: &dyn Error) -> Vec<String> {
+    let mut cause = Some(error);
+    let mut causes = Vec::new();
+    while let Some(error) = cause {
+        causes.push(error.to_string());
+        cause = error.source();
+    }
+    causes
+}
+
+#[tokio::test]
+async fn a_failure_of_the_store_has_the_store_s_error_as_its_source() {
+    let failed = Broken.acquire(Claim::new("a").with_limit(1)).await;
+    let expected = ["the semaphore's store failed", "connection refused"];
+    assert_eq!(causes(&failed.unwrap_err()), expected);
+    assert_eq!(causes(&StoreError::new("connection refused")), expected);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_valid_has_the_reason_as_its_source() {
+    let heavy = Claim::new("a").with_limit(1).with_weight(2);
+    let error = heavy.units().unwrap_err();
+    let expected = "weight: 2 is more than the limit of 1";
+    assert_eq!(causes(&error), ["the claim is not valid", expected]);
+    let refused = Refusing(AcquireError::TimedOut).acquire(heavy).await;
+    assert_eq!(causes(&refused.unwrap_err()), ["the wait for a permit is over"]);
+}
+
+#[test]
+fn failures_of_a_store_are_equal_to_their_clones_only() {
+    let error = StoreError::new("connection refused");
+    assert_eq!(error, error.clone());
+    assert_ne!(error, StoreError::new("connection refused"));
+}
+
+#[test]
+fn what_is_wrong_with_a_claim_is_named() {
+    let said = [
+        ClaimError::EmptyKey,
+        ClaimError::None,
+        ClaimError::TooMany(65),
+        ClaimError::Duplicate,
+        ClaimError::NoLimit,
+        ClaimError::Weight(1_001),
+        ClaimError::FixedWeight,
+    ];
+    let said = said.map(|error| error.to_string());
+    assert_eq!(
+        said,
+        [
+            "key: it is empty",
+            "claims: there is none",
+            "claims: 65 are more than 64",
+            "claims: two have the same key and policy",
+            "limit: the claim has none",
+            "weight: 1001 is not within 1 to 1000",
+            "weight: the store cannot change it",
+        ]
+    );
+}

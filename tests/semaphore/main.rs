@@ -1,0 +1,7 @@
+//! The trait that all stores implement, and its types, over stores of the test's own.
+
+mod claims;
+mod debug;
+mod errors;
+mod grants;
+mod ends;
