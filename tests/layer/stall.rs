@@ -10,7 +10,9 @@ use std::{convert::Infallible, time::Duration};
 use testing::http_requests::{limit, request};
 use tokio::time::{advance, sleep};
 use tower::{Layer, Service, service_fn};
-use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, OnLost, PermitLost, ReleaseAt, key};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt, key,
+};
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
@@ -109,4 +111,32 @@ async fn a_permit_that_is_released_at_the_head_has_no_stall() {
     assert!(is_free(&service).await);
     sleep(2 * MAX_STALL).await;
     assert!(first.body_mut().frame().await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_limit_s_permit_is_lost_after_the_longest_stall() {
+    let (sender, mut levels) = tokio::sync::mpsc::unbounded_channel();
+    let claims = |_: &http::request::Parts| {
+        let policies = ["account", "fleet"].into_iter();
+        let claims = policies.map(|policy| Claim::new("alice").with_policy(policy));
+        Some(claims.collect::<Vec<_>>())
+    };
+    let layer = ConcurrencyLimitLayer::new(1, key::from_fn(claims), MemorySemaphore::new());
+    let mut inner = slow();
+    let service = layer
+        .with_max_stall(MAX_STALL)
+        .layer(service_fn(move |request: Request<()>| {
+            let permit: &Permit = request.extensions().get().expect("the layer put it there");
+            permit
+                .levels()
+                .iter()
+                .for_each(|level| drop(sender.send(level.clone())));
+            inner.call(request)
+        }));
+    let mut first = send(&service, request("alice")).await;
+    first.body_mut().frame().await.unwrap().unwrap();
+    let levels = [levels.recv().await.unwrap(), levels.recv().await.unwrap()];
+    assert!(levels.iter().all(|level| !level.is_lost()));
+    sleep(MAX_STALL + Duration::from_millis(5)).await;
+    assert!(levels.iter().all(Permit::is_lost));
 }

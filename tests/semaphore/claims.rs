@@ -1,7 +1,11 @@
 //! The claims of one request, as an extractor and a store see them.
 
-use std::time::Duration;
-use tower_semaphore::{Claim, Claims};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+use tower_semaphore::{Claim, Claims, Policy};
 
 fn levels() -> [Claim; 2] {
     [Claim::new("alice"), Claim::new("all").with_policy("fleet")]
@@ -41,4 +45,15 @@ fn a_claim_waits_if_it_has_time() {
     let wait = claim.with_wait(Duration::from_secs(3)).wait();
     let wait = wait.expect("it waits");
     assert_eq!((wait.time, wait.max_waiting), (Duration::from_secs(3), 7));
+}
+
+#[test]
+fn a_policy_is_its_name() {
+    const EXPORT: Policy = Policy::from_static("export");
+    let shared = Policy::from(Arc::<str>::from("export"));
+    assert_eq!((&EXPORT, EXPORT.as_ref()), (&shared, "export"));
+    assert_eq!(format!("{shared:?} {shared}"), r#""export" export"#);
+    let hasher = RandomState::new();
+    let [export, same, other] = [EXPORT, shared, Policy::DEFAULT].map(|it| hasher.hash_one(it));
+    assert!(export == same && export != other);
 }

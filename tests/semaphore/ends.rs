@@ -1,13 +1,20 @@
-//! A permit that ends after its time leaves no task behind.
+//! What counts the time of a permit ends with the permit.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 use tokio::{runtime::Handle, task::yield_now};
 use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// The names of this process's threads.
+fn threads() -> Vec<String> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names = threads.map(|thread| fs::read_to_string(thread?.path().join("comm")));
+    names.map_while(Result::ok).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_dropped_before_its_end_leaves_no_task() {
+async fn a_permit_that_is_dropped_before_its_end_leaves_no_task_and_no_thread() {
     let store = MemorySemaphore::new();
     let permit = store.acquire(Claim::new("a").with_limit(1)).await;
     let permit = permit.expect("there is room");
@@ -20,4 +27,7 @@ async fn a_permit_that_is_dropped_before_its_end_leaves_no_task() {
         yield_now().await;
     }
     assert_eq!(tasks(), 0);
+    // No other test of this file's process needs the thread for what goes on without a runtime.
+    let background = |name: &String| name.trim() == "tower-semaphore";
+    assert!(!threads().iter().any(background));
 }

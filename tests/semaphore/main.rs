@@ -2,6 +2,6 @@
 
 mod claims;
 mod debug;
+mod ends;
 mod errors;
 mod grants;
-mod ends;
