@@ -102,17 +102,18 @@ impl Grant for MemoryGrant {
 
     fn release(&self) -> BoxFuture<bool> {
         let weight = mem::take(&mut *self.weight.lock());
-        if weight > 0 {
+        let was_held = weight != 0;
+        if was_held {
             self.entry.release(weight);
         }
-        Box::pin(ready(weight > 0))
+        Box::pin(ready(was_held))
     }
 }
 
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
         let weight = *self.weight.get_mut();
-        if weight > 0 {
+        if weight != 0 {
             self.entry.release(weight);
         }
     }

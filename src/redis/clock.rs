@@ -190,37 +190,4 @@ fn estimate(old: i64, sample: i64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slow_answer_hardly_moves_the_estimate() {
-        assert_eq!(estimate(1_000_000, 744_000), 999_000);
-    }
-
-    #[test]
-    fn a_quick_answer_and_a_clock_that_was_set_back_replace_it() {
-        assert_eq!(estimate(1_000_000, 1_000_001), 1_000_001);
-        assert_eq!(estimate(3_600_000_000, 0), 0);
-        assert_eq!(estimate(UNKNOWN, -5), -5);
-    }
-
-    #[test]
-    fn tokens_begin_above_all_times_that_a_clock_has_shown_before_it_was_set_back() {
-        let clock = ServerClock::new(Times::new(
-            Duration::from_secs(10),
-            Duration::from_millis(250),
-        ));
-        clock.observe(5_000_000);
-        clock.observe(1_400_000);
-        assert!(clock.floor() >= 5_000_000_000);
-        assert!(clock.at(Instant::now()) < 1_500_000);
-    }
-
-    #[test]
-    fn a_waiter_survives_a_heartbeat_that_timed_out() {
-        let times = Times::new(Duration::from_millis(300), Duration::from_millis(100));
-        assert!(times.alive() >= times.heartbeat_interval() + times.timeout * 2);
-        assert!(times.alive() <= times.lease);
-    }
-}
+mod tests;

@@ -163,3 +163,6 @@ impl StdError for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Plants a mistake in one place of the library after the other, and looks whether a test sees it:
+# `tests/mutants.sh memory` in all that needs no Redis, `tests/mutants.sh redis` in the store in Redis.
+# What follows goes to cargo-mutants: `tests/mutants.sh redis --shard 3/40`. See TESTING.md.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cargo mutants --version || cargo install cargo-mutants --locked --version 27.1.0
+
+# Half of the time for a mutant is its build.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+
+without_redis=(layer conformance global lock memory semaphore several body properties)
+with_redis=(conformance lock several redis_answers redis_attacks redis_batches redis_check
+    redis_connections redis_faults redis_holders redis_leases redis_managed redis_outage redis_queue
+    redis_resize redis_wire properties)
+
+# Runs cargo-mutants with the unit tests and these integration tests, ended by `--`. The build of a
+# mutant too is for these tests alone, so they are arguments of cargo, not of the tests.
+run() {
+    local tests=(--cargo-arg=--lib)
+    while [ "$1" != -- ]; do
+        tests+=("--cargo-arg=--test=$1")
+        shift
+    done
+    shift
+    cargo mutants --minimum-test-timeout 60 --no-default-features "${tests[@]}" "$@"
+}
+
+half=${1-}
+shift || true
+case $half in
+memory)
+    files=('src/semaphore/**' 'src/memory/**' 'src/body/**' src/future.rs)
+    run "${without_redis[@]}" -- "${files[@]/#/--file=}" "$@"
+    ;;
+redis)
+    run "${with_redis[@]}" -- --file='src/redis/**' --features redis,tracing "$@"
+    ;;
+*)
+    printf 'usage: tests/mutants.sh memory|redis [OPTIONS OF CARGO-MUTANTS]\n' >&2
+    exit 2
+    ;;
+esac
