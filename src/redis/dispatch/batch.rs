@@ -166,3 +166,6 @@ impl Batches {
         self.in_flight == 0 && self.queued.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,3 +183,6 @@ async fn release_some(
     }
     is_reached
 }
+
+#[cfg(test)]
+mod tests;

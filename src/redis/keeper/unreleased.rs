@@ -96,3 +96,6 @@ impl Releases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

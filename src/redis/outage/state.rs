@@ -196,3 +196,6 @@ impl Outage {
         counted.await.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

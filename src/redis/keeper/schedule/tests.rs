@@ -106,3 +106,56 @@ fn a_failed_refresh_is_sent_again_although_those_of_other_slots_fail_too() {
     // With a pause of four slots at most there are ten.
     assert!(retries >= 5, "{retries}");
 }
+
+#[test]
+fn after_as_many_releases_as_leases_all_slots_are_swept() {
+    let mut schedule = Schedule::new(Times::new(60 * SECOND, SECOND));
+    let leases = (0..2_000).map(|serial| {
+        let lease = Lease::new("p{c:a}".into(), PermitId::new(serial, 1, 1));
+        lease.granted(1, u64::MAX);
+        Arc::new(lease)
+    });
+    let leases: Vec<_> = leases.collect();
+    schedule.adopt(leases[..1_000].to_vec());
+    schedule.adopt(leases[1_000..].to_vec());
+    let held = |schedule: &Schedule| {
+        let slots = schedule.slots.iter().flat_map(Leases::values);
+        slots.map(Vec::len).sum::<usize>()
+    };
+    for lease in &leases[..1_999] {
+        assert!(lease.release());
+        schedule.released();
+    }
+    assert_eq!(held(&schedule), 2_000);
+    assert!(leases[1_999].release());
+    schedule.released();
+    assert_eq!((held(&schedule), schedule.adopted), (0, 0));
+    // Few are not worth a sweep.
+    let lease = Arc::new(Lease::new("p{c:a}".into(), PermitId::new(1, 1, 1)));
+    lease.granted(1, u64::MAX);
+    schedule.adopt(vec![Arc::clone(&lease)]);
+    assert!(lease.release());
+    schedule.released();
+    assert_eq!(held(&schedule), 1);
+}
+
+#[test]
+fn only_leases_whose_refresh_has_no_answer_are_watched() {
+    let (mut schedule, answered) = schedule();
+    let leases = [2, 3].map(|serial| {
+        let lease = Lease::new("p{c:a}".into(), PermitId::new(serial, 1, 1));
+        lease.granted(1, 5_000_000);
+        Arc::new(lease)
+    });
+    let [unanswered, released] = leases;
+    answered.refreshed(4_000_000);
+    schedule.watch(&[&answered, &unanswered, &released].map(Arc::clone));
+    answered.refreshed(u64::MAX);
+    assert!(released.release());
+    let later = schedule.times.birth + Duration::from_secs(3_600);
+    schedule.expire(schedule.times.birth, 0);
+    assert_eq!(schedule.watched.len(), 1);
+    assert!(!unanswered.is_lost());
+    schedule.expire(later, 0);
+    assert!(unanswered.is_lost() && !answered.is_lost() && schedule.watched.is_empty());
+}

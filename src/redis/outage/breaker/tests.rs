@@ -153,3 +153,23 @@ fn a_suspended_machine_has_kept_leases_from_before_that_much_sooner() {
     breaker.advance(MS);
     assert_eq!(breaker.kept_until(), end - 1_000);
 }
+
+#[test]
+fn settling_takes_four_timeouts_and_two_ticks() {
+    let times = Times::new(48_000 * MS, 250 * MS);
+    let breaker = Breaker::new(times, true, true);
+    assert_eq!(breaker.settling_time(), 3_000 * MS);
+    assert!(breaker.is_of_one_server());
+    assert!(!Breaker::new(times, true, false).is_of_one_server());
+}
+
+#[test]
+fn of_several_nodes_one_claim_now_and_then_tries() {
+    let several = Breaker::new(Times::new(30 * MS, 5 * MS), true, false);
+    assert!(!several.may_try() || several.state.lock().returned.elapsed() >= 20 * MS);
+    sleep(25 * MS);
+    assert!(several.may_try());
+    let one = Breaker::new(Times::new(30 * MS, 5 * MS), true, true);
+    sleep(25 * MS);
+    assert!(!one.may_try());
+}
