@@ -345,6 +345,8 @@ async fn a_password_is_in_no_error_and_in_no_debug_output() {
         .await
         .expect_err("it is wrong");
     let gone = RedisSemaphore::connect("redis://:battery-staple@127.0.0.1:1/").await;
+    let shown = r#"RedisSemaphore { prefix: "semaphore:", lease: 10s, .. }"#;
+    assert_eq!(format!("{store:?}"), shown);
     let said = format!("{store:?} {error:?} {error} {gone:?}");
     assert!(
         !said.contains("correct-horse") && !said.contains("battery-staple"),

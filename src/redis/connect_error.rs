@@ -134,3 +134,34 @@ impl StdError for ConnectError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(error: &ConnectError) -> (String, Option<String>) {
+        (error.to_string(), error.source().map(ToString::to_string))
+    }
+
+    #[test]
+    fn a_setting_that_another_library_refuses_has_its_error_as_the_source() {
+        let error = ConnectError::setting("root_certificate", "it is no certificate");
+        let text = "root_certificate: it is no certificate".to_owned();
+        assert_eq!(said(&error), (text.clone(), None));
+        let error = error.with_source("no PEM");
+        assert_eq!(said(&error), (text, Some("no PEM".to_owned())));
+    }
+
+    #[test]
+    fn a_first_connection_fails_because_of_the_url_or_of_the_server() {
+        let from = |kind| RedisError::from((kind, "why"));
+        let config = Error::Unavailable(from(ErrorKind::InvalidClientConfig));
+        let error = ConnectError::connecting(config);
+        assert!(matches!(error, ConnectError::Setting { name: "url", .. }));
+        assert!(error.source().is_some());
+        let io = Error::Unavailable(from(ErrorKind::Io));
+        let error = ConnectError::connecting(io);
+        assert!(matches!(error, ConnectError::Unavailable(_)));
+        assert!(error.source().is_some());
+    }
+}

@@ -57,3 +57,14 @@ fn a_policy_is_its_name() {
     let [export, same, other] = [EXPORT, shared, Policy::DEFAULT].map(|it| hasher.hash_one(it));
     assert!(export == same && export != other);
 }
+
+#[test]
+fn a_head_start_is_a_year_at_most() {
+    let day = Duration::from_secs(86_400);
+    for (head_start, counts) in [(364 * day, 364 * day), (400 * day, 365 * day)] {
+        let claim = Claim::new("alice")
+            .with_wait(day)
+            .with_head_start(head_start);
+        assert_eq!(claim.wait().map(|wait| wait.head_start), Some(counts));
+    }
+}

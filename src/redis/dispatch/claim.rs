@@ -126,3 +126,6 @@ impl Lease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,6 +134,24 @@ mod tests {
         assert_eq!(later(&last, Some(2), 2).since(&last, SECOND), Gap::Stopped);
     }
 
+    #[test]
+    fn what_clocks_cannot_tell_apart_is_no_gap() {
+        let last = first();
+        let later = |boot: Option<Duration>, wall: Duration| Pulse {
+            at: (last.at.0 + 2 * SECOND, last.at.0 + 2 * SECOND),
+            boot: boot.map(|more| 1_000 * SECOND + 2 * SECOND + more),
+            wall: last.wall + 2 * SECOND + wall,
+        };
+        let nothing = Some(Duration::ZERO);
+        let pulses = [
+            later(Some(RESOLUTION), Duration::ZERO),
+            later(nothing, JITTER),
+        ];
+        for pulse in pulses {
+            assert_eq!(pulse.since(&last, 2 * SECOND), Gap::None);
+        }
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn linux_has_a_boot_time_clock() {

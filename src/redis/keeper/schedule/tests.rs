@@ -159,3 +159,67 @@ fn only_leases_whose_refresh_has_no_answer_are_watched() {
     schedule.expire(later, 0);
     assert!(unanswered.is_lost() && !answered.is_lost() && schedule.watched.is_empty());
 }
+
+#[test]
+fn each_slot_is_due_once_in_a_refresh_interval() {
+    let (mut schedule, lease) = schedule();
+    let (start, slot) = (schedule.next(), schedule.times.slot_interval());
+    assert!(schedule.due(start - slot / 2).is_empty());
+    assert_eq!(schedule.next(), start);
+    for round in 0..2 {
+        let mut found = 0;
+        for at in round * SLOTS..(round + 1) * SLOTS {
+            found += schedule.due(start + slot * at).len();
+            assert_eq!(schedule.next(), start + slot * (at + 1));
+        }
+        assert_eq!(found, 1);
+    }
+    // After a pause of this process.
+    let late = start + MINUTE * 60;
+    assert_eq!(schedule.due(late).len(), 1);
+    assert_eq!(schedule.next(), late);
+    assert!(lease.release());
+    assert!(schedule.all().is_empty() && schedule.slots.iter().all(Leases::is_empty));
+}
+
+#[test]
+fn a_failed_refresh_is_sent_again_after_a_pause_that_doubles_up_to_a_third_of_the_interval() {
+    let (mut schedule, lease) = schedule();
+    let tick = schedule.times.tick();
+    let mut pauses_are = |expected: &[u32]| {
+        for pause in expected {
+            let before = Instant::now();
+            schedule.refreshed(vec![Arc::clone(&lease)]);
+            assert!(schedule.retry_at >= before + tick * *pause);
+            assert!(schedule.retry_at <= Instant::now() + tick * *pause);
+            assert!(schedule.retries(schedule.retry_at - tick / 2).is_empty());
+            assert_eq!(schedule.retries(schedule.retry_at).len(), 1);
+        }
+        schedule.refreshed(Vec::new());
+    };
+    pauses_are(&[1, 2, 4, 4]);
+    pauses_are(&[1, 2]);
+}
+
+#[test]
+fn a_gap_refreshes_all_so_nothing_is_left_to_be_sent_again() {
+    for (gap, left) in [(Gap::None, 1), (Gap::Stopped, 0)] {
+        let (mut schedule, lease) = schedule();
+        schedule.refreshed(vec![lease]);
+        assert_eq!(schedule.note(gap, around()), left == 0);
+        assert_eq!(schedule.retries(schedule.retry_at).len(), left);
+    }
+}
+
+#[test]
+fn a_lease_from_the_queue_or_without_the_store_is_refreshed_at_once() {
+    let new = || Arc::new(Lease::new("p{c:a}".into(), PermitId::new(1, 1, 1)));
+    let [held, waited, degraded] = [new(), new(), new()];
+    held.granted(1, u64::MAX);
+    assert!(waited.sent(1) && waited.notified(1, u64::MAX));
+    degraded.admitted();
+    for (lease, urgent) in [(held, 0), (waited, 1), (degraded, 1)] {
+        let mut schedule = schedule().0;
+        assert_eq!(schedule.adopt(vec![lease]).len(), urgent);
+    }
+}
