@@ -52,3 +52,17 @@ pub(super) fn pieces<T>(items: Vec<T>, most: usize, weight: impl Fn(&T) -> u32) 
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_ends_when_it_has_enough_units() {
+        let pieces_of = |weights: &[u32]| pieces(weights.to_vec(), 4, |weight| *weight);
+        assert_eq!(pieces_of(&[1, 2, 1, 1]), [vec![1, 2, 1], vec![1]]);
+        assert_eq!(pieces_of(&[3, 3, 1]), [vec![3, 3], vec![1]]);
+        assert_eq!(pieces_of(&[9, 1, 1, 1, 1]), [vec![9], vec![1; 4]]);
+        assert_eq!(pieces_of(&[]), [vec![]]);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::{
     breaker::Breaker,
+    claims::{is_strict, less},
     phase::Phase,
     policy::WhenUnavailable,
     share::{Place, Wanted},
@@ -14,7 +15,7 @@ use std::{
     error::Error as _,
     slice,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 impl Store {
@@ -233,18 +234,4 @@ impl Store {
         });
         wanted.collect()
     }
-}
-
-/// The claims, after they have waited for so long.
-fn less(claims: &[Claim], waited: Duration) -> Vec<Claim> {
-    let less = claims.iter().map(|claim| match claim.wait() {
-        Some(wait) => claim.clone().with_wait(wait.time.saturating_sub(waited)),
-        None => claim.clone(),
-    });
-    less.collect()
-}
-
-/// Whether one level must not be admitted without the server.
-fn is_strict(claims: &[Claim]) -> bool {
-    claims.iter().any(Claim::is_strict)
 }

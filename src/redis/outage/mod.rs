@@ -25,6 +25,7 @@ mod admit;
 mod breaker;
 mod breakers;
 mod cause;
+mod claims;
 mod decide;
 mod live;
 mod patience;

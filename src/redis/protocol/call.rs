@@ -227,3 +227,6 @@ impl Protocol {
 fn place<P: Share>(shares: &[P]) -> Cow<'_, str> {
     shares.first().map(P::place).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

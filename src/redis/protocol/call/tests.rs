@@ -1,0 +1,401 @@
+//! Over a transport that answers as the test says.
+
+use super::*;
+use crate::{
+    redis::{
+        clock::Times,
+        protocol::{AcquireAll, AcquireOf, Acquired, AllAcquired, Group, PermitId, Position},
+    },
+    semaphore::BoxFuture,
+};
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use redis::{Cmd, parse_redis_value};
+use std::{collections::VecDeque, future::ready, time::Duration};
+
+type Answer = Result<Value, Error>;
+
+/// What a send is answered with, and the arguments of each command that was sent.
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<Result<Vec<Answer>, Error>>>,
+    sent: Mutex<Vec<Vec<Vec<String>>>>,
+}
+
+struct Scripted(Arc<Script>, bool);
+
+impl Transport for Scripted {
+    fn ready(&self, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+        None
+    }
+
+    fn send(&self, commands: Vec<Cmd>, _: Instant) -> BoxFuture<Result<Vec<Answer>, Error>> {
+        let text = |arg: redis::Arg<&[u8]>| match arg {
+            redis::Arg::Simple(arg) => String::from_utf8_lossy(arg).into_owned(),
+            _ => String::new(),
+        };
+        let args = |command: &Cmd| command.args_iter().map(text).collect();
+        self.0.sent.lock().push(commands.iter().map(args).collect());
+        let answer = self.0.answers.lock().pop_front();
+        Box::pin(ready(answer.expect("the script has an answer")))
+    }
+
+    fn is_one_server(&self) -> bool {
+        self.1
+    }
+}
+
+/// A protocol, and what it sends. Each element of `answers` answers one send.
+fn protocol(
+    one_server: bool,
+    answers: impl IntoIterator<Item = Vec<Answer>>,
+) -> (Protocol, Arc<Script>) {
+    let script = Arc::new(Script::default());
+    *script.answers.lock() = answers.into_iter().map(Ok).collect();
+    let times = Times::new(Duration::from_secs(3), Duration::from_millis(250));
+    let protocol = Protocol::new(
+        Box::new(Scripted(Arc::clone(&script), one_server)),
+        Arc::new(ServerClock::new(times)),
+        "s:".to_owned(),
+        "p1".into(),
+        3_000,
+        Arc::new(Breaker::new(times, false, one_server)),
+    );
+    (protocol, script)
+}
+
+fn int(number: i64) -> Value {
+    Value::Int(number)
+}
+
+fn list(numbers: impl IntoIterator<Item = i64>) -> Value {
+    Value::Array(numbers.into_iter().map(int).collect())
+}
+
+fn error(code: &str) -> Error {
+    let value = parse_redis_value(format!("-{code} why\r\n").as_bytes());
+    let error = value.expect("an answer").extract_error();
+    Error::Redis(error.expect_err("an error"))
+}
+
+fn group(name: &str, units: u32) -> Group {
+    Group {
+        name: name.into(),
+        permits: vec![PermitId::new(7, 1_000, units)],
+    }
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("the script answers at once")
+}
+
+/// Releases the groups, and says of each whether its first permit was held.
+fn release(protocol: &Protocol, groups: &[Group]) -> Vec<Result<bool, Error>> {
+    let answers = now(protocol.release(true, groups, Instant::now()));
+    let held = |(answer, group): (Result<_, _>, &Group)| {
+        let answer: crate::redis::protocol::release::Answers = answer?;
+        Ok(answer.of(&group.permits).next().expect("it has a permit"))
+    };
+    answers.into_iter().zip(groups).map(held).collect()
+}
+
+/// How many semaphores each command of a send names, with the four keys of a release.
+fn semaphores(sent: &[Vec<String>]) -> Vec<usize> {
+    let keys = sent.iter().map(|args| args[2].parse::<usize>());
+    keys.map(|keys| keys.expect("a number") / 4).collect()
+}
+
+#[test]
+fn semaphores_of_one_server_share_calls_of_so_many_names_and_units() {
+    let calls_of = |units: Vec<u32>| {
+        let (protocol, script) = protocol(true, [vec![Ok(int(1)); units.len()]]);
+        let groups = units.iter().map(|units| group("a", *units));
+        release(&protocol, &groups.collect::<Vec<_>>());
+        semaphores(&script.sent.lock()[0])
+    };
+    assert_eq!(calls_of(vec![1; 64]), [64]);
+    assert_eq!(calls_of(vec![1; 130]), [64, 64, 2]);
+    assert_eq!(calls_of(vec![300, 200, 1]), [2, 1]);
+    assert_eq!(calls_of(vec![400, 200, 300, 1, 1]), [1, 2, 2]);
+    assert_eq!(calls_of(vec![900, 1]), [1, 1]);
+}
+
+#[test]
+fn each_semaphore_has_a_call_of_its_own_on_several_nodes_or_once_a_server_has_said_so() {
+    let groups = [group("a", 1), group("b", 1)];
+    let (several, script) = protocol(false, [vec![Ok(int(1)); 2]]);
+    assert!(!several.is_one_server() && !several.takes_several());
+    release(&several, &groups);
+    assert_eq!(semaphores(&script.sent.lock()[0]), [1, 1]);
+    let refused = vec![Err(error("CROSSSLOT"))];
+    let (one, script) = protocol(true, [refused, vec![Ok(int(1)); 2], vec![Ok(int(1)); 2]]);
+    assert!(one.is_one_server() && one.takes_several());
+    assert_eq!(release(&one, &groups).len(), 2);
+    assert!(one.is_one_server() && !one.takes_several());
+    release(&one, &groups);
+    let sent = script.sent.lock();
+    let calls: Vec<_> = sent.iter().map(|sent| semaphores(sent)).collect();
+    assert_eq!(calls, [vec![2], vec![1, 1], vec![1, 1]]);
+}
+
+#[test]
+fn a_refused_call_for_one_semaphore_shows_that_keys_live_on_several_nodes_too() {
+    let (protocol, _script) = protocol(true, [vec![Err(error("CROSSSLOT"))]]);
+    assert!(release(&protocol, &[group("a", 1)])[0].is_err());
+    assert!(!protocol.takes_several());
+}
+
+#[test]
+fn an_error_of_one_key_costs_no_other_its_answer() {
+    let groups = [group("a", 1), group("b", 1), group("c", 1)];
+    let aborted = vec![Err(error("WRONGTYPE"))];
+    let alone = vec![
+        Ok(list([5, 1])),
+        Err(error("WRONGTYPE")),
+        Err(error("READONLY")),
+    ];
+    let (protocol, script) = protocol(true, [aborted, alone]);
+    let answers = now(protocol.release(true, &groups, Instant::now()));
+    assert!(protocol.takes_several());
+    assert_eq!(semaphores(&script.sent.lock()[1]), [1, 1, 1]);
+    assert!(
+        answers[0]
+            .as_ref()
+            .is_ok_and(|answer| answer.is_repeated() && answer.now() == 5)
+    );
+    // The aborted call may have had an effect, which the last error denies.
+    for answer in &answers[1..] {
+        let error = answer.as_ref().err().expect("an error");
+        assert!(error.is_of_a_key() && !error.had_no_effect());
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_as_a_whole_or_has_no_answer_is_not_divided() {
+    let groups = [group("a", 1), group("b", 1)];
+    for failed in [error("LOADING"), Error::Timeout(Duration::ZERO)] {
+        let (protocol, script) = protocol(true, [vec![Err(failed)]]);
+        assert!(release(&protocol, &groups).iter().all(Result::is_err));
+        assert_eq!(script.sent.lock().len(), 1);
+    }
+    let (protocol, script) = protocol(true, [vec![Err(error("WRONGTYPE"))]]);
+    assert!(release(&protocol, &groups[..1])[0].is_err());
+    assert_eq!(script.sent.lock().len(), 1);
+}
+
+#[test]
+fn a_send_that_fails_fails_all() {
+    let groups = [group("a", 1), group("b", 1)];
+    let (protocol, script) = protocol(true, []);
+    let failures = [Error::Congested, error("WRONGTYPE"), Error::Congested];
+    let [first, aborted, second] = failures;
+    let answers = [Err(first), Ok(vec![Err(aborted)]), Err(second)];
+    *script.answers.lock() = answers.into_iter().collect();
+    let errors = |answers: Vec<Result<bool, Error>>| {
+        let errors = answers
+            .into_iter()
+            .map(|answer| answer.expect_err("it failed"));
+        errors
+            .map(|error| error.had_no_effect())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(errors(release(&protocol, &groups)), [true, true]);
+    // The aborted call may have had an effect.
+    assert_eq!(errors(release(&protocol, &groups)), [false, false]);
+}
+
+#[test]
+fn a_script_that_the_server_does_not_know_is_sent_as_its_source() {
+    let groups = [group("a", 500), group("b", 1)];
+    let first = vec![Err(error("NOSCRIPT")), Ok(list([5, 0]))];
+    let held = std::iter::once(5).chain([1; 500]);
+    let (protocol, script) = protocol(true, [first, vec![Ok(list(held))]]);
+    let held: Vec<_> = release(&protocol, &groups)
+        .into_iter()
+        .map(Result::ok)
+        .collect();
+    assert_eq!(held, [Some(true), Some(false)]);
+    let sent = script.sent.lock();
+    assert_eq!((sent[0].len(), sent[1].len()), (2, 1));
+    assert_eq!((&*sent[0][0][0], &*sent[1][0][0]), ("EVALSHA", "EVAL"));
+}
+
+#[test]
+fn an_answer_is_the_time_alone_or_with_an_item_for_each_unit() {
+    let groups = [group("a", 2), group("b", 1)];
+    let released = |answer| {
+        let (protocol, _script) = protocol(true, [vec![Ok(answer)]]);
+        let held = release(&protocol, &groups).into_iter().map(Result::ok);
+        (held.collect::<Vec<_>>(), protocol.clock.is_known())
+    };
+    let [yes, no, wrong] = [Some(true), Some(false), None];
+    assert_eq!(released(int(5)), (vec![yes, yes], true));
+    assert_eq!(released(int(0)), (vec![yes, yes], false));
+    assert_eq!(released(int(-1)), (vec![wrong, wrong], false));
+    assert_eq!(released(list([5, 1, 1, 0])), (vec![yes, no], true));
+    assert_eq!(released(list([5, 1, 0, 1])), (vec![no, yes], true));
+    assert_eq!(released(list([5, 1, 1])), (vec![wrong, wrong], true));
+    assert_eq!(released(list([5, 1, 1, 1, 1])), (vec![wrong, wrong], true));
+    assert_eq!(released(list([])), (vec![wrong, wrong], false));
+    assert_eq!(released(Value::Nil), (vec![wrong, wrong], false));
+    let nested = Value::Array(vec![list([5])]);
+    assert_eq!(released(nested), (vec![wrong, wrong], false));
+}
+
+#[test]
+fn an_answer_of_the_time_in_a_list_means_that_the_call_came_too_late() {
+    let (protocol, _script) = protocol(true, [vec![Ok(list([5]))]]);
+    let answer = release(&protocol, &[group("a", 1)]).remove(0);
+    assert!(matches!(answer, Err(Error::Late(5))));
+}
+
+#[test]
+fn the_highest_time_of_all_processes_is_learned_with_the_clock() {
+    let wrong = [int(5), list([5, -1]), list([5, 6, 7]), Value::Nil];
+    for answer in wrong {
+        let (protocol, _script) = protocol(true, [vec![Ok(answer)]]);
+        assert!(now(protocol.clock(Instant::now())).is_err());
+    }
+    let (protocol, script) = protocol(true, [vec![Ok(list([5, 9_000_000_000]))]]);
+    assert!(now(protocol.clock(Instant::now())).is_ok());
+    assert!(protocol.clock.is_known() && protocol.clock.floor() >= 9_000_000_000);
+    assert_eq!(script.sent.lock()[0][0][2..4], ["1", "s:clock"]);
+}
+
+#[test]
+fn a_process_says_that_it_lives_for_a_lease_or_leaves_and_learns_how_many_live() {
+    let answers = [list([5, 3]), list([5, 2])].map(|answer| vec![Ok(answer)]);
+    let (protocol, script) = protocol(true, answers);
+    assert!(matches!(now(protocol.live(Instant::now())), Ok(3)));
+    assert!(matches!(now(protocol.leave(Instant::now())), Ok(2)));
+    let sent = script.sent.lock();
+    let sent = [&sent[0][0][2..], &sent[1][0][2..]];
+    assert_eq!(sent[0], ["1", "s:processes", "3000", "1", "p1"]);
+    assert_eq!(sent[1], ["1", "s:processes", "0", "1", "p1"]);
+    for answer in [int(5), list([5, -3]), list([5, 3, 3])] {
+        let (protocol, _script) = self::protocol(true, [vec![Ok(answer)]]);
+        assert!(now(protocol.live(Instant::now())).is_err());
+    }
+}
+
+/// The answers to claims for three permits of one semaphore.
+fn acquired(items: Vec<Value>) -> Vec<Option<Acquired>> {
+    let items = [vec![int(5)], items].concat();
+    let (protocol, _script) = protocol(true, [vec![Ok(Value::Array(items))]]);
+    let wanted = [1, 2, 3].map(|serial| (PermitId::new(serial, 5, 1), None));
+    let (name, wanted) = ("a".into(), wanted.to_vec());
+    let shares = [AcquireOf { name, wanted }];
+    let answers = now(protocol.acquire(&shares, 1, Instant::now()));
+    answers.into_iter().map(Result::ok).collect()
+}
+
+#[test]
+fn a_claim_is_granted_refused_or_queued() {
+    let pairs = [[int(9), int(3)], [int(0), int(5)], [int(-1), int(0)]];
+    let granted = Acquired::Granted { token: 9, held: 3 };
+    let full = Acquired::Full { held: 5 };
+    let expected = [granted, full, Acquired::QueueFull];
+    assert_eq!(acquired(pairs.concat()), expected.map(Some));
+    let queued = |recheck| Acquired::Queued {
+        arrival: 8,
+        recheck,
+        last_token: 7,
+    };
+    let pairs = [
+        [list([8, 40, 7]), int(0)],
+        [list([8, -1, 7]), int(0)],
+        [list([8]), int(0)],
+    ];
+    let soon = queued(Some(Duration::from_millis(40)));
+    assert_eq!(
+        acquired(pairs.concat()),
+        [Some(soon), Some(queued(None)), None]
+    );
+    let pairs = [[int(-2), int(0)], [int(9), int(-1)], [Value::Nil, int(1)]];
+    assert_eq!(acquired(pairs.concat()), [None; 3]);
+}
+
+/// The answer to a claim for two levels.
+fn all_acquired(answer: impl IntoIterator<Item = i64>) -> Option<AllAcquired> {
+    let items = Value::Array(vec![int(5), list(answer)]);
+    let (protocol, _script) = protocol(true, [vec![Ok(items)]]);
+    let level = |name: &str| (name.into(), (PermitId::new(1, 5, 1), None));
+    let levels = vec![level("a"), level("b")];
+    let answers = now(protocol.acquire_all(&[AcquireAll { levels }], 1, Instant::now()));
+    answers.into_iter().next().and_then(Result::ok)
+}
+
+#[test]
+fn a_claim_for_several_levels_is_granted_refused_or_queued() {
+    let granted = all_acquired([8, 1, 9, 2]);
+    assert!(matches!(granted, Some(AllAcquired::Granted(of)) if of == [(8, 1), (9, 2)]));
+    let full = all_acquired([0, 2, 5]);
+    assert!(matches!(
+        full,
+        Some(AllAcquired::Full { level: 1, held: 5 })
+    ));
+    let queue_full = all_acquired([-1, 1, 0]);
+    assert!(matches!(
+        queue_full,
+        Some(AllAcquired::QueueFull { level: 0 })
+    ));
+    let queued = all_acquired([-2, 2, 0, 8, 40, 7]);
+    let Some(AllAcquired::Queued {
+        level,
+        arrival,
+        recheck,
+        last_token,
+    }) = queued
+    else {
+        panic!("it is queued");
+    };
+    assert_eq!((level, arrival, last_token), (1, 8, 7));
+    assert_eq!(recheck, Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn an_answer_of_another_shape_is_an_error() {
+    let wrong: [&[i64]; 9] = [
+        &[8, 1],
+        &[8, 1, 9],
+        &[8, 1, 0, 2],
+        &[8, 1, 9, -1],
+        &[0, 3, 5],
+        &[0, 0, 5],
+        &[-1, 3, 0],
+        &[-2, 2, 0, -1, 40, 7],
+        &[],
+    ];
+    for answer in wrong {
+        assert!(all_acquired(answer.iter().copied()).is_none(), "{answer:?}");
+    }
+}
+
+#[test]
+fn waiters_count_as_one_unit_of_a_call() {
+    let position = Position {
+        alive: Duration::from_secs(1),
+        max_waiting: 1,
+        arrival: 0,
+        head_start: Duration::ZERO,
+    };
+    let calls_of = |positions: [Option<Position>; 2]| {
+        let (protocol, script) = protocol(true, [vec![Ok(Value::Nil); 2]]);
+        let share = |position| AcquireOf {
+            name: "a".into(),
+            wanted: vec![(PermitId::new(1, 1_000, 400), position)],
+        };
+        let shares = positions.map(share);
+        now(protocol.acquire(&shares, 1, Instant::now()));
+        let level = |position| AcquireAll {
+            levels: vec![("a".into(), (PermitId::new(1, 1_000, 400), position))],
+        };
+        script.answers.lock().push_back(Ok(vec![Ok(Value::Nil); 2]));
+        now(protocol.acquire_all(&positions.map(level), 1, Instant::now()));
+        let sent = script.sent.lock();
+        [sent[0].len(), sent[1].len()]
+    };
+    assert_eq!(calls_of([None, None]), [2, 2]);
+    assert_eq!(calls_of([None, Some(position)]), [1, 1]);
+    assert_eq!(calls_of([Some(position); 2]), [1, 1]);
+}
