@@ -406,6 +406,27 @@ async fn a_process_has_as_many_waiters_as_its_store_may() {
     drop(next(&mut waiters).await);
 }
 
+/// The server answers nobody for longer than a call waits, and shorter than a claim's budget.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_poll_has_no_answer_keeps_its_position() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let builder = RedisSemaphore::builder().lease(LEASE * 2);
+    let builder = builder.timeout(Duration::from_secs(2));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    let first = raw.cmd(&["ZRANGE", QUEUE, "0", "0"]).await;
+    raw.cmd(&["CLIENT", "PAUSE", "2600", "ALL"]).await;
+    // Answered when the pause is over.
+    raw.cmd(&["PING"]).await;
+    let after = raw.cmd(&["ZRANGE", QUEUE, "0", "0"]).await;
+    assert_eq!(format!("{after:?}"), format!("{first:?}"));
+    assert!(waiters.try_join_next().is_none());
+    drop(held);
+    drop(next(&mut waiters).await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_fails_when_the_store_fails() {
     let server = RedisServer::start();

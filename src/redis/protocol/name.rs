@@ -75,6 +75,17 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_written_up_to_64_characters_whatever_the_prefix() {
+        let prefix = "p".repeat(100);
+        for (key, is_written) in [(&b"a".repeat(64), true), (&b"a".repeat(65), false)] {
+            let name = name(&prefix, &Policy::DEFAULT, &key[..].into());
+            assert_eq!(!name.contains('#'), is_written, "{name}");
+        }
+        let [written, hashed] = [21, 22].map(|count| of(&b"{".repeat(count)));
+        assert!(!written.contains('#') && hashed.contains('#'));
+    }
+
+    #[test]
     fn a_key_that_spells_the_hash_of_another_is_distinct() {
         let long = [b'a'; 100];
         let name_of_long = of(&long);
