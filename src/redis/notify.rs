@@ -242,3 +242,6 @@ impl Source {
         Ok((client, sink, messages))
     }
 }
+
+#[cfg(test)]
+mod tests;
