@@ -63,6 +63,6 @@ mod tests {
         assert_eq!(pieces_of(&[1, 2, 1, 1]), [vec![1, 2, 1], vec![1]]);
         assert_eq!(pieces_of(&[3, 3, 1]), [vec![3, 3], vec![1]]);
         assert_eq!(pieces_of(&[9, 1, 1, 1, 1]), [vec![9], vec![1; 4]]);
-        assert_eq!(pieces_of(&[]), [vec![]]);
+        assert_eq!(pieces_of(&[]), [Vec::<u32>::new()]);
     }
 }

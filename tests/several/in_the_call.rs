@@ -1,7 +1,8 @@
 //! The store in memory decides in the call itself, not when its answer is awaited.
 
-use crate::claims::{BOUND, claims};
+use crate::BOUND;
 use futures_util::FutureExt;
+use testing::levels::claims;
 use tower_semaphore::{AcquireError, Claims, MemorySemaphore, Permit, Semaphore};
 
 fn try_all(store: &MemorySemaphore, claims: impl Into<Claims>) -> Result<Permit, AcquireError> {

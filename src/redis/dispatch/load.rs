@@ -219,7 +219,7 @@ mod tests {
         let (round_trip, start) = (RoundTrip::default(), Instant::now());
         assert_eq!(
             (round_trip.usual(), round_trip.shortest()),
-            (0 * MS, 0 * MS)
+            (Duration::ZERO, Duration::ZERO)
         );
         round_trip.0.lock().observe(100 * MS, start);
         assert_eq!(round_trip.usual(), 300 * MS);
@@ -232,7 +232,7 @@ mod tests {
     fn a_shortest_round_trip_counts_for_one_or_two_windows() {
         let (round_trip, start) = (RoundTrip::default(), Instant::now());
         let observe = |ms: u32, after| round_trip.0.lock().observe(ms * MS, start + after);
-        observe(5, 0 * MS);
+        observe(5, Duration::ZERO);
         observe(50, MEMORY);
         observe(50, MEMORY * 2);
         assert_eq!(round_trip.shortest(), 5 * MS);

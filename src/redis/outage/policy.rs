@@ -95,7 +95,7 @@ impl WhenUnavailable {
 
 #[cfg(test)]
 mod tests {
-    use super::WhenUnavailable::{Admit, Refuse, Share, ShareOf};
+    use super::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf};
 
     #[test]
     fn a_share_is_rounded_up() {
@@ -124,8 +124,14 @@ mod tests {
     #[test]
     fn all_but_refuse_admit_and_two_of_them_up_to_a_share() {
         let policies = [Refuse, Admit, Share, ShareOf(0.5)];
-        assert_eq!(policies.map(|it| it.admits()), [false, true, true, true]);
-        assert_eq!(policies.map(|it| it.shares()), [false, false, true, true]);
+        assert_eq!(
+            policies.map(WhenUnavailable::admits),
+            [false, true, true, true]
+        );
+        assert_eq!(
+            policies.map(WhenUnavailable::shares),
+            [false, false, true, true]
+        );
         assert_eq!(policies.map(|it| it.share(20, 5)), [0, 20, 4, 10]);
     }
 }
