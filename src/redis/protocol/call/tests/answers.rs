@@ -1,0 +1,175 @@
+//! What a server may answer, and what is made of it.
+
+use super::*;
+
+#[test]
+fn an_answer_is_the_time_alone_or_with_an_item_for_each_unit() {
+    let groups = [group("a", 2), group("b", 1)];
+    let released = |answer| {
+        let (protocol, _script) = protocol(true, [vec![Ok(answer)]]);
+        let held = release(&protocol, &groups).into_iter().map(Result::ok);
+        (held.collect::<Vec<_>>(), protocol.clock.is_known())
+    };
+    let [yes, no, wrong] = [Some(true), Some(false), None];
+    assert_eq!(released(int(5)), (vec![yes, yes], true));
+    assert_eq!(released(int(0)), (vec![yes, yes], false));
+    assert_eq!(released(int(-1)), (vec![wrong, wrong], false));
+    assert_eq!(released(list([5, 1, 1, 0])), (vec![yes, no], true));
+    assert_eq!(released(list([5, 1, 0, 1])), (vec![no, yes], true));
+    assert_eq!(released(list([5, 1, 1])), (vec![wrong, wrong], true));
+    assert_eq!(released(list([5, 1, 1, 1, 1])), (vec![wrong, wrong], true));
+    assert_eq!(released(list([])), (vec![wrong, wrong], false));
+    assert_eq!(released(Value::Nil), (vec![wrong, wrong], false));
+    let nested = Value::Array(vec![list([5])]);
+    assert_eq!(released(nested), (vec![wrong, wrong], false));
+}
+
+#[test]
+fn an_answer_of_the_time_in_a_list_means_that_the_call_came_too_late() {
+    let (protocol, _script) = protocol(true, [vec![Ok(list([5]))]]);
+    let answer = release(&protocol, &[group("a", 1)]).remove(0);
+    assert!(matches!(answer, Err(Error::Late(5))));
+}
+
+#[test]
+fn the_highest_time_of_all_processes_is_learned_with_the_clock() {
+    let wrong = [int(5), list([5, -1]), list([5, 6, 7]), Value::Nil];
+    for answer in wrong {
+        let (protocol, _script) = protocol(true, [vec![Ok(answer)]]);
+        assert!(now(protocol.clock(Instant::now())).is_err());
+    }
+    let (protocol, script) = protocol(true, [vec![Ok(list([5, 9_000_000_000]))]]);
+    assert!(now(protocol.clock(Instant::now())).is_ok());
+    assert!(protocol.clock.is_known() && protocol.clock.floor() >= 9_000_000_000);
+    assert_eq!(script.sent.lock()[0][0][2..4], ["1", "s:clock"]);
+}
+
+#[test]
+fn a_process_says_that_it_lives_for_a_lease_or_leaves_and_learns_how_many_live() {
+    let answers = [list([5, 3]), list([5, 2])].map(|answer| vec![Ok(answer)]);
+    let (protocol, script) = protocol(true, answers);
+    assert!(matches!(now(protocol.live(Instant::now())), Ok(3)));
+    assert!(matches!(now(protocol.leave(Instant::now())), Ok(2)));
+    let sent = script.sent.lock();
+    let sent = [&sent[0][0][2..], &sent[1][0][2..]];
+    assert_eq!(sent[0], ["1", "s:processes", "3000", "1", "p1"]);
+    assert_eq!(sent[1], ["1", "s:processes", "0", "1", "p1"]);
+    for answer in [int(5), list([5, -3]), list([5, 3, 3])] {
+        let (protocol, _script) = self::protocol(true, [vec![Ok(answer)]]);
+        assert!(now(protocol.live(Instant::now())).is_err());
+    }
+}
+
+/// The answers to claims for three permits of one semaphore.
+fn acquired(items: Vec<Value>) -> Vec<Option<Acquired>> {
+    let items = [vec![int(5)], items].concat();
+    let (protocol, _script) = protocol(true, [vec![Ok(Value::Array(items))]]);
+    let wanted = [1, 2, 3].map(|serial| (PermitId::new(serial, 5, 1), None));
+    let (name, wanted) = ("a".into(), wanted.to_vec());
+    let shares = [AcquireOf { name, wanted }];
+    let answers = now(protocol.acquire(&shares, 1, Instant::now()));
+    answers.into_iter().map(Result::ok).collect()
+}
+
+#[test]
+fn a_claim_is_granted_refused_or_queued() {
+    let pairs = [[int(9), int(3)], [int(0), int(5)], [int(-1), int(0)]];
+    let granted = Acquired::Granted { token: 9, held: 3 };
+    let full = Acquired::Full { held: 5 };
+    let expected = [granted, full, Acquired::QueueFull];
+    assert_eq!(acquired(pairs.concat()), expected.map(Some));
+    let queued = |recheck| Acquired::Queued {
+        arrival: 8,
+        recheck,
+        last_token: 7,
+    };
+    let pairs = [
+        [list([8, 40, 7]), int(0)],
+        [list([8, -1, 7]), int(0)],
+        [list([8]), int(0)],
+    ];
+    let soon = queued(Some(Duration::from_millis(40)));
+    assert_eq!(
+        acquired(pairs.concat()),
+        [Some(soon), Some(queued(None)), None]
+    );
+    let pairs = [[int(-2), int(0)], [int(9), int(-1)], [Value::Nil, int(1)]];
+    assert_eq!(acquired(pairs.concat()), [None; 3]);
+}
+
+/// The answer to a claim for two levels.
+fn all_acquired(answer: impl IntoIterator<Item = i64>) -> Option<AllAcquired> {
+    let items = Value::Array(vec![int(5), list(answer)]);
+    let (protocol, _script) = protocol(true, [vec![Ok(items)]]);
+    let level = |name: &str| (name.into(), (PermitId::new(1, 5, 1), None));
+    let levels = vec![level("a"), level("b")];
+    let answers = now(protocol.acquire_all(&[AcquireAll { levels }], 1, Instant::now()));
+    answers.into_iter().next().and_then(Result::ok)
+}
+
+#[test]
+fn a_claim_for_several_levels_is_granted_refused_or_queued() {
+    let granted = all_acquired([8, 1, 9, 2]);
+    assert!(matches!(granted, Some(AllAcquired::Granted(of)) if of == [(8, 1), (9, 2)]));
+    let full = all_acquired([0, 2, 5]);
+    assert!(matches!(
+        full,
+        Some(AllAcquired::Full { level: 1, held: 5 })
+    ));
+    let queue_full = all_acquired([-1, 1, 0]);
+    assert!(matches!(
+        queue_full,
+        Some(AllAcquired::QueueFull { level: 0 })
+    ));
+    let queued = all_acquired([-2, 2, 0, 8, 40, 7]);
+    let Some(AllAcquired::Queued {
+        level,
+        arrival,
+        recheck,
+        last_token,
+    }) = queued
+    else {
+        panic!("it is queued");
+    };
+    assert_eq!((level, arrival, last_token), (1, 8, 7));
+    assert_eq!(recheck, Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn an_answer_of_another_shape_is_an_error() {
+    let wrong: [&[i64]; 9] = [
+        &[8, 1],
+        &[8, 1, 9],
+        &[8, 1, 0, 2],
+        &[8, 1, 9, -1],
+        &[0, 3, 5],
+        &[0, 0, 5],
+        &[-1, 3, 0],
+        &[-2, 2, 0, -1, 40, 7],
+        &[],
+    ];
+    for answer in wrong {
+        assert!(all_acquired(answer.iter().copied()).is_none(), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_send_that_fails_fails_all() {
+    let groups = [group("a", 1), group("b", 1)];
+    let (protocol, script) = protocol(true, []);
+    let failures = [Error::Congested, error("WRONGTYPE"), Error::Congested];
+    let [first, aborted, second] = failures;
+    let answers = [Err(first), Ok(vec![Err(aborted)]), Err(second)];
+    *script.answers.lock() = answers.into_iter().collect();
+    let errors = |answers: Vec<Result<bool, Error>>| {
+        let errors = answers
+            .into_iter()
+            .map(|answer| answer.expect_err("it failed"));
+        errors
+            .map(|error| error.had_no_effect())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(errors(release(&protocol, &groups)), [true, true]);
+    // The aborted call may have had an effect.
+    assert_eq!(errors(release(&protocol, &groups)), [false, false]);
+}
