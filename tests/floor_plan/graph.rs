@@ -30,7 +30,7 @@ pub(crate) fn arrows(sources: &[Source]) -> Arrows {
 fn module(path: &str) -> Option<String> {
     let path = path.strip_suffix(".rs")?;
     let name = path.strip_suffix("/mod").unwrap_or(path);
-    let is_tests = name == "tests" || name.ends_with("/tests");
+    let is_tests = name.split('/').any(|part| part == "tests");
     let name = if name == "lib" { "" } else { name };
     (!is_tests).then(|| name.to_owned())
 }
