@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 95] = [
+const REDIS: [&str; 96] = [
     "connect",
     "topologies",
     "start",
@@ -109,6 +109,7 @@ const REDIS: [&str; 95] = [
     "outage/cause",
     "outage/live",
     "outage/policy",
+    "outage/claims",
     "clock",
     "connect_error",
     "credentials",

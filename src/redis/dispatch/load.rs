@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_is_counted_until_it_is_dropped() {
-        let load = Load::default();
+        let load = Load::new(&Arc::default(), false);
         let (first, second) = (load.alone(3), load.together());
         assert_eq!(load.alone.load(Ordering::Relaxed), 3);
         assert_eq!(load.together.load(Ordering::Relaxed), 1);

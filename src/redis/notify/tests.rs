@@ -1,8 +1,10 @@
 use super::*;
+use crate::redis::transport::Unused;
 use futures_util::FutureExt;
 
 fn notifications() -> Notifications {
-    Notifications::new(None, "p:", "process")
+    let one_server = true;
+    Notifications::new(Arc::new(Unused { one_server }), "p:", "process")
 }
 
 #[test]

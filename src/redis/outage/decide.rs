@@ -11,12 +11,7 @@ use crate::{
     redis::{clock::at, error::Error, protocol::name, shared::Store},
     semaphore::{Acquire, AcquireError, Claim, Permit, StoreError, level_by_level},
 };
-use std::{
-    error::Error as _,
-    slice,
-    sync::Arc,
-    time::Instant,
-};
+use std::{error::Error as _, slice, sync::Arc, time::Instant};
 
 impl Store {
     /// Acquires for one claim.

@@ -17,3 +17,8 @@ pub(super) use contract::{Terms, Transport};
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;
+
+#[cfg(test)]
+mod unused;
+#[cfg(test)]
+pub(super) use unused::Unused;

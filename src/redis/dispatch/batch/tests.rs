@@ -1,6 +1,9 @@
 use super::*;
 use crate::redis::{dispatch::Level, lease::Lease, protocol::PermitId};
+use std::sync::Arc;
 
+/// As where one server has all keys.
+const LEAST: usize = MIN_IN_FLIGHT;
 const SECOND: Duration = Duration::from_secs(1);
 
 type Answered = oneshot::Receiver<Answer>;
@@ -21,7 +24,7 @@ fn within(time: Duration, lease: Arc<Lease>) -> (Queued, Answered) {
 /// Batches that wait to be sent, of claims with these weights. The callers wait as long as the second
 /// value lives.
 fn waiting(weights: impl IntoIterator<Item = u32>) -> (Batches, Vec<Answered>) {
-    let mut batches = Batches::new();
+    let mut batches = Batches::new(LEAST);
     let claims = weights.into_iter().map(|it| within(60 * SECOND, lease(it)));
     let (queued, answered): (Vec<_>, _) = claims.unzip();
     batches.queued = queued.into();
@@ -39,7 +42,7 @@ fn pause(batches: &Batches, most: usize) -> Option<Duration> {
 
 #[test]
 fn nothing_is_due_while_no_claim_waits() {
-    assert_eq!(pause(&Batches::new(), MAX_IN_FLIGHT), None);
+    assert_eq!(pause(&Batches::new(LEAST), MAX_IN_FLIGHT), None);
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn a_claim_that_cannot_be_answered_in_time_is_refused_and_not_sent() {
         .map(|(it, _)| it.is_worth_sending(round_trip));
     assert_eq!(worth, [false, true, true]);
     let (queued, mut answered): (Vec<_>, Vec<_>) = claims.into_iter().unzip();
-    let mut batches = Batches::new();
+    let mut batches = Batches::new(LEAST);
     batches.queued = queued.into();
     assert_eq!(batches.take(4, round_trip).len(), 2);
     assert!(is_refused(&mut answered[0]));
@@ -159,7 +162,7 @@ fn a_claim_for_whose_answer_nobody_waits_is_not_sent() {
 fn late_claims_are_refused_up_to_the_first_that_is_not() {
     let times = [0, 60, 0].map(|seconds| within(seconds * SECOND, lease(1)));
     let (queued, mut answered): (Vec<_>, Vec<_>) = times.into_iter().unzip();
-    let mut batches = Batches::new();
+    let mut batches = Batches::new(LEAST);
     batches.queued = queued.into();
     batches.refuse_late(Duration::ZERO);
     assert_eq!(batches.queued.len(), 2);

@@ -153,10 +153,10 @@ fn only_leases_whose_refresh_has_no_answer_are_watched() {
     answered.refreshed(u64::MAX);
     assert!(released.release());
     let later = schedule.times.birth + Duration::from_secs(3_600);
-    schedule.expire(schedule.times.birth, 0);
+    schedule.expire(schedule.times.birth, |_| 0);
     assert_eq!(schedule.watched.len(), 1);
     assert!(!unanswered.is_lost());
-    schedule.expire(later, 0);
+    schedule.expire(later, |_| 0);
     assert!(unanswered.is_lost() && !answered.is_lost() && schedule.watched.is_empty());
 }
 

@@ -155,21 +155,24 @@ fn a_suspended_machine_has_kept_leases_from_before_that_much_sooner() {
 }
 
 #[test]
-fn settling_takes_four_timeouts_and_two_ticks() {
+fn settling_takes_a_lost_connection_four_timeouts_and_two_ticks() {
     let times = Times::new(48_000 * MS, 250 * MS);
-    let breaker = Breaker::new(times, true, true);
-    assert_eq!(breaker.settling_time(), 3_000 * MS);
+    let breaker = Breaker::new(times, Admit, true, &Arc::default());
+    assert_eq!(
+        breaker.settling_time(),
+        3_000 * MS + CONNECT + CONNECT_PAUSE
+    );
     assert!(breaker.is_of_one_server());
-    assert!(!Breaker::new(times, true, false).is_of_one_server());
+    assert!(!Breaker::new(times, Admit, false, &Arc::default()).is_of_one_server());
 }
 
 #[test]
 fn of_several_nodes_one_claim_now_and_then_tries() {
-    let several = Breaker::new(Times::new(30 * MS, 5 * MS), true, false);
+    let several = Breaker::new(Times::new(30 * MS, 5 * MS), Admit, false, &Arc::default());
     assert!(!several.may_try() || several.state.lock().returned.elapsed() >= 20 * MS);
     sleep(25 * MS);
     assert!(several.may_try());
-    let one = Breaker::new(Times::new(30 * MS, 5 * MS), true, true);
+    let one = Breaker::new(Times::new(30 * MS, 5 * MS), Admit, true, &Arc::default());
     sleep(25 * MS);
     assert!(!one.may_try());
 }

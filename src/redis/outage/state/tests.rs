@@ -1,14 +1,32 @@
 use super::*;
-use crate::redis::protocol::PermitId;
+use crate::redis::{protocol::PermitId, transport::Unused};
 use futures_util::FutureExt;
-use std::{io, pin::pin, time::Duration};
+use std::{io, pin::pin, slice};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn outage_of(policy: WhenUnavailable, one_server: bool, times: Times) -> Outage {
+    let transport = Arc::new(Unused { one_server });
+    Outage::new(policy, Breakers::new(transport, times, policy), times)
+}
+
 fn outage(policy: WhenUnavailable) -> Outage {
-    let times = Times::new(30 * SECOND, SECOND);
-    let breaker = Breaker::new(times, policy.admits(), true);
-    Outage::new(policy, Arc::new(breaker), times)
+    outage_of(policy, true, Times::new(30 * SECOND, SECOND))
+}
+
+impl Outage {
+    fn breaker(&self) -> Arc<Breaker> {
+        self.breakers.of("p{c:a}")
+    }
+
+    fn observe(&self, outcome: Option<&Error>) {
+        self.breaker().observe([("p{c:a}", outcome)]);
+    }
+}
+
+fn gone() -> Error {
+    let gone = io::Error::from(io::ErrorKind::ConnectionRefused);
+    Error::Unavailable(gone.into())
 }
 
 fn granted(serial: u64) -> Arc<Lease> {
@@ -17,34 +35,38 @@ fn granted(serial: u64) -> Arc<Lease> {
     Arc::new(lease)
 }
 
-/// Whether a share of two units is not used up.
-fn has_room(outage: &Outage) -> bool {
+fn wanted() -> [Wanted; 1] {
     let (name, units, share) = ("p{c:a}".into(), 1, 2);
-    outage
-        .counts
-        .take(&[Wanted { name, units, share }])
-        .is_some()
+    [Wanted { name, units, share }]
 }
 
-#[test]
-fn permits_are_counted_when_something_fails_and_the_policy_has_to_know() {
+/// Whether a share of two units is not used up.
+fn has_room(outage: &Outage) -> bool {
+    outage.counts.take(&wanted()).is_some()
+}
+
+#[tokio::test]
+async fn permits_are_counted_when_something_fails_and_the_policy_has_to_know() {
     for (policy, counts) in [
         (WhenUnavailable::Share, true),
-        (WhenUnavailable::ShareOf(0.5), true),
+        (WhenUnavailable::ShareOf(0.1), true),
         (WhenUnavailable::Admit, false),
         (WhenUnavailable::Refuse, false),
     ] {
         let outage = outage(policy);
-        outage.granted(&granted(1));
+        outage.live.told(10, Instant::now(), SECOND);
         assert_eq!(outage.uncounted(), None, "all is well");
-        outage.breaker.suspect();
+        outage.breaker().suspect();
         assert_eq!(outage.uncounted(), counts.then_some(1));
         outage.count_all(&[], 1);
         assert_eq!(outage.uncounted(), None, "they are counted");
         assert!(has_room(&outage));
-        let leases = [granted(2), granted(3)];
-        leases.iter().for_each(|lease| outage.granted(lease));
+        let leases = [granted(2), granted(3), granted(4)];
+        let is_used = |leases| outage.granted(leases, None).now_or_never();
+        assert!(is_used(&leases[..2]).is_some_and(|used| used.is_ok()));
         assert_eq!(has_room(&outage), !counts);
+        let over = is_used(slice::from_ref(&leases[2]));
+        assert!(over.is_some_and(|used| used.is_err() == counts));
         assert!(leases[0].release());
         outage.released(&leases[0]);
         assert!(has_room(&outage));
@@ -55,10 +77,9 @@ fn permits_are_counted_when_something_fails_and_the_policy_has_to_know() {
 fn a_return_is_told_once() {
     let outage = outage(WhenUnavailable::Admit);
     assert!(!outage.has_returned());
-    let gone = io::Error::from(io::ErrorKind::ConnectionRefused);
-    outage.breaker.failed(&Error::Unavailable(gone.into()));
+    outage.observe(Some(&gone()));
     assert!(!outage.has_returned());
-    outage.breaker.observe(&[Ok(())]);
+    outage.observe(None);
     assert!(outage.is_settling() && outage.has_returned());
     assert!(!outage.has_returned());
 }
@@ -67,64 +88,45 @@ fn a_return_is_told_once() {
 fn only_probes_are_sent_to_one_server_while_the_breaker_is_open() {
     for (one_server, is_silent) in [(true, true), (false, false)] {
         let times = Times::new(30 * SECOND, Duration::ZERO);
-        let breaker = Arc::new(Breaker::new(times, true, one_server));
-        let outage = Outage::new(WhenUnavailable::Admit, breaker, times);
-        assert!(!outage.is_silent());
-        (0..9).for_each(|_| outage.breaker.failed(&Error::Timeout(SECOND)));
-        assert_eq!(outage.phase(), Phase::Open);
-        assert_eq!(outage.is_silent(), is_silent);
+        let outage = outage_of(WhenUnavailable::Admit, one_server, times);
+        assert!(!outage.is_silent("p{c:a}"));
+        (0..9).for_each(|_| outage.observe(Some(&Error::Timeout(SECOND))));
+        assert_eq!(outage.breaker().phase(), Phase::Open);
+        assert_eq!(outage.is_silent("p{c:a}"), is_silent);
     }
-}
-
-/// A store that has just come back.
-fn settling() -> Outage {
-    let times = Times::new(Duration::from_millis(30), Duration::from_millis(1));
-    let outage = Outage::new(
-        WhenUnavailable::Admit,
-        Arc::new(Breaker::new(times, true, true)),
-        times,
-    );
-    let gone = io::Error::from(io::ErrorKind::ConnectionRefused);
-    outage.breaker.failed(&Error::Unavailable(gone.into()));
-    outage.breaker.observe(&[Ok(())]);
-    assert!(outage.is_settling() && outage.kept_until() > 1);
-    outage
 }
 
 #[tokio::test]
 async fn a_claim_waits_until_the_store_has_settled_or_its_time_is_over() {
-    let (outage, far) = (settling(), Instant::now() + SECOND * 3_600);
-    assert!(outage.settled(far).now_or_never().is_none());
-    outage.settled(Instant::now()).await;
-    tokio::time::sleep(outage.breaker.settling_time()).await;
-    outage.breaker.settle();
+    let times = Times::new(Duration::from_millis(30), Duration::from_millis(1));
+    let outage = outage_of(WhenUnavailable::Admit, true, times);
+    outage.observe(Some(&gone()));
+    outage.observe(None);
+    assert!(outage.is_settling() && outage.kept_until(&granted(1)) > 1);
+    let (breaker, far) = (outage.breaker(), Instant::now() + SECOND * 3_600);
+    assert!(breaker.settled(far).now_or_never().is_none());
+    breaker.settled(Instant::now()).await;
+    tokio::time::sleep(breaker.settling_time()).await;
+    outage.observe(None);
     assert!(!outage.is_settling());
-    assert!(outage.settled(far).now_or_never().is_some());
+    assert!(breaker.settled(far).now_or_never().is_some());
 }
 
 #[tokio::test]
 async fn a_failure_is_a_blip_if_the_server_answers_others_before_it_is_clear() {
     let far = Instant::now() + SECOND * 3_600;
-    let new = |processes| {
-        let outage = outage(WhenUnavailable::Share);
-        outage.live.told(processes, Instant::now(), SECOND);
-        outage
-    };
-    let alone = new(1);
-    assert!(!alone.was_a_blip(far).await);
-    assert_eq!(alone.phase(), Phase::Failing);
-    let blip = new(2);
-    let before = Instant::now();
-    {
-        let mut decided = pin!(blip.was_a_blip(far));
-        assert!(decided.as_mut().now_or_never().is_none());
-        assert!(blip.breaker.clear_at() >= before + SECOND);
-        blip.breaker.observe(&[Ok(())]);
-        assert!(decided.await);
-    }
-    let outage = new(2);
-    assert!(!outage.was_a_blip(Instant::now()).await, "its time is over");
-    assert_eq!(outage.breaker.alarms(), 1);
+    let outage = outage(WhenUnavailable::Share);
+    let (breaker, before) = (outage.breaker(), Instant::now());
+    breaker.suspect();
+    assert!(
+        !breaker.was_a_blip(Instant::now()).await,
+        "its time is over"
+    );
+    let mut decided = pin!(breaker.was_a_blip(far));
+    assert!(decided.as_mut().now_or_never().is_none());
+    assert!(breaker.clear_at() >= before + SECOND);
+    outage.observe(None);
+    assert!(decided.await);
 }
 
 #[tokio::test]
@@ -133,13 +135,8 @@ async fn a_claim_takes_a_place_once_all_permits_are_counted() {
         outage(WhenUnavailable::Share),
         Instant::now() + SECOND * 3_600,
     );
-    let wanted = || {
-        let (name, units, share) = ("p{c:a}".into(), 1, 2);
-        [Wanted { name, units, share }]
-    };
-    assert_eq!(outage.breaker.alarms(), 0);
     assert!(outage.place(&wanted(), far).await.is_some());
-    outage.breaker.suspect();
+    outage.breaker().suspect();
     assert!(outage.place(&wanted(), far).now_or_never().is_none());
     assert!(outage.place(&wanted(), Instant::now()).await.is_none());
     outage.count_all(&[], 1);

@@ -6,14 +6,15 @@ use super::*;
 use crate::{
     redis::{
         clock::Times,
+        outage::WhenUnavailable,
         protocol::{AcquireAll, AcquireOf, Acquired, AllAcquired, Group, PermitId, Position},
     },
     semaphore::BoxFuture,
 };
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use redis::{Cmd, parse_redis_value};
-use std::{collections::VecDeque, future::ready, time::Duration};
+use redis::{Client, Cmd, parse_redis_value};
+use std::{collections::VecDeque, future::ready, iter, time::Duration};
 
 type Answer = Result<Value, Error>;
 
@@ -27,11 +28,11 @@ struct Script {
 struct Scripted(Arc<Script>, bool);
 
 impl Transport for Scripted {
-    fn ready(&self, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+    fn ready(&self, _: &str, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
         None
     }
 
-    fn send(&self, commands: Vec<Cmd>, _: Instant) -> BoxFuture<Result<Vec<Answer>, Error>> {
+    fn send(&self, commands: Vec<Cmd>, _: Terms) -> BoxFuture<Result<Vec<Answer>, Error>> {
         let text = |arg: redis::Arg<&[u8]>| match arg {
             redis::Arg::Simple(arg) => String::from_utf8_lossy(arg).into_owned(),
             _ => String::new(),
@@ -45,6 +46,18 @@ impl Transport for Scripted {
     fn is_one_server(&self) -> bool {
         self.1
     }
+
+    fn server_of(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        None
+    }
+
+    fn is_publisher(&self, _: &Client) -> bool {
+        false
+    }
 }
 
 /// A protocol, and what it sends. Each element of `answers` answers one send.
@@ -55,13 +68,15 @@ fn protocol(
     let script = Arc::new(Script::default());
     *script.answers.lock() = answers.into_iter().map(Ok).collect();
     let times = Times::new(Duration::from_secs(3), Duration::from_millis(250));
+    let transport = Arc::new(Scripted(Arc::clone(&script), one_server));
     let protocol = Protocol::new(
-        Box::new(Scripted(Arc::clone(&script), one_server)),
+        Arc::<Scripted>::clone(&transport),
         Arc::new(ServerClock::new(times)),
         "s:".to_owned(),
         "p1".into(),
         3_000,
-        Arc::new(Breaker::new(times, false, one_server)),
+        Breakers::new(transport, times, WhenUnavailable::Refuse),
+        0,
     );
     (protocol, script)
 }
@@ -189,7 +204,7 @@ fn a_call_that_is_refused_as_a_whole_or_has_no_answer_is_not_divided() {
 fn a_script_that_the_server_does_not_know_is_sent_as_its_source() {
     let groups = [group("a", 500), group("b", 1)];
     let first = vec![Err(error("NOSCRIPT")), Ok(list([5, 0]))];
-    let held = std::iter::once(5).chain([1; 500]);
+    let held = iter::once(5).chain([1; 500]);
     let (protocol, script) = protocol(true, [first, vec![Ok(list(held))]]);
     let held: Vec<_> = release(&protocol, &groups)
         .into_iter()

@@ -1,0 +1,36 @@
+//! A transport that nothing is sent over, for tests.
+
+use super::contract::{Replies, Terms, Transport};
+use crate::{redis::error::Error, semaphore::BoxFuture};
+use redis::{Client, Cmd};
+use std::time::Instant;
+
+pub(in crate::redis) struct Unused {
+    pub(in crate::redis) one_server: bool,
+}
+
+impl Transport for Unused {
+    fn ready(&self, _: &str, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
+        None
+    }
+
+    fn send(&self, _: Vec<Cmd>, _: Terms) -> BoxFuture<Result<Replies, Error>> {
+        panic!("it is unused")
+    }
+
+    fn is_one_server(&self) -> bool {
+        self.one_server
+    }
+
+    fn server_of(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        None
+    }
+
+    fn is_publisher(&self, _: &Client) -> bool {
+        false
+    }
+}
