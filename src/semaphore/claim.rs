@@ -91,9 +91,9 @@ impl Claim {
     }
 
     /// Sets how many claims may wait for the key up to this one: [`DEFAULT_MAX_WAITING`] unless set.
-    /// When as many wait before it already, the claim is refused with [`AcquireError::QueueFull`](super::AcquireError::QueueFull).
-    /// Claims that it passes because of its [head start](Self::with_head_start) do not count. See
-    /// [`Claim`] for an example.
+    /// When as many wait before it already, the claim is refused with
+    /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of
+    /// its [head start](Self::with_head_start) do not count. See [`Claim`] for an example.
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = Some(max_waiting);
         self

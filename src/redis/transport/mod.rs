@@ -19,6 +19,6 @@ pub(super) use server::Server;
 pub(super) use supplied::Supplied;
 
 #[cfg(test)]
-mod unused;
+mod tests;
 #[cfg(test)]
-pub(super) use unused::Unused;
+pub(super) use tests::Unused;
