@@ -24,8 +24,10 @@ lint() {
     cargo clippy --workspace --all-targets "$@" -- -D warnings
 }
 
+# The example may be there from the step before, with other features.
 connections() {
-    cargo test --no-default-features --features "$1" --test redis_connections
+    cargo build --no-default-features --features "$1" --example market &&
+        cargo test --no-default-features --features "$1" --test redis_connections
 }
 
 step "tools" tools
