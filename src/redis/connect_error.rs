@@ -100,7 +100,7 @@ impl ConnectError {
 }
 
 impl ConnectError {
-    /// The error of servers that were asked where others are.
+    /// The error of servers that were queried for where others are.
     pub(super) fn discovering(error: Error) -> Self {
         match error {
             Error::Redis(error) if error.code() == Some("ERR") => {

@@ -87,7 +87,7 @@
 //!
 //! # Several servers
 //!
-//! [`Builder::sentinel`] asks Sentinels which server is the primary, for every connection and once in
+//! [`Builder::sentinel`] queries Sentinels for which server is the primary, for every connection and once in
 //! a second, and uses no server that says it is a replica. A failover is noticed when calls fail, when
 //! the old primary refuses writes, or when the Sentinels name another one.
 //!

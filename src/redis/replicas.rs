@@ -22,7 +22,7 @@ impl Builder {
     ///   replicas, so run one more than this number.
     /// - A user whom an access control list restricts needs `+wait` too.
     ///
-    /// The server's own `min-replicas-to-write` does not bound what a failover forgets: it asks whether
+    /// The server's own `min-replicas-to-write` does not bound what a failover forgets: it tests whether
     /// replicas were there lately, not whether they have what is being granted.
     ///
     /// # Examples

@@ -47,7 +47,7 @@ impl RedisSemaphore {
     ///
     /// Returns what works but may fail later. Takes a second at most. Runs a few
     /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running share its
-    /// answer, so a health route may call it as often as it is asked.
+    /// answer, so a health route may call it as often as it is called.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisCon
 impl Builder {
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
     ///
-    /// The user, the password and the TLS settings are the same for all nodes. A node is asked within a
+    /// The user, the password and the TLS settings are the same for all nodes. A node is queried within a
     /// second, or this method fails. When slots move or a replica is promoted later, the store follows.
     ///
     /// - A semaphore lives on one node. A node that is down harms its own semaphores only, and a
@@ -115,7 +115,7 @@ impl Builder {
         let clients = clients.iter().map(without_database);
         let clients = clients.collect::<Result<_, _>>()?;
         let sentinels = Sentinels::new(clients, name.into(), template);
-        sentinels.ask().await.map_err(unnamed)?;
+        sentinels.find_primary().await.map_err(unnamed)?;
         let server = Server::of_sentinels(sentinels, self.timeout);
         let connected = server.connected(after(ATTEMPT)).await;
         connected.map_err(ConnectError::connecting)?;

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 96] = [
+const REDIS: [&str; 97] = [
     "connect",
     "topologies",
     "start",
@@ -78,6 +78,7 @@ const REDIS: [&str; 96] = [
     "protocol/check",
     "protocol/clock",
     "protocol/processes",
+    "protocol/store_key",
     "protocol/answer",
     "protocol/call",
     "protocol/reply",

@@ -1,6 +1,6 @@
 //! Knows whether a server answers, from the outcomes of all calls.
 
-use super::{cause::Verdict, phase::Phase, policy::WhenUnavailable, summary::Summary};
+use super::{cause::Evidence, phase::Phase, policy::WhenUnavailable, summary::Summary};
 use crate::redis::{
     clock::{CONNECT, CONNECT_PAUSE, Times},
     error::Error,
@@ -44,7 +44,7 @@ struct State {
     was_gone: bool,
     /// The last failure, and a name on the server that it was of.
     error: Error,
-    place: Arc<str>,
+    key: Arc<str>,
     /// When the first call in a row failed.
     alarmed: Instant,
     /// When the server has answered again.
@@ -72,7 +72,7 @@ impl Breaker {
                 failures: 0,
                 was_gone: false,
                 error: Error::Timeout(times.timeout),
-                place: Arc::default(),
+                key: Arc::default(),
                 alarmed: now,
                 returned: now,
                 tried: now,
@@ -91,22 +91,22 @@ impl Breaker {
         }
     }
 
-    /// Takes the outcomes of the calls of one send, each with its place. One that was answered is
+    /// Takes the outcomes of the calls of one send, each with its key. One that was answered is
     /// enough.
     pub(super) fn observe<'a>(
         &self,
         outcomes: impl IntoIterator<Item = (&'a str, Option<&'a Error>)>,
     ) {
         let mut failure = None;
-        for (place, outcome) in outcomes {
-            match outcome.map_or(Verdict::Works, Error::verdict) {
-                Verdict::Works => return self.answered(),
-                Verdict::Unsent => {}
-                Verdict::Fails => failure = outcome.map(|error| (place, error)),
+        for (key, outcome) in outcomes {
+            match outcome.map_or(Evidence::Works, Error::evidence) {
+                Evidence::Works => return self.answered(),
+                Evidence::Unsent => {}
+                Evidence::Fails => failure = outcome.map(|error| (key, error)),
             }
         }
-        if let Some((place, error)) = failure {
-            self.failing(place, error);
+        if let Some((key, error)) = failure {
+            self.failing(key, error);
         }
     }
 
@@ -142,7 +142,7 @@ impl Breaker {
         }
     }
 
-    fn failing(&self, place: &str, error: &Error) {
+    fn failing(&self, key: &str, error: &Error) {
         let mut state = self.state.lock();
         if state.failures == 0 {
             state.alarmed = Instant::now();
@@ -151,7 +151,7 @@ impl Breaker {
         state.was_gone |= error.is_gone();
         self.keep_until(u64::MAX);
         state.error = error.clone();
-        state.place = place.into();
+        state.key = key.into();
         self.alarm(&mut state);
         let is_stall = state.alarmed.elapsed() < self.times.timeout;
         if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
@@ -178,7 +178,7 @@ impl Breaker {
     }
 
     /// Whether a claim may try although the breaker is open: one now and then where keys live on
-    /// several nodes, because the probe asks only one of them.
+    /// several nodes, because the probe goes to only one of them.
     pub(super) fn may_try(&self) -> bool {
         if self.one_server {
             return false;
@@ -208,8 +208,8 @@ impl Breaker {
     }
 
     /// A name on the server of the last failure.
-    pub(super) fn last_place(&self) -> Arc<str> {
-        Arc::clone(&self.state.lock().place)
+    pub(super) fn last_key(&self) -> Arc<str> {
+        Arc::clone(&self.state.lock().key)
     }
 
     /// Leases whose deadline is before this are kept though they have ended: they were not refreshed

@@ -69,35 +69,35 @@ impl Breakers {
     pub(in crate::redis) fn observe<'a, T>(
         &self,
         outcomes: &'a [Result<T, Error>],
-        place: impl Fn(usize) -> Cow<'a, str>,
+        key: impl Fn(usize) -> Cow<'a, str>,
     ) {
         if self.summary.is_well() && outcomes.iter().all(Result::is_ok) {
             return;
         }
         let outcomes = outcomes.iter().enumerate();
-        self.judge(outcomes.map(|(at, outcome)| (place(at), outcome.as_ref().err())));
+        self.judge(outcomes.map(|(at, outcome)| (key(at), outcome.as_ref().err())));
     }
 
     /// Takes the failure of calls that were sent together.
     #[cold]
     pub(in crate::redis) fn failed<'a>(
         &self,
-        places: impl Iterator<Item = Cow<'a, str>>,
+        keys: impl Iterator<Item = Cow<'a, str>>,
         error: &'a Error,
     ) {
-        self.judge(places.map(|place| (place, Some(error))));
+        self.judge(keys.map(|key| (key, Some(error))));
     }
 
     #[cold]
     fn judge<'a>(&self, outcomes: impl Iterator<Item = (Cow<'a, str>, Option<&'a Error>)>) {
         let mut by_server: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (place, outcome) in outcomes {
-            let of_server = by_server.entry(self.number(&place)).or_default();
-            of_server.push((place, outcome));
+        for (key, outcome) in outcomes {
+            let of_server = by_server.entry(self.number(&key)).or_default();
+            of_server.push((key, outcome));
         }
         for (number, outcomes) in &by_server {
             let outcomes = outcomes.iter();
-            let outcomes = outcomes.map(|(place, outcome)| (&**place, *outcome));
+            let outcomes = outcomes.map(|(key, outcome)| (&**key, *outcome));
             self.get(*number).observe(outcomes);
         }
     }

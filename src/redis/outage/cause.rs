@@ -17,7 +17,7 @@ const CODES: [&str; 8] = [
 
 /// What the outcome of a call says of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Evidence {
     /// It answered.
     Works,
     Fails,
@@ -41,11 +41,11 @@ impl Error {
         }
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn evidence(&self) -> Evidence {
         match self {
-            Self::Congested => Verdict::Unsent,
-            _ if !self.is_unavailable() => Verdict::Works,
-            _ => Verdict::Fails,
+            Self::Congested => Evidence::Unsent,
+            _ if !self.is_unavailable() => Evidence::Works,
+            _ => Evidence::Fails,
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
         for code in CODES {
             let error = answer(&format!("{code} as it says"));
             assert!(error.is_unavailable(), "{error:?}");
-            assert_eq!(error.verdict(), Verdict::Fails);
+            assert_eq!(error.evidence(), Evidence::Fails);
         }
         let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
                    -OOM command not allowed when used memory > 'maxmemory'.";
@@ -114,7 +114,7 @@ mod tests {
         ] {
             let error = answer(text);
             assert!(!error.is_unavailable(), "{error:?}");
-            assert_eq!(error.verdict(), Verdict::Works);
+            assert_eq!(error.evidence(), Evidence::Works);
         }
         let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
         assert!(!Error::Unavailable(wrong.clone()).is_unavailable());
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
         let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
-        assert_eq!(Error::Unavailable(refused()).verdict(), Verdict::Fails);
-        assert_eq!(Error::Timeout(Duration::ZERO).verdict(), Verdict::Fails);
-        assert_eq!(Error::Late(1).verdict(), Verdict::Fails);
-        assert_eq!(Error::Congested.verdict(), Verdict::Unsent);
+        assert_eq!(Error::Unavailable(refused()).evidence(), Evidence::Fails);
+        assert_eq!(Error::Timeout(Duration::ZERO).evidence(), Evidence::Fails);
+        assert_eq!(Error::Late(1).evidence(), Evidence::Fails);
+        assert_eq!(Error::Congested.evidence(), Evidence::Unsent);
         assert!(!Error::Congested.is_unavailable());
         assert!(Error::Redis(refused()).is_unavailable());
-        assert_eq!(Error::Redis(refused()).verdict(), Verdict::Fails);
+        assert_eq!(Error::Redis(refused()).evidence(), Evidence::Fails);
     }
 }

@@ -82,7 +82,7 @@ impl Store {
         self.outage.breakers.of(&name)
     }
 
-    /// Asks the server, and the policy if the server is unavailable.
+    /// Acquires from the server; if that is unavailable the policy decides.
     async fn try_server(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -131,7 +131,7 @@ impl Store {
         }
     }
 
-    /// Acquires with a place in the share, and asks the policy if the server is unavailable.
+    /// Acquires with a place in the share; if the server is unavailable the policy decides.
     async fn settle(
         self: &Arc<Self>,
         claims: &[Claim],

@@ -7,7 +7,7 @@ use tokio::time::timeout_at;
 impl Breaker {
     /// Waits for what a failure turns out to be, until `end` at most. `true`: the server has answered
     /// others meanwhile, so the claim may try again. If it is an outage, what was granted to short
-    /// requests has mostly ended by then: so a process that had more than its share has given it back
+    /// requests has mostly ended by then: so a process that had more than its share has released it
     /// when others take theirs.
     pub(super) async fn was_a_blip(&self, end: Instant) -> bool {
         let mut phases = self.changes();

@@ -114,15 +114,15 @@ async fn until_well(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
 
 /// Sends one probe. Returns whether the breaker stays open.
 async fn send(outage: &Outage, protocol: &Protocol, breaker: &Breaker) -> bool {
-    let place = breaker.last_place();
+    let key = breaker.last_key();
     let deadline = Instant::now() + outage.times.timeout;
-    match protocol.probe(&place, deadline) {
+    match protocol.probe(&key, deadline) {
         // The process is announced too.
         None => call(outage, protocol).await,
         Some(probe) => {
             let outcome = probe.await;
             // The key may have moved to another server. Then what fails next tells where to look.
-            breaker.observe([(&*place, outcome.as_ref().err())]);
+            breaker.observe([(&*key, outcome.as_ref().err())]);
         }
     }
     breaker.phase() == Phase::Open

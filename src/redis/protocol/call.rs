@@ -192,10 +192,10 @@ impl Protocol {
         };
         let answers = self.transport.send(commands.collect(), terms).await;
         match &answers {
-            Ok(answers) => self.breakers.observe(answers, |at| place(batches[at])),
+            Ok(answers) => self.breakers.observe(answers, |at| key(batches[at])),
             Err(error) => self
                 .breakers
-                .failed(batches.iter().map(|shares| place(shares)), error),
+                .failed(batches.iter().map(|shares| key(shares)), error),
         }
         answers
     }
@@ -223,9 +223,9 @@ impl Protocol {
     }
 }
 
-/// Where a call is: all that it names is on one server.
-fn place<P: Share>(shares: &[P]) -> Cow<'_, str> {
-    shares.first().map(P::place).unwrap_or_default()
+/// A key on the server of a call: all that it names is on one server.
+fn key<P: Share>(shares: &[P]) -> Cow<'_, str> {
+    shares.first().map(P::key).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! check: asks the server what it is, and whether it permits what the scripts do. See `check.lua`.
+//! check: what the server is, and whether it permits what the scripts do. See `check.lua`.
 
 use super::{
     call::Protocol,

@@ -3,14 +3,12 @@
 
 use super::{
     call::{Call, Protocol},
-    id::Owner,
-    reply::{Reply, micros},
+    reply::micros,
     script::Script,
-    share::{Numbers, Share},
+    store_key::StoreKey,
 };
 use crate::redis::error::Error;
-use redis::{Cmd, Value};
-use std::{borrow::Cow, iter, sync::LazyLock, time::Instant};
+use std::{sync::LazyLock, time::Instant};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -20,33 +18,6 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 
 /// What the key's name ends with.
 const KEY: &str = "clock";
-
-/// The prefix of all keys, which takes the part of a semaphore's name.
-struct Mark<'a>(&'a str);
-
-impl Share for Mark<'_> {
-    fn names(&self) -> impl Iterator<Item = &str> {
-        iter::once(self.0)
-    }
-
-    fn place(&self) -> Cow<'_, str> {
-        Cow::Owned(format!("{}{KEY}", self.0))
-    }
-
-    fn args(&self) -> usize {
-        0
-    }
-
-    fn units(&self) -> usize {
-        0
-    }
-
-    fn write(&self, _: &Owner, _: &Numbers<'_>, _: &mut Cmd) {}
-
-    fn items(&self) -> usize {
-        1
-    }
-}
 
 impl Protocol {
     /// The key that is read.
@@ -63,16 +34,13 @@ impl Protocol {
             deadline,
             is_confirmed: false,
         };
-        let replies = self.run(&call, &[Mark(&self.prefix)]).await;
-        let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {
-            return Err(Error::Reply);
+        let key = StoreKey {
+            prefix: &self.prefix,
+            end: KEY,
+            names_process: false,
         };
-        match items[..] {
-            [Value::Int(highest)] => {
-                self.clock.raise(micros(highest)?);
-                Ok(())
-            }
-            _ => Err(Error::Reply),
-        }
+        let highest = self.run_for(&call, key).await?;
+        self.clock.raise(micros(highest)?);
+        Ok(())
     }
 }

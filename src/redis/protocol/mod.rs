@@ -17,6 +17,7 @@ mod release;
 mod reply;
 mod script;
 mod share;
+mod store_key;
 
 pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};
 pub(super) use acquire_all::{AcquireAll, AllAcquired};

@@ -2,14 +2,11 @@
 
 use super::{
     call::{Call, Protocol},
-    id::Owner,
-    reply::Reply,
-    script::{Script, Text},
-    share::{Numbers, Share},
+    script::Script,
+    store_key::StoreKey,
 };
 use crate::redis::error::Error;
-use redis::{Cmd, Value};
-use std::{borrow::Cow, iter, sync::LazyLock, time::Instant};
+use std::{sync::LazyLock, time::Instant};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -19,36 +16,6 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 
 /// What the key's name ends with.
 const KEY: &str = "processes";
-
-/// The prefix of all keys, which takes the part of a semaphore's name.
-struct Prefix<'a>(&'a str);
-
-impl Share for Prefix<'_> {
-    fn names(&self) -> impl Iterator<Item = &str> {
-        iter::once(self.0)
-    }
-
-    fn place(&self) -> Cow<'_, str> {
-        Cow::Owned(format!("{}{KEY}", self.0))
-    }
-
-    fn args(&self) -> usize {
-        1
-    }
-
-    fn units(&self) -> usize {
-        1
-    }
-
-    fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
-        let Owner { process, lease_ms } = owner;
-        command.arg(Text(format_args!("{process}:{lease_ms}")));
-    }
-
-    fn items(&self) -> usize {
-        1
-    }
-}
 
 /// How long a probe's own count lasts, in ms: it is of no use.
 const PROBE_MS: u64 = 100;
@@ -74,16 +41,16 @@ impl Protocol {
     /// ends soon. `None` if nothing is known of nodes.
     pub(in crate::redis) fn probe(
         &self,
-        place: &str,
+        key: &str,
         deadline: Instant,
     ) -> Option<impl Future<Output = Result<u32, Error>>> {
-        if self.is_one_server() || self.server_of(place).is_none() {
+        if self.is_one_server() || self.server_of(key).is_none() {
             return None;
         }
         // As a hash tag the whole name of a key has the slot of that key.
-        let name = match place.contains('{') {
-            true => place.to_owned(),
-            false => format!("{}{{{place}}}", self.prefix),
+        let name = match key.contains('{') {
+            true => key.to_owned(),
+            false => format!("{}{{{key}}}", self.prefix),
         };
         Some(async move { self.processes(&name, PROBE_MS, deadline).await })
     }
@@ -95,13 +62,12 @@ impl Protocol {
             deadline,
             is_confirmed: lease_ms > 0,
         };
-        let replies = self.run(&call, &[Prefix(name)]).await;
-        let Some(Reply::Items(_, items)) = replies.into_iter().next().transpose()? else {
-            return Err(Error::Reply);
+        let key = StoreKey {
+            prefix: name,
+            end: KEY,
+            names_process: true,
         };
-        match items[..] {
-            [Value::Int(count)] => u32::try_from(count).map_err(|_| Error::Reply),
-            _ => Err(Error::Reply),
-        }
+        let count = self.run_for(&call, key).await?;
+        u32::try_from(count).map_err(|_| Error::Reply)
     }
 }

@@ -16,8 +16,8 @@ pub(super) trait Share {
     /// The names of its semaphores.
     fn names(&self) -> impl Iterator<Item = &str>;
 
-    /// A name on the same server as its keys: that of a semaphore has a hash tag.
-    fn place(&self) -> Cow<'_, str> {
+    /// A key on the same server as all of its keys: the name of a semaphore has their hash tag.
+    fn key(&self) -> Cow<'_, str> {
         Cow::Borrowed(self.names().next().unwrap_or_default())
     }
 

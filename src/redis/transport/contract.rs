@@ -39,14 +39,20 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// The number of the server on which the key lives, as far as is known: numbers are small, and
     /// those of servers that are gone are given to others. `None` if nothing is known.
-    fn server_of(&self, key: &str) -> Option<usize>;
+    fn server_of(&self, _key: &str) -> Option<usize> {
+        None
+    }
 
     /// A server where this process can receive the messages of all others. Another one after a
     /// failure, if there are several. `None` if messages cannot be received.
-    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>>;
+    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
+        None
+    }
 
     /// Whether the messages of all others still arrive at such a server, as far as is known.
-    fn is_publisher(&self, client: &Client) -> bool;
+    fn is_publisher(&self, _client: &Client) -> bool {
+        false
+    }
 
     /// What has to run beside calls, on the keeper's thread.
     fn watch(self: Arc<Self>) -> BoxFuture<()> {

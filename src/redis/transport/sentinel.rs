@@ -1,6 +1,6 @@
 //! The primary that Sentinels name.
 //!
-//! Sentinels are asked for each connection, and once in a second whether there is another primary.
+//! Sentinels are queried for each connection, and once in a second whether there is another primary.
 //! Most of them have to answer, because one that is cut off from the others names an old primary; the
 //! latest failover counts. A server that says that it is no primary is not used, so an old primary
 //! that comes back gets no claim once it knows its role.
@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 /// How long a Sentinel may take to answer, a new connection included.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// How often a Sentinel is asked whether there is another primary.
+/// How often a Sentinel is queried whether there is another primary.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// See the module docs.
@@ -63,12 +63,12 @@ impl Sentinels {
         }
     }
 
-    /// Asks the Sentinels for the primary, until most have answered or their time is over.
-    pub(in crate::redis) async fn ask(&self) -> Result<(), Unnamed> {
+    /// Finds the primary that the Sentinels name, until most have answered or their time is over.
+    pub(in crate::redis) async fn find_primary(&self) -> Result<(), Unnamed> {
         let mut answers: FuturesUnordered<_> = self
             .clients
             .iter()
-            .map(|client| self.ask_one(client))
+            .map(|client| self.query(client))
             .collect();
         let mut missing = self.clients.len() / 2 + 1;
         let mut best = Err(Unnamed::Unavailable(timed_out()));
@@ -83,7 +83,7 @@ impl Sentinels {
         Ok(())
     }
 
-    async fn ask_one(&self, client: &Client) -> Result<Named, Unnamed> {
+    async fn query(&self, client: &Client) -> Result<Named, Unnamed> {
         let named = async {
             let connection = Connection::connect(client).await;
             self.named(&connection.map_err(Unnamed::Unavailable)?).await
@@ -92,7 +92,7 @@ impl Sentinels {
         named.unwrap_or_else(|_| Err(Unnamed::Unavailable(timed_out())))
     }
 
-    /// Asks the Sentinel at the other end of a connection.
+    /// Queries the Sentinel at the other end of a connection.
     async fn named(&self, connection: &Connection) -> Result<Named, Unnamed> {
         let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(|command| self.about(command));
         let mut replies = connection.call(commands.into()).await.into_iter();
@@ -140,7 +140,7 @@ impl Sentinels {
 impl Endpoint for Sentinels {
     fn client(self: Arc<Self>) -> BoxFuture<Result<Client, RedisError>> {
         Box::pin(async move {
-            self.ask().await.map_err(RedisError::from)?;
+            self.find_primary().await.map_err(RedisError::from)?;
             self.current_client()
         })
     }
@@ -160,7 +160,7 @@ impl Endpoint for Sentinels {
         Address::of(client.get_connection_info()) == self.current()
     }
 
-    /// One Sentinel is watched. What it says is a reason to ask the others.
+    /// One Sentinel is watched. What it says is a reason to query the others.
     fn moved(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
             for sentinel in self.clients.iter().cycle() {
@@ -168,7 +168,7 @@ impl Endpoint for Sentinels {
                 if self.watch(sentinel).await.is_err() {
                     sleep(WATCH).await;
                 }
-                if self.ask().await.is_ok() && self.current() != before {
+                if self.find_primary().await.is_ok() && self.current() != before {
                     return;
                 }
             }

@@ -3,11 +3,12 @@
 use super::contract::{Replies, Terms, Transport, checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
-use redis::{Client, Cmd, Value, aio::ConnectionLike};
+use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
-/// A connection of the user's, cloned for each call. It is driven by the runtime that made it.
+/// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
+/// cannot subscribe for this store alone, so no messages are received.
 pub(in crate::redis) struct Supplied<C> {
     pub(in crate::redis) connection: C,
     pub(in crate::redis) timeout: Duration,
@@ -35,19 +36,6 @@ where
     }
 
     fn is_one_server(&self) -> bool {
-        false
-    }
-
-    fn server_of(&self, _: &str) -> Option<usize> {
-        None
-    }
-
-    /// A clone of the connection cannot subscribe for this store alone.
-    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
-        None
-    }
-
-    fn is_publisher(&self, _: &Client) -> bool {
         false
     }
 }

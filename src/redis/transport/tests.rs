@@ -2,7 +2,7 @@
 
 use super::contract::{Replies, Terms, Transport};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Client, Cmd};
+use redis::Cmd;
 use std::time::Instant;
 
 pub(in crate::redis) struct Unused {
@@ -20,17 +20,5 @@ impl Transport for Unused {
 
     fn is_one_server(&self) -> bool {
         self.one_server
-    }
-
-    fn server_of(&self, _: &str) -> Option<usize> {
-        None
-    }
-
-    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
-        None
-    }
-
-    fn is_publisher(&self, _: &Client) -> bool {
-        false
     }
 }

@@ -32,7 +32,7 @@ fn a_place_is_passed_on_or_given_back() {
     let counts = Counts::default();
     drop(counts.take(&wanted(2, 2)).expect("there is room"));
     assert!(counts.keys.lock().is_empty());
-    let place = counts.take(&wanted(2, 2)).expect("it was given back");
+    let place = counts.take(&wanted(2, 2)).expect("it was released");
     let lease = granted(1, 2);
     place.pass_on(&[Arc::clone(&lease)]);
     assert!(counts.take(&wanted(1, 2)).is_none());

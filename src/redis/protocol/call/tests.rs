@@ -13,7 +13,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use redis::{Client, Cmd, parse_redis_value};
+use redis::{Cmd, parse_redis_value};
 use std::{collections::VecDeque, future::ready, iter, time::Duration};
 
 type Answer = Result<Value, Error>;
@@ -45,18 +45,6 @@ impl Transport for Scripted {
 
     fn is_one_server(&self) -> bool {
         self.1
-    }
-
-    fn server_of(&self, _: &str) -> Option<usize> {
-        None
-    }
-
-    fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
-        None
-    }
-
-    fn is_publisher(&self, _: &Client) -> bool {
-        false
     }
 }
 

@@ -139,7 +139,7 @@ async fn unreached(
             topology.successor(first.slot, node, deadline).await;
         }
         _ => {
-            topology.start_look();
+            topology.start_update();
         }
     }
     let next = |errand: &Errand| {
@@ -166,7 +166,7 @@ fn answered(topology: &Arc<Topology>, node: &Node, errand: Errand, reply: Reply)
         return Outcome::Answered(reply);
     };
     if error.is_of_the_topology() {
-        topology.start_look();
+        topology.start_update();
     }
     let next = match error {
         Error::Redis(error) => elsewhere(topology, node, errand.slot, error),

@@ -1,7 +1,7 @@
 //! Finds out which node has which slots.
 //!
-//! A look is taken when a node has sent a command elsewhere, and when a node cannot be reached.
-//! However many commands meet that, there is one look at a time, and a few in a second.
+//! The map is updated when a node has sent a command elsewhere, and when a node cannot be reached.
+//! However many commands meet that, there is one update at a time, and a few in a second.
 
 use super::{
     slot_map::{Node, SlotMap},
@@ -27,30 +27,30 @@ use tokio::{
     time::{timeout, timeout_at},
 };
 
-/// The pause after a look.
+/// The pause after an update.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a look may take. One that has not ended then was on a runtime that has ended.
+/// How long an update may take. One that has not ended then was on a runtime that has ended.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Nodes that are asked at a time. The first good view counts.
+/// Nodes that are queried at a time. The first good view counts.
 const TOGETHER: usize = 3;
 
 /// Which node has which slots, as far as is known, and how more is found out.
 pub(super) struct Topology {
     map: RwLock<SlotMap>,
-    /// Asked if no node of the map answers, and at the start.
+    /// Queried if no node of the map answers, and at the start.
     seeds: Vec<Client>,
     timeout: Duration,
     state: Mutex<State>,
-    /// Notified at the end of a look.
-    looked: Notify,
+    /// Notified at the end of an update.
+    updated: Notify,
 }
 
 enum State {
     Idle,
-    Looking(Instant),
-    Looked(Instant),
+    Updating(Instant),
+    Updated(Instant),
 }
 
 impl Topology {
@@ -61,7 +61,7 @@ impl Topology {
             seeds,
             timeout,
             state: Mutex::new(State::Idle),
-            looked: Notify::new(),
+            updated: Notify::new(),
         }
     }
 
@@ -84,25 +84,25 @@ impl Topology {
         self.map.write().find(address)
     }
 
-    /// Starts a look in the background, unless one runs or has just ended. Returns whether one runs.
-    pub(super) fn start_look(self: &Arc<Self>) -> bool {
+    /// Starts an update in the background, unless one runs or has just ended. Returns whether one runs.
+    pub(super) fn start_update(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         match *state {
-            State::Looking(since) if since.elapsed() < LONGEST => return true,
-            State::Looked(at) if at.elapsed() < PAUSE => return false,
-            _ => *state = State::Looking(Instant::now()),
+            State::Updating(since) if since.elapsed() < LONGEST => return true,
+            State::Updated(at) if at.elapsed() < PAUSE => return false,
+            _ => *state = State::Updating(Instant::now()),
         }
         let topology = Arc::clone(self);
         tokio::spawn(async move {
-            // A failure is ignored: the next claim that needs it takes another look.
-            let _ = timeout(LONGEST, topology.look()).await;
-            *topology.state.lock() = State::Looked(Instant::now());
-            topology.looked.notify_waiters();
+            // A failure is ignored: the next claim that needs it starts another update.
+            let _ = timeout(LONGEST, topology.update()).await;
+            *topology.state.lock() = State::Updated(Instant::now());
+            topology.updated.notify_waiters();
         });
         true
     }
 
-    /// Waits for the end of a look, unless one has just ended, and for the deadline at most. Returns
+    /// Waits for the end of an update, unless one has just ended, and for the deadline at most. Returns
     /// the slot's node if it is not this one any more.
     pub(super) async fn successor(
         self: &Arc<Self>,
@@ -110,22 +110,22 @@ impl Topology {
         node: &Arc<Node>,
         deadline: Instant,
     ) -> Option<Arc<Node>> {
-        // Registered before the look starts, so that its end is not missed.
-        let looked = self.looked.notified();
-        if self.start_look() {
-            let _ = timeout_at(deadline.into(), looked).await;
+        // Registered before the update starts, so that its end is not missed.
+        let updated = self.updated.notified();
+        if self.start_update() {
+            let _ = timeout_at(deadline.into(), updated).await;
         }
         self.node(slot).filter(|next| next.address != node.address)
     }
 
     /// Replaces the map by the best view that a node has.
-    pub(super) async fn look(&self) -> Result<(), Error> {
+    pub(super) async fn update(&self) -> Result<(), Error> {
         let view = self.best_view().await?;
         self.map.write().replace(&view);
         Ok(())
     }
 
-    /// Asks nodes for their views, a few at a time, until one is good: a node that is cut off knows no
+    /// Queries nodes for their views, a few at a time, until one is good: a node that is cut off knows no
     /// new epoch. The best of them all, if none is.
     async fn best_view(&self) -> Result<View, Error> {
         let (epoch, mut nodes) = {

@@ -33,15 +33,15 @@ pub(in crate::redis) struct Cluster {
 }
 
 impl Cluster {
-    /// Asks the seeds which node has which slots, and connects to one node at least.
+    /// Finds out from the seeds which node has which slots, and connects to one node at least.
     pub(in crate::redis) async fn connect(
         seeds: Vec<Client>,
         timeout: Duration,
         deadline: Instant,
     ) -> Result<Self, Error> {
         let topology = Topology::new(seeds, timeout);
-        let looked = timeout_at(deadline.into(), topology.look()).await;
-        looked.unwrap_or_else(|_| Err(Error::Unavailable(timed_out())))?;
+        let updated = timeout_at(deadline.into(), topology.update()).await;
+        updated.unwrap_or_else(|_| Err(Error::Unavailable(timed_out())))?;
         let nodes: Vec<_> = topology.map().nodes().cloned().collect();
         let attempts = nodes
             .iter()
