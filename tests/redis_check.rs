@@ -259,36 +259,3 @@ async fn a_key_of_another_type_is_found() {
         assert!(cause.to_string().contains(name), "{cause}");
     }
 }
-
-#[cfg(feature = "tracing")]
-#[tokio::test]
-async fn a_risk_is_a_warning_when_the_store_connects() {
-    use std::sync::{Arc, Mutex};
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu"]);
-    RedisSemaphore::connect(server.url()).await.unwrap();
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(
-        said.contains("WARN") && said.contains("allkeys-lfu"),
-        "{said}"
-    );
-}

@@ -6,6 +6,7 @@ exec </dev/null
 
 source tests/run/tools.sh
 source tests/run/examples.sh
+source tests/run/pool.sh
 
 # Runs a command under a heading, and prints how long it took.
 step() {
@@ -37,9 +38,7 @@ step "lints, no features" lint --no-default-features
 step "lints, native TLS" lint --no-default-features --features tls-native-tls
 step "lints, no TLS" lint --no-default-features --features redis
 step "documentation" docs
-step "tests, all features" cargo test --all-features
-step "matrix, TLS and RESP3" tests/matrix.sh installed resp3-tls
-step "model of the scripts" cargo test -p tower-semaphore-model
+step "tests, all features" tests
 # Here, because the tests have just built them with these features.
 step "examples" examples
 step "soak, one minute" tests/soak.sh 1

@@ -14,6 +14,9 @@ const TRY: Duration = Duration::from_millis(500);
 const SLACK: Duration = Duration::from_millis(50);
 /// A healthy link may be so much slower than it should before a failure of the store is no wonder.
 const STALL: Duration = Duration::from_millis(75);
+/// For so long after a claim that such a link has failed others may fail at once: the store takes the
+/// failures for an outage, until it has seen that the server answers.
+const OUTAGE: Duration = Duration::from_secs(1);
 
 /// How a claim ended.
 pub(crate) type Answer = Result<Permit, AcquireError>;
@@ -165,17 +168,31 @@ impl Oracle {
     /// What is wrong, and what happened; nothing when all is well.
     pub(crate) fn problems(&self) -> Option<String> {
         let mut wrong = lock(&self.wrong);
-        for suspect in lock(&self.suspects).drain(..) {
-            if !self.is_excused(&suspect) {
-                let kind = format!("{} {}", suspect.kind, suspect.what);
-                add(&mut wrong, kind, suspect.example);
-            }
+        for suspect in self.guilty() {
+            let kind = format!("{} {}", suspect.kind, suspect.what);
+            add(&mut wrong, kind, suspect.example);
         }
         let entry = |(kind, (count, example)): (&String, &(usize, String))| {
             format!("  {kind}: {count} times, first: {example}\n")
         };
         let report: String = wrong.iter().map(entry).collect();
         (!report.is_empty()).then(|| format!("{report}  of {:?}", lock(&self.counts)))
+    }
+
+    /// The suspects that nothing excuses.
+    fn guilty(&self) -> Vec<Suspect> {
+        let mut suspects: Vec<_> = lock(&self.suspects).drain(..).collect();
+        suspects.sort_by_key(|suspect| suspect.to);
+        let mut outage = None;
+        suspects.retain(|suspect| {
+            let is_slow = matches!(suspect.excuse, Excuse::Slow);
+            if self.is_excused(suspect) {
+                outage = is_slow.then(|| suspect.to + OUTAGE).or(outage);
+                return false;
+            }
+            !is_slow || outage.is_none_or(|end| suspect.from >= end)
+        });
+        suspects
     }
 
     fn is_excused(&self, suspect: &Suspect) -> bool {

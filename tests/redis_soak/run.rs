@@ -13,8 +13,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::resp::Raw;
-use testing::rng::Rng;
+use testing::{machine, resp::Raw, rng::Rng};
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},
@@ -31,7 +30,10 @@ pub(crate) fn soak(fault: Fault, trip_ms: u64) {
     let link = Link::start(plan);
     let oracle = Arc::new(Oracle::new(fault.is_healthy()));
     let runtime = Runtime::new().expect("a runtime starts");
-    runtime.block_on(run(plan, &link, &oracle));
+    runtime.block_on(async {
+        let _alone = machine::alone().await;
+        run(plan, &link, &oracle).await;
+    });
     if let Some(wrong) = oracle.problems() {
         panic!("SOAK_SEED={:#x}, {plan:?}:\n{wrong}", plan.seed);
     }

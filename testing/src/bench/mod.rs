@@ -9,3 +9,4 @@ pub mod plot;
 pub mod proc;
 pub mod run;
 pub mod table;
+pub mod wake;

@@ -63,5 +63,5 @@ async fn money_and_items_are_conserved() {
         books.accounts(),
         duration()
     );
-    assert!(books.trades() > 100 && late > 0, "too little happened");
+    assert!(books.trades() > 20 && late > 0, "too little happened");
 }

@@ -1,0 +1,41 @@
+# Runs the tests with all features, a few programs at a time: most of the time they wait.
+
+# How many at a time. Each runs as many tests at once as there are processors.
+at_once=3
+
+tests() {
+    local logs=${CARGO_TARGET_DIR:-target}/tests
+    rm -rf "$logs"
+    mkdir -p "$logs"
+    cargo test --all-features --no-run --message-format=json-render-diagnostics >"$logs/built" ||
+        return
+    export -f run_logged
+    commands "$logs/built" | tr '\n' '\0' | xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1"' "$logs" ||
+        return
+    cargo test --all-features --doc
+}
+
+# Prints what is to be run, the longest first.
+commands() {
+    local programs
+    programs=$(sed -n 's/.*"overflow_checks":[a-z]*,"test":true}.*"executable":\("[^"]*"\).*/\1/p' "$1")
+    grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
+    echo "tests/matrix.sh installed resp3-tls"
+    echo "cargo test -p tower-semaphore-model"
+    grep -vE '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
+}
+
+# Runs a command. Prints one line if it succeeds, and its whole output if not.
+run_logged() {
+    local name log start=$SECONDS count
+    name=$(sed 's|.*/deps/||; s|-[0-9a-f]*"$||' <<<"$2")
+    log=$1/${name//[ \/]/_}.log
+    if eval "$2" >"$log" 2>&1; then
+        count=$(awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$log")
+        printf '%s: %d passed, %d s\n' "$name" "$count" $((SECONDS - start))
+    else
+        cat "$log"
+        printf '%s: FAILED, %d s\n' "$name" $((SECONDS - start))
+        return 1
+    fi
+}
