@@ -3,6 +3,8 @@
 //! Each store listens on one channel of its own. A message names one permit and its token, so only
 //! that permit's waiter wakes, and needs no further call. Messages may be lost, so each waiter also
 //! polls at every heartbeat, and whenever the subscription is new.
+//!
+//! The subscription has a connection of its own, over RESP3 too: BENCHMARKS.md has why.
 
 use super::{error::Error, transport::Transport};
 use futures_util::StreamExt;
