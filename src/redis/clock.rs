@@ -25,6 +25,10 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// The longest time between two calls that announce this process, whatever the lease: shares are
+/// computed from a count of processes that is no older. A thousand processes make 200 such calls/s.
+const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
+
 /// How long connecting may take.
 pub(super) const CONNECT: Duration = Duration::from_secs(1);
 
@@ -62,6 +66,11 @@ impl Times {
     /// How often the keeper ticks.
     pub(super) fn tick(&self) -> Duration {
         self.slot_interval().min(LONGEST_TICK)
+    }
+
+    /// How often this process announces itself, and is told how many there are.
+    pub(super) fn announcement_interval(&self) -> Duration {
+        self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
     }
 
     /// How often a waiter polls. Each poll is a heartbeat.

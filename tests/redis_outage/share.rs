@@ -3,6 +3,7 @@
 use crate::server::{
     BOUND, admitted, builder, claim, degraded, granted, is_refused, know_each_other, store,
 };
+use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Lock, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
@@ -31,6 +32,21 @@ async fn a_share_is_the_limit_divided_by_the_processes_that_are_alive() {
                 .await
                 .is_ok_and(|permit| permit.is_degraded())
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_has_just_started_counts_whatever_the_lease() {
+    let mut server = RedisServer::start();
+    let mut stores = Vec::new();
+    for _ in 0..2 {
+        let long = builder(Share).lease(Duration::from_secs(3_600));
+        stores.push(long.connect(server.url()).await.expect("a server"));
+    }
+    know_each_other(&server, 2).await;
+    server.kill();
+    for store in &stores {
+        assert_eq!(admitted(store, 10).await.len(), 5);
     }
 }
 

@@ -38,6 +38,7 @@ fn the_lengths_of_time_follow_from_the_lease_and_the_timeout() {
     let times = Times::new(12_000 * MS, 250 * MS);
     assert_eq!(times.budget(), 500 * MS);
     assert_eq!(times.refresh_interval(), 4_000 * MS);
+    assert_eq!(times.announcement_interval(), 4_000 * MS);
     assert_eq!((times.slot_interval(), times.tick()), (250 * MS, 250 * MS));
     assert_eq!(times.heartbeat_interval(), 1_000 * MS);
     assert_eq!(times.alive(), 3_000 * MS);

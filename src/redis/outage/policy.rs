@@ -40,8 +40,9 @@ pub enum WhenUnavailable {
     Admit,
     /// It is admitted while this process has fewer units of the key than its share: the limit
     /// divided by the number of processes that are alive, rounded up. Otherwise it is refused, as by
-    /// [`Refuse`](Self::Refuse). Each store that shares the prefix counts as a process; what counts
-    /// is what the server has told last, and the highest of the last two leases.
+    /// [`Refuse`](Self::Refuse). Each store that shares the prefix counts as a process. Its server
+    /// tells how many there are three times per lease, every 5 s at least; what counts is the highest
+    /// of the last two leases.
     ///
     /// All processes together exceed the limit by what is rounded up, if they have lost the server
     /// at the same time and none of them has more than its share by then. What a process holds beyond

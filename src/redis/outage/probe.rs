@@ -20,7 +20,7 @@ use tokio::{
 /// that the pause is shorter than the time to settle.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// Calls once per refresh interval until the store shuts down and, while a breaker is open, one probe
+/// Calls once per announcement interval until the store shuts down and, while a breaker is open, one probe
 /// after the other. Runs on the keeper's thread until that ends: releases wait for the server too.
 pub(in crate::redis) async fn probe(
     outage: Arc<Outage>,
@@ -39,7 +39,7 @@ pub(in crate::redis) async fn probe(
     join(until_closed, probe_forever(&outage, protocol)).await;
 }
 
-/// Says that this process is alive: once per refresh interval, and when a server is back.
+/// Says that this process is alive: once per announcement interval, and when a server is back.
 async fn announce(outage: &Outage, protocol: &Protocol) {
     let mut returns = outage.breakers.summary.returns.subscribe();
     loop {
@@ -47,7 +47,7 @@ async fn announce(outage: &Outage, protocol: &Protocol) {
         if !outage.is_silent(&protocol.processes_key()) {
             call(outage, protocol).await;
         }
-        let _ = timeout(outage.times.refresh_interval(), returns.changed()).await;
+        let _ = timeout(outage.times.announcement_interval(), returns.changed()).await;
     }
 }
 
