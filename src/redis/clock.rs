@@ -29,6 +29,10 @@ const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 /// computed from a count of processes that is no older. A thousand processes make 200 such calls/s.
 const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
 
+/// The longest time between two acquires of a permit that is lost or degraded, whatever the lease: until
+/// it has a place again its owner goes on beside the limit.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
+
 /// How long connecting may take.
 pub(super) const CONNECT: Duration = Duration::from_secs(1);
 
@@ -71,6 +75,12 @@ impl Times {
     /// How often this process announces itself, and is told how many there are.
     pub(super) fn announcement_interval(&self) -> Duration {
         self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
+    }
+
+    /// How often lost and degraded permits are acquired again, if that is more often than leases are
+    /// refreshed.
+    pub(super) fn reacquire_interval(&self) -> Option<Duration> {
+        (self.refresh_interval() > LONGEST_ABSENCE).then_some(LONGEST_ABSENCE)
     }
 
     /// How often a waiter polls. Each poll is a heartbeat.

@@ -89,6 +89,24 @@ async fn a_degraded_permit_goes_on_beside_a_full_key_and_gets_in_when_there_is_r
     assert_eq!(raw.zcard(HELD).await, 2);
 }
 
+/// A refresh interval of twenty minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_degraded_permit_gets_in_soon_whatever_the_lease() {
+    let server = RedisServer::start();
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let long = crate::server::builder(WhenUnavailable::Admit).lease(Duration::from_secs(3_600));
+    let apart = long.connect(proxy.url()).await.expect("it connects");
+    let full = granted(&store(&server, WhenUnavailable::Refuse).await, 1).await;
+    proxy.black_hole();
+    let permit = degraded(&apart, 1).await;
+    proxy.forward();
+    is_back(&apart).await;
+    // Longer than the time to settle, in which it tries at each tick.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(permit.is_degraded() && full.release().await);
+    eventually("it gets in", BOUND, async || !permit.is_degraded()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn until_all_processes_have_claimed_their_places_the_share_holds() {
     let mut server = RedisServer::start();

@@ -39,19 +39,22 @@ fn the_lengths_of_time_follow_from_the_lease_and_the_timeout() {
     assert_eq!(times.budget(), 500 * MS);
     assert_eq!(times.refresh_interval(), 4_000 * MS);
     assert_eq!(times.announcement_interval(), 4_000 * MS);
+    assert_eq!(times.reacquire_interval(), None);
     assert_eq!((times.slot_interval(), times.tick()), (250 * MS, 250 * MS));
     assert_eq!(times.heartbeat_interval(), 1_000 * MS);
     assert_eq!(times.alive(), 3_000 * MS);
 }
 
 #[test]
-fn a_long_lease_makes_neither_ticks_nor_heartbeats_rare() {
+fn a_long_lease_makes_no_ticks_heartbeats_or_announcements_rare() {
     let times = Times::new(3_600_000 * MS, 250 * MS);
     assert_eq!(
         (times.slot_interval(), times.tick()),
         (75_000 * MS, 1_000 * MS)
     );
     assert_eq!(times.heartbeat_interval(), 5_000 * MS);
+    assert_eq!(times.announcement_interval(), 5_000 * MS);
+    assert_eq!(times.reacquire_interval(), Some(5_000 * MS));
     assert_eq!(times.alive(), 15_000 * MS);
 }
 

@@ -2,34 +2,72 @@
 
 use super::core::Core;
 use crate::redis::{
+    clock::Times,
     dispatch::{Claim, Level},
     group::{by_server, pieces},
     lease::Lease,
 };
 use futures_util::future::join_all;
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+    sync::Arc,
+    time::Instant,
+};
 
 /// Units of lost permits that are acquired again together: an acquire costs the server more than a
 /// refresh.
 const MAX_UNITS_REACQUIRED: usize = 1_000;
 
-/// The serials of lost leases that are being acquired again. Each is sent once at a time, so that its
-/// answer is about the id that it has.
-#[derive(Default)]
-pub(super) struct Returning(HashSet<u64>);
+/// The lost leases that are acquired again.
+pub(super) struct Returning {
+    times: Times,
+    /// The serials of those in flight. Each is sent once at a time, so that its answer is about the id
+    /// that it has.
+    in_flight: HashSet<u64>,
+    /// Those that were sent since the last time, by serial, if the next refresh is far.
+    sent: HashMap<u64, Arc<Lease>>,
+    next: Instant,
+}
 
 impl Returning {
+    pub(super) fn new(times: Times) -> Self {
+        Self {
+            times,
+            in_flight: HashSet::new(),
+            sent: HashMap::new(),
+            next: Instant::now(),
+        }
+    }
+
     /// Those of the lost leases that are not being acquired yet, from now on.
     pub(super) fn begin(&mut self, mut lost: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
-        lost.retain(|lease| self.0.insert(lease.serial));
+        lost.retain(|lease| self.in_flight.insert(lease.serial));
+        if self.times.reacquire_interval().is_some() {
+            let sent = lost.iter().map(|lease| (lease.serial, Arc::clone(lease)));
+            self.sent.extend(sent);
+        }
         lost
     }
 
     /// These acquires are over, granted or not.
     pub(super) fn end(&mut self, serials: &[u64]) {
         for serial in serials {
-            self.0.remove(serial);
+            self.in_flight.remove(serial);
         }
+    }
+
+    /// Those that were not granted, if it is time to send them again.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<Lease>> {
+        let Some(interval) = self.times.reacquire_interval() else {
+            return Vec::new();
+        };
+        if now < self.next {
+            return Vec::new();
+        }
+        self.next = now + interval;
+        let sent = mem::take(&mut self.sent).into_values();
+        sent.filter(|lease| lease.is_outside()).collect()
     }
 }
 

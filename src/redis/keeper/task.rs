@@ -94,7 +94,7 @@ impl Task {
         Self {
             schedule: Schedule::new(core.times),
             releases: Releases::new(Arc::clone(&core)),
-            returning: Returning::default(),
+            returning: Returning::new(core.times),
             shutdowns: Vec::new(),
             next_tick: now + core.times.tick(),
             next_clock: now + core.times.refresh_interval(),

@@ -28,6 +28,8 @@ impl Task {
             // A release that was on its way may have refused it before; later, waiters would.
             let all = self.schedule.all().into_iter();
             due.extend(all.filter(|lease| lease.is_degraded()));
+        } else {
+            due.extend(self.returning.due(now));
         }
         let retries = self.schedule.retries(now);
         self.refresh(retries, Report::RefreshedAgain);
