@@ -134,6 +134,10 @@ impl Builder {
     ///   every 250 ms.
     /// - Each claim is a call of its own, because keys may live on several nodes, and a node that does
     ///   not answer delays no claim of another. Refreshes and releases have a call for each semaphore.
+    /// - Which of the keys are [unavailable](Self::when_unavailable) is found out for each sixteenth of
+    ///   the slots that a cluster has. Keys of a living node whose slots are in a sixteenth with some of
+    ///   a dead one's count as unavailable too, but for a claim now and then. With
+    ///   [`cluster`](Self::cluster) it is found out for each node.
     ///
     /// # Errors
     ///

@@ -53,8 +53,8 @@
 //!
 //! The outcome of every call is observed. Three failures in a row, a timeout apart, open a breaker:
 //! from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
-//! one probe at a time, until one is answered. Claims that wait in a queue are decided when the
-//! breaker opens.
+//! one probe at a time, until one is answered. Claims that wait in a queue, or to be sent in a batch,
+//! are decided when the breaker opens; those that were sent, when their calls end.
 //!
 //! Permits that were held, or admitted, meanwhile claim their places as soon as the server has
 //! answered.
@@ -64,7 +64,7 @@
 //! The keeper runs on a thread of its own, with a runtime and a connection of its own. So handlers
 //! that block every worker of a runtime lose no permit, and several runtimes may share a store and
 //! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
-//! over the keeper's.
+//! over the keeper's; that of a runtime that has no connection does so too.
 //!
 //! # Connections
 //!

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 97] = [
+const REDIS: [&str; 99] = [
     "connect",
     "topologies",
     "start",
@@ -93,6 +93,7 @@ const REDIS: [&str; 97] = [
     "transport/cluster/topology",
     "transport/cluster/slot_map",
     "transport/cluster/view",
+    "transport/supplied",
     "transport/cluster/slot",
     "transport/server",
     "transport/link",
@@ -100,10 +101,11 @@ const REDIS: [&str; 97] = [
     "transport/sentinel",
     "transport/endpoint",
     "transport/address",
-    "transport/supplied",
     "transport/connection",
     "transport/per_runtime",
     "transport/contract",
+    "outage/breaker/alarm",
+    "outage/breaker/kept",
     "outage/breaker",
     "outage/summary",
     "outage/phase",

@@ -1,18 +1,40 @@
 //! A connection to a server that breaks for some keys, as that to a cluster does.
 
 use redis::{
-    Cmd, Pipeline, RedisError, RedisFuture, Value,
+    Arg, Cmd, Pipeline, RedisError, RedisFuture, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{
     io,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
 use testing::redis::RedisServer;
 
-/// The connection breaks so long after commands that contain the text.
-type Fault = Option<(String, Duration)>;
+/// The connection breaks so long after these commands.
+type Fault = Option<(Of, Duration)>;
+
+#[derive(Clone)]
+enum Of {
+    Text(String),
+    /// Of a node that has these slots.
+    Slots(Range<u16>),
+}
+
+const FOREVER: Duration = Duration::from_secs(3_600);
+
+/// The hash slot of a key, bit by bit.
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    let tag = key.split(|byte| b"{}".contains(byte)).nth(1).unwrap_or(key);
+    let crc = tag.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => crc << 1 ^ 0x1021,
+        })
+    });
+    crc % 16_384
+}
 
 #[derive(Clone)]
 pub(crate) struct Nodes {
@@ -29,21 +51,35 @@ impl Nodes {
     }
 
     pub(crate) fn breaks_after(&self, text: &str, time: Duration) {
-        *self.fault.lock().expect("no panic") = Some((text.to_owned(), time));
+        *self.fault.lock().expect("no panic") = Some((Of::Text(text.to_owned()), time));
     }
 
-    fn fault_of(&self, command: &[u8]) -> Option<Duration> {
+    /// The node that has these slots answers no more.
+    pub(crate) fn silence(&self, slots: Range<u16>) {
+        *self.fault.lock().expect("no panic") = Some((Of::Slots(slots), FOREVER));
+    }
+
+    fn fault_of(&self, command: &Cmd) -> Option<Duration> {
         let fault = self.fault.lock().expect("no panic").clone();
-        let (text, time) = fault?;
-        let mut windows = command.windows(text.len());
-        windows.any(|part| part == text.as_bytes()).then_some(time)
+        let (of, time) = fault?;
+        let is_of = match of {
+            Of::Text(text) => {
+                let packed = command.get_packed_command();
+                packed.windows(text.len()).any(|it| it == text.as_bytes())
+            }
+            Of::Slots(slots) => match command.args_iter().nth(3) {
+                Some(Arg::Simple(key)) => slots.contains(&slot(key)),
+                _ => false,
+            },
+        };
+        is_of.then_some(time)
     }
 }
 
 impl ConnectionLike for Nodes {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
-            match self.fault_of(&cmd.get_packed_command()) {
+            match self.fault_of(cmd) {
                 Some(time) => {
                     tokio::time::sleep(time).await;
                     Err(RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe)))

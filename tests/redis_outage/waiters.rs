@@ -4,7 +4,7 @@ use crate::server::{BOUND, LEASE, claim, granted, is_back, is_refused, store};
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 const QUEUE: &str = "semaphore:{concurrency:a}:queue";
@@ -147,7 +147,7 @@ async fn waiters_outlast_a_moment_without_replicas() {
             assert_eq!(raw.cmd(&set).await.error(), None);
         };
         needs("3").await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(100)).await;
         needs("0").await;
         drop(held);
         // Each passes its permit on as soon as it has one.

@@ -39,6 +39,14 @@ impl Attempts {
         }
     }
 
+    /// Whether this runtime has a connection to the server of a claim.
+    pub(super) fn is_connected(&self, claim: &Claim) -> bool {
+        match self.protocol.is_one_server() {
+            true => self.protocol.is_connected(""),
+            false => self.protocol.is_connected(&claim.name()),
+        }
+    }
+
     /// Reads the server's clock unless it is known: an acquire carries a deadline by that clock.
     ///
     /// Of several nodes one is read. If it fails, the others may still grant: without a clock an

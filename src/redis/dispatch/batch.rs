@@ -55,9 +55,9 @@ impl Queued {
         Self { claim, answer }
     }
 
-    fn refuse(self) {
+    fn refuse(self, error: Error) {
         // A dropped receiver is ignored.
-        let _ = self.answer.send(Err(Error::Congested));
+        let _ = self.answer.send(Err(error));
     }
 
     /// Whether a caller waits for the answer, and will probably get it in time. Two round trips must be
@@ -135,7 +135,7 @@ impl Batches {
                     units += next.weight();
                     batch.push(next);
                 }
-                false => next.refuse(),
+                false => next.refuse(Error::Congested),
             }
         }
         if !batch.is_empty() {
@@ -153,8 +153,13 @@ impl Batches {
             && !first.is_worth_sending(round_trip)
             && let Some(first) = self.queued.pop_front()
         {
-            first.refuse();
+            first.refuse(Error::Congested);
         }
+    }
+
+    pub(super) fn refuse_all(&mut self, error: &Error) {
+        let all = self.queued.drain(..);
+        all.for_each(|queued| queued.refuse(error.clone()));
     }
 
     pub(super) fn completed(&mut self, claims: usize) {

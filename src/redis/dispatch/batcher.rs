@@ -27,6 +27,7 @@ impl Batcher {
     pub(super) async fn run(self: Arc<Self>, mut queue: Queue) {
         let (report, mut completed) = mpsc::unbounded_channel();
         let mut batches = Batches::new(self.least());
+        let mut opens = self.attempts.protocol.breakers.opens();
         let mut arrived = Vec::new();
         let mut is_open = true;
         while is_open || !batches.is_idle() {
@@ -37,10 +38,22 @@ impl Batcher {
                     batches.queued.extend(arrived.drain(..));
                 }
                 Some(claims) = completed.recv() => batches.completed(claims),
+                Ok(()) = opens.changed() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {}
             }
             batches.refuse_late(self.usual());
+            self.refuse_silent(&mut batches);
             self.send(&mut batches, &report);
+        }
+    }
+
+    /// Refuses all claims that wait for a batch while the breaker of their server is open: the policy
+    /// decides them.
+    fn refuse_silent(&self, batches: &mut Batches) {
+        let breakers = &self.attempts.protocol.breakers;
+        let first = batches.queued.front();
+        if let Some(error) = first.and_then(|first| breakers.open_because(&first.claim.name())) {
+            batches.refuse_all(&error);
         }
     }
 
@@ -96,3 +109,6 @@ impl Batcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

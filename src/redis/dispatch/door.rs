@@ -4,7 +4,7 @@ use super::{
     attempt::Attempts,
     claim::{Acquiring, Answer, Claim},
     lanes::{Lane, Lanes},
-    load::{BUSY, NodesLoad, RoundTrip},
+    load::{BUSY, InFlight, NodesLoad, RoundTrip},
 };
 use crate::redis::{
     clock::{ServerClock, Times},
@@ -114,7 +114,9 @@ impl Dispatch {
 
     /// Sends a claim to a server that is known.
     async fn through(&self, lane: &Lane, claim: Claim) -> Answer {
-        match lane.load.alone(claim.weight()) {
+        // A runtime that cannot connect uses the connection of the keeper's thread.
+        let is_connected = |_: &InFlight<'_>| self.attempts.is_connected(&claim);
+        match lane.load.alone(claim.weight()).filter(is_connected) {
             Some(_in_flight) => self.alone(&claim, Some(&lane.round_trip)).await,
             None => lane.batched(claim).await,
         }

@@ -1,5 +1,8 @@
 //! Knows whether a server answers, from the outcomes of all calls.
 
+mod alarm;
+mod kept;
+
 use super::{cause::Evidence, phase::Phase, policy::WhenUnavailable, summary::Summary};
 use crate::redis::{
     clock::{CONNECT, CONNECT_PAUSE, Times},
@@ -42,6 +45,8 @@ struct State {
     failures: u32,
     /// Whether there was no connection: a server that has been started again may be empty.
     was_gone: bool,
+    /// Whether the server has answered others all the time, since the first call in a row failed.
+    is_local: bool,
     /// The last failure, and a name on the server that it was of.
     error: Error,
     key: Arc<str>,
@@ -49,8 +54,6 @@ struct State {
     alarmed: Instant,
     /// When the server has answered again.
     returned: Instant,
-    /// When a claim has last tried while it was open.
-    tried: Instant,
 }
 
 impl Breaker {
@@ -71,11 +74,11 @@ impl Breaker {
             state: Mutex::new(State {
                 failures: 0,
                 was_gone: false,
+                is_local: true,
                 error: Error::Timeout(times.timeout),
                 key: Arc::default(),
                 alarmed: now,
                 returned: now,
-                tried: now,
             }),
             changes: watch::Sender::new(Phase::Well),
         }
@@ -118,7 +121,9 @@ impl Breaker {
         let has_failed = mem::take(&mut state.failures) > 0;
         let (phase, now) = (self.phase(), Instant::now());
         let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
-        if phase == Phase::Well || phase == Phase::Settling && !has_failed {
+        let was_local = mem::replace(&mut state.is_local, true);
+        let goes_on = phase == Phase::Settling && (was_local || !has_failed);
+        if phase == Phase::Well || goes_on {
             return self.settle(&state);
         }
         self.keep_until(self.times.held_until(now));
@@ -127,8 +132,9 @@ impl Breaker {
             self.summary.returned();
         }
         // Without degraded permits there is nothing to settle. Other processes may have taken any
-        // failure for an outage, and have admitted their shares.
-        let settles = was_gone || phase == Phase::Settling || self.policy.shares();
+        // failure of the server for an outage, and have admitted their shares.
+        let is_doubtful = self.policy.shares() && !was_local;
+        let settles = was_gone || phase == Phase::Settling || is_doubtful;
         self.change(match settles && self.policy.admits() {
             true => Phase::Settling,
             false => Phase::Well,
@@ -149,6 +155,7 @@ impl Breaker {
         }
         state.failures += 1;
         state.was_gone |= error.is_gone();
+        state.is_local &= !error.is_gone() && self.works();
         self.keep_until(u64::MAX);
         state.error = error.clone();
         state.key = key.into();
@@ -159,36 +166,15 @@ impl Breaker {
         }
     }
 
-    /// A claim has failed, so all is not well.
-    pub(super) fn suspect(&self) {
-        self.alarm(&mut self.state.lock());
-    }
-
-    fn alarm(&self, state: &mut State) {
-        if self.phase() == Phase::Well {
-            state.alarmed = Instant::now();
-            // From now on: a short lease may end before it is clear what this is.
-            self.keep_until(u64::MAX);
-            self.summary.alarm(|| self.change(Phase::Failing));
-        }
-    }
-
     pub(super) fn is_of_one_server(&self) -> bool {
         self.one_server
     }
 
-    /// Whether a claim may try although the breaker is open: one now and then where keys live on
-    /// several nodes, because the probe goes to only one of them.
+    /// Whether a claim may try although the breaker is open: one of the store now and then where keys live
+    /// on several nodes, because the probe goes to only one of them.
     pub(super) fn may_try(&self) -> bool {
-        if self.one_server {
-            return false;
-        }
-        let mut state = self.state.lock();
-        let may_try = state.tried.elapsed() >= self.times.timeout * MIN_BETWEEN;
-        if may_try {
-            state.tried = Instant::now();
-        }
-        may_try
+        let between = self.times.timeout * MIN_BETWEEN;
+        !self.one_server && self.summary.may_try(self.times.now(), between)
     }
 
     /// How long the store counts as unsettled once it has answered: longer than a connection that
@@ -212,28 +198,6 @@ impl Breaker {
         Arc::clone(&self.state.lock().key)
     }
 
-    /// Leases whose deadline is before this are kept though they have ended: they were not refreshed
-    /// since the server answered again, or it has not yet.
-    pub(super) fn kept_until(&self) -> u64 {
-        self.kept_until.load(Ordering::Relaxed)
-    }
-
-    /// This process's clock stood still, so leases from before end that much sooner by it.
-    pub(super) fn advance(&self, missed: Duration) {
-        let _state = self.state.lock();
-        let end = self.kept_until();
-        if end != u64::MAX {
-            self.keep_until(end.saturating_sub(missed.as_micros() as u64));
-        }
-    }
-
-    fn keep_until(&self, end: u64) {
-        if self.policy.admits() {
-            self.summary.kept();
-            self.kept_until.store(end, Ordering::Relaxed);
-        }
-    }
-
     /// Changes of the phase. Short ones may be missed.
     pub(super) fn changes(&self) -> watch::Receiver<Phase> {
         self.changes.subscribe()
@@ -243,6 +207,9 @@ impl Breaker {
         self.summary.change(self.phase(), phase);
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.changes.send_replace(phase);
+        if phase == Phase::Open {
+            self.summary.opens.send_modify(|opens| *opens += 1);
+        }
     }
 }
 

@@ -1,12 +1,16 @@
-//! A breaker for each server, so that a server that is away decides for its own keys only.
+//! A breaker for each part of the keys, so that a server that is away decides for its own keys only.
 
-use super::{breaker::Breaker, policy::WhenUnavailable, summary::Summary};
-use crate::redis::{clock::Times, error::Error, transport::Transport};
+use super::{breaker::Breaker, phase::Phase, policy::WhenUnavailable, summary::Summary};
+use crate::redis::{
+    clock::Times,
+    error::Error,
+    transport::{Part, Transport},
+};
 use parking_lot::RwLock;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Instant};
+use tokio::sync::watch;
 
-/// The breakers by the number of the server, after the one for keys whose server is not known. Where
-/// all keys live on one server there is only that one.
+/// The breakers by the numbers of the parts. Where all keys live on one server there is only one.
 pub(in crate::redis) struct Breakers {
     transport: Arc<dyn Transport>,
     times: Times,
@@ -35,43 +39,66 @@ impl Breakers {
 
     /// The breaker of the server that has a semaphore, or another key.
     pub(super) fn of(&self, name: &str) -> Arc<Breaker> {
-        self.get(self.number(name))
+        self.get(self.transport.part_of(name))
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Breaker>> {
         self.breakers.read().clone()
     }
 
-    fn number(&self, name: &str) -> usize {
-        match self.transport.is_one_server() {
-            true => 0,
-            false => self
-                .transport
-                .server_of(name)
-                .map_or(0, |server| server + 1),
+    /// Changes whenever a breaker has opened.
+    pub(in crate::redis) fn opens(&self) -> watch::Receiver<u64> {
+        self.summary.opens.subscribe()
+    }
+
+    /// Why the breaker of a semaphore's server is open; `None` if it is not.
+    pub(in crate::redis) fn open_because(&self, name: &str) -> Option<Error> {
+        if self.summary.is_well() {
+            return None;
+        }
+        let breaker = self.of(name);
+        (breaker.phase() == Phase::Open).then(|| breaker.last_error())
+    }
+
+    /// The breaker of one part has opened. Where parts need not be servers all may have the same fate: so
+    /// all others are probed, instead of each by claims that wait in vain.
+    pub(super) fn doubt_others(&self) {
+        // So many keys are of all parts.
+        for number in 0..128 {
+            let key = format!("{number}");
+            let breaker = self.of(&key);
+            if !breaker.is_of_one_server() {
+                breaker.doubt(&key);
+            }
         }
     }
 
-    fn get(&self, number: usize) -> Arc<Breaker> {
-        if let Some(breaker) = self.breakers.read().get(number) {
+    fn get(&self, part: Part) -> Arc<Breaker> {
+        if let Some(breaker) = self.breakers.read().get(part.number) {
             return Arc::clone(breaker);
         }
         let mut breakers = self.breakers.write();
-        while breakers.len() <= number {
-            let breaker = Breaker::new(self.times, self.policy, true, &self.summary);
+        while breakers.len() <= part.number {
+            let is_one_server = part.is_of_one_server;
+            let breaker = Breaker::new(self.times, self.policy, is_one_server, &self.summary);
             breakers.push(Arc::new(breaker));
         }
-        Arc::clone(&breakers[number])
+        Arc::clone(&breakers[part.number])
     }
 
-    /// Takes the outcomes of calls that were sent together, given where each was.
+    /// Takes the outcomes of calls that were sent together then, given where each was.
     #[inline]
     pub(in crate::redis) fn observe<'a, T>(
         &self,
         outcomes: &'a [Result<T, Error>],
+        sent: Instant,
         key: impl Fn(usize) -> Cow<'a, str>,
     ) {
-        if self.summary.is_well() && outcomes.iter().all(Result::is_ok) {
+        let all_answered = outcomes.iter().all(Result::is_ok);
+        if all_answered && self.transport.is_one_server() {
+            self.summary.worked(self.times.micros(sent));
+        }
+        if all_answered && self.summary.is_well() {
             return;
         }
         let outcomes = outcomes.iter().enumerate();
@@ -90,15 +117,15 @@ impl Breakers {
 
     #[cold]
     fn judge<'a>(&self, outcomes: impl Iterator<Item = (Cow<'a, str>, Option<&'a Error>)>) {
-        let mut by_server: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut by_part: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (key, outcome) in outcomes {
-            let of_server = by_server.entry(self.number(&key)).or_default();
-            of_server.push((key, outcome));
+            let of_part = by_part.entry(self.transport.part_of(&key)).or_default();
+            of_part.push((key, outcome));
         }
-        for (number, outcomes) in &by_server {
+        for (part, outcomes) in &by_part {
             let outcomes = outcomes.iter();
             let outcomes = outcomes.map(|(key, outcome)| (&**key, *outcome));
-            self.get(*number).observe(outcomes);
+            self.get(*part).observe(outcomes);
         }
     }
 }

@@ -15,7 +15,8 @@
 //! a grant that arrives while not all is well is used only if it has a place in the share, and every
 //! failure is followed by a time to settle.
 //!
-//! Each node of a cluster has a breaker of its own. The probe of a node is for the key whose call has
+//! Each node of a cluster has a breaker of its own, and each sixteenth of the slots has one where nothing is
+//! known of the nodes, on a connection of the caller's. The probe of a node is for the key whose call has
 //! failed last, so it follows that key to a node that is promoted.
 //!
 //! A degraded permit has a lease of its own: the claim that failed is released as any other, in case

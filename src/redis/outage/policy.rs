@@ -14,8 +14,8 @@
 /// `Admit` and the two shares admit claims on permits that
 /// [are degraded](crate::Permit::is_degraded), and permits that are held already are kept: when
 /// their leases end they are degraded, not lost. Degraded permits claim their places as soon as the
-/// store is back, with the chances of claims that do not wait, until there is room. No work is ended
-/// by that. A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always
+/// store is back, with the chances of claims that do not wait, and every 5 s at least until there is
+/// room. No work is ended by that. A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always
 /// refused, and its permit is lost when its lease ends. A permit cannot change its weight while it
 /// is degraded.
 ///
@@ -38,9 +38,9 @@ pub enum WhenUnavailable {
     /// Calls that time out are an outage whatever the cause: a process or a network that is so
     /// overloaded that answers come too late is one too, and then more is admitted.
     Admit,
-    /// It is admitted while this process has fewer units of the key than its share: the limit
-    /// divided by the number of processes that are alive, rounded up. Otherwise it is refused, as by
-    /// [`Refuse`](Self::Refuse). Each store that shares the prefix counts as a process. Its server
+    /// It is admitted if its units and those that this process has of the key are within its share: the
+    /// limit divided by the number of processes that are alive, rounded up. Otherwise it is refused, as
+    /// by [`Refuse`](Self::Refuse); so is a claim that is heavier than the share. Each store that shares the prefix counts as a process. Its server
     /// tells how many there are three times per lease, every 5 s at least; what counts is the highest
     /// of the last two leases.
     ///
@@ -53,8 +53,11 @@ pub enum WhenUnavailable {
     /// of a process that had more than its share have ended when another takes its own. From the
     /// first failure on, also of a single call, until four timeouts and about a second after the first
     /// answer that follows it, claims need both a grant and a place in the share: others may have
-    /// taken the failure for an outage, and all have claimed the places of degraded permits by then. A
-    /// process of which no call has failed knows of no outage: it may be granted what others admit.
+    /// taken the failure for an outage, and all have claimed the places of degraded permits by then.
+    /// That time is over with the first answer if the server has answered other calls of this process
+    /// within the last timeout, as when the threads of one of its runtimes are blocked. A process of
+    /// which no call has failed knows of no outage: it may be granted what others admit. So give all
+    /// processes the same timeout.
     Share,
     /// As [`Share`](Self::Share), with a fixed share: this fraction of the limit, rounded up. For
     /// fleets whose members have unequal load.

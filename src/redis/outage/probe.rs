@@ -85,30 +85,39 @@ async fn probe_forever(outage: &Outage, protocol: &Protocol) {
     }
 }
 
-/// Sends probes while the breaker is open, and lets the server settle when it is back.
+/// Sends probes while calls fail or the breaker is open, and lets the server settle when it is back.
 async fn until_well(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
-    let longest = PAUSE.1.min(outage.times.timeout);
-    let mut pause = PAUSE.0.min(longest);
     let mut phases = breaker.changes();
     loop {
         let phase = *phases.borrow_and_update();
         match phase {
             Phase::Well => return,
-            Phase::Failing => drop(phases.changed().await),
+            // An answer tells that nothing but a call has failed.
+            Phase::Failing => {
+                send(outage, protocol, breaker).await;
+                let _ = timeout(PAUSE.0, phases.changed()).await;
+            }
             Phase::Settling => {
                 let changed = timeout(breaker.settling_time(), phases.changed()).await;
                 if changed.is_err() {
                     send(outage, protocol, breaker).await;
                 }
-                pause = PAUSE.0.min(longest);
             }
-            Phase::Open => {
-                if send(outage, protocol, breaker).await {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(longest);
-                }
-            }
+            Phase::Open => while_open(outage, protocol, breaker).await,
         }
+    }
+}
+
+/// Sends one probe after the other.
+async fn while_open(outage: &Outage, protocol: &Protocol, breaker: &Breaker) {
+    if !breaker.is_of_one_server() {
+        outage.breakers.doubt_others();
+    }
+    let longest = PAUSE.1.min(outage.times.timeout);
+    let mut pause = PAUSE.0.min(longest);
+    while send(outage, protocol, breaker).await {
+        sleep(pause).await;
+        pause = (pause * 2).min(longest);
     }
 }
 

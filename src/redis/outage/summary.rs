@@ -1,7 +1,10 @@
 //! What the breakers of all servers say together.
 
 use super::phase::Phase;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
 use tokio::sync::watch;
 
 /// Shared by all breakers of a store.
@@ -11,10 +14,16 @@ pub(super) struct Summary {
     unwell: AtomicUsize,
     /// Whether any breaker has ever kept leases.
     any_kept: AtomicBool,
+    /// When the last call was sent that was answered, microseconds since the store's creation.
+    worked: AtomicU64,
+    /// When a claim has last tried while a breaker was open.
+    tried: AtomicU64,
     /// How often a breaker was not well any more.
     pub(super) alarms: watch::Sender<u64>,
     /// How often a server has answered again.
     pub(super) returns: watch::Sender<u64>,
+    /// How often a breaker has opened.
+    pub(super) opens: watch::Sender<u64>,
 }
 
 impl Summary {
@@ -31,6 +40,24 @@ impl Summary {
 
     pub(super) fn kept(&self) {
         self.any_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// The only server has answered a call that was sent then.
+    #[inline]
+    pub(super) fn worked(&self, sent: u64) {
+        self.worked.fetch_max(sent, Ordering::Relaxed);
+    }
+
+    /// Whether the only server has answered a call that was sent since.
+    pub(super) fn has_worked_since(&self, then: u64) -> bool {
+        self.worked.load(Ordering::Relaxed) > then
+    }
+
+    /// Whether no claim has tried for so long. From now on one does.
+    pub(super) fn may_try(&self, now: u64, between: Duration) -> bool {
+        let is_due = |tried: u64| (now >= tried + between.as_micros() as u64).then_some(now);
+        let order = Ordering::Relaxed;
+        self.tried.fetch_update(order, order, is_due).is_ok()
     }
 
     /// A breaker is about to be not well any more. Whoever sees that sees the alarm, and whoever is

@@ -52,7 +52,7 @@ pub(in crate::redis) struct Protocol {
     /// What the names of all keys begin with.
     pub(super) prefix: String,
     /// Observes the outcome of each call.
-    breakers: Arc<Breakers>,
+    pub(in crate::redis) breakers: Arc<Breakers>,
     /// How many replicas must have a grant.
     pub(super) min_replicas: u32,
 }
@@ -89,6 +89,12 @@ impl Protocol {
             self.breakers.failed(iter::once(name.into()), error);
         }
         answer
+    }
+
+    /// Whether this runtime has a connection to the server of a semaphore. If not, it is being made from
+    /// now on.
+    pub(in crate::redis) fn is_connected(&self, name: &str) -> bool {
+        self.transport.is_connected(name)
     }
 
     /// Whether answers to claims wait until replicas have what they grant.
@@ -190,9 +196,10 @@ impl Protocol {
             deadline: call.deadline,
             replicas,
         };
+        let sent = Instant::now();
         let answers = self.transport.send(commands.collect(), terms).await;
         match &answers {
-            Ok(answers) => self.breakers.observe(answers, |at| key(batches[at])),
+            Ok(answers) => self.breakers.observe(answers, sent, |at| key(batches[at])),
             Err(error) => self
                 .breakers
                 .failed(batches.iter().map(|shares| key(shares)), error),

@@ -38,13 +38,13 @@ impl Protocol {
     }
 
     /// Finds out whether the node of a semaphore or of another key can work, by a count of its own that
-    /// ends soon. `None` if nothing is known of nodes.
+    /// ends soon. `None` if there is only one server, or no key.
     pub(in crate::redis) fn probe(
         &self,
         key: &str,
         deadline: Instant,
     ) -> Option<impl Future<Output = Result<u32, Error>>> {
-        if self.is_one_server() || self.server_of(key).is_none() {
+        if self.is_one_server() || key.is_empty() {
             return None;
         }
         // As a hash tag the whole name of a key has the slot of that key.

@@ -24,11 +24,43 @@ impl Terms {
     }
 }
 
+/// A part of all keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::redis) struct Part {
+    pub(in crate::redis) number: usize,
+    /// Whether all its keys live on one server, to which the store makes connections by itself.
+    pub(in crate::redis) is_of_one_server: bool,
+}
+
+impl Part {
+    /// The keys of one server.
+    fn of_server(number: usize) -> Self {
+        Self {
+            number,
+            is_of_one_server: true,
+        }
+    }
+
+    /// Keys that may live on several servers.
+    pub(super) fn of_several(number: usize) -> Self {
+        Self {
+            number,
+            is_of_one_server: false,
+        }
+    }
+}
+
 /// A way to a server, or to several: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// Waits for a connection to the server of the key; `None` if there is one. So that the time of a
     /// call begins when it can be sent.
     fn ready(&self, key: &str, deadline: Instant) -> Option<BoxFuture<Result<(), Error>>>;
+
+    /// Whether this runtime has a connection to the server of the key. If not, it is being made from now
+    /// on.
+    fn is_connected(&self, _key: &str) -> bool {
+        true
+    }
 
     /// Sends commands together. As many replies, in their order. Each comes within a timeout of
     /// the sending, and by the deadline, or is an error.
@@ -41,6 +73,15 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// those of servers that are gone are given to others. `None` if nothing is known.
     fn server_of(&self, _key: &str) -> Option<usize> {
         None
+    }
+
+    /// The part of all keys that is available or not together with this one, as far as is known.
+    fn part_of(&self, key: &str) -> Part {
+        match self.server_of(key) {
+            _ if self.is_one_server() => Part::of_server(0),
+            Some(server) => Part::of_server(server + 1),
+            None => Part::of_several(0),
+        }
     }
 
     /// A server where this process can receive the messages of all others. Another one after a

@@ -56,6 +56,11 @@ impl Link {
         matches!(*self.state.lock(), State::Connected(_))
     }
 
+    /// The same. If there is none, an attempt is made to make one.
+    pub(super) fn connects(self: &Arc<Self>) -> bool {
+        matches!(self.outcome(), Some(Ok(_)))
+    }
+
     /// Sends commands. As many replies, in their order.
     pub(super) async fn send(
         self: &Arc<Self>,

@@ -50,6 +50,11 @@ impl Server {
         self.link().is_connected()
     }
 
+    /// The same, and makes one if there is none.
+    pub(super) fn connects(&self) -> bool {
+        self.link().connects()
+    }
+
     /// Waits for a connection of this runtime, so that a wrong address is found at the start.
     pub(in crate::redis) async fn connected(&self, deadline: Instant) -> Result<(), Error> {
         self.link().connection(deadline).await.map(drop)
@@ -76,6 +81,10 @@ impl Transport for Server {
         Some(Box::pin(async move {
             link.connection(deadline).await.map(drop)
         }))
+    }
+
+    fn is_connected(&self, _: &str) -> bool {
+        self.connects()
     }
 
     fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {

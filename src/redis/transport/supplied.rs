@@ -1,11 +1,19 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
-use super::contract::{Replies, Terms, Transport, checked};
+use super::{
+    cluster::{SLOTS, slot_of},
+    contract::{Part, Replies, Terms, Transport, checked},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
+
+/// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
+/// for those that it shares with another. With more of them more probes are sent to a node, or to the only
+/// server, that is silent.
+const PARTS: usize = 16;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
 /// cannot subscribe for this store alone, so no messages are received.
@@ -37,6 +45,11 @@ where
 
     fn is_one_server(&self) -> bool {
         false
+    }
+
+    /// Nodes of a cluster mostly have slots in a row.
+    fn part_of(&self, key: &str) -> Part {
+        Part::of_several(slot_of(key.as_bytes()) / (SLOTS / PARTS))
     }
 }
 

@@ -10,4 +10,5 @@ mod topology;
 mod transport;
 mod view;
 
+pub(super) use slot::{SLOTS, slot_of};
 pub(in crate::redis) use transport::Cluster;

@@ -3,10 +3,10 @@
 use redis::{Arg, Cmd};
 
 /// How many slots there are.
-pub(super) const SLOTS: usize = 16_384;
+pub(in crate::redis::transport) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with.
-pub(super) fn slot_of(key: &[u8]) -> usize {
+pub(in crate::redis::transport) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(tag(key))) % SLOTS
 }
 

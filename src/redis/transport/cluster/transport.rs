@@ -79,6 +79,11 @@ impl Transport for Cluster {
         }))
     }
 
+    fn is_connected(&self, key: &str) -> bool {
+        let node = self.topology.node(slot_of(key.as_bytes()));
+        node.is_none_or(|node| node.server.connects())
+    }
+
     fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {
         let topology = Arc::clone(&self.topology);
         Box::pin(async move { route::send(&topology, commands, terms).await })

@@ -1,0 +1,41 @@
+//! When all is not well any more.
+
+use super::{Breaker, Phase, State};
+use std::time::Instant;
+
+impl Breaker {
+    /// A claim has failed, so all is not well.
+    pub(in crate::redis::outage) fn suspect(&self) {
+        let mut state = self.state.lock();
+        state.is_local &= self.works();
+        self.alarm(&mut state);
+    }
+
+    /// Another part of the keys may be unavailable because their only server is. A call for this key shows
+    /// whether this part is available.
+    pub(in crate::redis::outage) fn doubt(&self, key: &str) {
+        let mut state = self.state.lock();
+        if self.phase() == Phase::Well {
+            state.key = key.into();
+            self.alarm(&mut state);
+        }
+    }
+
+    /// Whether the server has answered a call that was sent within the last timeout. Then no other
+    /// process has taken its silence for an outage, and what fails is due to this process, as a runtime
+    /// whose threads are blocked.
+    pub(super) fn works(&self) -> bool {
+        let timeout = self.times.timeout.as_micros() as u64;
+        let since = self.times.now().saturating_sub(timeout);
+        self.summary.has_worked_since(since)
+    }
+
+    pub(super) fn alarm(&self, state: &mut State) {
+        if self.phase() == Phase::Well {
+            state.alarmed = Instant::now();
+            // From now on: a short lease may end before it is clear what this is.
+            self.keep_until(u64::MAX);
+            self.summary.alarm(|| self.change(Phase::Failing));
+        }
+    }
+}

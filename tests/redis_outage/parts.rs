@@ -1,0 +1,110 @@
+//! A connection of the caller's to several nodes, of which one is silent.
+
+use crate::{
+    nodes::{Nodes, slot},
+    server::builder,
+};
+use std::time::{Duration, Instant};
+use testing::redis::RedisServer;
+use tokio::time::sleep;
+use tower_semaphore::{
+    Claim, RedisSemaphore, Semaphore,
+    redis::WhenUnavailable::{Admit, Refuse},
+};
+
+/// Those of the first of four nodes.
+const DEAD: std::ops::Range<u16> = 0..4_096;
+
+/// Keys on the dead node, or on the others.
+fn keys(are_dead: bool) -> impl Iterator<Item = String> {
+    let keys = (0..).map(|number| format!("key-{number}"));
+    keys.filter(move |key| {
+        DEAD.contains(&slot(format!("{{concurrency:{key}}}").as_bytes())) == are_dead
+    })
+}
+
+async fn claims(store: &RedisSemaphore, keys: Vec<String>) {
+    for key in keys.iter().cycle() {
+        drop(store.acquire(Claim::new(key).with_limit(9)).await);
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A store whose first node is silent, and claims for that all the time.
+async fn with_a_dead_node(
+    builder: tower_semaphore::redis::Builder,
+) -> (RedisServer, RedisSemaphore) {
+    let server = RedisServer::start();
+    let nodes = Nodes::connect(&server).await;
+    // The keeper's calls are rare.
+    let store = builder
+        .lease(Duration::from_secs(30))
+        .build_on(nodes.clone())
+        .expect("settings");
+    drop(store.acquire(Claim::new("warm").with_limit(1)).await);
+    nodes.silence(DEAD);
+    for task in 0..20 {
+        let (store, keys) = (store.clone(), keys(true).skip(task * 5).take(5).collect());
+        tokio::spawn(async move { claims(&store, keys).await });
+    }
+    (server, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_node_that_is_silent_refuses_no_claim_of_a_quiet_one() {
+    let (_server, store) = with_a_dead_node(builder(Refuse)).await;
+    sleep(Duration::from_secs(2)).await;
+    let (mut refused, mut count) = (0, 0);
+    for key in keys(false).take(20) {
+        let answer = store.acquire(Claim::new(key).with_limit(9)).await;
+        (count, refused) = (count + 1, refused + usize::from(answer.is_err()));
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(refused, 0, "of {count} claims of nodes that work");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_a_silent_node_are_decided_at_once_beside_busy_ones_that_work() {
+    let (_server, store) = with_a_dead_node(builder(Admit)).await;
+    for task in 0..4 {
+        let (store, keys) = (store.clone(), keys(false).skip(task * 5).take(5).collect());
+        tokio::spawn(async move { claims(&store, keys).await });
+    }
+    sleep(Duration::from_secs(3)).await;
+    let (mut slow, mut count) = (0, 0);
+    for key in keys(true).take(100) {
+        let start = Instant::now();
+        let permit = store.acquire(Claim::new(key).with_limit(9)).await;
+        assert!(permit.expect("it is admitted").is_degraded());
+        (count, slow) = (
+            count + 1,
+            slow + usize::from(start.elapsed().as_millis() >= 100),
+        );
+    }
+    // One now and then tries the node.
+    assert!(slow < 10, "{slow} of {count} claims of the silent node");
+}
+
+/// As most connections that are not to a cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_all_parts_are_decided_at_once_when_the_only_server_is_silent() {
+    let server = RedisServer::start();
+    let nodes = Nodes::connect(&server).await;
+    let store = builder(Refuse).build_on(nodes).expect("settings");
+    drop(store.acquire(Claim::new("warm").with_limit(1)).await);
+    server.stop();
+    for _ in 0..3 {
+        // Of one part.
+        drop(store.acquire(Claim::new("warm").with_limit(1)).await);
+    }
+    sleep(Duration::from_secs(3)).await;
+    let mut slow = 0;
+    for key in keys(false).take(100) {
+        let start = Instant::now();
+        drop(store.acquire(Claim::new(key).with_limit(9)).await);
+        slow += usize::from(start.elapsed().as_millis() >= 100);
+    }
+    server.cont();
+    // One now and then tries the server.
+    assert!(slow < 10, "{slow} of 100 claims waited");
+}
