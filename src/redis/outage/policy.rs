@@ -15,9 +15,10 @@
 /// [are degraded](crate::Permit::is_degraded), and permits that are held already are kept: when
 /// their leases end they are degraded, not lost. Degraded permits claim their places as soon as the
 /// store is back, with the chances of claims that do not wait, and every 5 s at least until there is
-/// room. No work is ended by that. A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always
-/// refused, and its permit is lost when its lease ends. A permit cannot change its weight while it
-/// is degraded.
+/// room. No work is ended by that. A permit cannot change its weight while it is degraded.
+///
+/// A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always refused, and its
+/// permit is lost when its lease ends.
 ///
 /// # Examples
 ///
@@ -40,9 +41,10 @@ pub enum WhenUnavailable {
     Admit,
     /// It is admitted if its units and those that this process has of the key are within its share: the
     /// limit divided by the number of processes that are alive, rounded up. Otherwise it is refused, as
-    /// by [`Refuse`](Self::Refuse); so is a claim that is heavier than the share. Each store that shares the prefix counts as a process. Its server
-    /// tells how many there are three times per lease, every 5 s at least; what counts is the highest
-    /// of the last two leases.
+    /// by [`Refuse`](Self::Refuse); so is a claim that is heavier than the share.
+    ///
+    /// Each store that shares the prefix counts as a process. The server tells how many there are three
+    /// times per lease, every 5 s at least; what counts is the highest of the last two leases.
     ///
     /// All processes together exceed the limit by what is rounded up, if they have lost the server
     /// at the same time and none of them has more than its share by then. What a process holds beyond
