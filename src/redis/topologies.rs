@@ -67,7 +67,8 @@ impl Builder {
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
     /// enough to name some Sentinels, but most of those that are named have to be reached: one that is
     /// cut off from the others would name an old primary. All this takes a second and a half at most, or
-    /// this method fails.
+    /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
+    /// that they named last, until that is started again.
     ///
     /// - The URLs say how to connect to the Sentinels: their user and password, and TLS or not, which
     ///   the primary then has too. A database number in the first URL is the primary's, because

@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 99] = [
+const REDIS: [&str; 102] = [
     "connect",
     "topologies",
     "start",
@@ -98,7 +98,10 @@ const REDIS: [&str; 99] = [
     "transport/server",
     "transport/link",
     "transport/replicas",
-    "transport/sentinel",
+    "transport/sentinel/sentinels",
+    "transport/sentinel/known",
+    "transport/sentinel/server_info",
+    "transport/sentinel/answer",
     "transport/endpoint",
     "transport/address",
     "transport/connection",

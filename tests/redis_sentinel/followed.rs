@@ -12,7 +12,10 @@ use crate::{
     },
     works,
 };
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::ConnectError};
 
@@ -58,6 +61,36 @@ async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached()
         assert!(works(&store).await);
     }
     assert_eq!(scripts(&servers[0]).await, before);
+}
+
+/// The same on a runtime of its own, which has connections of its own.
+fn works_elsewhere(store: &RedisSemaphore) -> bool {
+    let run = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("it starts");
+        runtime.block_on(works(store))
+    };
+    thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let sentinel = sentinel(servers[0].client_port(), 1);
+    let store = connect(&sentinel).await.expect("it connects");
+    for round in 0..3 {
+        let (old, new) = (&servers[round % 2], &servers[(round + 1) % 2]);
+        eventually("it serves", BOUND, async || works(&store).await).await;
+        watch(&sentinel, new).await;
+        // Before the Sentinel is looked at again.
+        works_elsewhere(&store);
+        sleep(Duration::from_secs(3)).await;
+        let before = scripts(old).await;
+        for _ in 0..20 {
+            assert!(works(&store).await);
+        }
+        assert_eq!(scripts(old).await, before, "round {round}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

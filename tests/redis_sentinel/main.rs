@@ -4,6 +4,7 @@
 
 mod failover;
 mod followed;
+mod minority;
 mod start;
 use testing as support;
 

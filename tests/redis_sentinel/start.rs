@@ -53,14 +53,16 @@ async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_sentinel_of_three_may_be_dead_at_the_start() {
+async fn most_sentinels_have_to_answer_at_the_start() {
     let server = RedisServer::start();
     let mut sentinels = [1, 2, 3].map(|_| sentinel(server.client_port(), 2));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
-    sentinels[0].kill();
-    sentinels[1].stop();
-    let store = patient().sentinel(urls, Sentinels::NAME).await;
-    assert!(works(&store.expect("one is enough, if late")).await);
+    sentinels[0].stop();
+    let store = patient().sentinel(urls.clone(), Sentinels::NAME).await;
+    assert!(works(&store.expect("two are enough")).await);
+    sentinels[1].kill();
+    let told = unavailable(patient(), &urls).await;
+    assert!(told.contains("too few"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

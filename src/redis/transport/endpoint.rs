@@ -5,19 +5,30 @@ use crate::semaphore::BoxFuture;
 use redis::{Client, RedisError};
 use std::{future::pending, sync::Arc};
 
+/// A connection, and the [generation](Endpoint::generation) of the server at its other end.
+pub(super) type Connected = (Connection, u64);
+
 /// A server with a fixed address, or the primary that Sentinels name.
 pub(super) trait Endpoint: Send + Sync + 'static {
     /// Finds the server.
     fn client(self: Arc<Self>) -> BoxFuture<Result<Client, RedisError>>;
 
     /// Makes a connection that is known to be of use.
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connection, RedisError>>;
+    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, RedisError>>;
 
     /// Whether connections of this client go to the right server, as far as is known.
     fn is_current(&self, client: &Client) -> bool;
 
-    /// Waits until connections belong to another server than before.
-    fn moved(self: Arc<Self>) -> BoxFuture<()>;
+    /// Grows when another server takes the place of this one. A connection of an earlier generation
+    /// must not be used, whoever has found that out.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Watches whether another server takes the place of this one. Runs on the keeper's thread.
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(pending())
+    }
 }
 
 impl Endpoint for Client {
@@ -25,15 +36,11 @@ impl Endpoint for Client {
         Box::pin(async move { Ok(Client::clone(&self)) })
     }
 
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connection, RedisError>> {
-        Box::pin(async move { Connection::connect(&self).await })
+    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, RedisError>> {
+        Box::pin(async move { Ok((Connection::connect(&self).await?, 0)) })
     }
 
     fn is_current(&self, _: &Client) -> bool {
         true
-    }
-
-    fn moved(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(pending())
     }
 }

@@ -35,9 +35,8 @@ pub(super) struct Link {
 enum State {
     Idle,
     Connecting,
-    /// The server became another one after the attempt had begun.
-    Outdated,
-    Connected(Arc<Connection>),
+    /// To the server of this generation.
+    Connected(Arc<Connection>, u64),
     Failed(Instant, RedisError),
 }
 
@@ -53,7 +52,10 @@ impl Link {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        matches!(*self.state.lock(), State::Connected(_))
+        match *self.state.lock() {
+            State::Connected(_, generation) => generation == self.endpoint.generation(),
+            _ => false,
+        }
     }
 
     /// The same. If there is none, an attempt is made to make one.
@@ -107,12 +109,16 @@ impl Link {
     fn outcome(self: &Arc<Self>) -> Option<Result<Arc<Connection>, Error>> {
         let mut state = self.state.lock();
         match &*state {
-            State::Connected(connection) => return Some(Ok(Arc::clone(connection))),
+            State::Connected(connection, generation)
+                if *generation == self.endpoint.generation() =>
+            {
+                return Some(Ok(Arc::clone(connection)));
+            }
             State::Failed(at, error) if at.elapsed() < CONNECT_PAUSE => {
                 return Some(Err(Error::Unavailable(error.clone())));
             }
-            State::Connecting | State::Outdated => return None,
-            State::Idle | State::Failed(..) => {}
+            State::Connecting => return None,
+            State::Idle | State::Connected(..) | State::Failed(..) => {}
         }
         *state = State::Connecting;
         let link = Arc::clone(self);
@@ -122,13 +128,10 @@ impl Link {
 
     async fn attempt(&self) {
         let attempt = Arc::clone(&self.endpoint).connect().await;
-        let mut state = self.state.lock();
-        *state = match (&*state, attempt) {
-            (State::Outdated, _) => State::Idle,
-            (_, Ok(connection)) => State::Connected(Arc::new(connection)),
-            (_, Err(error)) => State::Failed(Instant::now(), error),
+        *self.state.lock() = match attempt {
+            Ok((connection, generation)) => State::Connected(Arc::new(connection), generation),
+            Err(error) => State::Failed(Instant::now(), error),
         };
-        drop(state);
         self.attempted.notify_waiters();
     }
 
@@ -162,19 +165,10 @@ impl Link {
         }
     }
 
-    /// The server is another one now.
-    pub(super) fn abandon(&self) {
-        let mut state = self.state.lock();
-        *state = match &*state {
-            State::Connecting | State::Outdated => State::Outdated,
-            _ => State::Idle,
-        };
-    }
-
     /// Ends a connection, and none of its successors.
     fn end(&self, ended: &Arc<Connection>, next: State) {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Connected(connection) if Arc::ptr_eq(connection, ended)) {
+        if matches!(&*state, State::Connected(connection, _) if Arc::ptr_eq(connection, ended)) {
             *state = next;
         }
     }

@@ -44,14 +44,6 @@ impl<T> PerRuntime<T> {
         found.unwrap_or_else(|| self.add(runtime, make))
     }
 
-    /// Calls a function with each value.
-    pub(super) fn each(&self, call: impl Fn(&T)) {
-        self.entries
-            .read()
-            .iter()
-            .for_each(|entry| call(&entry.value));
-    }
-
     #[cold]
     fn add(&self, runtime: Handle, make: impl FnOnce(Handle) -> T) -> Arc<T> {
         let mut entries = self.entries.write();

@@ -112,11 +112,6 @@ impl Transport for Server {
     }
 
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move {
-            loop {
-                Arc::clone(&self.endpoint).moved().await;
-                self.links.each(Link::abandon);
-            }
-        })
+        Arc::clone(&self.endpoint).watch()
     }
 }
