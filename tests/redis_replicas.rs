@@ -200,3 +200,21 @@ async fn a_supplied_connection_cannot_wait_for_replicas() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_policys() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store_with(1, WhenUnavailable::Admit).await;
+    servers.replica.stop();
+    let claim = tokio::spawn(store.acquire(claim(1)));
+    eventually("it is granted there", BOUND, async || {
+        servers.held().await == 1
+    })
+    .await;
+    // The server ends what waits for replicas of it.
+    let mut raw = Raw::connect(servers.primary.port()).await;
+    raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let permit = claim.await.expect("it does not panic");
+    assert!(permit.expect("it is admitted").is_degraded());
+    servers.replica.cont();
+}

@@ -35,8 +35,8 @@ pub enum Error {
     /// The command reached the server after its deadline, so the server did not run it. The number
     /// is the server's time then, in milliseconds since the Unix epoch.
     Late(u64),
-    /// Only so many replicas have what the command has written, in time, which is fewer than
-    /// [`min_replicas`](super::Builder::min_replicas). The command has run.
+    /// Only so many replicas are known to have what the command has written, in time, which is fewer
+    /// than [`min_replicas`](super::Builder::min_replicas). The command has run.
     NotReplicated(u32),
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
@@ -122,6 +122,11 @@ impl Error {
     /// Whether this server has become a replica, so that a new connection may find the primary.
     pub(super) fn is_read_only(&self) -> bool {
         self.code() == Some("READONLY")
+    }
+
+    /// Whether the server has ended a command that waited, because it has become a replica.
+    pub(super) fn is_unblocked(&self) -> bool {
+        self.code() == Some("UNBLOCKED")
     }
 
     /// What redis-rs said, or this.

@@ -9,6 +9,8 @@ mod load;
 mod messages;
 mod moving;
 mod outage;
+mod replaced;
+mod replicas;
 mod start;
 use testing as support;
 
