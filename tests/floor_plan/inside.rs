@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 102] = [
+const REDIS: [&str; 103] = [
     "connect",
     "topologies",
     "start",
@@ -91,6 +91,7 @@ const REDIS: [&str; 102] = [
     "transport/cluster/transport",
     "transport/cluster/route",
     "transport/cluster/topology",
+    "transport/cluster/survey",
     "transport/cluster/slot_map",
     "transport/cluster/view",
     "transport/supplied",

@@ -13,7 +13,7 @@ fn slow_to_poll() -> Builder {
 }
 
 /// The node on which a store is subscribed.
-async fn subscribed(cluster: &Cluster, nodes: &[usize]) -> Option<usize> {
+pub(crate) async fn subscribed(cluster: &Cluster, nodes: &[usize]) -> Option<usize> {
     for &node in nodes {
         let channels = cluster
             .raw(node)

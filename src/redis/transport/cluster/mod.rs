@@ -6,6 +6,7 @@
 mod route;
 mod slot;
 mod slot_map;
+mod survey;
 mod topology;
 mod transport;
 mod view;

@@ -6,7 +6,6 @@ use crate::{
         error::Error,
         transport::{
             address::Address,
-            connection::timed_out,
             contract::{Replies, Terms, Transport},
         },
     },
@@ -23,7 +22,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::time::timeout_at;
 
 /// See the [module docs](super).
 pub(in crate::redis) struct Cluster {
@@ -40,8 +38,9 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Self, Error> {
         let topology = Topology::new(seeds, timeout);
-        let updated = timeout_at(deadline.into(), topology.update()).await;
-        updated.unwrap_or_else(|_| Err(Error::Unavailable(timed_out())))?;
+        // If no view is good, some time is left to connect to the nodes of the best one.
+        let left = deadline.saturating_duration_since(Instant::now());
+        topology.update(deadline - left / 4).await?;
         let nodes: Vec<_> = topology.map().nodes().cloned().collect();
         let attempts = nodes
             .iter()
@@ -109,7 +108,10 @@ impl Transport for Cluster {
         Some(Box::pin(ready(client)))
     }
 
+    /// A node that leaves the cluster stays connected, and is silent. If it has no slots, no command
+    /// shows that.
     fn is_publisher(&self, client: &Client) -> bool {
+        self.topology.refresh();
         let address = Address::of(client.get_connection_info());
         address.is_some_and(|address| self.topology.map().all().contains(&address))
     }

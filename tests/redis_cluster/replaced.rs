@@ -1,0 +1,74 @@
+//! Nodes that leave, one or all of them.
+
+use crate::{
+    BOUND, connect, messages, name, patient,
+    support::{front::Front, machine::alone, redis::Cluster, wait::eventually},
+};
+use std::time::Duration;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+/// Removes a replica, of which no command ever hears again.
+async fn remove(cluster: &Cluster, replica: usize, nodes: usize) {
+    let mut raw = cluster.raw(replica).await;
+    let id = raw.cmd(&["CLUSTER", "MYID"]).await;
+    raw.cmd(&["CLUSTER", "RESET", "HARD"]).await;
+    for node in (0..nodes).filter(|node| *node != replica) {
+        let forget = ["CLUSTER", "FORGET", id.text()];
+        assert_eq!(cluster.raw(node).await.cmd(&forget).await.text(), "OK");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_subscribed_at_a_replica_that_was_removed_subscribes_at_another_node() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_pairs(3).await;
+    let store = connect(patient().lease(Duration::from_secs(60)), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let claim = Claim::new(key.as_str()).with_limit(1);
+    let _holder = store.acquire(claim.clone()).await.expect("there is room");
+    let waiting = tokio::spawn(store.acquire(claim.with_wait(BOUND * 2)));
+    // It begins anywhere, and tries each node in turn.
+    eventually("the store is subscribed at a replica", BOUND, async || {
+        if let Some(primary) = messages::subscribed(&cluster, &[0, 1, 2]).await {
+            let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
+            cluster.raw(primary).await.cmd(&kill).await;
+        }
+        messages::subscribed(&cluster, &[3, 4, 5]).await.is_some()
+    })
+    .await;
+    let removed = messages::subscribed(&cluster, &[3, 4, 5]).await;
+    let removed = removed.expect("it is subscribed");
+    remove(&cluster, removed, 6).await;
+    let others: Vec<_> = (0..6).filter(|node| *node != removed).collect();
+    eventually(
+        "it is subscribed where messages arrive",
+        BOUND,
+        async || messages::subscribed(&cluster, &others).await.is_some(),
+    )
+    .await;
+    waiting.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_ones() {
+    let _alone = alone().await;
+    let (old, new) = (
+        Cluster::of_primaries(3).await,
+        Cluster::of_primaries(3).await,
+    );
+    let name = Front::open(Duration::ZERO).await;
+    name.point_at(old.node(0).port());
+    // An attempt to look at a node may take that long.
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    let url = format!("redis://127.0.0.1:{}/", name.port());
+    let store = builder.cluster([url]).await.expect("it connects");
+    let works = async || {
+        let permit = store.acquire(Claim::new("a").with_limit(1)).await;
+        permit.is_ok()
+    };
+    assert!(works().await);
+    // Nothing listens at their addresses any more, and nothing says so.
+    (0..3).for_each(|node| old.node(node).stop());
+    name.point_at(new.node(0).port());
+    eventually("it serves", BOUND, works).await;
+}
