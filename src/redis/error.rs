@@ -107,10 +107,11 @@ impl Error {
     }
 
     /// Whether the keys of a call have no node for a moment, because they are moving or their node has
-    /// died.
+    /// died. A node that names another one is followed, unless that one cannot be reached, or does not
+    /// have them either.
     pub(super) fn is_moving(&self) -> bool {
-        self.code()
-            .is_some_and(|code| ["CLUSTERDOWN", "TRYAGAIN"].contains(&code))
+        const CODES: [&str; 4] = ["ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN"];
+        self.code().is_some_and(|code| CODES.contains(&code))
     }
 
     /// Whether another node may have the keys by now.

@@ -6,6 +6,7 @@ use crate::{
     name, patient,
     support::{machine::alone, redis::Cluster, wait::eventually},
 };
+use futures_util::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{Claim, Semaphore};
@@ -121,4 +122,100 @@ async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time
         .iter()
         .filter(|seen| seen.error.is_some() || seen.took > TIMEOUT);
     assert_eq!(harmed.count(), 0, "of {}", seen.len());
+}
+
+/// Claims on a slot that nobody serves, and then one on another slot of the same node.
+async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let _alone = alone().await;
+    let mut cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().timeout(TIMEOUT), &cluster).await;
+    let keys = cluster.keys_of(0, 2, name).await;
+    let claims = [0, 1].map(|key| Claim::new(keys[key].as_str()).with_limit(1));
+    let slot = cluster.slot(&name(&keys[0])).await;
+    assert!(store.acquire(claims[1].clone()).await.is_ok());
+    fault(&mut cluster, slot).await;
+    // Long enough for the breaker of a node.
+    for _ in 0..4 {
+        let answer = store.acquire(claims[0].clone()).await;
+        let error = answer.expect_err("nobody serves it");
+        let is_said = said.iter().any(|said| format!("{error:?}").contains(said));
+        assert!(is_said, "{error:?}");
+        sleep(TIMEOUT / 10).await;
+    }
+    let answer = store.acquire(claims[1].clone()).await;
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_whose_new_node_is_dead_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Ask"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        cluster.node_mut(1).kill();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_whose_new_node_is_silent_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Timeout", "Ask"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        cluster.node(1).stop();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_each_node_says_the_other_has_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Moved"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
+        assert_eq!(cluster.raw(1).await.cmd(&stable).await.text(), "OK");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_on_a_slot_that_does_not_end_its_move_are_told_so_however_many_they_are() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().timeout(Duration::from_secs(1)), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let slot = cluster.slot(&name(&key)).await;
+    let claim = Claim::new(key.as_str()).with_limit(2);
+    let _held = store.acquire(claim.clone()).await.expect("there is room");
+    cluster.begin_move(slot, 0, 1).await;
+    for count in [1, 10, 100] {
+        let claims = (0..count).map(|_| store.acquire(claim.clone()));
+        for answer in join_all(claims).await {
+            let error = answer.expect_err("the keys move");
+            assert!(format!("{error:?}").contains("TryAgain"), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        // Redis 6.2 has no names. Nobody announces one here, so the nodes say `MOVED 1234 ?:7000`.
+        let named = [
+            "CONFIG",
+            "SET",
+            "cluster-preferred-endpoint-type",
+            "hostname",
+        ];
+        cluster.raw(node).await.cmd(&named).await;
+    }
+    let store = connect(patient(), &cluster).await;
+    for key in cluster.keys_of(0, 3, name).await {
+        let claim = Claim::new(key.as_str()).with_limit(1);
+        let permit = store.acquire(claim.clone()).await.expect("there is room");
+        assert!(permit.release().await);
+        let slot = cluster.slot(&name(&key)).await;
+        cluster.move_slot(slot, 0, 1).await;
+        let permit = store.acquire(claim.clone()).await;
+        assert!(permit.is_ok(), "{permit:?}");
+    }
 }

@@ -25,6 +25,9 @@ use tokio::{
 /// one, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
+/// This part of a call's timeout has to be left for such a claim.
+const FAIR: u32 = 4;
+
 /// See the [module docs](super).
 pub(in crate::redis) struct Dispatch {
     attempts: Arc<Attempts>,
@@ -88,15 +91,18 @@ impl Dispatch {
     }
 
     /// Sends a claim to the node of its key, again while the key is moving: this delays no other claim.
-    /// By the deadline the answer is that the key is moving, whether or not another one is on its way.
+    /// Towards the deadline the answer is that the key is moving, whether or not another one is on its
+    /// way. A call that has no time for an answer would end as the node's failure, so it is not made.
     async fn to_its_node(&self, claim: Claim) -> Answer {
         let mut answer = self.once(&claim).await;
         let mut pause = PAUSE.0;
-        while answer.as_ref().is_err_and(Error::is_moving)
-            && Instant::now() + pause < claim.deadline
-        {
+        let latest = claim.deadline - self.attempts.times.timeout / FAIR;
+        while answer.as_ref().is_err_and(Error::is_moving) && Instant::now() + pause < latest {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
+            if Instant::now() >= latest {
+                break;
+            }
             let again = timeout_at(claim.deadline.into(), self.once(&claim)).await;
             // What was not sent any more has no newer answer.
             let is_newer = |again: &Answer| !matches!(again, Err(Error::Congested));

@@ -10,9 +10,10 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it.
+    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it; one with a
+    /// question mark is on a host whose name is not known to the sender.
     pub(super) fn parse(text: &str, host: &str) -> Option<Self> {
-        let (own, port) = text.rsplit_once(':')?;
+        let (own, port) = text.rsplit_once(':').filter(|(own, _)| *own != "?")?;
         let own = own.trim_start_matches('[').trim_end_matches(']');
         Some(Self {
             host: if own.is_empty() { host } else { own }.to_owned(),
@@ -57,5 +58,6 @@ mod tests {
         assert_eq!(read("[::1]:7001"), on("::1"));
         assert_eq!(read(":7001"), on("here"));
         assert_eq!(read("here"), None);
+        assert_eq!(read("?:7001"), None);
     }
 }

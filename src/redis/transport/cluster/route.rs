@@ -27,8 +27,9 @@ struct Errand {
     command: Cmd,
     /// Where it is sent.
     node: Arc<Node>,
-    /// Whether the node has to serve it although the slot is still moving there.
-    is_asking: bool,
+    /// What the slot's node has said, if the slot is still moving to this one. This one has to serve it
+    /// all the same.
+    asked: Option<Error>,
 }
 
 type Reply = Result<Value, Error>;
@@ -36,8 +37,8 @@ type Reply = Result<Value, Error>;
 /// What became of an errand.
 enum Outcome {
     Answered(Reply),
-    /// It is sent again.
-    Elsewhere(Errand),
+    /// It is sent again, and this is the reply if that was once too often.
+    Elsewhere(Errand, Reply),
 }
 
 /// Sends each command to the node of its slot, and those of one node together. As many replies, in
@@ -58,7 +59,10 @@ pub(super) async fn send(
         for (at, outcome) in join_all(groups).await.into_iter().flatten() {
             match outcome {
                 Outcome::Answered(reply) => replies[at] = reply,
-                Outcome::Elsewhere(errand) => errands.push(errand),
+                Outcome::Elsewhere(errand, reply) => {
+                    replies[at] = reply;
+                    errands.push(errand);
+                }
             }
         }
         if errands.is_empty() {
@@ -76,13 +80,12 @@ fn errands(topology: &Topology, commands: Vec<Cmd>) -> Vec<Errand> {
         .filter_map(|(at, command)| {
             let slot = slot_of_command(&command);
             let node = Arc::clone(map.node(slot)?);
-            let is_asking = false;
             Some(Errand {
                 at,
                 slot,
                 command,
                 node,
-                is_asking,
+                asked: None,
             })
         });
     errands.collect()
@@ -108,8 +111,8 @@ async fn send_together(
     terms: Terms,
 ) -> Vec<(usize, Outcome)> {
     let commands = errands.iter().flat_map(|errand| {
-        let asking = errand.is_asking.then(|| redis::cmd("ASKING"));
-        asking.into_iter().chain([errand.command.clone()])
+        let asking = errand.asked.iter().map(|_| redis::cmd("ASKING"));
+        asking.chain([errand.command.clone()])
     });
     let replies = match node.server.call(commands.collect(), terms).await {
         Ok(replies) => replies,
@@ -118,7 +121,7 @@ async fn send_together(
     let mut replies = replies.into_iter();
     let answered = errands.into_iter().map(|errand| {
         // The reply to `ASKING` says nothing.
-        let reply = replies.nth(usize::from(errand.is_asking));
+        let reply = replies.nth(usize::from(errand.asked.is_some()));
         let reply = reply.unwrap_or(Err(Error::Reply));
         (errand.at, answered(topology, &node, errand, reply))
     });
@@ -126,7 +129,7 @@ async fn send_together(
 }
 
 /// A node could not be reached, or has not answered. What was not sent goes to the node that has
-/// replaced it, if one has.
+/// replaced it, if one has. If the slot is still moving to this one, the slot's own node has answered.
 async fn unreached(
     topology: &Arc<Topology>,
     node: &Arc<Node>,
@@ -147,13 +150,10 @@ async fn unreached(
         next.filter(|next| next.address != node.address)
     };
     let outcomes = errands.into_iter().map(|errand| {
-        let outcome = match next(&errand) {
-            Some(node) => Outcome::Elsewhere(Errand {
-                node,
-                is_asking: false,
-                ..errand
-            }),
-            None => Outcome::Answered(Err(error.clone())),
+        let outcome = match (&errand.asked, next(&errand)) {
+            (Some(asked), _) if error.was_not_sent() => Outcome::Answered(Err(asked.clone())),
+            (None, Some(node)) => Outcome::Elsewhere(Errand { node, ..errand }, Err(error.clone())),
+            _ => Outcome::Answered(Err(error.clone())),
         };
         (errand.at, outcome)
     });
@@ -172,14 +172,16 @@ fn answered(topology: &Arc<Topology>, node: &Node, errand: Errand, reply: Reply)
         Error::Redis(error) => elsewhere(topology, node, errand.slot, error),
         _ => None,
     };
-    match next {
-        Some((node, is_asking)) => Outcome::Elsewhere(Errand {
-            node,
-            is_asking,
-            ..errand
-        }),
-        None => Outcome::Answered(reply),
-    }
+    let Some((node, is_asking)) = next else {
+        return Outcome::Answered(reply);
+    };
+    let asked = is_asking.then(|| error.clone());
+    let errand = Errand {
+        node,
+        asked,
+        ..errand
+    };
+    Outcome::Elsewhere(errand, reply)
 }
 
 /// The node that an error names, and whether the slot is still moving there.
@@ -192,7 +194,7 @@ fn elsewhere(
     let (address, _) = error.redirect_node()?;
     let address = Address::parse(address, &node.address.host)?;
     match error.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
-        true => Some((topology.find(&address)?, true)),
+        true => Some((topology.moving(slot, &address)?, true)),
         false => Some((topology.moved(slot, &address)?, false)),
     }
 }

@@ -3,7 +3,14 @@
 use super::{slot::SLOTS, view::View};
 use crate::redis::transport::{address::Address, server::Server};
 use redis::{Client, ConnectionInfo};
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long a slot counts as moving after its node has sent a command to another one because of that.
+const MOVING: Duration = Duration::from_secs(10);
 
 /// A node, and the way to it.
 pub(super) struct Node {
@@ -20,6 +27,8 @@ pub(super) struct SlotMap {
     timeout: Duration,
     nodes: Vec<Option<Arc<Node>>>,
     slots: Vec<Option<usize>>,
+    /// The slots that two nodes have a part of, and when one has said so.
+    moving: HashMap<usize, Instant>,
     /// Primaries and replicas.
     all: Vec<Address>,
     epoch: u64,
@@ -34,6 +43,7 @@ impl SlotMap {
             timeout,
             nodes: Vec::new(),
             slots: vec![None; SLOTS],
+            moving: HashMap::new(),
             all: Vec::new(),
             epoch: 0,
         }
@@ -45,9 +55,13 @@ impl SlotMap {
         own.or_else(|| self.nodes().next())
     }
 
-    /// The number of the node that has a slot.
+    /// The number of the node that has a slot; `None` while the slot moves: what fails then is no fault of
+    /// either node's other slots.
     pub(super) fn number_of(&self, slot: usize) -> Option<usize> {
-        self.slots[slot]
+        match self.moving.get(&slot) {
+            Some(since) if since.elapsed() < MOVING => None,
+            _ => self.slots[slot],
+        }
     }
 
     /// The primaries.
@@ -75,6 +89,7 @@ impl SlotMap {
         self.promote(view);
         self.epoch = view.epoch;
         self.slots.fill(None);
+        self.moving.retain(|_, since| since.elapsed() < MOVING);
         self.all.clear();
         let mut used = HashSet::new();
         for range in &view.ranges {
@@ -121,14 +136,21 @@ impl SlotMap {
     /// A node has said that this one has the slot. Returns it.
     pub(super) fn moved(&mut self, slot: usize, address: &Address) -> Option<Arc<Node>> {
         let node = self.find(address)?;
+        self.moving.remove(&slot);
         if let Some(slot) = self.slots.get_mut(slot) {
             *slot = Some(node.number);
         }
         Some(node)
     }
 
+    /// A node has said that the slot is moving to this one. Returns it.
+    pub(super) fn moving(&mut self, slot: usize, address: &Address) -> Option<Arc<Node>> {
+        self.moving.insert(slot, Instant::now());
+        self.find(address)
+    }
+
     /// The node at an address, which may be new.
-    pub(super) fn find(&mut self, address: &Address) -> Option<Arc<Node>> {
+    fn find(&mut self, address: &Address) -> Option<Arc<Node>> {
         let number = self.number(address)?;
         self.nodes[number].clone()
     }
