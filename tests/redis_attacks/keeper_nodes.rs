@@ -55,7 +55,7 @@ impl Rig {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_loses_no_permit_of_another_node_although_this_process_holds_thousands() {
     const KEYS: usize = 2_800;
-    const LEASE: Duration = Duration::from_secs(8);
+    const LEASE: Duration = Duration::from_secs(16);
     let _alone = alone().await;
     let rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
     let living = rig.hold("first", KEYS).await;
