@@ -1,6 +1,8 @@
 //! Claims that stand in a queue when the server goes.
 
-use crate::server::{BOUND, LEASE, claim, granted, is_back, is_refused, store};
+use crate::server::{
+    BOUND, LEASE, all, builder, claim, granted, is_back, is_refused, know_each_other, opens, store,
+};
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -157,4 +159,48 @@ async fn waiters_outlast_a_moment_without_replicas() {
         });
         join_all(turns).await;
     }
+}
+
+/// They are held to the share until all is well again, and that is soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server() {
+    const LIMIT: u32 = 8;
+    let server = RedisServer::start();
+    let mut stores = Vec::new();
+    for _ in 0..2 {
+        // Hardly anything is refreshed.
+        let slow = builder(WhenUnavailable::Share).lease(Duration::from_secs(12));
+        stores.push(slow.connect(server.url()).await.expect("a server"));
+    }
+    know_each_other(&server, 2).await;
+    let store = stores[0].clone();
+    server.stop();
+    opens(&store).await;
+    let mut share = all(&store, LIMIT).await;
+    assert_eq!(share.len() as u32, LIMIT / 2);
+    server.cont();
+    eventually("they have their places", BOUND, async || {
+        !share.iter().any(Permit::is_degraded)
+    })
+    .await;
+    let wait = || store.acquire(claim(LIMIT).with_wait(Duration::from_millis(100)));
+    let waiter = tokio::spawn(wait());
+    sleep(Duration::from_millis(250)).await;
+    share.pop();
+    let answer = waiter.await.expect("no panic");
+    assert!(
+        !answer.is_ok_and(|permit| permit.is_degraded()),
+        "the server answers"
+    );
+    share.push(wait().await.expect("there is a place"));
+    // One after the other, so that no release shows that the server works when the next one is decided.
+    let start = Instant::now();
+    let mut granted = wait().await;
+    while granted.is_err() && start.elapsed() < Duration::from_secs(10) {
+        granted = wait().await;
+    }
+    assert!(
+        granted.is_ok_and(|permit| !permit.is_degraded()),
+        "it settles"
+    );
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 use std::{error::Error as _, slice, sync::Arc, time::Instant};
 
+/// This part of a call's timeout has to be left for a claim that is sent.
+const FAIR: u32 = 4;
+
 impl Store {
     /// Acquires for one claim.
     pub(in crate::redis) async fn grant(
@@ -149,7 +152,8 @@ impl Store {
 
     /// Acquires from a server that other processes may have lost. They may have admitted claims, and
     /// may not have claimed the places of those yet, so the claim has to have its place in the share
-    /// too. `None`: the share is used up. A claim that waits does so until all is well again.
+    /// too. `None`: the share is used up. A claim that waits does so until all is well again, while there
+    /// is time for an answer: a call without would end as a failure of the server.
     async fn with_place(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -163,7 +167,11 @@ impl Store {
                 return Ok(None);
             }
             let breaker = self.breaker(claims);
-            self.unless_closed(breaker.settled(end)).await?;
+            let latest = end - self.times.timeout / FAIR;
+            self.unless_closed(breaker.settled(latest)).await?;
+            if breaker.phase() != Phase::Well || Instant::now() >= latest {
+                return Ok(None);
+            }
         }
         let left = less(claims, start.elapsed());
         self.from_server(&left, start, place).await.map(Some)
