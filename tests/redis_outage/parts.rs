@@ -2,14 +2,15 @@
 
 use crate::{
     nodes::{Nodes, slot},
-    server::builder,
+    server::{all, builder, claim, know_each_other},
 };
+use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 use testing::redis::RedisServer;
 use tokio::time::sleep;
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,
-    redis::WhenUnavailable::{Admit, Refuse},
+    redis::WhenUnavailable::{Admit, Refuse, Share},
 };
 
 /// Those of the first of four nodes.
@@ -107,4 +108,53 @@ async fn claims_of_all_parts_are_decided_at_once_when_the_only_server_is_silent(
     server.cont();
     // One now and then tries the server.
     assert!(slow < 10, "{slow} of 100 claims waited");
+}
+
+/// Its claims for other keys have shown that.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_need_a_place_for_all_keys_after_the_only_server_was_silent() {
+    const LIMIT: u32 = 8;
+    let server = RedisServer::start();
+    let mut stores = Vec::new();
+    for _ in 0..2 {
+        let connection = testing::stores::connection(&server.url()).await;
+        stores.push(builder(Share).build_on(connection).expect("settings"));
+    }
+    let [quiet, busy] = &stores[..] else {
+        unreachable!()
+    };
+    for store in &stores {
+        // The keeper starts.
+        drop(store.acquire(claim(LIMIT)).await);
+    }
+    know_each_other(&server, 2).await;
+    for pause in [600, 1_200] {
+        server.stop();
+        let (others, admitted) = tokio::join!(
+            async {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_millis(pause) {
+                    drop(quiet.acquire(Claim::new("b").with_limit(LIMIT)).await);
+                    sleep(Duration::from_millis(20)).await;
+                }
+                server.cont();
+                all(quiet, LIMIT).await
+            },
+            async {
+                let claims = (0..LIMIT).map(|_| busy.acquire(claim(LIMIT)));
+                let permits = join_all(claims).await;
+                permits.into_iter().flatten().collect::<Vec<_>>()
+            }
+        );
+        let sum = others.len() + admitted.len();
+        assert!(
+            sum <= LIMIT as usize,
+            "{sum} in flight under a limit of {LIMIT} after {pause} ms: {} of a process with claims for \
+             other keys only, and {} of the other",
+            others.len(),
+            admitted.len()
+        );
+        drop((others, admitted));
+        sleep(Duration::from_secs(4)).await;
+    }
 }

@@ -95,22 +95,23 @@ impl Breaker {
     }
 
     /// Takes the outcomes of the calls of one send, each with its key. One that was answered is
-    /// enough.
+    /// enough. Returns whether they are the first in a row that failed.
     pub(super) fn observe<'a>(
         &self,
         outcomes: impl IntoIterator<Item = (&'a str, Option<&'a Error>)>,
-    ) {
+    ) -> bool {
         let mut failure = None;
         for (key, outcome) in outcomes {
             match outcome.map_or(Evidence::Works, Error::evidence) {
-                Evidence::Works => return self.answered(),
+                Evidence::Works => {
+                    self.answered();
+                    return false;
+                }
                 Evidence::Unsent => {}
                 Evidence::Fails => failure = outcome.map(|error| (key, error)),
             }
         }
-        if let Some((key, error)) = failure {
-            self.failing(key, error);
-        }
+        failure.is_some_and(|(key, error)| self.failing(key, error))
     }
 
     fn answered(&self) {
@@ -148,14 +149,17 @@ impl Breaker {
         }
     }
 
-    fn failing(&self, key: &str, error: &Error) {
+    /// Returns whether it is the first failure in a row.
+    fn failing(&self, key: &str, error: &Error) -> bool {
         let mut state = self.state.lock();
-        if state.failures == 0 {
+        let is_first = state.failures == 0;
+        if is_first {
             state.alarmed = Instant::now();
         }
         state.failures += 1;
         state.was_gone |= error.is_gone();
-        state.is_local &= !error.is_gone() && self.works();
+        // What the server itself says is no fault of this process.
+        state.is_local &= matches!(error, Error::Timeout(_)) && self.works();
         self.keep_until(u64::MAX);
         state.error = error.clone();
         state.key = key.into();
@@ -164,6 +168,7 @@ impl Breaker {
         if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
             self.change(Phase::Open);
         }
+        is_first
     }
 
     pub(super) fn is_of_one_server(&self) -> bool {

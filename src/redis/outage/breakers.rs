@@ -60,8 +60,9 @@ impl Breakers {
         (breaker.phase() == Phase::Open).then(|| breaker.last_error())
     }
 
-    /// The breaker of one part has opened. Where parts need not be servers all may have the same fate: so
-    /// all others are probed, instead of each by claims that wait in vain.
+    /// A call of one part has failed, or its breaker has opened. Where parts need not be servers all may have
+    /// the same fate: so all others are probed, instead of each by claims that wait in vain, and claims
+    /// need a place in the share until all is well again.
     pub(super) fn doubt_others(&self) {
         // So many keys are of all parts.
         for number in 0..128 {
@@ -125,7 +126,11 @@ impl Breakers {
         for (part, outcomes) in &by_part {
             let outcomes = outcomes.iter();
             let outcomes = outcomes.map(|(key, outcome)| (&**key, *outcome));
-            self.get(*part).observe(outcomes);
+            let is_first = self.get(*part).observe(outcomes);
+            // Other processes may have admitted their shares by the time when a breaker opens.
+            if is_first && self.policy.shares() && !part.is_of_one_server {
+                self.doubt_others();
+            }
         }
     }
 }

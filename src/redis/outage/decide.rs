@@ -217,7 +217,10 @@ impl Store {
         }
         let wanted = self.wanted(claims);
         match self.unless_closed(self.outage.place(&wanted, end)).await? {
-            Some(place) => self.admit(claims, Some(place)),
+            Some(place) => {
+                breaker.admits();
+                self.admit(claims, Some(place))
+            }
             None => Err(error),
         }
     }

@@ -7,6 +7,9 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// How exactly it is known when the server has worked, in microseconds.
+const RESOLUTION: u64 = 1_000;
+
 /// Shared by all breakers of a store.
 #[derive(Default)]
 pub(super) struct Summary {
@@ -14,7 +17,8 @@ pub(super) struct Summary {
     unwell: AtomicUsize,
     /// Whether any breaker has ever kept leases.
     any_kept: AtomicBool,
-    /// When the last call was sent that was answered, microseconds since the store's creation.
+    /// When the last call was sent that was answered, microseconds since the store's creation; up to a
+    /// [`RESOLUTION`] too early.
     worked: AtomicU64,
     /// When a claim has last tried while a breaker was open.
     tried: AtomicU64,
@@ -42,10 +46,13 @@ impl Summary {
         self.any_kept.store(true, Ordering::Relaxed);
     }
 
-    /// The only server has answered a call that was sent then.
+    /// The only server has answered a call that was sent then. Threads that call at the same time mostly
+    /// only read.
     #[inline]
     pub(super) fn worked(&self, sent: u64) {
-        self.worked.fetch_max(sent, Ordering::Relaxed);
+        if sent >= self.worked.load(Ordering::Relaxed) + RESOLUTION {
+            self.worked.fetch_max(sent, Ordering::Relaxed);
+        }
     }
 
     /// Whether the only server has answered a call that was sent since.

@@ -12,13 +12,19 @@ impl Breaker {
     }
 
     /// Another part of the keys may be unavailable because their only server is. A call for this key shows
-    /// whether this part is available.
+    /// whether this part is available. Whether it was all the time is unknown.
     pub(in crate::redis::outage) fn doubt(&self, key: &str) {
         let mut state = self.state.lock();
-        if self.phase() == Phase::Well {
+        if matches!(self.phase(), Phase::Well | Phase::Settling) {
+            state.is_local = false;
             state.key = key.into();
-            self.alarm(&mut state);
+            self.begin(&mut state);
         }
+    }
+
+    /// A claim is admitted, so this is an outage, whatever it was at first.
+    pub(in crate::redis::outage) fn admits(&self) {
+        self.state.lock().is_local = false;
     }
 
     /// Whether the server has answered a call that was sent within the last timeout. Then no other
@@ -32,10 +38,14 @@ impl Breaker {
 
     pub(super) fn alarm(&self, state: &mut State) {
         if self.phase() == Phase::Well {
-            state.alarmed = Instant::now();
-            // From now on: a short lease may end before it is clear what this is.
-            self.keep_until(u64::MAX);
-            self.summary.alarm(|| self.change(Phase::Failing));
+            self.begin(state);
         }
+    }
+
+    fn begin(&self, state: &mut State) {
+        state.alarmed = Instant::now();
+        // From now on: a short lease may end before it is clear what this is.
+        self.keep_until(u64::MAX);
+        self.summary.alarm(|| self.change(Phase::Failing));
     }
 }

@@ -93,6 +93,46 @@ fn others_may_have_taken_any_failure_for_an_outage() {
     }
 }
 
+/// Of a process to which the server has answered another call a moment before.
+fn after_a_failure(error: &Error, then: impl FnOnce(&Breaker)) -> Phase {
+    let times = Times::new(300_000 * MS, 100_000 * MS);
+    let breaker = Breaker::new(times, Share, true, &Arc::default());
+    sleep(MS);
+    breaker.summary.worked(times.now());
+    breaker.failed(error);
+    then(&breaker);
+    breaker.succeeded();
+    breaker.phase()
+}
+
+#[test]
+fn a_timeout_while_the_server_works_is_no_outage_unless_a_claim_was_admitted() {
+    let timeout = Error::Timeout(MS);
+    assert_eq!(after_a_failure(&timeout, |_| {}), Phase::Well);
+    assert_eq!(after_a_failure(&timeout, Breaker::admits), Phase::Settling);
+}
+
+#[test]
+fn a_server_that_says_that_it_cannot_work_is_unavailable_to_others_too() {
+    let error = Error::NotReplicated(0);
+    assert_eq!(after_a_failure(&error, |_| {}), Phase::Settling);
+}
+
+#[test]
+fn a_part_that_is_in_doubt_settles() {
+    let breaker = breaker(Share);
+    for _ in 0..2 {
+        breaker.doubt("key");
+        assert_eq!(breaker.phase(), Phase::Failing);
+        assert_eq!(&*breaker.last_key(), "key");
+        breaker.succeeded();
+        assert_eq!(breaker.phase(), Phase::Settling);
+    }
+    fail(&breaker, MAX_FAILURES);
+    breaker.doubt("other");
+    assert_eq!(breaker.phase(), Phase::Open);
+}
+
 #[test]
 fn a_failure_while_it_settles_begins_that_anew_and_leaves_no_trace() {
     let breaker = breaker(Share);
