@@ -160,6 +160,7 @@ impl Store {
         start: Instant,
     ) -> Result<Option<Permit>, AcquireError> {
         let end = self.end(claims, start);
+        let latest = end - self.times.timeout / FAIR;
         let wanted = self.wanted(claims);
         let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
         if place.is_none() {
@@ -167,11 +168,15 @@ impl Store {
                 return Ok(None);
             }
             let breaker = self.breaker(claims);
-            let latest = end - self.times.timeout / FAIR;
             self.unless_closed(breaker.settled(latest)).await?;
-            if breaker.phase() != Phase::Well || Instant::now() >= latest {
-                return Ok(None);
+            match breaker.phase() {
+                Phase::Well => {}
+                Phase::Settling => return Ok(None),
+                _ => return Err(StoreError::new(breaker.last_error()).into()),
             }
+        }
+        if Instant::now() >= latest {
+            return Ok(None);
         }
         let left = less(claims, start.elapsed());
         self.from_server(&left, start, place).await.map(Some)
