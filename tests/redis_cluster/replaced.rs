@@ -5,6 +5,7 @@ use crate::{
     support::{front::Front, machine::alone, redis::Cluster, wait::eventually},
 };
 use std::time::Duration;
+use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// Removes a replica, of which no command ever hears again.
@@ -70,5 +71,26 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
     // Nothing listens at their addresses any more, and nothing says so.
     (0..3).for_each(|node| old.node(node).stop());
     name.point_at(new.node(0).port());
+    eventually("it serves", BOUND, works).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_was_set_up_anew_at_the_same_addresses_is_found() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
+    let store = connect(builder, &cluster).await;
+    let works = async || {
+        let permit = store.acquire(Claim::new("a").with_limit(1)).await;
+        permit.is_ok()
+    };
+    assert!(works().await);
+    cluster.dissolve().await;
+    // Each node says now that nobody has any slots.
+    for _ in 0..10 {
+        assert!(!works().await);
+        sleep(Duration::from_millis(100)).await;
+    }
+    cluster.form().await;
     eventually("it serves", BOUND, works).await;
 }

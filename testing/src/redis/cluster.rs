@@ -53,9 +53,27 @@ impl Cluster {
             primaries,
             has_tls: args.contains(&ANY_PORT) || chosen::has_tls(),
         };
-        cluster.meet().await;
-        cluster.add_replicas().await;
+        cluster.form().await;
         cluster
+    }
+
+    /// Makes a cluster of nodes that know nobody.
+    ///
+    /// # Panics
+    ///
+    /// When the nodes do not agree within a minute.
+    pub async fn form(&self) {
+        self.meet().await;
+        self.add_replicas().await;
+    }
+
+    /// Makes each node forget the others, its slots and its keys.
+    pub async fn dissolve(&self) {
+        for number in 0..self.nodes.len() {
+            let mut raw = self.raw(number).await;
+            raw.cmd(&["FLUSHALL"]).await;
+            ok(&raw.cmd(&["CLUSTER", "RESET", "HARD"]).await);
+        }
     }
 
     /// The URLs of all nodes.

@@ -129,10 +129,13 @@ impl Topology {
         self.node(slot).filter(|next| next.address != node.address)
     }
 
-    /// Replaces the map by the best view that a node tells until then.
+    /// Replaces the map by the best view that a node tells until then. If no node has any slots, the map
+    /// stays: a cluster that is being set up anew is to be found where it was.
     pub(super) async fn update(&self, deadline: Instant) -> Result<(), Error> {
         let view = self.best_view(deadline).await?;
-        self.map.write().replace(&view);
+        if !view.ranges.is_empty() {
+            self.map.write().replace(&view);
+        }
         Ok(())
     }
 
