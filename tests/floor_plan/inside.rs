@@ -102,6 +102,7 @@ const REDIS: [&str; 103] = [
     "transport/sentinel/sentinels",
     "transport/sentinel/known",
     "transport/sentinel/server_info",
+    "transport/sentinel/heard",
     "transport/sentinel/answer",
     "transport/endpoint",
     "transport/address",

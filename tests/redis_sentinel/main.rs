@@ -2,6 +2,7 @@
 
 #![cfg(feature = "redis")]
 
+mod disagree;
 mod failover;
 mod followed;
 mod minority;

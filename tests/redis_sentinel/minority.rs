@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore};
 
 /// A Sentinel that knows this primary since a failover of this epoch.
-fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
+pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
     let (name, port) = (Sentinels::NAME, server.client_port());
     let content = format!(
         "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
@@ -24,7 +24,7 @@ fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
     RedisServer::with_configuration(&["--sentinel"], &content)
 }
 
-async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
+pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
     let urls = sentinels.iter().map(RedisServer::url);
     let builder = patient().lease(Duration::from_secs(60));
     let store = builder.sentinel(urls, Sentinels::NAME).await;
@@ -32,7 +32,7 @@ async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
 }
 
 /// Breaks all connections to a server.
-async fn cut(server: &RedisServer) {
+pub(crate) async fn cut(server: &RedisServer) {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
@@ -52,17 +52,16 @@ async fn without_sentinels_the_primary_that_they_named_last_serves_also_after_a_
         })
         .await;
     }
-    // A runtime that is new has to connect for the first time. The cut may have hit an attempt of the
-    // keeper's thread, which serves it meanwhile.
+    // A runtime that is new has to connect for the first time, or to use the keeper's connection.
     let other = store.clone();
-    let serves = thread::spawn(move || {
+    let serves = move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("it starts");
-        runtime.block_on(eventually("a new runtime is served", BOUND, async || {
+        runtime.block_on(eventually("it serves there", BOUND, async || {
             other.acquire(claim().with_limit(10_000)).await.is_ok()
         }));
-    });
-    serves.join().expect("it is served");
+    };
+    thread::spawn(serves).join().expect("no panic");
     assert!(held.release().await, "it was held all the time");
 }
 
@@ -117,6 +116,28 @@ async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.iter_mut().for_each(RedisServer::kill);
     // It is empty, and another server may have taken its place meanwhile.
+    primary.restart();
+    for _ in 0..10 {
+        let answer = store.acquire(claim()).await;
+        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(scripts(&primary).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_again() {
+    let mut primary = RedisServer::start();
+    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let store = connect(&sentinels).await;
+    let _held = store.acquire(claim()).await.expect("there is room");
+    sentinels[1..].iter_mut().for_each(RedisServer::kill);
+    cut(&primary).await;
+    eventually("it serves", BOUND, async || {
+        store.acquire(claim().with_limit(10_000)).await.is_ok()
+    })
+    .await;
+    // The two may have made another primary, where nobody sees it from here.
     primary.restart();
     for _ in 0..10 {
         let answer = store.acquire(claim()).await;

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 pub(super) const ANSWER: Duration = Duration::from_millis(500);
 
 /// What a Sentinel knows of the primary.
+#[derive(Clone)]
 pub(super) struct Named {
     pub(super) address: Address,
     /// The epoch of the failover that made it one.
@@ -66,18 +67,6 @@ async fn named(connection: &Connection, name: &str) -> Result<Named, Unnamed> {
 
 fn about(command: &str, name: &str) -> Cmd {
     cmd("SENTINEL").arg(command).arg(name).take()
-}
-
-/// The name of the later failover; of two failures the one that says more.
-pub(super) fn better(
-    one: Result<Named, Unnamed>,
-    other: Result<Named, Unnamed>,
-) -> Result<Named, Unnamed> {
-    match (&one, &other) {
-        (Ok(first), Ok(second)) if first.epoch >= second.epoch => one,
-        (Ok(_) | Err(Unnamed::WrongName), Err(_)) => one,
-        _ => other,
-    }
 }
 
 fn read_address(reply: Value) -> Option<Address> {

@@ -39,16 +39,15 @@ impl Known {
     }
 
     /// Whether the failover of an answer is at least as late as the last one that is known.
-    pub(super) fn is_news(&self, answer: &Result<Named, Unnamed>) -> bool {
+    pub(super) fn is_news(&self, answer: &Named) -> bool {
         let known = self.primary.lock().as_ref().map(|primary| primary.epoch);
-        answer
-            .as_ref()
-            .is_ok_and(|named| Some(named.epoch) >= known)
+        Some(answer.epoch) >= known
     }
 
     /// Takes the best answer of the Sentinels, of which most have answered or not. Most are believed,
     /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
-    /// they know of a later one. Returns whether Sentinels have named the primary that is known now.
+    /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
+    /// than most count as that only until it has said who it is.
     pub(super) fn learn(
         &self,
         answer: Result<Named, Unnamed>,
@@ -59,7 +58,7 @@ impl Known {
             (Ok(named), Some(primary)) if named.address == primary.address => {
                 let epoch = if is_of_most { 0 } else { primary.epoch };
                 primary.epoch = named.epoch.max(epoch);
-                Ok(true)
+                Ok(is_of_most || primary.run_id.is_none())
             }
             (Ok(named), Some(primary)) if !is_of_most && named.epoch <= primary.epoch => Ok(false),
             (Ok(_), None) if !is_of_most => Err(too_few()),
@@ -114,10 +113,14 @@ const UNKNOWN: &str = "too few Sentinels answer, and the server was started agai
 mod tests {
     use super::*;
 
-    fn named(port: u16, epoch: u64) -> Result<Named, Unnamed> {
+    fn name(port: u16, epoch: u64) -> Named {
         let host = "here".to_owned();
         let address = Address { host, port };
-        Ok(Named { address, epoch })
+        Named { address, epoch }
+    }
+
+    fn named(port: u16, epoch: u64) -> Result<Named, Unnamed> {
+        Ok(name(port, epoch))
     }
 
     /// A primary that most Sentinels have named.
@@ -146,10 +149,10 @@ mod tests {
     #[test]
     fn most_sentinels_are_believed_but_those_with_a_later_failover_are_waited_for() {
         let known = known();
-        assert!(!known.is_news(&named(2, 4)) && known.is_news(&named(2, 5)));
+        assert!(!known.is_news(&name(2, 4)) && known.is_news(&name(2, 5)));
         assert!(matches!(known.learn(named(2, 1), true), Ok(true)));
         assert_eq!(port(&known), Some(2));
-        assert!(known.is_news(&named(2, 1)));
+        assert!(known.is_news(&name(2, 1)));
     }
 
     fn info(run_id: Option<&str>) -> ServerInfo {

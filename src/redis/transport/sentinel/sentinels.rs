@@ -2,6 +2,7 @@
 
 use super::{
     answer::{self, Unnamed},
+    heard::Heard,
     known::{Known, Primary},
     server_info::ServerInfo,
 };
@@ -51,17 +52,29 @@ impl Sentinels {
         let clients = self.clients.iter();
         let answers = clients.map(|client| answer::query(client, &self.name));
         let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut missing = self.clients.len() / 2 + 1;
-        let mut best = Err(Unnamed::Unavailable(timed_out()));
+        let most = self.clients.len() / 2 + 1;
+        let mut heard = Heard::default();
         while let Some(answer) = answers.next().await {
-            missing = missing.saturating_sub(usize::from(answer.is_ok()));
-            best = answer::better(best, answer);
-            // Right after a failover most do not know of it yet.
-            if missing == 0 && self.known.is_news(&best) {
+            heard.add(answer);
+            if heard.count() >= most && self.is_enough(&heard, most) {
                 break;
             }
         }
-        self.known.learn(best, missing == 0)
+        let is_of_most = heard.count() >= most;
+        let best = heard.into_best(self.address().as_ref());
+        self.known.learn(best, is_of_most)
+    }
+
+    /// Whether those who are missing need not be waited for. Right after a failover most do not know of it
+    /// yet, and while Sentinels are set up anew they may disagree.
+    fn is_enough(&self, heard: &Heard, most: usize) -> bool {
+        let best = heard.best(self.address().as_ref());
+        best.is_some_and(|best| self.known.is_news(best) && heard.is_settled(best, most))
+    }
+
+    /// The address that is known now.
+    fn address(&self) -> Option<Address> {
+        self.known.primary().map(|primary| primary.address)
     }
 
     /// The primary that is known now, and whether Sentinels have just named it.
@@ -78,8 +91,7 @@ impl Sentinels {
         loop {
             sleep(WATCH).await;
             let named = answer::query_on(&connection, &self.name).await?;
-            let known = self.known.primary();
-            if known.is_none_or(|known| known.address != named.address) {
+            if self.address().is_none_or(|known| known != named.address) {
                 return self.find_primary().await.map(drop);
             }
         }
@@ -106,8 +118,7 @@ impl Endpoint for Sentinels {
     }
 
     fn is_current(&self, client: &Client) -> bool {
-        let known = self.known.primary().map(|primary| primary.address);
-        Address::of(client.get_connection_info()) == known
+        Address::of(client.get_connection_info()) == self.address()
     }
 
     fn generation(&self) -> u64 {
