@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
-use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::ConnectError};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::ConnectError};
 
 /// Makes a Sentinel watch another server.
 async fn watch(sentinel: &RedisServer, server: &RedisServer) {
@@ -63,14 +63,23 @@ async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached()
     assert_eq!(scripts(&servers[0]).await, before);
 }
 
-/// The same on a runtime of its own, which has connections of its own.
-fn works_elsewhere(store: &RedisSemaphore) -> bool {
+/// Claims on a runtime of its own, until its own connection goes to this server. What it claims first
+/// may go over the keeper's connection, and stay behind.
+fn goes_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
+    let other = Claim::new("elsewhere").with_limit(10_000);
     let run = || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("it starts");
-        runtime.block_on(works(store))
+        runtime.block_on(async {
+            let before = scripts(new).await;
+            eventually("it is left", BOUND, async || {
+                drop(store.acquire(other.clone()).await);
+                scripts(new).await > before
+            })
+            .await;
+        });
     };
-    thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+    thread::scope(|scope| scope.spawn(run).join().expect("no panic"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +92,7 @@ async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
         eventually("it serves", BOUND, async || works(&store).await).await;
         watch(&sentinel, new).await;
         // Before the Sentinel is looked at again.
-        works_elsewhere(&store);
+        goes_elsewhere(&store, new);
         sleep(Duration::from_secs(3)).await;
         let before = scripts(old).await;
         for _ in 0..20 {
