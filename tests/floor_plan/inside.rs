@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 103] = [
+const REDIS: [&str; 104] = [
     "connect",
     "topologies",
     "start",
