@@ -6,13 +6,12 @@
 //!
 //! The subscription has a connection of its own, over RESP3 too: BENCHMARKS.md has why.
 
+mod source;
+
 use super::{error::Error, transport::Transport};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use redis::{
-    Client,
-    aio::{PubSubSink, PubSubStream},
-};
+use source::{Source, Subscribed};
 use std::{
     collections::HashMap,
     convert::Infallible,
@@ -54,12 +53,6 @@ struct Waiters {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Subscription {
     pub(super) live: bool,
-}
-
-/// Where messages come from.
-struct Source {
-    transport: Arc<dyn Transport>,
-    channel: String,
 }
 
 /// The content of a message: a token, and how many units were held then. Token 0 makes a waiter poll.
@@ -143,12 +136,9 @@ impl Notifications {
         })
     }
 
-    /// Subscribes, to see whether this client may.
-    pub(super) async fn check(&self) -> Result<(), Error> {
-        match self.source.transport.publisher() {
-            Some(publisher) => self.source.subscribe(publisher).await.map(drop),
-            None => Ok(()),
-        }
+    /// Subscribes until then, to see whether this client may.
+    pub(super) async fn check(&self, deadline: Instant) -> Result<(), Error> {
+        self.source.check(deadline).await
     }
 
     /// Subscribes once something waits, and again whenever the subscription ends. Runs on the
@@ -225,24 +215,6 @@ fn read(message: &str) -> Option<(u64, Notice)> {
     let token = words.next()?.parse().ok()?;
     let held = words.next()?.parse().ok()?;
     Some((serial, Notice { token, held }))
-}
-
-/// A subscription, and the server that it is on.
-type Subscribed = (Client, PubSubSink, PubSubStream);
-
-impl Source {
-    async fn subscribe(
-        &self,
-        publisher: impl Future<Output = Result<Client, Error>>,
-    ) -> Result<Subscribed, Error> {
-        let client = publisher.await?;
-        let subscription = client.get_async_pubsub().await;
-        let mut subscription = subscription.map_err(Error::Unavailable)?;
-        let subscribed = subscription.subscribe(&self.channel).await;
-        subscribed.map_err(Error::Redis)?;
-        let (sink, messages) = subscription.split();
-        Ok((client, sink, messages))
-    }
 }
 
 #[cfg(test)]

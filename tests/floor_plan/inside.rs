@@ -17,7 +17,7 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 104] = [
+const REDIS: [&str; 105] = [
     "connect",
     "topologies",
     "start",
@@ -54,6 +54,7 @@ const REDIS: [&str; 104] = [
     "keeper/registry",
     "keeper/thread",
     "notify",
+    "notify/source",
     "outage/probe",
     "dispatch/door",
     "dispatch/lanes",

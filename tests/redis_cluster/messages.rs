@@ -114,3 +114,16 @@ async fn the_node_of_the_subscription_dies_and_the_store_subscribes_at_another()
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert!(waiter.release().await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_silent_replica_does_not_make_a_check_fail() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_pairs(3).await;
+    let store = connect(patient(), &cluster).await;
+    store.check().await.expect("all answer");
+    cluster.node(cluster.replica_of(1)).stop();
+    // Each node has its turn.
+    for _ in 0..6 {
+        store.check().await.expect("the others answer");
+    }
+}

@@ -42,13 +42,8 @@ impl Store {
             let error = RedisError::from((ErrorKind::Client, "a command fails just now", said));
             return Err(ConnectError::Unavailable(error));
         }
-        match timeout_at(deadline.into(), self.notifications.check()).await {
-            Ok(Err(error)) => self.may_subscribe(error.into_cause())?,
-            Ok(Ok(())) => {}
-            Err(_) => {
-                let late = Error::Timeout(BOUND);
-                return Err(ConnectError::connecting(late));
-            }
+        if let Err(error) = self.notifications.check(deadline).await {
+            self.may_subscribe(error.into_cause())?;
         }
         Ok(risks)
     }

@@ -1,0 +1,59 @@
+//! Where messages come from.
+
+use crate::redis::{error::Error, transport::Transport};
+use redis::{
+    Client,
+    aio::{PubSubSink, PubSubStream},
+};
+use std::{sync::Arc, time::Instant};
+use tokio::time::timeout;
+
+/// At how many of several servers a check tries to subscribe.
+const FEW: u32 = 3;
+
+/// A subscription, and the server that it is on.
+pub(super) type Subscribed = (Client, PubSubSink, PubSubStream);
+
+/// Where messages come from.
+pub(super) struct Source {
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) channel: String,
+}
+
+impl Source {
+    pub(super) async fn subscribe(
+        &self,
+        publisher: impl Future<Output = Result<Client, Error>>,
+    ) -> Result<Subscribed, Error> {
+        let client = publisher.await?;
+        let subscription = client.get_async_pubsub().await;
+        let mut subscription = subscription.map_err(Error::Unavailable)?;
+        let subscribed = subscription.subscribe(&self.channel).await;
+        subscribed.map_err(Error::Redis)?;
+        let (sink, messages) = subscription.split();
+        Ok((client, sink, messages))
+    }
+
+    /// Subscribes until then, to see whether this client may. Where there are several servers it is enough
+    /// that one of a few answers: messages come through any of them.
+    pub(super) async fn check(&self, deadline: Instant) -> Result<(), Error> {
+        let attempts = if self.transport.is_one_server() {
+            1
+        } else {
+            FEW
+        };
+        let mut checked = Ok(());
+        for left in (1..=attempts).rev() {
+            let Some(publisher) = self.transport.publisher() else {
+                return Ok(());
+            };
+            let time = deadline.saturating_duration_since(Instant::now()) / left;
+            let subscribed = timeout(time, self.subscribe(publisher)).await;
+            checked = subscribed.unwrap_or(Err(Error::Timeout(time))).map(drop);
+            if checked.is_ok() {
+                break;
+            }
+        }
+        checked
+    }
+}
