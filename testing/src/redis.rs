@@ -2,12 +2,12 @@
 
 pub mod chosen;
 mod cluster;
+mod port;
 mod process;
 mod sentinels;
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub use self::cluster::Cluster;
+use self::port::Port;
 use self::process::{Running, START};
 pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
 
@@ -30,9 +31,9 @@ pub const ANY_PORT: &str = "any-port";
 /// The server ends when the handle is dropped, and also when the test's process is killed.
 #[derive(Debug)]
 pub struct RedisServer {
-    port: u16,
+    port: Port,
     /// Used if the arguments have [`ANY_PORT`].
-    tls_port: u16,
+    tls_port: Port,
     args: Vec<String>,
     environment: Vec<(String, String)>,
     /// Whether it has a configuration file, which it may rewrite.
@@ -81,8 +82,8 @@ impl RedisServer {
     fn launched(args: &[&str], environment: &[(&str, String)], content: Option<&str>) -> Self {
         let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
         let mut server = Self {
-            port: 0,
-            tls_port: 0,
+            port: Port::reserve(),
+            tls_port: Port::reserve(),
             args: args.iter().map(ToString::to_string).collect(),
             environment: environment.iter().map(own).collect(),
             is_configured: content.is_some(),
@@ -92,10 +93,13 @@ impl RedisServer {
         if let Some(content) = content {
             fs::write(server.configuration(), content).expect("the file is written");
         }
-        // Another process may take the port between its choice and the start.
+        // Another process may take a port between its choice and the start.
         let started = (0..TRIES).any(|_| {
-            (server.port, server.tls_port) = free_ports();
-            server.launch().is_ok()
+            let is_running = server.launch().is_ok();
+            if !is_running {
+                (server.port, server.tls_port) = (Port::reserve(), Port::reserve());
+            }
+            is_running
         });
         assert!(started, "no redis-server has started: {}", server.log());
         server
@@ -114,19 +118,19 @@ impl RedisServer {
     /// The port for clients, and for other servers: the one for TLS if that is [`chosen`].
     pub fn client_port(&self) -> u16 {
         match chosen::has_tls() {
-            true => self.tls_port,
-            false => self.port,
+            true => self.tls_port.number,
+            false => self.port.number,
         }
     }
 
     /// The port, which stays the same across [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number
     }
 
     /// The port for TLS of a server whose arguments have `--tls-port` and [`ANY_PORT`].
     pub fn tls_port(&self) -> u16 {
-        self.tls_port
+        self.tls_port.number
     }
 
     /// The process id of the server.
@@ -187,7 +191,12 @@ impl RedisServer {
         let mut command = Command::new(chosen::binary());
         command
             .args(self.is_configured.then(|| self.configuration()))
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args([
+                "--port",
+                &self.port.number.to_string(),
+                "--bind",
+                "127.0.0.1",
+            ])
             .args(["--save", "", "--appendonly", "no"])
             .args(["--dir", &self.folder.path().to_string_lossy()])
             .args(chosen::arguments().iter().map(|arg| self.resolved(arg)))
@@ -197,7 +206,7 @@ impl RedisServer {
             .stderr(log.try_clone()?)
             .stdout(log);
         let mut running = Running::spawn(&mut command, self.folder.path());
-        running.wait_until_it_answers(self.port)?;
+        running.wait_until_it_answers(self.port.number)?;
         self.running = Some(running);
         Ok(())
     }
@@ -205,19 +214,8 @@ impl RedisServer {
     /// An argument with its port, if it stands for one.
     fn resolved(&self, argument: &str) -> String {
         match argument {
-            ANY_PORT => self.tls_port.to_string(),
+            ANY_PORT => self.tls_port.number.to_string(),
             argument => argument.to_owned(),
         }
     }
-}
-
-/// Two ports that are free now.
-fn free_ports() -> (u16, u16) {
-    let [one, other] =
-        [0, 0].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port is free"));
-    let port = |socket: &TcpListener| {
-        let address = socket.local_addr();
-        address.expect("a bound socket has an address").port()
-    };
-    (port(&one), port(&other))
 }

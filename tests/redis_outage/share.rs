@@ -1,7 +1,8 @@
 //! The share of a process: how many permits of a key it admits, and what counts.
 
 use crate::server::{
-    BOUND, admitted, builder, claim, degraded, granted, is_refused, know_each_other, store,
+    BOUND, admitted, admitted_soon, builder, claim, degraded, granted, is_refused, know_each_other,
+    store,
 };
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -139,8 +140,7 @@ async fn a_heavy_permit_takes_its_weight_of_the_share() {
     let mut server = RedisServer::start();
     let store = store(&server, ShareOf(0.5)).await;
     server.kill();
-    let three = store.acquire(claim(10).with_weight(3)).await;
-    let three = three.expect("the share is five");
+    let three = admitted_soon(&store, claim(10).with_weight(3)).await;
     is_refused(store.acquire(claim(10).with_weight(3)).await);
     assert_eq!(admitted(&store, 10).await.len(), 2);
     drop(three);
