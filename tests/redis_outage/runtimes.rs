@@ -1,6 +1,9 @@
 //! Several runtimes of one process, of which one is in trouble: the others are not held to the share.
 
-use crate::server::{all, builder, claim, know_each_other, opens};
+use crate::{
+    server::{all, builder, claim, know_each_other, opens},
+    share::stores,
+};
 use std::{
     sync::{
         Arc,
@@ -108,17 +111,10 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
     let server = RedisServer::start();
-    let store = builder(Share)
-        .connect(server.url())
-        .await
-        .expect("a server");
-    let _other = builder(Share)
-        .connect(server.url())
-        .await
-        .expect("a server");
-    know_each_other(&server, 2).await;
-    let troubled = Troubled::start(&store, Duration::from_millis(700));
-    let (claims, refused) = refused_meanwhile(&store, Duration::from_secs(5)).await;
+    let stores = stores(&server, 2).await;
+    let store = &stores[0];
+    let troubled = Troubled::start(store, Duration::from_millis(700));
+    let (claims, refused) = refused_meanwhile(store, Duration::from_secs(5)).await;
     assert!(troubled.claims.load(SeqCst) > 2, "it is stuck");
     // While it is not clear what a failure is: for a round trip.
     assert!(
@@ -131,16 +127,9 @@ async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     let server = RedisServer::start();
-    let store = builder(Share)
-        .connect(server.url())
-        .await
-        .expect("a server");
-    let _other = builder(Share)
-        .connect(server.url())
-        .await
-        .expect("a server");
-    know_each_other(&server, 2).await;
-    let _troubled = Troubled::start(&store, Duration::from_millis(700));
+    let stores = stores(&server, 2).await;
+    let store = &stores[0];
+    let _troubled = Troubled::start(store, Duration::from_millis(700));
     let (done, finished) = mpsc::channel();
     let traffic = store.clone();
     let claims = tokio::spawn(async move {
@@ -151,8 +140,8 @@ async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     });
     sleep(Duration::from_secs(1)).await;
     server.stop();
-    opens(&store).await;
-    let share = all(&store, LIMIT).await;
+    opens(store).await;
+    let share = all(store, LIMIT).await;
     server.cont();
     done.send(()).expect("it runs");
     claims.await.expect("no panic");

@@ -10,7 +10,8 @@ use tower_semaphore::{Claim, Lock, RedisSemaphore, Semaphore, redis::WhenUnavail
 
 use WhenUnavailable::{Admit, Share, ShareOf};
 
-async fn stores(server: &RedisServer, count: usize) -> Vec<RedisSemaphore> {
+/// Stores that know of each other.
+pub(crate) async fn stores(server: &RedisServer, count: usize) -> Vec<RedisSemaphore> {
     let mut stores = Vec::new();
     for _ in 0..count {
         stores.push(store(server, Share).await);

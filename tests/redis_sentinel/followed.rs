@@ -10,7 +10,7 @@ use crate::{
         resp::Raw,
         wait::eventually,
     },
-    works,
+    watch, works,
 };
 use std::{
     thread,
@@ -18,22 +18,6 @@ use std::{
 };
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::ConnectError};
-
-/// Makes a Sentinel watch another server.
-async fn watch(sentinel: &RedisServer, server: &RedisServer) {
-    let mut raw = Raw::connect(sentinel.port()).await;
-    let port = server.client_port().to_string();
-    raw.cmd(&["SENTINEL", "REMOVE", Sentinels::NAME]).await;
-    let monitor = [
-        "SENTINEL",
-        "MONITOR",
-        Sentinels::NAME,
-        "127.0.0.1",
-        &port,
-        "1",
-    ];
-    assert_eq!(raw.cmd(&monitor).await.text(), "OK");
-}
 
 async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError> {
     let builder = patient().lease(Duration::from_secs(60));
@@ -46,7 +30,7 @@ async fn a_primary_that_was_replaced_gets_no_claims_although_it_can_be_reached()
     let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");
     assert!(works(&store).await);
-    watch(&sentinel, &servers[1]).await;
+    watch(&sentinel, &servers[1], 1).await;
     // A permit of the old primary is released on the new one, which does not know it.
     let many = claim().with_limit(10_000);
     eventually("it is left", BOUND, async || {
@@ -90,7 +74,7 @@ async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
     for round in 0..3 {
         let (old, new) = (&servers[round % 2], &servers[(round + 1) % 2]);
         eventually("it serves", BOUND, async || works(&store).await).await;
-        watch(&sentinel, new).await;
+        watch(&sentinel, new, 1).await;
         // Before the Sentinel is looked at again.
         goes_elsewhere(&store, new);
         sleep(Duration::from_secs(3)).await;
@@ -117,7 +101,7 @@ async fn waiters_are_woken_by_the_new_primary() {
             .is_empty()
     })
     .await;
-    watch(&sentinel, &servers[1]).await;
+    watch(&sentinel, &servers[1], 1).await;
     let mut raw = Raw::connect(servers[1].port()).await;
     eventually("the store is subscribed there", BOUND, async || {
         !raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"])
@@ -175,7 +159,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
         matches!(refused, Err(AcquireError::Store(_))),
         "{refused:?}"
     );
-    watch(&sentinel, &servers[1]).await;
+    watch(&sentinel, &servers[1], 1).await;
     eventually("it serves", BOUND, async || works(&store).await).await;
     assert!(scripts(&servers[1]).await > 0);
 }

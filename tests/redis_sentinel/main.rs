@@ -10,7 +10,10 @@ mod start;
 use testing as support;
 
 use std::time::Duration;
-use support::{redis::RedisServer, resp::Raw};
+use support::{
+    redis::{RedisServer, Sentinels},
+    resp::Raw,
+};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
 /// Nothing that waits for this is about time.
@@ -31,6 +34,16 @@ pub(crate) async fn works(store: &RedisSemaphore) -> bool {
         Ok(permit) => permit.release().await,
         Err(_) => false,
     }
+}
+
+/// Makes a Sentinel watch another server.
+pub(crate) async fn watch(sentinel: &RedisServer, server: &RedisServer, quorum: u32) {
+    let mut raw = Raw::connect(sentinel.port()).await;
+    let (name, port) = (Sentinels::NAME, server.client_port().to_string());
+    let quorum = quorum.to_string();
+    raw.cmd(&["SENTINEL", "REMOVE", name]).await;
+    let monitor = ["SENTINEL", "MONITOR", name, "127.0.0.1", &port, &quorum];
+    assert_eq!(raw.cmd(&monitor).await.text(), "OK");
 }
 
 /// How many scripts a server has run since its statistics were reset.

@@ -9,7 +9,7 @@ use crate::{
         resp::Raw,
         wait::eventually,
     },
-    works,
+    watch, works,
 };
 use std::{thread, time::Duration};
 use tokio::time::sleep;
@@ -36,6 +36,16 @@ pub(crate) async fn cut(server: &RedisServer) {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
+}
+
+/// For a second all claims fail, and none reaches the server.
+async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
+    for _ in 0..10 {
+        let answer = store.acquire(claim()).await;
+        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(scripts(server).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,23 +94,12 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_believed_when_the_other
 #[tokio::test(flavor = "multi_thread")]
 async fn most_sentinels_are_believed_although_they_know_of_fewer_failovers() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let mut sentinels = [0; 3].map(|_| watching(&old, 7));
+    let sentinels = [0; 3].map(|_| watching(&old, 7));
     let store = connect(&sentinels).await;
     assert!(works(&store).await);
     // They have been set up anew, and have forgotten the failovers.
-    for sentinel in &mut sentinels {
-        let mut raw = Raw::connect(sentinel.port()).await;
-        let port = new.client_port().to_string();
-        raw.cmd(&["SENTINEL", "REMOVE", Sentinels::NAME]).await;
-        let monitor = [
-            "SENTINEL",
-            "MONITOR",
-            Sentinels::NAME,
-            "127.0.0.1",
-            &port,
-            "2",
-        ];
-        assert_eq!(raw.cmd(&monitor).await.text(), "OK");
+    for sentinel in &sentinels {
+        watch(sentinel, &new, 2).await;
     }
     eventually("it is left", BOUND, async || {
         works(&store).await && scripts(&new).await > 0
@@ -117,12 +116,7 @@ async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     sentinels.iter_mut().for_each(RedisServer::kill);
     // It is empty, and another server may have taken its place meanwhile.
     primary.restart();
-    for _ in 0..10 {
-        let answer = store.acquire(claim()).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
-        sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(scripts(&primary).await, 0);
+    grants_nothing(&store, &primary).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,10 +133,5 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
     .await;
     // The two may have made another primary, where nobody sees it from here.
     primary.restart();
-    for _ in 0..10 {
-        let answer = store.acquire(claim()).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
-        sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(scripts(&primary).await, 0);
+    grants_nothing(&store, &primary).await;
 }
