@@ -31,8 +31,8 @@ run_logged() {
     name=$(sed 's|.*/deps/||; s|-[0-9a-f]*"$||' <<<"$2")
     log=$1/${name//[ \/]/_}.log
     if eval "$2" >"$log" 2>&1; then
-        count=$(awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$log")
-        printf '%s: %d passed, %d s\n' "$name" "$count" $((SECONDS - start))
+        count=$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "passed" }' "$log")
+        printf '%s: %s, %d s\n' "$name" "${count:-done}" $((SECONDS - start))
     else
         cat "$log"
         printf '%s: FAILED, %d s\n' "$name" $((SECONDS - start))
