@@ -19,6 +19,8 @@ tests() {
 commands() {
     local programs
     programs=$(sed -n 's/.*"overflow_checks":[a-z]*,"test":true}.*"executable":\("[^"]*"\).*/\1/p' "$1")
+    # Also if cargo tells of them otherwise than it did.
+    [ -n "$programs" ] || fail "no test program is known"
     grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
     echo "tests/matrix.sh installed resp3-tls"
     echo "cargo test -p tower-semaphore-model"
