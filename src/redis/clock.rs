@@ -83,6 +83,12 @@ impl Times {
         (self.refresh_interval() > LONGEST_ABSENCE).then_some(LONGEST_ABSENCE)
     }
 
+    /// The least time that a call has to have left when it is sent. With less it would mostly end without an
+    /// answer, which counts as a failure of its server.
+    pub(super) fn least(&self) -> Duration {
+        self.timeout / 4
+    }
+
     /// How often a waiter polls. Each poll is a heartbeat.
     pub(super) fn heartbeat_interval(&self) -> Duration {
         (self.lease / 12).min(LONGEST_HEARTBEAT)

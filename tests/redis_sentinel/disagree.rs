@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_sentinels_that_disagree_most_are_believed() {
+async fn of_sentinels_that_disagree_most_are_followed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let sentinels = [watching(&old, 1), watching(&new, 1), watching(&new, 1)];
     let store = connect(&sentinels).await;

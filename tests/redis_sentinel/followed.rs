@@ -1,4 +1,4 @@
-//! What Sentinels say is believed, and what a server says of its role.
+//! What Sentinels say is followed, and what a server says of its role.
 //!
 //! One Sentinel is told to watch one server or another. So both servers are primaries and can be
 //! reached, as after a failover that the old primary has not noticed.
@@ -165,7 +165,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_is_cut_off_is_not_believed() {
+async fn a_sentinel_that_is_cut_off_is_not_followed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let watching = |server: &RedisServer, epoch: u32| {
         let (name, port) = (Sentinels::NAME, server.client_port());

@@ -76,7 +76,7 @@ async fn without_sentinels_the_primary_that_they_named_last_serves_also_after_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_missed_the_last_failover_is_not_believed_when_the_others_are_gone() {
+async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_others_are_gone() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let mut sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
     let store = connect(&sentinels).await;
@@ -92,7 +92,7 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_believed_when_the_other
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn most_sentinels_are_believed_although_they_know_of_fewer_failovers() {
+async fn most_sentinels_are_followed_although_they_know_of_fewer_failovers() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let sentinels = [0; 3].map(|_| watching(&old, 7));
     let store = connect(&sentinels).await;

@@ -25,9 +25,6 @@ use tokio::{
 /// one, and the longest one.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// This part of a call's timeout has to be left for such a claim.
-const FAIR: u32 = 4;
-
 /// See the [module docs](super).
 pub(in crate::redis) struct Dispatch {
     attempts: Arc<Attempts>,
@@ -96,7 +93,7 @@ impl Dispatch {
     async fn to_its_node(&self, claim: Claim) -> Answer {
         let mut answer = self.once(&claim).await;
         let mut pause = PAUSE.0;
-        let latest = claim.deadline - self.attempts.times.timeout / FAIR;
+        let latest = claim.deadline - self.attempts.times.least();
         while answer.as_ref().is_err_and(Error::is_moving) && Instant::now() + pause < latest {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);

@@ -4,7 +4,7 @@ use super::{breaker::Breaker, phase::Phase, policy::WhenUnavailable, summary::Su
 use crate::redis::{
     clock::Times,
     error::Error,
-    transport::{Part, Transport},
+    transport::{Part, SAMPLES, Transport},
 };
 use parking_lot::RwLock;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Instant};
@@ -64,8 +64,7 @@ impl Breakers {
     /// the same fate: so all others are probed, instead of each by claims that wait in vain, and claims
     /// need a place in the share until all is well again.
     pub(super) fn doubt_others(&self) {
-        // So many keys are of all parts.
-        for number in 0..128 {
+        for number in 0..SAMPLES {
             let key = format!("{number}");
             let breaker = self.of(&key);
             if !breaker.is_of_one_server() {

@@ -13,9 +13,6 @@ use crate::{
 };
 use std::{error::Error as _, slice, sync::Arc, time::Instant};
 
-/// This part of a call's timeout has to be left for a claim that is sent.
-const FAIR: u32 = 4;
-
 impl Store {
     /// Acquires for one claim.
     pub(in crate::redis) async fn grant(
@@ -160,7 +157,7 @@ impl Store {
         start: Instant,
     ) -> Result<Option<Permit>, AcquireError> {
         let end = self.end(claims, start);
-        let latest = end - self.times.timeout / FAIR;
+        let latest = end - self.times.least();
         let wanted = self.wanted(claims);
         let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
         if place.is_none() {

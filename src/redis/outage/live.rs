@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_counts_anew_is_believed_after_two_leases() {
+    fn the_count_of_a_server_that_counts_anew_holds_after_two_leases() {
         let (live, start, lease) = (Live::default(), Instant::now(), Duration::from_secs(10));
         assert_eq!(live.count(), 0);
         let told = |count, seconds| live.told(count, start + Duration::from_secs(seconds), lease);

@@ -24,6 +24,9 @@ impl Terms {
     }
 }
 
+/// So many numbers, as keys, are of all parts.
+pub(in crate::redis) const SAMPLES: usize = 128;
+
 /// A part of all keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::redis) struct Part {

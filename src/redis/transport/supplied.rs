@@ -49,8 +49,12 @@ where
 
     /// Nodes of a cluster mostly have slots in a row.
     fn part_of(&self, key: &str) -> Part {
-        Part::of_several(slot_of(key.as_bytes()) / (SLOTS / PARTS))
+        Part::of_several(part(key))
     }
+}
+
+fn part(key: &str) -> usize {
+    slot_of(key.as_bytes()) / (SLOTS / PARTS)
 }
 
 /// Each has a timeout of its own, so that a node that does not answer fails no call of another.
@@ -63,4 +67,19 @@ async fn call<C: ConnectionLike>(
     let reply = timeout_at(deadline.into(), connection.req_packed_command(&command)).await;
     let reply = reply.map_err(|_| Error::Timeout(sent.elapsed()))?;
     reply.map_err(Error::Redis).and_then(checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::transport::SAMPLES;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_samples_are_of_all_parts() {
+        let parts: BTreeSet<_> = (0..SAMPLES)
+            .map(|number| part(&number.to_string()))
+            .collect();
+        assert_eq!(parts, (0..PARTS).collect());
+    }
 }

@@ -27,9 +27,9 @@ struct Errand {
     command: Cmd,
     /// Where it is sent.
     node: Arc<Node>,
-    /// What the slot's node has said, if the slot is still moving to this one. This one has to serve it
-    /// all the same.
-    asked: Option<Error>,
+    /// The `ASK` of the slot's node, if the slot is still moving to this one. This one has to serve it all
+    /// the same.
+    ask: Option<Error>,
 }
 
 type Reply = Result<Value, Error>;
@@ -85,7 +85,7 @@ fn errands(topology: &Topology, commands: Vec<Cmd>) -> Vec<Errand> {
                 slot,
                 command,
                 node,
-                asked: None,
+                ask: None,
             })
         });
     errands.collect()
@@ -111,7 +111,7 @@ async fn send_together(
     terms: Terms,
 ) -> Vec<(usize, Outcome)> {
     let commands = errands.iter().flat_map(|errand| {
-        let asking = errand.asked.iter().map(|_| redis::cmd("ASKING"));
+        let asking = errand.ask.iter().map(|_| redis::cmd("ASKING"));
         asking.chain([errand.command.clone()])
     });
     let replies = match node.server.call(commands.collect(), terms).await {
@@ -121,7 +121,7 @@ async fn send_together(
     let mut replies = replies.into_iter();
     let answered = errands.into_iter().map(|errand| {
         // The reply to `ASKING` says nothing.
-        let reply = replies.nth(usize::from(errand.asked.is_some()));
+        let reply = replies.nth(usize::from(errand.ask.is_some()));
         let reply = reply.unwrap_or(Err(Error::Reply));
         (errand.at, answered(topology, &node, errand, reply))
     });
@@ -150,8 +150,8 @@ async fn unreached(
         next.filter(|next| next.address != node.address)
     };
     let outcomes = errands.into_iter().map(|errand| {
-        let outcome = match (&errand.asked, next(&errand)) {
-            (Some(asked), _) if error.was_not_sent() => Outcome::Answered(Err(asked.clone())),
+        let outcome = match (&errand.ask, next(&errand)) {
+            (Some(ask), _) if error.was_not_sent() => Outcome::Answered(Err(ask.clone())),
             (None, Some(node)) => Outcome::Elsewhere(Errand { node, ..errand }, Err(error.clone())),
             _ => Outcome::Answered(Err(error.clone())),
         };
@@ -175,10 +175,10 @@ fn answered(topology: &Arc<Topology>, node: &Node, errand: Errand, reply: Reply)
     let Some((node, is_asking)) = next else {
         return Outcome::Answered(reply);
     };
-    let asked = is_asking.then(|| error.clone());
+    let ask = is_asking.then(|| error.clone());
     let errand = Errand {
         node,
-        asked,
+        ask,
         ..errand
     };
     Outcome::Elsewhere(errand, reply)

@@ -1,4 +1,4 @@
-//! The primary that is known, and whom of the Sentinels to believe.
+//! The primary that is known, and which of the Sentinels to follow.
 
 use super::{
     answer::{Named, Unnamed, too_few},
@@ -44,7 +44,7 @@ impl Known {
         Some(answer.epoch) >= known
     }
 
-    /// Takes the best answer of the Sentinels, of which most have answered or not. Most are believed,
+    /// Takes the best answer of the Sentinels, of which most have answered or not. Most are followed,
     /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
     /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
     /// than most count as that only until it has said who it is.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sentinels_are_believed_only_if_they_know_of_a_later_failover() {
+    fn few_sentinels_are_followed_only_if_they_know_of_a_later_failover() {
         let known = known();
         assert!(matches!(known.learn(named(2, 5), false), Ok(false)));
         assert!(matches!(known.learn(named(1, 2), false), Ok(true)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn most_sentinels_are_believed_but_those_with_a_later_failover_are_waited_for() {
+    fn most_sentinels_are_followed_but_those_with_a_later_failover_are_waited_for() {
         let known = known();
         assert!(!known.is_news(&name(2, 4)) && known.is_news(&name(2, 5)));
         assert!(matches!(known.learn(named(2, 1), true), Ok(true)));
