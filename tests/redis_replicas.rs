@@ -4,9 +4,8 @@
 
 use std::{error::Error as _, time::Duration};
 use testing::{
-    front::Front,
-    redis::RedisServer,
-    resp::{Raw, Reply},
+    redis::{RedisServer, Replicated},
+    resp::Raw,
     wait::eventually,
 };
 use tokio::time::{sleep, timeout};
@@ -20,37 +19,11 @@ const BOUND: Duration = Duration::from_secs(20);
 const HELD: &str = "semaphore:{concurrency:a}:held";
 
 /// A primary, and a replica that gets everything a moment later.
-struct Servers {
-    primary: RedisServer,
-    replica: RedisServer,
-    _front: Front,
-}
+struct Servers(Replicated);
 
 impl Servers {
     async fn start(lag: Duration) -> Self {
-        let args = ["--repl-diskless-sync-delay", "0"];
-        let (primary, replica) = (RedisServer::with(&args), RedisServer::with(&args));
-        let front = Front::open(lag).await;
-        front.point_at(primary.port());
-        let port = front.port().to_string();
-        let mut raw = Raw::connect(replica.port()).await;
-        raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-        let servers = Self {
-            primary,
-            replica,
-            _front: front,
-        };
-        servers.until_replicated().await;
-        servers
-    }
-
-    async fn until_replicated(&self) {
-        let mut raw = Raw::connect(self.primary.port()).await;
-        eventually("the replica has what there is", BOUND, async || {
-            raw.cmd(&["SET", "mark", "1"]).await;
-            raw.cmd(&["WAIT", "1", "1000"]).await == Reply::Int(1)
-        })
-        .await;
+        Self(Replicated::start(lag).await)
     }
 
     async fn store(&self, min_replicas: u32) -> RedisSemaphore {
@@ -64,13 +37,13 @@ impl Servers {
             .lease(Duration::from_secs(8))
             .when_unavailable(policy);
         let store = builder.min_replicas(min_replicas);
-        let store = store.connect(self.primary.url()).await;
+        let store = store.connect(self.0.primary.url()).await;
         store.expect("it connects")
     }
 
     /// How many units are held, as the primary has it.
     async fn held(&self) -> usize {
-        Raw::connect(self.primary.port()).await.zcard(HELD).await
+        Raw::connect(self.0.primary.port()).await.zcard(HELD).await
     }
 }
 
@@ -88,7 +61,7 @@ fn is_not_replicated(answer: Result<Permit, AcquireError>) {
 async fn whoever_is_granted_is_known_to_the_replica() {
     let servers = Servers::start(Duration::from_millis(200)).await;
     let store = servers.store(1).await;
-    let mut replica = Raw::connect(servers.replica.port()).await;
+    let mut replica = Raw::connect(servers.0.replica.port()).await;
     let mut permits = Vec::new();
     for count in 1..=3 {
         permits.push(store.acquire(claim(3)).await.expect("there is room"));
@@ -108,15 +81,15 @@ async fn whoever_is_granted_is_known_to_the_replica() {
 async fn while_the_replica_is_silent_claims_are_refused_and_leave_nothing() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store(1).await;
-    servers.replica.stop();
+    servers.0.replica.stop();
     is_not_replicated(store.acquire(claim(3)).await);
     // Long before a lease ends.
     eventually("it is released", Duration::from_secs(6), async || {
         servers.held().await == 0
     })
     .await;
-    servers.replica.cont();
-    servers.until_replicated().await;
+    servers.0.replica.cont();
+    servers.0.until_replicated().await;
     let permit = store.acquire(claim(3)).await;
     assert!(permit.is_ok_and(|permit| !permit.is_lost()));
 }
@@ -127,7 +100,7 @@ async fn a_message_is_not_enough_for_a_waiter() {
     let (other, store) = (servers.store(0).await, servers.store(1).await);
     let held = other.acquire(claim(1)).await.expect("there is room");
     let waiting = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
-    let mut raw = Raw::connect(servers.primary.port()).await;
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
     eventually("it waits, and listens", BOUND, async || {
         let queue = "semaphore:{concurrency:a}:queue";
         let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
@@ -136,10 +109,10 @@ async fn a_message_is_not_enough_for_a_waiter() {
     .await;
     // It polls once more because it listens. Later polls are far between.
     sleep(Duration::from_millis(200)).await;
-    servers.replica.stop();
+    servers.0.replica.stop();
     assert!(held.release().await);
     is_not_replicated(waiting.await.expect("it does not panic"));
-    servers.replica.cont();
+    servers.0.replica.cont();
 }
 
 #[tokio::test]
@@ -147,22 +120,22 @@ async fn a_permit_whose_refreshes_no_replica_has_is_lost_when_its_lease_ends() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store(1).await;
     let permit = store.acquire(claim(1)).await.expect("there is room");
-    servers.replica.stop();
+    servers.0.replica.stop();
     // A lease after the last refresh that the replica has, and some time for a busy machine.
     let lost = timeout(Duration::from_secs(12), permit.lost()).await;
     lost.expect("nobody knows of it but the primary");
-    servers.replica.cont();
+    servers.0.replica.cont();
 }
 
 #[tokio::test]
 async fn the_policy_decides_while_no_replica_is_there() {
     let mut servers = Servers::start(Duration::ZERO).await;
     let store = servers.store_with(1, WhenUnavailable::Admit).await;
-    servers.replica.kill();
+    servers.0.replica.kill();
     let permit = store.acquire(claim(1)).await.expect("it is admitted");
     assert!(permit.is_degraded());
     let next = RedisServer::with(&["--repl-diskless-sync-delay", "0"]);
-    let port = servers.primary.port().to_string();
+    let port = servers.0.primary.port().to_string();
     let mut raw = Raw::connect(next.port()).await;
     raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
     eventually("it has its place", BOUND, async || !permit.is_degraded()).await;
@@ -177,12 +150,12 @@ async fn a_check_tells_whether_replicas_are_there() {
         store.check().await.is_ok_and(|risks| risks.is_empty())
     })
     .await;
-    servers.replica.kill();
+    servers.0.replica.kill();
     let Err(ConnectError::Unavailable(error)) = store.check().await else {
         panic!("there is no replica");
     };
     assert!(error.to_string().contains("only 0 replicas"), "{error}");
-    let mut raw = Raw::connect(servers.primary.port()).await;
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-wait"]).await;
     let Err(ConnectError::Command { name, .. }) = store.check().await else {
         panic!("it may not wait");
@@ -205,16 +178,16 @@ async fn a_supplied_connection_cannot_wait_for_replicas() {
 async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_policys() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store_with(1, WhenUnavailable::Admit).await;
-    servers.replica.stop();
+    servers.0.replica.stop();
     let claim = tokio::spawn(store.acquire(claim(1)));
     eventually("it is granted there", BOUND, async || {
         servers.held().await == 1
     })
     .await;
     // The server ends what waits for replicas of it.
-    let mut raw = Raw::connect(servers.primary.port()).await;
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
     raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let permit = claim.await.expect("it does not panic");
     assert!(permit.expect("it is admitted").is_degraded());
-    servers.replica.cont();
+    servers.0.replica.cont();
 }

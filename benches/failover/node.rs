@@ -105,23 +105,18 @@ impl Node {
         Ok(role.array()[0].text() == "master")
     }
 
-    /// Whether it is a primary, and a replica has all that it has.
+    /// Whether it is a primary that a replica follows.
     pub(crate) async fn is_replicated(&self) -> bool {
         is_replicated(self.port()).await.unwrap_or(false)
     }
 
-    /// Waits until a replica has all that this primary has.
+    /// Waits until a replica follows this primary.
     pub(crate) async fn until_replicated(&self) {
-        until_replicated(self.port()).await;
+        eventually("a replica follows it", BOUND, async || {
+            self.is_replicated().await
+        })
+        .await;
     }
-}
-
-/// Waits until a replica has all that the primary on this port has.
-pub(crate) async fn until_replicated(port: u16) {
-    eventually("the replica has what there is", BOUND, async || {
-        is_replicated(port).await.unwrap_or(false)
-    })
-    .await;
 }
 
 async fn is_replicated(port: u16) -> io::Result<bool> {

@@ -1,6 +1,5 @@
 //! What it costs that a replica has each grant.
 
-use crate::node::until_replicated;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -11,9 +10,7 @@ use testing::{
         run::{bar, pick},
         table::{Table, figure},
     },
-    front::Front,
-    redis::RedisServer,
-    resp::Raw,
+    redis::Replicated,
 };
 use tokio::task::JoinSet;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
@@ -51,7 +48,7 @@ pub(crate) async fn compare() {
     ];
     let mut table = Table::new("Uncontended pairs, a key per task, one replica", &head);
     for link in LINKS {
-        let servers = Servers::start(Duration::from_millis(link)).await;
+        let servers = Replicated::start(Duration::from_millis(link)).await;
         for tasks in TASKS {
             let series = measure(&servers, tasks).await;
             for (variant, own) in VARIANTS.iter().zip(&series) {
@@ -72,37 +69,7 @@ pub(crate) async fn compare() {
     println!("{table}");
 }
 
-/// A primary and its replica.
-struct Servers {
-    primary: RedisServer,
-    _replica: RedisServer,
-    _front: Front,
-}
-
-impl Servers {
-    async fn start(lag: Duration) -> Self {
-        let args = ["--repl-diskless-sync-delay", "0"];
-        let (primary, replica) = (RedisServer::with(&args), RedisServer::with(&args));
-        let front = Front::open(lag).await;
-        front.point_at(primary.port());
-        // Without a detour where there is no lag.
-        let port = match lag.is_zero() {
-            true => primary.port(),
-            false => front.port(),
-        };
-        let mut raw = Raw::connect(replica.port()).await;
-        let port = port.to_string();
-        raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-        until_replicated(primary.port()).await;
-        Self {
-            primary,
-            _replica: replica,
-            _front: front,
-        }
-    }
-}
-
-async fn measure(servers: &Servers, tasks: usize) -> [Series; 2] {
+async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
     let (rounds, span) = pick((3, 200), (9, 400));
     let mut stores = Vec::new();
     for replicas in VARIANTS {

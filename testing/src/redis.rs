@@ -4,6 +4,7 @@ pub mod chosen;
 mod cluster;
 mod port;
 mod process;
+mod replicated;
 mod sentinels;
 
 use std::fs::{self, File};
@@ -19,6 +20,7 @@ use tempfile::TempDir;
 pub use self::cluster::Cluster;
 use self::port::Port;
 use self::process::{Running, START};
+pub use self::replicated::Replicated;
 pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
 
 const TRIES: usize = 20;

@@ -2,7 +2,7 @@
 
 use crate::{
     nodes::{Nodes, slot},
-    server::{all, builder, claim, know_each_other},
+    server::{all, builder, claim, know_each_other, opens_for},
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
@@ -54,7 +54,8 @@ async fn with_a_dead_node(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_node_that_is_silent_refuses_no_claim_of_a_quiet_one() {
     let (_server, store) = with_a_dead_node(builder(Refuse)).await;
-    sleep(Duration::from_secs(2)).await;
+    let dead = keys(true).next().expect("there are many");
+    opens_for(&store, &dead).await;
     let (mut refused, mut count) = (0, 0);
     for key in keys(false).take(20) {
         let answer = store.acquire(Claim::new(key).with_limit(9)).await;

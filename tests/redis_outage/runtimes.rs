@@ -20,14 +20,14 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable::
 const LIMIT: u32 = 12;
 
 /// A runtime of its own that claims all the time until it is dropped.
-struct Troubled {
+struct Faulty {
     stop: Arc<AtomicBool>,
     claims: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Troubled {
+impl Faulty {
     /// After each claim was begun its only thread is blocked for so long.
     fn start(store: &RedisSemaphore, blocked: Duration) -> Self {
         let (stop, claims) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
@@ -60,7 +60,7 @@ impl Troubled {
     }
 }
 
-impl Drop for Troubled {
+impl Drop for Faulty {
     fn drop(&mut self) {
         self.stop.store(true, SeqCst);
         drop(self.thread.take().map(JoinHandle::join));
@@ -93,10 +93,10 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
         .expect("a server");
     know_each_other(&server, 2).await;
     proxy.refuse().await;
-    let troubled = Troubled::start(&store, Duration::ZERO);
+    let faulty = Faulty::start(&store, Duration::ZERO);
     let (claims, refused) = refused_meanwhile(&store, Duration::from_secs(3)).await;
     let ours = ("that works", claims, refused);
-    let (claims, refused) = (&troubled.claims, &troubled.refused);
+    let (claims, refused) = (&faulty.claims, &faulty.refused);
     let (claims, refused) = (claims.load(SeqCst), refused.load(SeqCst));
     assert!(claims > 10, "it is stuck");
     for (which, claims, refused) in [ours, ("that cannot connect", claims, refused)] {
@@ -113,9 +113,9 @@ async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
     let server = RedisServer::start();
     let stores = stores(&server, 2).await;
     let store = &stores[0];
-    let troubled = Troubled::start(store, Duration::from_millis(700));
+    let faulty = Faulty::start(store, Duration::from_millis(700));
     let (claims, refused) = refused_meanwhile(store, Duration::from_secs(5)).await;
-    assert!(troubled.claims.load(SeqCst) > 2, "it is stuck");
+    assert!(faulty.claims.load(SeqCst) > 2, "it is stuck");
     // While it is not clear what a failure is: for a round trip.
     assert!(
         refused * 20 < claims,
@@ -129,12 +129,12 @@ async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     let server = RedisServer::start();
     let stores = stores(&server, 2).await;
     let store = &stores[0];
-    let _troubled = Troubled::start(store, Duration::from_millis(700));
+    let _faulty = Faulty::start(store, Duration::from_millis(700));
     let (done, finished) = mpsc::channel();
-    let traffic = store.clone();
+    let other = store.clone();
     let claims = tokio::spawn(async move {
         while finished.try_recv().is_err() {
-            drop(traffic.acquire(Claim::new("b").with_limit(9)).await);
+            drop(other.acquire(Claim::new("b").with_limit(9)).await);
             sleep(Duration::from_millis(1)).await;
         }
     });

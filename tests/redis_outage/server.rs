@@ -120,9 +120,14 @@ pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
 
 /// Waits until the breaker of a store is open: claims of another key are decided at once.
 pub(crate) async fn opens(store: &RedisSemaphore) {
+    opens_for(store, "opens").await;
+}
+
+/// The same where the breaker is that of the key's node.
+pub(crate) async fn opens_for(store: &RedisSemaphore, key: &str) {
     eventually("claims are decided at once", BOUND, async || {
         let start = Instant::now();
-        drop(store.acquire(Claim::new("opens").with_limit(1_000)).await);
+        drop(store.acquire(Claim::new(key).with_limit(1_000)).await);
         start.elapsed() < Duration::from_millis(20)
     })
     .await;
