@@ -67,8 +67,7 @@ suite() {
 
 # Prints how many tests have passed, by their log. Fails if a suite has run none.
 passed() {
-    ! grep -q '^test result: ok\. 0 passed' "$1" &&
-        awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$1"
+    ! grep -q '^test result: ok\. 0 passed' "$1" && count_passed "$1"
 }
 
 # Prints the tests that have failed, by their log.

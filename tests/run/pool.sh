@@ -9,7 +9,7 @@ tests() {
     mkdir -p "$logs"
     cargo test --all-features --no-run --message-format=json-render-diagnostics >"$logs/built" ||
         return
-    export -f run_logged
+    export -f run_logged count_passed
     commands "$logs/built" | tr '\n' '\0' | xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1"' "$logs" ||
         return
     cargo test --all-features --doc
@@ -29,12 +29,14 @@ commands() {
 
 # Runs a command. Prints one line if it succeeds, and its whole output if not.
 run_logged() {
-    local name log start=$SECONDS count
+    local name log count start=$SECONDS
     name=$(sed 's|.*/deps/||; s|-[0-9a-f]*"$||' <<<"$2")
     log=$1/${name//[ \/]/_}.log
     if eval "$2" >"$log" 2>&1; then
-        count=$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "passed" }' "$log")
-        printf '%s: %s, %d s\n' "$name" "${count:-done}" $((SECONDS - start))
+        count=$(count_passed "$log")
+        # A script counts by itself.
+        [ "$count" = 0 ] && count=all
+        printf '%s: %s passed, %d s\n' "$name" "$count" $((SECONDS - start))
     else
         cat "$log"
         printf '%s: FAILED, %d s\n' "$name" $((SECONDS - start))

@@ -12,6 +12,11 @@ fail() {
     exit 1
 }
 
+# Prints how many tests have passed, by a log.
+count_passed() {
+    awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$1"
+}
+
 tools() {
     has cargo || PATH="$HOME/.cargo/bin:$PATH"
     has cargo || fail "cargo is missing: install Rust"
