@@ -4,6 +4,7 @@
 
 mod blips;
 mod breaker;
+mod clear;
 mod fleet;
 mod held;
 mod hygiene;

@@ -47,6 +47,8 @@ struct State {
     was_gone: bool,
     /// Whether the server has answered others all the time, since the first call in a row failed.
     is_local: bool,
+    /// Whether it was settling when the first call in a row failed.
+    was_settling: bool,
     /// The last failure, and a name on the server that it was of.
     error: Error,
     key: Arc<str>,
@@ -75,6 +77,7 @@ impl Breaker {
                 failures: 0,
                 was_gone: false,
                 is_local: true,
+                was_settling: false,
                 error: Error::Timeout(times.timeout),
                 key: Arc::default(),
                 alarmed: now,
@@ -119,15 +122,19 @@ impl Breaker {
             return;
         }
         let mut state = self.state.lock();
-        let has_failed = mem::take(&mut state.failures) > 0;
+        state.failures = 0;
         let (phase, now) = (self.phase(), Instant::now());
         let was_gone = mem::take(&mut state.was_gone) || phase == Phase::Open;
         let was_local = mem::replace(&mut state.is_local, true);
-        let goes_on = phase == Phase::Settling && (was_local || !has_failed);
-        if phase == Phase::Well || goes_on {
+        let was_settling = mem::take(&mut state.was_settling);
+        if matches!(phase, Phase::Well | Phase::Settling) {
             return self.settle(&state);
         }
         self.keep_until(self.times.held_until(now));
+        if was_settling && was_local && !was_gone {
+            self.change(Phase::Settling);
+            return self.settle(&state);
+        }
         state.returned = now;
         if was_gone {
             self.summary.returned();
@@ -135,7 +142,7 @@ impl Breaker {
         // Without degraded permits there is nothing to settle. Other processes may have taken any
         // failure of the server for an outage, and have admitted their shares.
         let is_doubtful = self.policy.shares() && !was_local;
-        let settles = was_gone || phase == Phase::Settling || is_doubtful;
+        let settles = was_gone || was_settling || is_doubtful;
         self.change(match settles && self.policy.admits() {
             true => Phase::Settling,
             false => Phase::Well,

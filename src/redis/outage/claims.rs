@@ -12,6 +12,12 @@ pub(super) fn less(claims: &[Claim], waited: Duration) -> Vec<Claim> {
     less.collect()
 }
 
+/// How long the claims may wait.
+pub(super) fn longest(claims: &[Claim]) -> Duration {
+    let waits = claims.iter().filter_map(Claim::wait);
+    waits.map(|wait| wait.time).max().unwrap_or_default()
+}
+
 /// Whether one level must not be admitted without the server.
 pub(super) fn is_strict(claims: &[Claim]) -> bool {
     claims.iter().any(Claim::is_strict)

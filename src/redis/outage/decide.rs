@@ -2,7 +2,7 @@
 
 use super::{
     breaker::Breaker,
-    claims::{is_strict, less},
+    claims::{is_strict, less, longest},
     phase::Phase,
     policy::WhenUnavailable,
     share::{Place, Wanted},
@@ -204,7 +204,8 @@ impl Store {
         start: Instant,
         error: AcquireError,
     ) -> Result<Permit, AcquireError> {
-        let end = self.end(claims, start);
+        // A claim whose wait is over has its budget left, as for its last poll.
+        let end = at(start, longest(claims).saturating_add(self.times.budget()));
         let breaker = self.breaker(claims);
         breaker.suspect();
         // Alone, nobody has more than its share.
@@ -229,9 +230,7 @@ impl Store {
 
     /// When a claim has to be decided: at the end of its wait, or of its budget.
     fn end(&self, claims: &[Claim], start: Instant) -> Instant {
-        let waits = claims.iter().filter_map(Claim::wait);
-        let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
-        at(start, longest.max(self.times.budget()))
+        at(start, longest(claims).max(self.times.budget()))
     }
 
     fn wanted(&self, claims: &[Claim]) -> Vec<Wanted> {

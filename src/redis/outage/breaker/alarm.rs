@@ -18,7 +18,7 @@ impl Breaker {
         if matches!(self.phase(), Phase::Well | Phase::Settling) {
             state.is_local = false;
             state.key = key.into();
-            self.begin(&mut state);
+            self.alarm(&mut state);
         }
     }
 
@@ -36,16 +36,21 @@ impl Breaker {
         self.summary.has_worked_since(since)
     }
 
+    /// It is unclear whether this is an outage, also while the server settles after another one.
     pub(super) fn alarm(&self, state: &mut State) {
-        if self.phase() == Phase::Well {
-            self.begin(state);
+        let phase = self.phase();
+        if !matches!(phase, Phase::Well | Phase::Settling) {
+            return;
         }
-    }
-
-    fn begin(&self, state: &mut State) {
         state.alarmed = Instant::now();
+        state.was_settling = phase == Phase::Settling;
         // From now on: a short lease may end before it is clear what this is.
         self.keep_until(u64::MAX);
-        self.summary.alarm(|| self.change(Phase::Failing));
+        let fails = || self.change(Phase::Failing);
+        match phase {
+            Phase::Well => self.summary.alarm(fails),
+            // What this process holds is still counted.
+            _ => fails(),
+        }
     }
 }

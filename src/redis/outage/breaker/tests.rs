@@ -152,6 +152,27 @@ fn a_failure_while_it_settles_begins_that_anew_and_leaves_no_trace() {
     assert_eq!(*breaker.summary.returns.borrow(), 2);
 }
 
+/// A timeout while the server works does not begin that anew, but until an answer it is unclear.
+#[test]
+fn a_failure_of_this_process_while_it_settles_is_over_with_an_answer() {
+    let times = Times::new(300_000 * MS, 100_000 * MS);
+    let breaker = Breaker::new(times, Share, true, &Arc::default());
+    breaker.failed(&Error::NotReplicated(0));
+    breaker.succeeded();
+    let returned = breaker.state.lock().returned;
+    sleep(MS);
+    breaker.summary.worked(times.now());
+    breaker.failed(&Error::Timeout(MS));
+    assert_eq!(breaker.phase(), Phase::Failing);
+    assert_eq!(breaker.kept_until(), u64::MAX);
+    breaker.succeeded();
+    assert_eq!(breaker.phase(), Phase::Settling);
+    assert_eq!(breaker.state.lock().returned, returned);
+    let end = breaker.kept_until();
+    assert!(end < u64::MAX, "leases that end are kept for ever");
+    assert_eq!(*breaker.summary.alarms.borrow(), 1);
+}
+
 #[test]
 fn it_settles_before_all_is_well() {
     let breaker = breaker(Admit);
