@@ -25,10 +25,9 @@ impl Fixture {
             raw: Raw::connect(server.port()).await,
             server,
         };
-        drop((
-            granted(&fixture.admits, 5).await,
-            granted(&fixture.refuses, 5).await,
-        ));
+        for store in [&fixture.admits, &fixture.refuses] {
+            assert!(granted(store, 5).await.release().await);
+        }
         fixture
     }
 

@@ -52,7 +52,8 @@ pub enum WhenUnavailable {
     /// at worst one process holds the whole limit, and all together nearly twice as much, until that
     /// work ends. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
     /// nothing is admitted, in case that the server has answered others, and so that short requests
-    /// of a process that had more than its share have ended when another takes its own. From the
+    /// of a process that had more than its share have ended when another takes its own; a claim whose
+    /// wait is over by then is decided within two timeouts. From the
     /// first failure on, also of a single call, until four timeouts and about a second after the first
     /// answer that follows it, claims need both a grant and a place in the share: others may have
     /// taken the failure for an outage, and all have claimed the places of degraded permits by then.
