@@ -6,6 +6,7 @@ mod disagree;
 mod failover;
 mod followed;
 mod minority;
+mod stalled;
 mod start;
 use testing as support;
 

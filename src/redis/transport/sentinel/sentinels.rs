@@ -49,6 +49,7 @@ impl Sentinels {
     /// Finds the primary that the Sentinels name, until most have answered or their time is over.
     /// Returns whether it was they who named it; if too few answer, it is the last one.
     pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Unnamed> {
+        let before = self.known.generation();
         let clients = self.clients.iter();
         let answers = clients.map(|client| answer::query(client, &self.name));
         let mut answers: FuturesUnordered<_> = answers.collect();
@@ -60,7 +61,8 @@ impl Sentinels {
                 break;
             }
         }
-        let is_of_most = heard.count() >= most;
+        // What was said before another primary was found may be what that was found instead of.
+        let is_of_most = heard.count() >= most && self.known.generation() == before;
         let best = heard.into_best(self.address().as_ref());
         self.known.learn(best, is_of_most)
     }
