@@ -11,6 +11,7 @@ mod moving;
 mod outage;
 mod replaced;
 mod replicas;
+mod stalled;
 mod start;
 use testing as support;
 

@@ -32,6 +32,8 @@ pub(super) struct SlotMap {
     /// Primaries and replicas.
     all: Vec<Address>,
     epoch: u64,
+    /// How often the map was replaced.
+    generation: u64,
 }
 
 impl SlotMap {
@@ -46,6 +48,7 @@ impl SlotMap {
             moving: HashMap::new(),
             all: Vec::new(),
             epoch: 0,
+            generation: 0,
         }
     }
 
@@ -82,12 +85,16 @@ impl SlotMap {
         self.epoch
     }
 
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Replaces the map by a node's view. Nodes that stay keep their connections and their numbers, and
     /// a promoted replica gets the number of the node that it has replaced: what is known of that
     /// node's semaphores goes on.
     pub(super) fn replace(&mut self, view: &View) {
         self.promote(view);
-        self.epoch = view.epoch;
+        (self.epoch, self.generation) = (view.epoch, self.generation + 1);
         self.slots.fill(None);
         self.moving.retain(|_, since| since.elapsed() < MOVING);
         self.all.clear();

@@ -130,11 +130,14 @@ impl Topology {
     }
 
     /// Replaces the map by the best view that a node tells until then. If no node has any slots, the map
-    /// stays: a cluster that is being set up anew is to be found where it was.
+    /// stays: a cluster that is being set up anew is to be found where it was. It also stays if another
+    /// update was faster: a runtime that stood still has an old view.
     pub(super) async fn update(&self, deadline: Instant) -> Result<(), Error> {
+        let before = self.map.read().generation();
         let view = self.best_view(deadline).await?;
-        if !view.ranges.is_empty() {
-            self.map.write().replace(&view);
+        let mut map = self.map.write();
+        if !view.ranges.is_empty() && map.generation() == before {
+            map.replace(&view);
         }
         Ok(())
     }
