@@ -8,9 +8,11 @@ impl Builder {
     /// Replication is asynchronous, so a replica that takes the primary's place may lack its last
     /// grants, and up to the limit are granted again while their holders still run. With this setting a
     /// grant or a refresh counts only once so many replicas have it (`WAIT`). If it is the number of
-    /// replicas that the primary has, or if only a replica that has the most is promoted, as Sentinels
-    /// do, a failover forgets no permit, and the limit and the order of tokens hold across it. The
-    /// servers' clocks must agree to a twentieth of the [lease](Self::lease).
+    /// replicas that the primary has, a failover forgets no permit, and the limit and the order of tokens
+    /// hold across it. If it is fewer, that is so as long as one that has them is promoted: Sentinels
+    /// choose the one that has the most, but only among those that they reach, so a network that is split
+    /// may leave them one that lacks some. The servers' clocks must agree to a twentieth of the
+    /// [lease](Self::lease).
     ///
     /// - A claim takes as much longer as a replica takes to answer the primary. Claims that are in flight
     ///   together share that.
