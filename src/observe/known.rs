@@ -1,0 +1,130 @@
+//! The instruments that a thread has looked up.
+//!
+//! To look an instrument up, a recorder hashes its labels and searches a table: half a microsecond for
+//! each, where acquiring a permit in memory takes a tenth of that. So a thread keeps those of the
+//! policies that it has seen last, until there is another recorder, and for a second at most: a
+//! recorder may forget instruments that are idle, and what an instrument counts that its recorder has
+//! forgotten is lost.
+
+#[cfg(feature = "redis")]
+use super::names::Calls;
+use super::{
+    names::{self, Claims, Requests, describe},
+    outcome::{Outcome, Store},
+};
+use metrics::{Counter, with_recorder};
+use std::{
+    cell::RefCell,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// How long instruments are kept.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// More are not kept: their names are not those of a few policies.
+const MOST: usize = 32;
+
+thread_local! {
+    static KNOWN: RefCell<Known> = const { RefCell::new(Known::new()) };
+}
+
+/// The recorder that was told last what the instruments are.
+static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+struct Known {
+    recorder: usize,
+    since: Option<Instant>,
+    requests: Kept<(), Requests>,
+    claims: Kept<Store, Claims>,
+    #[cfg(feature = "redis")]
+    calls: Kept<Store, Calls>,
+}
+
+/// The instruments of a kind and a name.
+struct Kept<K, I>(Vec<(K, Box<str>, Arc<I>)>);
+
+/// The instruments of a policy's requests. Without `now` they may be old.
+pub(super) fn requests(policy: &str, now: Option<Instant>) -> Arc<Requests> {
+    let make = || Requests::register(policy);
+    with(|known| known.fresh(now).requests.get((), policy, make)).unwrap_or_else(|| make().into())
+}
+
+/// The instruments of a policy in a store.
+pub(super) fn claims(store: Store, policy: &str, now: Instant) -> Arc<Claims> {
+    let make = || Claims::register(store, policy);
+    let find = |known: &mut Known| known.fresh(Some(now)).claims.get(store, policy, make);
+    with(find).unwrap_or_else(|| make().into())
+}
+
+/// The instruments of a verb to a store's server.
+#[cfg(feature = "redis")]
+pub(super) fn calls(store: Store, verb: &'static str, now: Instant) -> Arc<Calls> {
+    let make = || Calls::register(store, verb);
+    let find = |known: &mut Known| known.fresh(Some(now)).calls.get(store, verb, make);
+    with(find).unwrap_or_else(|| make().into())
+}
+
+/// The requests that a policy in shadow would have refused so. Looked up anew for each.
+pub(super) fn shadow(policy: &str, outcome: Outcome) -> Counter {
+    with(|known| known.fresh(None).since);
+    names::shadow(policy, outcome)
+}
+
+/// `None` in a thread that ends, or in a recorder that uses this crate itself.
+fn with<T>(find: impl FnOnce(&mut Known) -> T) -> Option<T> {
+    let known = KNOWN.try_with(|known| {
+        known
+            .try_borrow_mut()
+            .ok()
+            .map(|mut known| find(&mut known))
+    });
+    known.ok().flatten()
+}
+
+impl Known {
+    const fn new() -> Self {
+        Self {
+            recorder: 0,
+            since: None,
+            requests: Kept(Vec::new()),
+            claims: Kept(Vec::new()),
+            #[cfg(feature = "redis")]
+            calls: Kept(Vec::new()),
+        }
+    }
+
+    /// What is kept, if it still counts. `now` costs as much as all the rest, so a caller that does
+    /// not need the time itself relies on the others.
+    fn fresh(&mut self, now: Option<Instant>) -> &mut Self {
+        let recorder = with_recorder(|recorder| ptr::from_ref(recorder).addr());
+        let is_old = |since: Instant| now.is_some_and(|now| now - since >= FRESH);
+        if self.recorder != recorder || self.since.is_none_or(is_old) {
+            *self = Self::new();
+            (self.recorder, self.since) = (recorder, Some(now.unwrap_or_else(Instant::now)));
+            if DESCRIBED.swap(recorder, Relaxed) != recorder {
+                describe();
+            }
+        }
+        self
+    }
+}
+
+impl<K: PartialEq, I> Kept<K, I> {
+    fn get(&mut self, kind: K, name: &str, make: impl FnOnce() -> I) -> Arc<I> {
+        let is_it = |(of, known, _): &&(K, Box<str>, Arc<I>)| *of == kind && **known == *name;
+        if let Some((_, _, found)) = self.0.iter().find(is_it) {
+            return Arc::clone(found);
+        }
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        let made = Arc::new(make());
+        self.0.push((kind, name.into(), Arc::clone(&made)));
+        made
+    }
+}

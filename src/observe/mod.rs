@@ -1,0 +1,148 @@
+//! What operators see: metrics, with the feature `metrics`, and events, with the feature `tracing`.
+//!
+//! # Metrics
+//!
+//! The library counts through the facade of the crate [`metrics`](https://docs.rs/metrics), so the
+//! service chooses where the numbers go: it installs a recorder, before or after it makes its layers.
+//! The names follow those of OpenTelemetry's `aspnetcore.rate_limiting.*`.
+//!
+//! | name | kind | unit | labels | |
+//! |---|---|---|---|---|
+//! | `tower_semaphore.requests` | counter | requests | `policy`, `outcome` | what became of the requests of both layers. Under several limits a request counts once: under the narrowest policy, or under the one that has refused it |
+//! | `tower_semaphore.shadow_refusals` | counter | requests | `policy`, `outcome` | what a policy in shadow would have refused; the request itself counts as admitted |
+//! | `tower_semaphore.claims` | counter | claims | `store`, `policy`, `outcome` | what became of the claims of layers, locks and jobs; a claim of several limits counts for each that has granted it, or for the one that has refused it |
+//! | `tower_semaphore.active_permits` | gauge | permits | `store`, `policy` | permits of this process that are neither released nor dropped, lost or not: work that runs now. What `with_max_hold`, `with_max_stall` or, in memory, an operator has ended counts no more |
+//! | `tower_semaphore.queued_claims` | gauge | claims | `store`, `policy` | claims of this process that wait in a queue now |
+//! | `tower_semaphore.claim.time_in_queue` | histogram | seconds | `store`, `policy`, `outcome` | from joining a queue to leaving it; claims that did not wait are not in it |
+//! | `tower_semaphore.permit.duration` | histogram | seconds | `store`, `policy` | from the grant to the release or the drop |
+//! | `tower_semaphore.lost_permits` | counter | permits | `store`, `policy`, `by` | `by`: `lease`, where a lease ended while its holder ran; `bound`, where `with_max_hold` or `with_max_stall` ended the permit; `revoked`, where an operator did |
+//! | `tower_semaphore.degraded_permits` | counter | permits | `store`, `policy` | permits admitted, or kept, while the store was unavailable |
+//! | `tower_semaphore.store_call.duration` | histogram | seconds | `store`, `verb`, `outcome` | from sending a command to its answer; `outcome`: `ok`, `timeout`, `error` |
+//! | `tower_semaphore.store_call.size` | histogram | claims or permits | `store`, `verb` | how many travel in one command: the sizes of the batches |
+//!
+//! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each is a set of
+//!   series. A key is never a label.
+//! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
+//!   that store can count. A permit of it counts under the policy that its layer names.
+//! - `verb` is `acquire`, `acquire_all`, `refresh` or `release`; `usage` and `revoke` for an
+//!   operator; `clock`, `processes` and `process` for what a process asks and says of itself.
+//! - `outcome` of requests and claims:
+//!
+//! | outcome | |
+//! |---|---|
+//! | `admitted` | with a permit |
+//! | `degraded` | with a permit that the store, which was unavailable, does not know |
+//! | `exempt` | without a permit: the request has no key |
+//! | `full` | the limit is reached |
+//! | `timed_out` | the wait is over |
+//! | `queue_full` | too many wait for the key |
+//! | `overloaded` | too many claims of this process wait |
+//! | `unavailable` | the store failed |
+//! | `closed` | the store is shut down |
+//! | `revoked` | an operator ended the wait |
+//! | `lost` | a global limit lost its permit before the call |
+//! | `invalid` | a wrong key, or a claim that no store can grant |
+//! | `cancelled` | dropped before it was known: the client is gone. Of a time in a queue also: the store was shut down or became unavailable |
+//!
+//! A request counts when it is admitted or refused, not when its response is done. Permits count from
+//! the grant to the end of the body, so `active_permits` returns to zero after cancels, losses and
+//! panics.
+//!
+//! ## Buckets
+//!
+//! The facade has no buckets: set [`SECONDS`] and [`SIZES`] in the exporter, for example in that of
+//! Prometheus, whose recommended naming adds `_total` to counters and `_seconds` to times:
+//!
+//! ```
+//! # #[cfg(feature = "metrics")] {
+//! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+//! use tower_semaphore::observe::{CALL_SIZE, SECONDS, SIZES};
+//!
+//! let recorder = PrometheusBuilder::new()
+//!     .with_recommended_naming(true)
+//!     .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), &SECONDS)
+//!     .unwrap()
+//!     .set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), &SIZES)
+//!     .unwrap()
+//!     .build_recorder();
+//! let metrics = recorder.handle(); // `metrics.render()` answers `GET /metrics`
+//! ::metrics::set_global_recorder(recorder).unwrap();
+//! # drop(metrics);
+//! # }
+//! ```
+//!
+//! ## Recorders
+//!
+//! A thread keeps the instruments of a policy for a second at most, so a recorder that is installed
+//! later counts from then on. A permit that was granted before counts at no recorder, or at the old
+//! one, until its end.
+//!
+//! # Events
+//!
+//! With the feature `tracing` there is a span for each claim in a queue, and an event where something
+//! is not as it should be, all with the target `tower_semaphore`. Each line is an example of what
+//! `tracing_subscriber::fmt` writes of one:
+//!
+//! ```text
+//!  INFO wait{store="memory" policy="concurrency" outcome="timed_out"}: tower_semaphore: close
+//! DEBUG wait{store="memory" policy="concurrency"}: tower_semaphore: a claim waits key="ann"
+//! DEBUG tower_semaphore: a claim is refused store="memory" policy="concurrency" outcome="full" key="ann" error=limit reached: 1 of 1 units are held
+//! DEBUG tower_semaphore: a request in shadow would be refused policy="concurrency" outcome="full"
+//!  WARN tower_semaphore: a permit is lost store="memory" policy="concurrency" by="bound" token=1
+//!  WARN tower_semaphore: a permit is lost store="redis" policy="concurrency" by="lease" token=1784000000000001
+//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="admitted" key="semaphore:{concurrency:ann}"
+//! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="kept" key="semaphore:{concurrency:ann}"
+//!  WARN tower_semaphore: the store is unavailable error=no answer from Redis within 100.2ms
+//!  INFO tower_semaphore: the store is available again
+//! DEBUG tower_semaphore: connected address=127.0.0.1:6379
+//! DEBUG tower_semaphore: not connected error=Connection refused (os error 111)
+//!  INFO tower_semaphore: connected again address=127.0.0.1:6379
+//!  WARN tower_semaphore: the server may evict permits when its memory is full: maxmemory-policy is allkeys-lru
+//! ```
+//!
+//! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends with
+//!   an `outcome` as in the metrics.
+//! - A key appears in events of level `DEBUG` only: that of the narrowest claim or, in `a permit is
+//!   degraded` and over Redis in `a claim waits`, what the names of the key's sets in Redis begin with.
+//! - A request in shadow is admitted, also where `a claim is refused` says what its claim met in the store:
+//!   that event has its key.
+//! - No event, span or error has a password of a URL, or a certificate's key.
+//! - Each runtime that uses a store has connections of its own, so there may be several lines of a
+//!   connection. `the store is unavailable` is said once of an outage, for each server of a cluster.
+
+/// Whether anybody counts, or is told. Where nobody is, an answer need not be looked at, which takes as long as
+/// a tenth of a pair of acquire and release in memory.
+pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
+
+#[cfg(feature = "redis")]
+mod calls;
+#[cfg(feature = "metrics")]
+#[path = "meter.rs"]
+mod counts;
+#[cfg(not(feature = "metrics"))]
+#[path = "silent.rs"]
+mod counts;
+#[cfg(feature = "tracing")]
+pub(crate) mod events;
+#[cfg(not(feature = "tracing"))]
+#[path = "mute.rs"]
+pub(crate) mod events;
+#[cfg(feature = "metrics")]
+mod known;
+#[cfg(feature = "metrics")]
+mod names;
+mod outcome;
+#[cfg(feature = "metrics")]
+mod requests;
+
+#[cfg(feature = "metrics")]
+pub use names::{
+    ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,
+    PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
+};
+#[cfg(feature = "redis")]
+pub(crate) use {calls::called, outcome::Answered};
+pub(crate) use {
+    counts::{Claiming, Held, Meter, Requesting, Waiting, refused, shadowed},
+    outcome::{LostBy, Outcome, Store},
+};

@@ -1,0 +1,187 @@
+//! The instruments: their names, units and labels, and the buckets of their histograms.
+
+#[cfg(feature = "redis")]
+use super::outcome::Answered;
+use super::outcome::{LostBy, Outcome, Store};
+use metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, histogram,
+};
+
+/// Requests by their outcome. Counter; labels `policy`, `outcome`.
+pub const REQUESTS: &str = "tower_semaphore.requests";
+/// Requests that a policy in shadow has admitted and would have refused, by the outcome that they
+/// would have had. Counter; labels `policy`, `outcome`.
+pub const SHADOW_REFUSALS: &str = "tower_semaphore.shadow_refusals";
+/// Claims by their outcome. Counter; labels `store`, `policy`, `outcome`.
+pub const CLAIMS: &str = "tower_semaphore.claims";
+/// Permits that this process holds now. Gauge; labels `store`, `policy`.
+pub const ACTIVE_PERMITS: &str = "tower_semaphore.active_permits";
+/// Claims of this process that wait in a queue now. Gauge; labels `store`, `policy`.
+pub const QUEUED_CLAIMS: &str = "tower_semaphore.queued_claims";
+/// How long claims waited in a queue. Histogram in seconds; labels `store`, `policy`, `outcome`.
+pub const TIME_IN_QUEUE: &str = "tower_semaphore.claim.time_in_queue";
+/// How long permits were held. Histogram in seconds; labels `store`, `policy`.
+pub const PERMIT_DURATION: &str = "tower_semaphore.permit.duration";
+/// Permits that were lost. Counter; labels `store`, `policy`, `by`.
+pub const LOST_PERMITS: &str = "tower_semaphore.lost_permits";
+/// Permits that became degraded. Counter; labels `store`, `policy`.
+pub const DEGRADED_PERMITS: &str = "tower_semaphore.degraded_permits";
+/// How long calls to a store's server took. Histogram in seconds; labels `store`, `verb`, `outcome`.
+pub const CALL_DURATION: &str = "tower_semaphore.store_call.duration";
+/// Claims or permits of a call to a store's server. Histogram; labels `store`, `verb`.
+pub const CALL_SIZE: &str = "tower_semaphore.store_call.size";
+
+/// Buckets for the histograms in seconds: from 0.1 ms to an hour, three to a decade up to a minute.
+pub const SECONDS: [f64; 21] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0,
+];
+
+/// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
+pub const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// As many as there are outcomes.
+const OUTCOMES: usize = Outcome::Cancelled as usize + 1;
+
+const OF_REQUESTS: [Outcome; OUTCOMES] = [
+    Outcome::Admitted,
+    Outcome::Degraded,
+    Outcome::Exempt,
+    Outcome::Full,
+    Outcome::TimedOut,
+    Outcome::QueueFull,
+    Outcome::Overloaded,
+    Outcome::Unavailable,
+    Outcome::Closed,
+    Outcome::Revoked,
+    Outcome::Lost,
+    Outcome::Invalid,
+    Outcome::Cancelled,
+];
+
+/// What ends the time in a queue.
+const OF_WAITS: [Outcome; 5] = [
+    Outcome::Admitted,
+    Outcome::TimedOut,
+    Outcome::Unavailable,
+    Outcome::Revoked,
+    Outcome::Cancelled,
+];
+
+/// The instruments of a verb to a store's server.
+#[cfg(feature = "redis")]
+pub(super) struct Calls {
+    pub(super) duration: [Histogram; 3],
+    pub(super) size: Histogram,
+}
+
+/// The instruments of a policy's requests.
+pub(super) struct Requests {
+    pub(super) by_outcome: [Counter; OUTCOMES],
+}
+
+/// The instruments of a policy in a store.
+pub(super) struct Claims {
+    pub(super) store: Store,
+    pub(super) policy: Box<str>,
+    pub(super) by_outcome: [Counter; OUTCOMES],
+    pub(super) active: Gauge,
+    pub(super) queued: Gauge,
+    pub(super) in_queue: [Histogram; OUTCOMES],
+    pub(super) held: Histogram,
+    pub(super) lost: [Counter; 3],
+    #[cfg(feature = "redis")]
+    pub(super) degraded: Counter,
+}
+
+impl Requests {
+    pub(super) fn register(policy: &str) -> Self {
+        let by_outcome = OF_REQUESTS.map(
+            |outcome| counter!(REQUESTS, "policy" => policy.to_owned(), "outcome" => outcome.as_str()),
+        );
+        Self { by_outcome }
+    }
+}
+
+impl Claims {
+    pub(super) fn register(store: Store, policy: &str) -> Self {
+        let labels = || {
+            let store = Label::from_static_parts("store", store.as_str());
+            vec![store, Label::new("policy", policy.to_owned())]
+        };
+        let with = |name: &'static str, value: &'static str| {
+            let mut labels = labels();
+            labels.push(Label::from_static_parts(name, value));
+            labels
+        };
+        let is_of_claims = |outcome| !matches!(outcome, Outcome::Exempt | Outcome::Lost);
+        Self {
+            store,
+            policy: policy.into(),
+            by_outcome: OF_REQUESTS.map(|outcome| match is_of_claims(outcome) {
+                true => counter!(CLAIMS, with("outcome", outcome.as_str())),
+                false => Counter::noop(),
+            }),
+            active: gauge!(ACTIVE_PERMITS, labels()),
+            queued: gauge!(QUEUED_CLAIMS, labels()),
+            in_queue: OF_REQUESTS.map(|outcome| match OF_WAITS.contains(&outcome) {
+                true => histogram!(TIME_IN_QUEUE, with("outcome", outcome.as_str())),
+                false => Histogram::noop(),
+            }),
+            held: histogram!(PERMIT_DURATION, labels()),
+            lost: [LostBy::Lease, LostBy::Bound, LostBy::Revoked]
+                .map(|by| counter!(LOST_PERMITS, with("by", by.as_str()))),
+            #[cfg(feature = "redis")]
+            degraded: counter!(DEGRADED_PERMITS, labels()),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Calls {
+    pub(super) fn register(store: Store, verb: &'static str) -> Self {
+        let store = store.as_str();
+        let answered = [Answered::Ok, Answered::Timeout, Answered::Error];
+        Self {
+            duration: answered.map(|outcome| {
+                let outcome = outcome.as_str();
+                histogram!(CALL_DURATION, "store" => store, "verb" => verb, "outcome" => outcome)
+            }),
+            size: histogram!(CALL_SIZE, "store" => store, "verb" => verb),
+        }
+    }
+}
+
+pub(super) fn shadow(policy: &str, outcome: Outcome) -> Counter {
+    counter!(SHADOW_REFUSALS, "policy" => policy.to_owned(), "outcome" => outcome.as_str())
+}
+
+/// Tells the recorder what the instruments are.
+pub(super) fn describe() {
+    describe_counter!(REQUESTS, "Requests by their outcome");
+    describe_counter!(
+        SHADOW_REFUSALS,
+        "Requests that a policy in shadow would have refused, by their outcome then"
+    );
+    describe_counter!(CLAIMS, "Claims by their outcome");
+    describe_gauge!(ACTIVE_PERMITS, "Permits that this process holds now");
+    describe_gauge!(
+        QUEUED_CLAIMS,
+        "Claims of this process that wait in a queue now"
+    );
+    describe_histogram!(
+        TIME_IN_QUEUE,
+        Unit::Seconds,
+        "How long claims waited in a queue"
+    );
+    describe_histogram!(PERMIT_DURATION, Unit::Seconds, "How long permits were held");
+    describe_counter!(LOST_PERMITS, "Permits that were lost");
+    describe_counter!(DEGRADED_PERMITS, "Permits that became degraded");
+    describe_histogram!(
+        CALL_DURATION,
+        Unit::Seconds,
+        "How long calls to the store took"
+    );
+    describe_histogram!(CALL_SIZE, "Claims or permits of a call to the store");
+}
