@@ -1,0 +1,33 @@
+//! Permits of a limit that is on trial.
+
+use super::{Grant, Permit, Policy, Units};
+use crate::observe::Held;
+
+impl Permit {
+    /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
+    /// its request was admitted whether or not there was room. Such a permit is never lost, and its
+    /// token is 0 unless its claim was granted. With several layers: whether all of them are in shadow.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
+    /// assert!(!permit.is_shadow(), "no layer was asked");
+    /// # }
+    /// ```
+    pub fn is_shadow(&self) -> bool {
+        match self.parts() {
+            [] => self.0.grant.is_shadow(),
+            parts => parts.iter().all(Self::is_shadow),
+        }
+    }
+
+    /// A permit that the store does not count: what it stands for may be counted beside it.
+    pub(crate) fn shadow(grant: impl Grant, policy: Policy, units: Units) -> Self {
+        Self::from_parts(grant, policy, units, 0, Held::default())
+    }
+}

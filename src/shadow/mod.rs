@@ -1,0 +1,107 @@
+//! A limit on trial: every request is admitted, and beside it goes on what would have become of it.
+//!
+//! A claim that is granted holds its units for as long as it would have: one that waited for its answer
+//! begins and ends by that time later than its request did.
+
+mod permit;
+mod trial;
+mod verdict;
+
+use crate::{
+    observe::Outcome,
+    semaphore::{Acquire, Claims, Permit, Policy, Semaphore, Units},
+};
+use permit::ShadowGrant;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::runtime::Handle;
+use trial::{Claimed, Trial};
+use verdict::report;
+
+/// How many claims of a layer may be under way beside their requests. Further ones count as refused
+/// by overload.
+const MOST: usize = 50_000;
+
+/// The claims that are under way beside their requests.
+#[derive(Default)]
+pub(crate) struct Shadow {
+    running: AtomicUsize,
+}
+
+impl Shadow {
+    /// Admits a request, and begins what its claims would have done.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        claims: Claims,
+        semaphore: &dyn Semaphore,
+        max_hold: Option<Duration>,
+    ) -> Permit {
+        let narrowest = &claims.as_slice()[0];
+        let policy = narrowest.policy().clone();
+        let units = Units {
+            limit: narrowest.limit().unwrap_or_default(),
+            weight: narrowest.weight(),
+        };
+        let answer = match claims.check() {
+            Ok(()) => semaphore.acquire_all(claims).answer(),
+            Err(error) => Ok(Err(error)),
+        };
+        let trial = Arc::new(Trial::new(policy.clone(), units.weight, max_hold));
+        let grant = match answer {
+            Ok(answer) => {
+                trial.answered(answer);
+                ShadowGrant::new(trial, None)
+            }
+            Err(acquire) => {
+                let (claimed, ended) = Claimed::begin(Arc::clone(&trial));
+                self.spawn(claimed, acquire, &policy);
+                ShadowGrant::new(trial, Some(ended))
+            }
+        };
+        Permit::shadow(grant, policy, units)
+    }
+
+    /// Admits a request whose key is wrong.
+    pub(crate) fn admit_invalid(policy: Policy, limit: u32) -> Permit {
+        report(&policy, Outcome::Invalid);
+        let units = Units { limit, weight: 1 };
+        let trial = Trial::new(policy.clone(), units.weight, None);
+        Permit::shadow(ShadowGrant::new(Arc::new(trial), None), policy, units)
+    }
+
+    /// A claim that cannot go on beside its request ends here.
+    fn spawn(self: &Arc<Self>, claimed: Claimed, acquire: Acquire, policy: &Policy) {
+        let running = Running::begin(self);
+        match Handle::try_current() {
+            _ if self.running.load(Relaxed) > MOST => report(policy, Outcome::Overloaded),
+            Err(_) => report(policy, Outcome::Unavailable),
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    claimed.run(acquire).await;
+                    drop(running);
+                });
+            }
+        }
+    }
+}
+
+/// One of the claims that are under way.
+struct Running(Arc<Shadow>);
+
+impl Running {
+    fn begin(shadow: &Arc<Shadow>) -> Self {
+        shadow.running.fetch_add(1, Relaxed);
+        Self(Arc::clone(shadow))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}

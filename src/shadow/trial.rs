@@ -1,0 +1,128 @@
+//! What would have become of one request.
+
+use super::verdict::refused;
+use crate::semaphore::{Acquire, AcquireError, Permit, Policy};
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::oneshot::{self, Receiver, Sender},
+    time::{Instant, sleep_until},
+};
+
+/// The claims of one request, and what they hold.
+pub(super) struct Trial {
+    policy: Policy,
+    max_hold: Option<Duration>,
+    /// `None` before the grant, after a refusal, and after the end.
+    held: Mutex<Option<Permit>>,
+    weight: AtomicU32,
+}
+
+impl Trial {
+    pub(super) fn new(policy: Policy, weight: u32, max_hold: Option<Duration>) -> Self {
+        Self {
+            policy,
+            max_hold,
+            held: Mutex::new(None),
+            weight: weight.into(),
+        }
+    }
+
+    /// # Panics
+    ///
+    /// With a longest hold, outside of a Tokio runtime.
+    pub(super) fn answered(&self, answer: Result<Permit, AcquireError>) {
+        match answer {
+            Ok(permit) => {
+                if let Some(max_hold) = self.max_hold {
+                    permit.end_after(max_hold);
+                }
+                *self.held.lock() = Some(permit);
+            }
+            Err(error) => refused(&self.policy, &error),
+        }
+    }
+
+    pub(super) fn held(&self) -> Option<Permit> {
+        self.held.lock().clone()
+    }
+
+    pub(super) fn end(&self) {
+        // Dropped without the lock: a release may wake anything.
+        let held = self.held.lock().take();
+        drop(held);
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Relaxed)
+    }
+
+    /// Changes what was just granted as its handler has asked while the claim waited, or asks now.
+    async fn catch_up(&self) {
+        while let Some(permit) = self.held() {
+            let weight = self.weight();
+            if permit.weight() == weight || !self.change(&permit, weight).await {
+                break;
+            }
+        }
+    }
+
+    /// Changes what is held as its handler asks. A growth that would have been refused is reported,
+    /// and done for the handler.
+    pub(super) async fn resize(&self, weight: u32) {
+        self.weight.store(weight, Relaxed);
+        if let Some(permit) = self.held() {
+            self.change(&permit, weight).await;
+        }
+    }
+
+    /// Reports whether it is changed. What a bound has ended is held no more, which is no refusal.
+    async fn change(&self, permit: &Permit, weight: u32) -> bool {
+        let changed = permit.resize(weight).await;
+        if let Err(error) = &changed
+            && !permit.is_lost()
+        {
+            refused(&self.policy, error);
+        }
+        changed.is_ok()
+    }
+}
+
+/// A claim that is under way while its request runs.
+pub(super) struct Claimed {
+    trial: Arc<Trial>,
+    arrived: Instant,
+    /// When the request ended.
+    ended: Receiver<Instant>,
+}
+
+impl Claimed {
+    pub(super) fn begin(trial: Arc<Trial>) -> (Self, Sender<Instant>) {
+        let (sender, ended) = oneshot::channel();
+        let claimed = Self {
+            trial,
+            arrived: Instant::now(),
+            ended,
+        };
+        (claimed, sender)
+    }
+
+    pub(super) async fn run(self, acquire: Acquire) {
+        let answer = acquire.await;
+        let is_granted = answer.is_ok();
+        let waited = self.arrived.elapsed();
+        self.trial.answered(answer);
+        if is_granted {
+            self.trial.catch_up().await;
+            let ended = self.ended.await.unwrap_or_else(|_| Instant::now());
+            sleep_until(ended + waited).await;
+            self.trial.end();
+        }
+    }
+}

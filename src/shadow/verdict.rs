@@ -1,0 +1,21 @@
+//! What would have become of a request that was admitted.
+
+use crate::{
+    observe::{Outcome, events, shadowed},
+    semaphore::{AcquireError, Policy},
+};
+
+/// A request that was admitted would have been refused.
+pub(super) fn refused(policy: &Policy, error: &AcquireError) {
+    let policy = match error {
+        AcquireError::Full { policy, .. } => policy,
+        _ => policy,
+    };
+    report(policy, error.outcome());
+}
+
+/// The one place where a verdict is told.
+pub(super) fn report(policy: &Policy, outcome: Outcome) {
+    shadowed(policy, || outcome);
+    events::shadowed(policy, outcome);
+}
