@@ -1,0 +1,13 @@
+//! When a refused client should try again. The rule is in the docs of
+//! [`Rejection`](crate::Rejection#when-to-try-again).
+//!
+//! A layer times its permits, and each refused request gets the next free place in a schedule of its
+//! key. The state is bounded, and an admitted request pays for it only now and then.
+
+mod mean;
+mod outage;
+mod schedule;
+mod seen;
+mod timer;
+
+pub(crate) use timer::{Refused, Retry};

@@ -1,0 +1,31 @@
+//! When to try again what no full limit has refused: the store failed, or the limit is 0.
+
+/// The spread of the first, and the longest spread, in seconds.
+const SPREAD: (f64, f64) = (3.0, 30.0);
+
+/// A failure so long after the last one begins another outage.
+const APART: f64 = 10.0;
+
+/// Failures in a row. Nothing tells when they are over, so clients are spread over as many seconds as
+/// the outage has lasted.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    since: f64,
+    last: Option<f64>,
+    /// How many were told, so that each is told another second.
+    told: u64,
+}
+
+impl Outage {
+    pub(super) fn next(&mut self, now: f64) -> u64 {
+        if self.last.is_none_or(|last| now - last > APART) {
+            self.since = now;
+            self.told = 0;
+        }
+        self.last = Some(now);
+        let spread = (now - self.since).clamp(SPREAD.0, SPREAD.1) as u64;
+        let turn = self.told;
+        self.told += 1;
+        1 + turn % spread
+    }
+}
