@@ -1,0 +1,158 @@
+//! What operators see of one key: its permits, and the claims behind them.
+
+use crate::{
+    semaphore::{Claim, Label, Permit, PermitInfo, Process, WeakPermit},
+    sync::{AtomicBool, Mutex, RandomState},
+};
+use std::{
+    collections::BTreeMap,
+    hash::BuildHasher,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Release},
+    },
+    time::SystemTime,
+};
+
+/// What operators see of a claim.
+#[derive(Debug)]
+pub(super) struct Details {
+    /// Unique within the store.
+    serial: u64,
+    label: Option<Label>,
+    since: SystemTime,
+    limit: u32,
+    weight: u32,
+    /// Whether its permit is listed.
+    is_listed: bool,
+    /// Set under the lock of the queue, by an operator who revokes the claim there.
+    is_revoked: AtomicBool,
+}
+
+impl Details {
+    pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool) -> Arc<Self> {
+        Arc::new(Self {
+            serial,
+            label: claim.label.clone(),
+            since: SystemTime::now(),
+            limit: claim.limit().unwrap_or_default(),
+            weight: claim.weight(),
+            is_listed,
+            is_revoked: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    pub(super) fn revoke(&self) {
+        self.is_revoked.store(true, Release);
+    }
+
+    pub(super) fn is_revoked(&self) -> bool {
+        self.is_revoked.load(Acquire)
+    }
+
+    /// What is shown of a claim that has no permit yet.
+    pub(super) fn info(&self) -> PermitInfo {
+        self.with_weight(self.weight)
+    }
+
+    fn with_weight(&self, weight: u32) -> PermitInfo {
+        let (id, process) = (id(self.serial), Process::current());
+        let mut info = PermitInfo::new(id, process, weight, self.limit, self.since);
+        info.label = self.label.as_ref().map(ToString::to_string);
+        info
+    }
+}
+
+/// The first serial of a store: anywhere, so that an id from another store, or from this process before it
+/// was restarted, is none of this one.
+pub(super) fn first_serial() -> u64 {
+    1 + (RandomState::new().hash_one(0) >> 1)
+}
+
+/// What operators call a claim.
+fn id(serial: u64) -> String {
+    format!("{serial:x}")
+}
+
+/// The serial that an operator means, if the text is an id.
+pub(super) fn serial_of(text: &str) -> Option<u64> {
+    let serial = u64::from_str_radix(text, 16).ok()?;
+    (id(serial) == text).then_some(serial)
+}
+
+/// The permits of a key, if the store lists them.
+#[derive(Default)]
+pub(super) struct Holders(Mutex<Vec<Holding>>);
+
+struct Holding {
+    details: Arc<Details>,
+    token: u64,
+    permit: WeakPermit,
+}
+
+impl Holders {
+    pub(super) fn add(&self, details: Arc<Details>, permit: &Permit) {
+        let (token, permit) = (permit.token(), permit.downgrade());
+        let holding = Holding {
+            details,
+            token,
+            permit,
+        };
+        self.0.lock().push(holding);
+    }
+
+    /// Forgets the permit of this token, if it is here.
+    pub(super) fn forget(&self, token: u64) {
+        self.take(|holding| holding.token == token);
+    }
+
+    /// Forgets a permit. Returns it, if it was here and still exists.
+    pub(super) fn remove(&self, serial: u64) -> Option<Permit> {
+        let found = self.take(|holding| holding.details.serial == serial);
+        found?.permit.upgrade()
+    }
+
+    fn take(&self, is_it: impl Fn(&Holding) -> bool) -> Option<Holding> {
+        let mut holdings = self.0.lock();
+        let at = holdings.iter().position(is_it)?;
+        Some(holdings.swap_remove(at))
+    }
+
+    /// The permits that are held now. Each may be the last clone by now, and its drop locks.
+    pub(super) fn all(&self) -> Vec<(Arc<Details>, Permit)> {
+        let holdings = self.0.lock();
+        let both = |holding: &Holding| {
+            let details = Arc::clone(&holding.details);
+            Some((details, holding.permit.upgrade()?))
+        };
+        holdings.iter().filter_map(both).collect()
+    }
+}
+
+/// What is shown of permits, and of claims that are granted. Some of these may have their permit by now.
+pub(super) fn infos(
+    permits: Vec<(Arc<Details>, Permit)>,
+    granted: &[Arc<Details>],
+) -> Vec<PermitInfo> {
+    // Each is dropped as soon as it is read: it may be the last clone.
+    let with_permit = permits.into_iter().map(|(details, permit)| {
+        let weight = permit.weight();
+        drop(permit);
+        let info = (weight > 0).then(|| details.with_weight(weight));
+        (details.serial, info)
+    });
+    let granted = granted
+        .iter()
+        .map(|details| (details.serial, Some(details.info())));
+    // In the order of their claims.
+    let infos: BTreeMap<_, _> = granted.chain(with_permit).collect();
+    infos.into_values().flatten().collect()
+}

@@ -1,0 +1,45 @@
+//! The semaphore of one key, locked so that it can be decided together with others.
+
+use super::{
+    key_semaphore::KeySemaphore,
+    queue::{Acquired, Queue},
+};
+use crate::{semaphore::Units, sync::MutexGuard};
+
+/// A semaphore from which only the holder of this acquires.
+pub(super) struct Locked<'a> {
+    semaphore: &'a KeySemaphore,
+    queue: MutexGuard<'a, Queue>,
+}
+
+impl Locked<'_> {
+    /// The grant of `units`, if they fit and the queue is empty; if not, how many units are held.
+    pub(super) fn admits(&self, units: Units) -> Result<Acquired, u32> {
+        let held = self.semaphore.held();
+        let grant = self.semaphore.grant(held, units);
+        grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
+    }
+
+    /// Acquires `units`, which are admitted.
+    pub(super) fn acquire(&self, units: Units) {
+        self.semaphore.add(units);
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.semaphore.admit_others(&self.queue);
+    }
+}
+
+impl KeySemaphore {
+    /// Locks the semaphore, so that it can be decided together with others. `None`: the entry is
+    /// retired.
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        let queue = self.queue.lock();
+        self.exclude_others().then_some(Locked {
+            semaphore: self,
+            queue,
+        })
+    }
+}
