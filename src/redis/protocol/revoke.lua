@@ -1,0 +1,69 @@
+-- revoke: takes a permit from whoever holds it, or a claim from the queue, for an operator.
+--
+-- Promises: only the permit that is named is touched, with the units that were added to it, and only if
+-- its id is held or waits now. Its id is remembered for a while, and acquires nothing meanwhile. The next
+-- waiters are granted in the same call, and the owner is told.
+--
+-- KEYS  held, queue, alive, token; see grant.lua
+-- ARGV  1 floor     microseconds, the least token for a semaphore that has none yet
+--       2 remember  ms, for which the id is remembered
+--       3 1, the number of arguments that follow
+--       4 id        the permit's id
+-- Returns the server's time in ms, and 1 (it was revoked) or 0 (there is no such permit).
+
+local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
+local now, micros = clock()
+call('ZREMRANGEBYSCORE', held, '-inf', text(now))
+
+-- Frees the units of one id, or its position. Returns whether there was any.
+local function take(id)
+  local taken = call('ZREM', queue, id) + call('ZREM', held, id)
+  call('ZREM', alive, id)
+  for unit = 2, math.min(weight_of(id) or 1, 1000) do
+    taken = taken + call('ZREM', held, id .. ':' .. unit)
+  end
+  return taken > 0
+end
+
+-- The ids of units that were added to a permit.
+local function added_to(id)
+  local process, serial = string.match(revocation_of(id), '^revoked:(%w+)%.(%x+)$')
+  local added = {}
+  for _, member in ipairs(call('ZRANGE', held, 0, -1)) do
+    local other, first = string.match(member, '^(%w+)%.%x+%.%d+%.%d+%.%d+%.%w+%.%+(%x+)$')
+    if other == process and first == serial then
+      added[#added + 1] = member
+    end
+  end
+  return added
+end
+
+if not weight_of(id) or string.find(id, ':', 1, true) or not take(id) then
+  return {now, 0}
+end
+local ids = added_to(id)
+for _, added in ipairs(ids) do
+  take(added)
+end
+ids[#ids + 1] = id
+
+-- What has been remembered for long enough is forgotten.
+call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
+for _, id in ipairs(ids) do
+  call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
+end
+if call('PTTL', alive) < remember then
+  call('PEXPIRE', alive, text(remember))
+end
+
+if call('EXISTS', queue) == 1 then
+  local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
+  semaphore.advance(call('ZCARD', held), true)
+end
+local channel = string.match(held, '^[^{]*') .. 'wake:'
+for _, id in ipairs(ids) do
+  local process, serial = string.match(id, '^(%w+)%.(%x+)')
+  call('PUBLISH', channel .. process, serial .. ' revoked')
+end
+return {now, 1}
