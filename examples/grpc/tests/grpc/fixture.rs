@@ -1,0 +1,133 @@
+//! A server whose answers are scripted, and clients of it.
+
+use futures_util::{StreamExt, stream};
+use grpc::{
+    ACCOUNT,
+    client::PricesClient,
+    messages::{Item, Price},
+    server::{Answer, PriceStream, Prices, PricesServer},
+};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use testing::wait::eventually;
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{
+    Request, Response, Status,
+    transport::{Channel, Server},
+};
+use tower_semaphore::{ConcurrencyLimitLayer, Semaphore, key};
+
+/// How long a condition may take to come true on a busy machine.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+/// Answers as the item's name says, and counts the handlers that run.
+#[derive(Clone, Default)]
+pub(crate) struct Scripted {
+    running: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Scripted {
+    /// The most handlers that ran at once.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(SeqCst)
+    }
+
+    fn enter(&self) {
+        let running = self.running.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(running, SeqCst);
+    }
+}
+
+impl Prices for Scripted {
+    fn now(&self, request: Request<Item>) -> Answer<Price> {
+        let this = self.clone();
+        this.enter();
+        Box::pin(async move {
+            match &*request.into_inner().name {
+                "never" => pending::<()>().await,
+                "panic" => panic!("on purpose"),
+                _ => sleep(Duration::from_millis(20)).await,
+            }
+            this.running.fetch_sub(1, SeqCst);
+            Ok(Response::new(Price { coins: 7 }))
+        })
+    }
+
+    fn follow(&self, request: Request<Item>) -> Answer<PriceStream> {
+        self.enter();
+        let name = request.into_inner().name;
+        let three = stream::iter([1, 2, 3]).map(|coins| Ok(Price { coins }));
+        let prices: PriceStream = match &*name {
+            "endless" => three.chain(stream::pending()).boxed(),
+            "panic" => three
+                .chain(stream::once(async { panic!("on purpose") }))
+                .boxed(),
+            "fail" => three
+                .chain(stream::iter([Err(Status::aborted("on purpose"))]))
+                .boxed(),
+            _ => three.boxed(),
+        };
+        Box::pin(async { Ok(Response::new(prices)) })
+    }
+}
+
+/// Calls in flight for each account, counted by `semaphore`.
+pub(crate) fn limit(limit: u32, semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Header> {
+    ConcurrencyLimitLayer::new(limit, key::header(ACCOUNT), semaphore)
+}
+
+/// The address of a server under this layer, which ends with the test.
+pub(crate) async fn serve(layer: ConcurrencyLimitLayer<key::Header>, prices: Scripted) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let mut server = Server::builder().layer(layer);
+    let server = server.add_service(PricesServer::new(prices));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    url
+}
+
+pub(crate) async fn channel(url: &str) -> Channel {
+    let endpoint = Channel::from_shared(url.to_owned()).expect("a URL");
+    endpoint.connect().await.expect("a server")
+}
+
+pub(crate) type Client = PricesClient<Channel>;
+
+/// A client of a server under this layer.
+pub(crate) async fn client(layer: ConcurrencyLimitLayer<key::Header>) -> Client {
+    let url = serve(layer, Scripted::default()).await;
+    PricesClient::new(channel(&url).await)
+}
+
+/// What `account` asks for an item of this name.
+pub(crate) fn ask(account: &str, name: &str) -> Request<Item> {
+    let name = name.to_owned();
+    let mut request = Request::new(Item { name });
+    let account = account.parse().expect("a name that fits into metadata");
+    request.metadata_mut().insert(ACCOUNT, account);
+    request
+}
+
+/// Waits until a call of `account` is admitted.
+pub(crate) async fn admitted(client: &mut Client, account: &str) {
+    eventually("a call is admitted", BOUND, async || {
+        client.now(ask(account, "carrot")).await.is_ok()
+    })
+    .await;
+}
+
+/// What `future` resolves to, within [`BOUND`].
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(BOUND, future).await.expect("in time")
+}

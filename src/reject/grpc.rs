@@ -1,0 +1,77 @@
+//! What gRPC clients expect: a status in trailers, or in the head of a response without a body.
+
+use crate::semaphore::PermitLost;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header, header::CONTENT_TYPE};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// The call may be made again as it is, elsewhere or later.
+pub(super) const UNAVAILABLE: &str = "14";
+
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// The characters that the gRPC protocol wants percent-encoded in a `grpc-message`.
+const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
+
+/// The media type of gRPC. Its trailers are those of HTTP.
+const GRPC: &str = "application/grpc";
+
+/// The media types of gRPC-Web, whose trailers are in the body unless the response has no body.
+const GRPC_WEB: [&str; 2] = ["application/grpc-web", "application/grpc-web-text"];
+
+/// The content type of a gRPC or gRPC-Web request; `None` for other requests.
+pub(super) fn content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let kind = media_type(headers)?;
+    let is_grpc = is(kind, GRPC) || GRPC_WEB.iter().any(|web| is(kind, web));
+    is_grpc.then(|| headers.get(CONTENT_TYPE)).flatten()
+}
+
+/// Whether a response with this head ends in a gRPC status, in trailers of HTTP.
+pub(crate) fn has_trailers(head: &HeaderMap) -> bool {
+    media_type(head).is_some_and(|kind| is(kind, GRPC))
+}
+
+/// The media type, without the message format or the parameters that may follow.
+fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
+    let is_end = |byte: &u8| matches!(byte, b'+' | b';' | b' ' | b'\t');
+    headers.get(CONTENT_TYPE)?.as_bytes().split(is_end).next()
+}
+
+fn is(kind: &[u8], media_type: &str) -> bool {
+    kind.eq_ignore_ascii_case(media_type.as_bytes())
+}
+
+/// A gRPC response of the kind `Trailers-Only`: its status is in the head, its body is empty.
+pub(super) fn response(
+    content_type: HeaderValue,
+    status: &'static str,
+    message: &str,
+) -> Response<String> {
+    let mut response = Response::new(String::new());
+    *response.headers_mut() = trailers(status, message);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// The trailers of a call whose permit was lost while its response streamed.
+pub(crate) fn lost() -> HeaderMap {
+    trailers(UNAVAILABLE, &PermitLost.to_string())
+}
+
+fn trailers(status: &'static str, message: &str) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static(status));
+    let message = utf8_percent_encode(message, GRPC_MESSAGE).to_string();
+    if let Ok(message) = HeaderValue::try_from(message) {
+        trailers.insert("grpc-message", message);
+    }
+    trailers
+}
+
+/// Adds `Retry-After` in the form that the retries of gRPC clients follow: milliseconds, in 31 bits.
+pub(super) fn push_back(headers: &mut HeaderMap) {
+    let seconds = headers.get(header::RETRY_AFTER);
+    let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<i32>().ok());
+    if let Some(seconds) = seconds {
+        headers.insert(PUSHBACK, seconds.saturating_mul(1_000).into());
+    }
+}
