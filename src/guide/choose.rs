@@ -1,0 +1,142 @@
+//! Choose a limit: how many, counted by what, and what happens to the rest.
+//!
+//! # How many are in flight anyway: Little's law
+//!
+//! The mean number of requests in flight is their rate times the mean time that each takes, to the end
+//! of its body: *L = λ W*. It holds whatever the order and the distribution of the requests.
+//!
+//! | what | rate λ | time W | in flight L |
+//! |---|---|---|---|
+//! | an API's requests | 200/s | 0.15 s | 30 |
+//! | one account's dashboard | 4/s | 0.5 s | 2 |
+//! | event streams | 2/s | 60 s | 120 |
+//! | exports | 1 in 30 s | 45 s | 1.5 |
+//!
+//! Two numbers follow from what you measure. The *resource's* limit is where it stops becoming faster:
+//! raise the load in a test, and take the number in flight at which throughput is flat and only the
+//! time grows. The *account's* limit is what a well-behaved account needs at its busiest, plus room
+//! for chance. How much room depends on what becomes of a request that finds none.
+//!
+//! # Refuse: how much room chance needs
+//!
+//! With *L* in flight on average and arrivals at random, the fraction of requests that finds a limit
+//! of *c* full, and is refused, is Erlang's B formula:
+//!
+//! ```
+//! /// The fraction that is refused, with `load` in flight on average if none were.
+//! fn refused(load: f64, limit: u32) -> f64 {
+//!     (1..=limit).fold(1.0, |b, n| load * b / (f64::from(n) + load * b))
+//! }
+//!
+//! let percent = |load, limit| format!("{:.2}", 100.0 * refused(load, limit));
+//! assert_eq!([3, 5, 8].map(|limit| percent(2.0, limit)), ["21.05", "3.67", "0.09"]);
+//! assert_eq!([30, 40, 50].map(|limit| percent(30.0, limit)), ["13.25", "1.44", "0.02"]);
+//! ```
+//!
+//! An account with 2 requests in flight on average meets a limit of 5 in one request of 27, and a limit
+//! of 8 in one of 1,200. A large service needs less room in proportion: 40 for 30, where 5 for 2 refuses
+//! more. A client that always sends six requests at once is not random: it needs six.
+//!
+//! # Wait: how long, and how many
+//!
+//! A claim that may wait joins its key's queue. With arrivals at random, and holds as unequal as those of an
+//! exponential distribution, a claim that has to wait does so for *hold ÷ (limit − L)* on average (Erlang's
+//! C). Whatever the distribution, a full limit frees a place each *hold ÷ limit*:
+//!
+//! ```
+//! let (hold, load, limit) = (0.1, 4.0, 5.0); // seconds, requests
+//! let mean_wait: f64 = hold / (limit - load);
+//! assert!((mean_wait - 0.1).abs() < 1e-9);
+//!
+//! // A claim behind more waiters than this is not granted within 2 s, on average.
+//! let longest_queue: f64 = 2.0 / (hold / limit);
+//! assert!((longest_queue - 100.0).abs() < 1e-9);
+//! ```
+//!
+//! So [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) should be about
+//! *wait × limit ÷ hold*. A longer queue only holds requests that will time out: they cost a
+//! connection, memory and polls, and are refused in the end.
+//!
+//! | | refuse at once (default) | wait |
+//! |---|---|---|
+//! | fits | clients that retry by themselves; interactive requests; long streams | short bursts of short requests; clients that cannot retry; jobs |
+//! | costs | a retry, with its own delay | an open connection, a heartbeat each twelfth of a lease, or each 5 s if that is sooner |
+//! | order | whoever comes at the right moment | first come, first served, over all processes |
+//!
+//! - Where holds are long, waiting does not help: an account whose five streams last a minute frees a
+//!   place every 12 s.
+//! - Keep the wait shorter than the timeouts of the client and of the proxies in between. Not every server
+//!   notices that a client has hung up, for instance while the request's body is unread, so a wait also
+//!   bounds how long such a request stands in the queue.
+//! - A claim that does not wait never passes one that does. So if some requests of a key wait, those that do
+//!   not are refused for as long as there is a queue.
+//! - With 50 claims at a limit of 5, all were granted in the order of their arrival, 1.6 % later than is
+//!   possible at best, with 2.6 commands each (BENCHMARKS.md, "The queue").
+//!
+//! # Counted by what
+//!
+//! | a limit per | protects | key |
+//! |---|---|---|
+//! | account | accounts from each other | [`key::from_extension`](crate::key::from_extension), [`key::header`](crate::key::header) |
+//! | address | a service that knows no accounts | [`key::peer_ip`](crate::key::peer_ip) |
+//! | route, tenant, model | one expensive part | a closure |
+//! | fleet | what all share: a database, a budget | [`key::fixed`](crate::key::fixed) |
+//! | host that you call | others from you | [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) |
+//!
+//! A limit per account alone does not protect the service: a thousand accounts of five are five thousand
+//! requests. A limit of the fleet alone lets one account take it all. Most services want both:
+//! [several limits](super::several).
+//!
+//! # Weights: requests that are not equal
+//!
+//! Give a request that costs as much as three others a weight of 3, and the limit becomes a budget: of
+//! rows, tokens or megabytes, in units that you choose. A weight is 1 to
+//! [`MAX_WEIGHT`](crate::semaphore::MAX_WEIGHT), and in Redis a permit of weight *w* is *w* members of a
+//! set, so choose units that keep weights in the tens. A claim heavier than its limit could never be
+//! granted and is answered with 400.
+//!
+//! ```
+//! use http::request::Parts;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore};
+//!
+//! // Twenty units for each account, forty if it pays; an export takes ten.
+//! fn claim(parts: &Parts) -> Result<Claim, KeyError> {
+//!     let account = parts.headers.get("x-account-id").ok_or("no account")?;
+//!     let limit = if parts.headers.contains_key("x-paid") { 40 } else { 20 };
+//!     let weight = if parts.uri.path() == "/export" { 10 } else { 1 };
+//!     Ok(Claim::new(account).with_limit(limit).with_weight(weight))
+//! }
+//!
+//! let layer = ConcurrencyLimitLayer::new(20, claim, MemorySemaphore::new());
+//! # drop(layer);
+//! ```
+//!
+//! Where the cost is known only while the work runs, claim the most and
+//! [`resize`](crate::Permit::resize) downwards: the example `gateway` does so with the tokens of an answer.
+//!
+//! # The lease and the timeout (Redis)
+//!
+//! | setting | default | what it decides | what a greater value costs |
+//! |---|---|---|---|
+//! | [`lease`](crate::redis::Builder::lease) | 10 s | a killed process's permits are free after it; an outage shorter than it loses no permit | the wait after a crash |
+//! | [`timeout`](crate::redis::Builder::timeout) | 250 ms | one call; a claim that does not wait is answered within two | a slower 503 when Redis hangs |
+//!
+//! - Each permit is refreshed three times per lease, so one lost refresh does no harm. After a kill −9
+//!   permits were free in 9.8 to 9.9 s of a lease of 10 s (BENCHMARKS.md, "Peers").
+//! - A dead waiter holds its queue up for a quarter of a lease at most, with the default settings.
+//! - A longer lease hardly saves anything: 10,000 permits of 2,000 keys cost 11.4 commands/s at 10 s
+//!   (BENCHMARKS.md, "Permits that are held").
+//! - A process that is *paused* for longer than a lease, by a debugger or a suspended machine, loses its
+//!   permits. Threads that are merely blocked do not: the keeper has a thread of its own.
+//! - The timeout is at most a third of the lease. Raise it where Redis is far away; processes that share
+//!   limits should have the same one.
+//!
+//! # Bounds for holders
+//!
+//! | setting | ends the permit of |
+//! |---|---|
+//! | [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) | a client that has not read for so long |
+//! | [`with_max_hold`](crate::ConcurrencyLimitLayer::with_max_hold) | any request, after so long |
+//!
+//! Both take the permit alone. The response goes on beside the limit, unless
+//! [`OnLost::Abort`](crate::OnLost) ends it too.

@@ -1,0 +1,127 @@
+//! What clients see, and what they should do about it.
+//!
+//! # An admitted response
+//!
+//! has two fields of the [RateLimit draft], which is not a standard yet:
+//!
+//! ```text
+//! RateLimit-Policy: "concurrency";q=5;qu="concurrent-requests"
+//! RateLimit: "concurrency";r=2
+//! ```
+//!
+//! The policy allows 5 requests at a time, and 2 more were free when this one was admitted. With several limits
+//! each has an item of its own. There is no `w`, because the limit has no window. A client that wants to stay
+//! within its limit sends at most *r* more requests beside those that it has in flight.
+//!
+//! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+//!
+//! # A refusal
+//!
+//! | what happened | status | problem type | gRPC status | retry? |
+//! |---|---|---|---|---|
+//! | limit reached, queue full, wait over, wait ended by an operator | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After` |
+//! | the store failed, is overloaded or shut down | 503 | `temporary-reduced-capacity` | 14 `UNAVAILABLE` | after `Retry-After` |
+//! | no key, or a wrong one | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
+//! | heavier than the limit | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! Content-Type: application/problem+json
+//! Retry-After: 1
+//! RateLimit-Policy: "concurrency";q=5;qu="concurrent-requests"
+//! RateLimit: "concurrency";r=0;t=1
+//!
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//!  "title":"Too many requests in flight","status":429,
+//!  "violated-policies":["concurrency"]}
+//! ```
+//!
+//! The body is a problem of RFC 9457, in one line. `violated-policies` names the limit that refused; no account
+//! is named. `t` and `Retry-After` are the same number of seconds. [`Rejection`](crate::Rejection) has all the
+//! details, and [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) makes another response:
+//!
+//! ```
+//! use axum::{http::StatusCode, response::IntoResponse};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Reason, key};
+//!
+//! let layer = ConcurrencyLimitLayer::new(5, key::header("x-api-key"), MemorySemaphore::new())
+//!     .with_rejection(|rejection| match rejection.reason() {
+//!         Reason::Key(_) => (StatusCode::UNAUTHORIZED, "which key?").into_response(),
+//!         _ => rejection.into_response().into_response(),
+//!     });
+//! # drop(layer);
+//! ```
+//!
+//! A layer outside of the limit finds the reason in the response's extensions, as an
+//! [`AcquireError`](crate::AcquireError), a [`KeyError`](crate::KeyError) or a
+//! [`PermitLost`](crate::PermitLost). So it can tell this limit's 429 from a handler's:
+//!
+//! ```
+//! use axum::response::Response;
+//! use tower_semaphore::AcquireError;
+//!
+//! fn was_refused_here(response: &Response) -> bool {
+//!     response.extensions().get::<AcquireError>().is_some_and(AcquireError::is_refusal)
+//! }
+//! # drop(was_refused_here);
+//! ```
+//!
+//! # What to retry
+//!
+//! - **A refusal is safe to retry, whatever the method.** The handler has not seen the request, so a refused
+//!   POST has done nothing. That holds for the responses in the table, which the problem type or the gRPC status
+//!   tells; a 503 of a proxy in front may mean something else.
+//! - **Wait for `Retry-After`.** It comes from how long permits are held, and clients that are refused together
+//!   are told different times, so that they return as places become free: [the rule]. Of 50 clients under a limit
+//!   of 10 with holds of about 1 s, 89 % got in at their first return, where a constant of 1 s let 16 % in
+//!   (BENCHMARKS.md, "When to come back").
+//! - **Rather wait in the queue.** If clients would retry within seconds anyway,
+//!   [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) serves them in order and with one request each. In a
+//!   comparison 50 requests needed 50 requests when they waited, and 1,645 to 1,682 when they retried each
+//!   10 ms (BENCHMARKS.md, "Peers").
+//! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
+//!   Under [`OnLost::Abort`](crate::OnLost) that is how a lost permit looks.
+//! - **400 is a mistake** and stays one.
+//!
+//! [the rule]: crate::Rejection#when-to-try-again
+//!
+//! A client's part in Rust, for any HTTP library that uses the crate `http`:
+//!
+//! ```
+//! use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+//! use std::time::Duration;
+//!
+//! /// How long to wait before the same request is sent again, if that makes sense.
+//! fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+//!     let may_retry = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+//!     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+//!     may_retry.then(|| Duration::from_secs(seconds))
+//! }
+//!
+//! let headers = HeaderMap::from_iter([(RETRY_AFTER, 2.into())]);
+//! assert_eq!(retry_after(StatusCode::TOO_MANY_REQUESTS, &headers), Some(Duration::from_secs(2)));
+//! assert_eq!(retry_after(StatusCode::BAD_REQUEST, &headers), None);
+//! ```
+//!
+//! # gRPC
+//!
+//! A refused gRPC call gets HTTP status 200 and its `grpc-status` in the head, without a body (*Trailers-Only*),
+//! with `Retry-After` and the RateLimit fields beside it; a generated client sees them as metadata of the status.
+//!
+//! - Nothing of a refused call was processed, so retrying is safe there too. A client does so if the `retryPolicy` of
+//!   its service config names the status. `UNAVAILABLE` is customary in `retryableStatusCodes`; add
+//!   `RESOURCE_EXHAUSTED` if a call should wait out the limit. Then it waits for `grpc-retry-pushback-ms`, which is
+//!   `Retry-After` in milliseconds.
+//! - tonic retries nothing by itself. Its client finds `retry-after` in the status's metadata.
+//! - Under [`OnLost::Abort`](crate::OnLost) a stream whose permit is lost ends in trailers with 14. It has begun, so
+//!   retry it only if it is idempotent.
+//!
+//! [`Rejection`](crate::Rejection#grpc) says the same of gRPC-Web, and of keys that are credentials. The example `grpc`
+//! has a server and a client of tonic.
+//!
+//! # While a client waits
+//!
+//! A request in the queue has no response yet, and leaves the queue when the server notices that its client has
+//! hung up. To a proxy that time is silence, so a wait has to be shorter than its timeout. Where it cannot be, admit
+//! the request and wait inside the handler, which may send bytes meanwhile:
+//! [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).

@@ -1,0 +1,156 @@
+//! Deploy Redis: rights, memory, processor, topology.
+//!
+//! Redis 6.2 or newer, or Valkey; the README lists the servers on which the tests have passed. What the
+//! store does with the server is described in [`redis`](crate::redis); this chapter is the list of what to
+//! set, in the order in which you will need it.
+//!
+//! # A user of its own
+//!
+//! The store needs these rights and no others. In the console of `redis-cli`, for the default prefix
+//! `semaphore:`:
+//!
+//! ```text
+//! ACL SETUSER limits on >PASSWORD resetchannels ~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zscore +info
+//! ```
+//!
+//! | where | in addition |
+//! |---|---|
+//! | a database number in the URL | `+select` |
+//! | a cluster, each node | `+cluster\|slots +cluster\|info +asking` |
+//! | a primary that Sentinels name | `+role` |
+//! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
+//! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
+//! | [`Operate::keys`](crate::Operate::keys) | `+scan` |
+//!
+//! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
+//! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another
+//! right is missing, and the error names the command, the keys or the channels. The user cannot read or
+//! write what has another prefix; with `+scan` it sees the names of all keys.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+//! use tower_semaphore::RedisSemaphore;
+//!
+//! let url = "rediss://limits:PASSWORD@redis.internal:6379/";
+//! let semaphore = RedisSemaphore::builder().prefix("semaphore:").connect(url).await?;
+//! # drop(semaphore); Ok(()) }
+//! ```
+//!
+//! TLS needs one of the features `tls-rustls` and `tls-native-tls`. Two services that should not share limits
+//! need two prefixes; the prefix is also what `~` and `&` name.
+//!
+//! # Settings of the server
+//!
+//! | setting | value | why |
+//! |---|---|---|
+//! | `maxmemory-policy` | `noeviction` | another policy may evict permits: up to a limit more are then granted. With `noeviction` acquire, refresh and release go on when memory is full |
+//! | persistence (`save`, `appendonly`) | as you like | permits come back by their refreshes, within a third of a lease; until then a restart without data admits up to a limit more |
+//! | `min-replicas-to-write` | 0 | it makes claims fail with too few replicas, and does not bound what a failover forgets: use [`min_replicas`](crate::redis::Builder::min_replicas) |
+//! | `cluster-require-full-coverage` | `no` | otherwise all nodes refuse commands while one primary is down |
+//! | the clock | NTP that slews | leases are measured by it. A jump forward ends leases early; after a step back a dead holder's place is free a lease later at most |
+//!
+//! Tokens keep growing after a loss of all data, because a new counter begins at the server's time.
+//!
+//! A server for limits alone is the simplest: nothing else fills its memory, blocks it with a long script or
+//! needs it to be persistent. Next to other data, do not use one with an eviction policy: a cache is the wrong
+//! neighbour.
+//!
+//! # Memory
+//!
+//! | 1,000 permits | `MEMORY USAGE` of all their keys |
+//! |---|---|
+//! | of one key | 151 kB |
+//! | of 200 keys, five each | 100 kB |
+//! | of 1,000 keys | 256 kB |
+//! | of 1,000 keys, with a label of 18 characters | 1,109 kB |
+//!
+//! (BENCHMARKS.md, "Permits that are held"; keys of 9 to 11 bytes, weight 1.) Reckon with 260 bytes for each
+//! key in use and 150 for each further permit of it. A permit of weight *w* takes as much as *w* permits. A
+//! [label](crate::Claim::with_label) is part of each permit's name, and Redis packs small sets only while their names
+//! have at most 64 bytes (`zset-max-listpack-value`). So keep labels short, or raise that setting. A key
+//! is stored percent-encoded, and as its SHA-256 if that has more than 64 characters, so a client cannot fill the
+//! memory with long keys. All keys expire eight leases after their last use, but for a revoked permit's id, which
+//! is remembered for an hour at least.
+//!
+//! # Processor
+//!
+//! | what | processor time of Redis |
+//! |---|---|
+//! | 1,000 permits of one key that are *held*, lease 10 s | 0.2 % of a core |
+//! | 1,000 permits of 1,000 keys that are held | 0.4 % |
+//! | 100,000 permits of 20,000 keys that are held | 4.9 % |
+//! | 1,000 permits acquired and released in each second, one at a time | 57 ms/s: 5.7 % |
+//! | the same, 16 at a time | 12.8 ms/s: 1.3 % |
+//! | the same, 256 at a time | 8.0 ms/s: 0.8 % |
+//!
+//! (BENCHMARKS.md, "Permits that are held", and "A cluster" for one server.) Redis runs scripts on one core, so these
+//! rows are also how far one server goes: 256 tasks made 122,000 pairs/s while they shared two cores with it. A
+//! busy process sends fewer commands, because claims then travel in batches. Each process has a connection for
+//! each of its runtimes, one for the keeper and one for messages.
+//!
+//! # Topology
+//!
+//! | servers | how | choose it for |
+//! |---|---|---|
+//! | one | [`connect`](crate::redis::Builder::connect) | most services. While it is away, [a policy](super::outages) decides |
+//! | a primary that Sentinels name | [`sentinel`](crate::redis::Builder::sentinel) | a replica that takes over by itself |
+//! | a cluster | [`cluster`](crate::redis::Builder::cluster) | more than one core can do: each key lives on one node |
+//! | a connection of yours | [`with_connection`](crate::RedisSemaphore::with_connection) | clients of redis-rs that you have already. Waiters poll |
+//!
+//! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A
+//! cluster"): a cluster pays when its nodes have cores of their own. Several limits of one request live on
+//! several nodes and take a round trip each.
+//!
+//! # Failover
+//!
+//! Replication is asynchronous. A replica that is promoted may lack the last grants, which are then granted
+//! again, up to the limit. TESTING.md, "Failovers", counts it, with a replica 5 ms behind and 200 failovers
+//! under load for each row:
+//!
+//! | | over the limit in | most over, limit 5 | first grant after the promotion, median |
+//! |---|---|---|---|
+//! | a replica that is promoted | 61 | 5 | 108 ms |
+//! | Sentinels | 89 | 5 | 760 ms |
+//! | a cluster | 118 | 5 | 169 ms |
+//! | each of them with `min_replicas(1)` | 0 | 0 | 118 to 820 ms |
+//!
+//! [`min_replicas`](crate::redis::Builder::min_replicas) makes a grant count only once so many replicas have
+//! it. It costs a round trip to the replica: with a link of 1 ms an idle claim took 2.5 ms instead of 0.13, and
+//! 256 tasks made 0.28 of the pairs/s (BENCHMARKS.md, "Grants that a failover keeps"). Most limits do not need
+//! it: in these runs a key was over its limit for half a second at most, and its holders were told. For what must
+//! not happen twice, use the [fencing token](super::recipes::locks), with or without it.
+//!
+//! # Managed services
+//!
+//! Give the store the service's endpoint, its TLS feature and a user with the rights above. The store uses no
+//! command for administrators, no key that a call does not name, and no request of more than 3,999 arguments.
+//! `tests/redis_managed.rs` runs it on servers that forbid what services forbid; the services themselves were not
+//! tested. What their documentation says:
+//!
+//! | service | | so |
+//! |---|---|---|
+//! | [ElastiCache], serverless | always in cluster mode; at most 3,999 arguments; settings are fixed | [`cluster`](crate::redis::Builder::cluster) with its endpoint |
+//! | [ElastiCache][restricted] | without `CONFIG`, `DEBUG`, `SAVE` and their like | nothing: the store needs none of them |
+//! | [MemoryDB] | what it has acknowledged survives a failover | nothing: no `min_replicas` |
+//! | [Memorystore] for Redis, and [its cluster][cluster] | `maxmemory-policy` is `volatile-lru` by default | set `noeviction` |
+//! | a service without `EVAL` | | [there is no store](crate::redis#managed-services) |
+//!
+//! [ElastiCache]: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/RedisConfiguration.html
+//! [restricted]: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ClientConfig.RestrictedCommands.html
+//! [MemoryDB]: https://docs.aws.amazon.com/memorydb/latest/devguide/consistency.html
+//! [Memorystore]: https://cloud.google.com/memorystore/docs/redis/supported-redis-configurations
+//! [cluster]: https://cloud.google.com/memorystore/docs/cluster/supported-instance-configurations
+//!
+//! `check` tells what is left to look at: [`Risk::ClusterNode`](crate::redis::Risk) where you connected to one node
+//! of a cluster, and [`Risk::Eviction`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
+//! memory limit.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+//! # use tower_semaphore::RedisSemaphore;
+//! let semaphore = RedisSemaphore::builder().cluster(["rediss://limits:PASSWORD@cluster.internal:6379/"]).await?;
+//! for risk in semaphore.check().await? {
+//!     eprintln!("warning: {risk}");
+//! }
+//! # Ok(()) }
+//! ```

@@ -1,0 +1,30 @@
+//! The guide: from the first limit to years of service.
+//!
+//! Each chapter is read in a few minutes, and each example in it is compiled and tested. A chapter
+//! says what to do and why; the items that it links to have the details.
+//!
+//! | chapter | answers |
+//! |---|---|
+//! | [`adopt`] | How do I limit an axum service in five minutes, and what do I look at afterwards? |
+//! | [`choose`] | Which limit? Wait or refuse? How long may a queue be, how long a lease? |
+//! | [`several`] | How do an account's, a route's and the fleet's limit work together? Who goes first? |
+//! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
+//! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
+//! | [`clients`] | What does a client see, and what should it retry? |
+//! | [`recipes`] | axum, hyper, tonic, streams, WebSockets, downloads, clients, jobs, locks |
+//! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
+//! | [`moving`] | What replaces what in tower's limit, tower_governor, nginx and redis-semaphore? |
+//!
+//! The words of the guide are those of the [crate's docs](crate#words). Figures are from the files
+//! `BENCHMARKS.md` and `TESTING.md` of the repository, which say how they were taken; trust their
+//! ratios more than their absolute values.
+
+pub mod adopt;
+pub mod choose;
+pub mod clients;
+pub mod deploy;
+pub mod moving;
+pub mod operate;
+pub mod outages;
+pub mod recipes;
+pub mod several;

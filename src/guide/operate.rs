@@ -1,0 +1,177 @@
+//! Operate it: how to try a limit out, what to measure, who holds what, and how to take a permit back.
+//!
+//! # Try a limit before it bites
+//!
+//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses nobody and delays nobody. Beside each
+//! request it makes the claims that it would have made, and counts what would have been refused. Its responses
+//! have no RateLimit fields, and its permits [are in shadow](crate::Permit::is_shadow):
+//!
+//! ```
+//! use axum::{Router, body::Body, http::Request, routing::get};
+//! use tower::ServiceExt;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new())
+//!     .with_shadow(true);
+//! let app: Router = Router::new().route("/export", get(|| async { "rows" })).layer(limit);
+//! let export = || {
+//!     let request = Request::get("/export").header("x-account-id", "ann").body(Body::empty());
+//!     app.clone().oneshot(request.unwrap())
+//! };
+//! let (first, second) = (export().await.unwrap(), export().await.unwrap());
+//! assert_eq!(second.status(), 200, "counted, not refused");
+//! # drop(first);
+//! # }
+//! ```
+//!
+//! A rehearsal in four steps:
+//!
+//! 1. Choose a limit by [Little's law](super::choose) and put the layer in, in shadow, with the waits and bounds that
+//!    it will have.
+//! 2. Let a day with its busiest hour pass. Read `tower_semaphore.shadow_refusals` by policy and outcome. Divided by
+//!    the layer's `tower_semaphore.requests`, it is the fraction that would have been refused. Under several limits
+//!    those requests count under the narrowest policy.
+//! 3. Ask who: the event `a claim is refused` names the key, at level `DEBUG`. One account that leaks streams is not a
+//!    reason for a higher limit; many accounts at 1 % are.
+//! 4. Take `with_shadow` away, and keep the old limit of the proxy for another day.
+//!
+//! A limit in force changes the load: refused clients come back, and fewer requests run at a time. So the prediction is
+//! most exact where few would be refused, and a limit with few refusals is what you are looking for.
+//!
+//! # What to measure
+//!
+//! With the feature `metrics` the library counts through the facade of that name; [`observe`](crate::observe) has the
+//! table of names, units and labels, and how to install an exporter. A key is never a label.
+//!
+//! | question | look at |
+//! |---|---|
+//! | Is a limit too low? | `claims` with outcome `full`, `timed_out` or `queue_full`, as a part of all, by policy |
+//! | Is a wait too long? | `claim.time_in_queue`: its 99th percentile against `with_wait` |
+//! | What does *W* of Little's law do? | `permit.duration` |
+//! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |
+//! | Does anything hold for ever? | `permit.duration`, its highest buckets; then *who holds what*, below |
+//! | Is Redis well? | `store_call.duration` by outcome; `requests` with outcome `unavailable` or `degraded` |
+//! | Is a process starved or paused? | `lost_permits` with `by="lease"` |
+//!
+//! In PromQL, with the names that the exporter of Prometheus makes of these:
+//!
+//! ```text
+//! # The part of its claims that each policy refuses
+//! sum by (policy) (rate(tower_semaphore_claims_total{outcome=~"full|timed_out|queue_full"}[5m]))
+//!   / sum by (policy) (rate(tower_semaphore_claims_total[5m]))
+//!
+//! # The 99th percentile of the time in the queue
+//! histogram_quantile(0.99,
+//!   sum by (policy, le) (rate(tower_semaphore_claim_time_in_queue_seconds_bucket[5m])))
+//! ```
+//!
+//! The first query is of claims, because a request under several limits counts once in `requests`: a wide policy would
+//! have its refusals there and not what it has granted.
+//!
+//! `examples/market/grafana.json` is a dashboard of such queries; the example `market` answers `GET /metrics` when it is
+//! built with the feature. Three alarms are enough for a start:
+//!
+//! | alarm | means |
+//! |---|---|
+//! | outcome `unavailable` or `degraded` above zero for a minute | Redis is away, and [the policy](super::outages) decides |
+//! | `lost_permits{by="lease"}` above zero | a process was paused, or Redis was away for longer than a lease |
+//! | refusals of a policy above what you accepted in shadow | traffic has grown, or somebody leaks |
+//!
+//! # What is logged
+//!
+//! With the feature `tracing` there is a span for each claim that waits, and an event for each refusal, loss, degraded
+//! permit and outage. [`observe`](crate::observe#events) has an example line of each. Keys appear at level `DEBUG` only,
+//! passwords nowhere. Without the feature, a layer outside of the limit reads the reason from the
+//! [response's extensions](super::clients#a-refusal).
+//!
+//! # Who holds what
+//!
+//! Both stores answer it through [`Operate`](crate::Operate). A store in memory does so if it was told to
+//! [list its holders](crate::MemorySemaphore::with_holders). Label claims with what an operator should read:
+//!
+//! ```
+//! use http::request::Parts;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore, Operate, Policy};
+//!
+//! fn claim(parts: &Parts) -> Result<Claim, KeyError> {
+//!     let account = parts.headers.get("x-account-id").ok_or("no account")?;
+//!     Ok(Claim::new(account).with_label(format!("{} {}", parts.method, parts.uri.path())))
+//! }
+//!
+//! async fn report(store: &impl Operate, account: &str) -> Result<(), Box<dyn std::error::Error>> {
+//!     let usage = store.usage(&Policy::DEFAULT, &account.into()).await?;
+//!     println!("{} units of {:?}, {} wait", usage.units, usage.limit, usage.waiting.len());
+//!     for permit in &usage.held {
+//!         let (label, process) = (permit.label.as_deref().unwrap_or("?"), &permit.process);
+//!         println!("{label} on {:?}, since {:?}", process.host, permit.since);
+//!     }
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemorySemaphore::new().with_holders();
+//! let layer = ConcurrencyLimitLayer::new(5, claim, store.clone());
+//! report(&store, "ann").await.unwrap();
+//! # drop(layer);
+//! # }
+//! ```
+//!
+//! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use. Of a key that
+//! has more than 64 characters when percent-encoded Redis has only a hash; its usage is still found by the key itself.
+//! A [`Lock`](crate::Lock) counts under the policy `lock`.
+//!
+//! With the feature `axum`, [`usage_routes`](crate::usage_routes) answers both as JSON. The routes change nothing, and
+//! have no authentication of their own, so nest them behind yours:
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, extract::Request, http::StatusCode, middleware::{self, Next}, response::{IntoResponse, Response}};
+//! use tower_semaphore::{MemorySemaphore, usage_routes};
+//!
+//! async fn operators_only(request: Request, next: Next) -> Response {
+//!     match request.headers().get("x-operator") {
+//!         Some(_) => next.run(request).await, // check it
+//!         None => StatusCode::FORBIDDEN.into_response(),
+//!     }
+//! }
+//!
+//! let store = MemorySemaphore::new().with_holders();
+//! let routes = usage_routes(store).layer(middleware::from_fn(operators_only));
+//! let app: Router = Router::new().nest("/debug/permits", routes);
+//! # drop(app);
+//! # }
+//! ```
+//!
+//! ```sh
+//! curl -H 'x-operator: …' localhost:3000/debug/permits/concurrency       # the keys in use
+//! curl -H 'x-operator: …' localhost:3000/debug/permits/concurrency/ann   # who holds ann's units, who waits
+//! ```
+//!
+//! # Take a permit back
+//!
+//! [`revoke`](crate::Operate::revoke) ends a permit by policy, key and id. Its units go to the next waiter at once; its
+//! holder is told that the permit is lost, and [`OnLost`](crate::OnLost) says whether the response is cut. A claim that
+//! waits under that id is refused.
+//!
+//! ```
+//! use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemorySemaphore::new().with_holders();
+//! let stuck = store.acquire(Claim::new("ann").with_limit(1)).await.unwrap();
+//!
+//! let usage = store.usage(&Policy::DEFAULT, &"ann".into()).await.unwrap();
+//! assert!(store.revoke(&Policy::DEFAULT, &"ann".into(), &usage.held[0].id).await.unwrap());
+//! assert!(stuck.is_lost());
+//! assert!(store.acquire(Claim::new("ann").with_limit(1)).await.is_ok());
+//! # }
+//! ```
+//!
+//! Over Redis the holder may be any process. A message tells it at once, or its next refresh, a third of a lease later at
+//! most, if the message is lost. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
+//! `OnLost::Abort` its response is cut, and its body is dropped.
+//!
+//! # Change a limit
+//!
+//! See [limits that change](super::recipes::changes): no restart is needed, and no permit ends.

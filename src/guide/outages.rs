@@ -1,0 +1,168 @@
+//! When Redis fails, when a process stops, and when you deploy.
+//!
+//! # What a request meets
+//!
+//! A failure of the store is never taken for a reached limit. Within its time budget each request is decided
+//! by the policy that you choose:
+//!
+//! | [`WhenUnavailable`](crate::redis::WhenUnavailable) | a new request | a permit that is held | choose it where |
+//! |---|---|---|---|
+//! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the response goes on or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
+//! | `Admit` | admitted | kept, [degraded](crate::Permit::is_degraded) | the limit is for fairness, and an outage should not be noticed |
+//! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter. All together stay near the limit |
+//! | `ShareOf(f)` | admitted up to *f × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+//! use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable};
+//!
+//! let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Share);
+//! let semaphore = builder.connect("redis://127.0.0.1/").await?;
+//! # drop(semaphore); Ok(()) }
+//! ```
+//!
+//! With a limit of 20 and five processes each may have four of every key. Rounding up means that a limit
+//! below the number of processes is exceeded: a limit of 1 is one *per process* then. What must not be
+//! exceeded is a [strict](crate::Claim::with_strict) claim or a [`Lock`](crate::Lock), which are refused while
+//! the store is unavailable, whatever the policy. [`WhenUnavailable`](crate::redis::WhenUnavailable) says
+//! exactly what each promises.
+//!
+//! # How long it takes
+//!
+//! | | with the default timeout of 250 ms |
+//! |---|---|
+//! | a new request while Redis does not answer | decided within 500 ms |
+//! | a request in the queue | decided within a second and a half |
+//! | after three failures in a row, over at least a timeout | the breaker is open: decided at once, without Redis |
+//! | Redis is back | the next probe closes the breaker; degraded and lost permits claim their places |
+//!
+//! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a
+//! cluster each node has a breaker of its own, and keys of living nodes are limited as ever.
+//!
+//! A stop that is shorter than a lease loses no permit. A longer one loses those that cannot be refreshed, if the
+//! policy is `Refuse`: each holder learns of it by its own clock, also while Redis is away. When Redis is back, a
+//! lost permit whose holder still runs is granted again if there is room and no claim waits.
+//!
+//! # What a handler can do
+//!
+//! ```
+//! use axum::http::StatusCode;
+//! use tower_semaphore::Permit;
+//!
+//! # #[cfg(feature = "axum")] {
+//! async fn export(permit: Permit) -> (StatusCode, &'static str) {
+//!     if permit.is_degraded() {
+//!         // Redis is away: do the cheap thing.
+//!         return (StatusCode::OK, "from the cache");
+//!     }
+//!     tokio::select! {
+//!         rows = rows() => (StatusCode::OK, rows),
+//!         () = permit.lost() => (StatusCode::SERVICE_UNAVAILABLE, "the permit was lost"),
+//!     }
+//! }
+//! # async fn rows() -> &'static str { "rows" }
+//! # let _: axum::Router = axum::Router::new().route("/", axum::routing::get(export));
+//! # }
+//! ```
+//!
+//! A response that has begun can be cut by [`OnLost::Abort`](crate::OnLost). Without it the response goes on
+//! beside the limit, which is right for most: the work is half done already.
+//!
+//! # The health route
+//!
+//! [`check`](crate::RedisSemaphore::check) asks what [`connect`](crate::redis::Builder::connect) asked: does the
+//! server answer, is it a primary, does it permit every command? It takes a second at most, and calls that come
+//! together share one answer.
+//!
+//! ```
+//! use axum::{extract::State, http::StatusCode};
+//! use tower_semaphore::RedisSemaphore;
+//!
+//! async fn ready(State(semaphore): State<RedisSemaphore>) -> (StatusCode, String) {
+//!     match semaphore.check().await {
+//!         Ok(risks) => (StatusCode::OK, risks.iter().map(|risk| format!("{risk}\n")).collect()),
+//!         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+//!     }
+//! }
+//! # let _: axum::Router<RedisSemaphore> = axum::Router::new().route("/ready", axum::routing::get(ready));
+//! ```
+//!
+//! Use it for an alarm, or for *readiness* if the policy is `Refuse`. Do not let *liveness* depend on Redis: a
+//! restart mends no outage of Redis and ends responses that would have survived it. With `Admit` or `Share`
+//! a process without Redis still serves, so take it out of the rotation for other reasons only.
+//!
+//! # At the start
+//!
+//! `connect` fails with `Unavailable` if no server answers within a second (`sentinel` within a second and a half), and
+//! at once if nothing listens there. Another attempt may succeed. After any other error it will not, because a setting
+//! or a right is wrong. A password that the server refuses is `Unavailable` too, because it is mended at the server:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tower_semaphore::{RedisSemaphore, redis::ConnectError};
+//!
+//! async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
+//!     loop {
+//!         match RedisSemaphore::connect(url).await {
+//!             Err(ConnectError::Unavailable(error)) => eprintln!("waiting for Redis: {error}"),
+//!             connected => return connected,
+//!         }
+//!         tokio::time::sleep(Duration::from_secs(1)).await;
+//!     }
+//! }
+//! ```
+//!
+//! # Deploys
+//!
+//! A process that is told to stop should let its responses end, within a bound, and then release what is left,
+//! so that nobody waits for its leases:
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//! use std::time::Duration;
+//! use tower_semaphore::{ConcurrencyLimitLayer, RedisSemaphore, key};
+//! use tokio::{signal::unix::{SignalKind, signal}, sync::watch, time::sleep};
+//!
+//! const DRAIN: Duration = Duration::from_secs(25);
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+//!     let limit = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), semaphore.clone());
+//!     let app = Router::new().route("/export", get(|| async { "rows" })).layer(limit);
+//!
+//!     let mut terminate = signal(SignalKind::terminate())?;
+//!     let (stop, mut stopping) = watch::channel(false);
+//!     let mut stopped = stop.subscribe();
+//!     tokio::spawn(async move {
+//!         terminate.recv().await;
+//!         stop.send_replace(true);
+//!     });
+//!     let listener = tokio::net::TcpListener::bind("0.0.0.0:3000").await?;
+//!     let server = axum::serve(listener, app).with_graceful_shutdown(async move {
+//!         let _ = stopping.wait_for(|stop| *stop).await;
+//!     });
+//!     let overdue = async {
+//!         let _ = stopped.wait_for(|stop| *stop).await;
+//!         sleep(DRAIN).await;
+//!     };
+//!     tokio::select! {
+//!         served = server => served?,
+//!         () = overdue => eprintln!("some responses did not end in time"),
+//!     }
+//!     for permit in semaphore.shutdown(Duration::from_secs(2)).await {
+//!         eprintln!("{} is held until its lease ends", permit.semaphore);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded
+//!   connections; hence the bound here, and a signal of your own to your WebSockets.
+//! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum
+//!   of both bounds below the time after which your platform kills the process.
+//! - A process that is killed without all this harms nobody for longer than a lease.
+//! - In a rolling deploy old and new processes share the limits: those of one prefix, policy and key. Three
+//!   markets that restarted one by one under load refused nobody and left no permit
+//!   (`tests/market/leaving.rs`). Change a lease by a factor of two at most in one deploy.
+//! - A new limit needs no care: while both versions run, each claim is granted under its own.

@@ -1,0 +1,70 @@
+//! Calls: limits for the requests that *you* send.
+//!
+//! # One host
+//!
+//! [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) makes a client that is ready when there is
+//! room: callers wait, in memory within a process, over Redis within the whole fleet.
+//!
+//! ```no_run
+//! use bytes::Bytes;
+//! use http::Request;
+//! use http_body_util::{BodyExt, Empty};
+//! use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+//! use std::time::Duration;
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_semaphore::{AcquireError, GlobalConcurrencyLimitLayer, RedisSemaphore};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let semaphore = RedisSemaphore::connect("redis://127.0.0.1/").await?;
+//!     let limit = GlobalConcurrencyLimitLayer::new(3, "example.org", semaphore)
+//!         .with_wait(Duration::from_secs(30));
+//!     let http = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+//!     let client = ServiceBuilder::new().layer(limit).service(http);
+//!
+//!     let request = Request::get("http://example.org/").body(Empty::new())?;
+//!     let response = client.clone().oneshot(request).await?;
+//!     if let Some(refusal) = response.extensions().get::<AcquireError>() {
+//!         return Err(refusal.clone().into()); // never sent
+//!     }
+//!     let page = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+//!     println!("{} bytes", page.len());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - A response holds its permit until its body has been read or dropped. Do not keep responses unread.
+//! - Use a service soon after it is ready: one that is kept idle gives its permit back after three to four seconds.
+//!   `oneshot` on a clone, as here, does both steps in one.
+//! - A refusal is a *response* with status 429 or 503, made here and never sent by the host. The extension tells
+//!   it apart.
+//! - Put retries outside of the limit, so that a retry takes a permit of its own and a pause holds none.
+//!
+//! # Many hosts
+//!
+//! [`ConcurrencyLimitLayer`](crate::ConcurrencyLimitLayer) takes the key from each request. Its service is always
+//! ready, and a request without room waits in the call:
+//!
+//! ```
+//! use http::{Request, Response, request::Parts};
+//! use std::{convert::Infallible, time::Duration};
+//! use tower::{ServiceBuilder, ServiceExt};
+//! use tower_semaphore::{ConcurrencyLimitLayer, KeyError, MemorySemaphore};
+//!
+//! fn host(parts: &Parts) -> Result<String, KeyError> {
+//!     Ok(parts.uri.authority().ok_or("no host")?.to_string())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! # let http = tower::service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
+//! let limit = ConcurrencyLimitLayer::new(3, host, MemorySemaphore::new())
+//!     .with_wait(Duration::from_secs(30));
+//! let client = ServiceBuilder::new().layer(limit).service(http);
+//!
+//! let request = Request::get("http://example.org/").body(String::new()).unwrap();
+//! assert_eq!(client.clone().oneshot(request).await.unwrap().status(), 200);
+//! # }
+//! ```
+//!
+//! The example `crawler` has a global limit for each host, and lets two processes share them.
+#![cfg_attr(not(doctest), doc = include_str!("reqwest.md"))]

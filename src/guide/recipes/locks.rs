@@ -1,0 +1,61 @@
+//! Locks with fencing tokens.
+//!
+//! A [`Lock`](crate::Lock) is a semaphore of one. While all goes well one holder at a time has it. A holder that is
+//! paused for longer than its lease, by a suspended machine for instance, does not know that another has the lock by
+//! now; nor does one whose write is still on its way. No lock over a network can rule that out. The *resource* can: it
+//! remembers the highest token that it has seen, and refuses a lower one.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{Lock, MemorySemaphore};
+//!
+//! /// What the lock protects: a row, a file, an object in a store.
+//! #[derive(Default)]
+//! struct Balance {
+//!     coins: u64,
+//!     token: u64,
+//! }
+//!
+//! impl Balance {
+//!     fn write(&mut self, coins: u64, token: u64) -> Result<(), &'static str> {
+//!         if token < self.token {
+//!             return Err("a later holder has written already");
+//!         }
+//!         (self.coins, self.token) = (coins, token);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let lock = Lock::new(MemorySemaphore::new(), "account-42");
+//! let mut balance = Balance::default();
+//!
+//! let first = lock.acquire(Duration::from_secs(1)).await.unwrap();
+//! let old = first.token();
+//! drop(first); // as if its lease had ended
+//!
+//! let second = lock.acquire(Duration::from_secs(1)).await.unwrap();
+//! assert_eq!(balance.write(100, second.token()), Ok(()));
+//! assert!(balance.write(5, old).is_err(), "the late write of the first holder");
+//! # }
+//! ```
+//!
+//! In SQL the resource is a column, and one statement compares and writes:
+//!
+//! ```text
+//! UPDATE accounts SET coins = $1, token = $2 WHERE id = 42 AND token <= $2
+//! ```
+//!
+//! No row updated means that a later holder was there. Compare with `<=`, so that one holder may write twice.
+//!
+//! # What else to know
+//!
+//! - In Redis tokens of a key strictly increase within one history of the data. After a loss of all data they go on
+//!   above the old ones, because a new counter begins at the server's time. They are no sequence without gaps.
+//! - In memory they begin anew with each process. A resource that outlives the process needs a lock in Redis.
+//! - Listen to [`lost`](crate::LockGuard::lost) to stop early; it spares work, and is no replacement for the token.
+//! - Locks are strict: while the store is unavailable none is granted, whatever the policy.
+//! - A permit of any [claim](crate::Claim) has a token too ([`Permit::token`](crate::Permit::token)), but with a
+//!   limit above 1 a lower token is not a sign of a lost lease.
+//! - Several locks at once: claim them together, in one order everywhere, as [several claims](crate::Claims) with a
+//!   limit of 1, strict; [`Permit::tokens`](crate::Permit::tokens) has the token of each.

@@ -1,0 +1,17 @@
+//! Recipes: short, complete, to copy.
+//!
+//! | recipe | |
+//! |---|---|
+//! | [`servers`] | axum, hyper, tonic |
+//! | [`streams`] | server-sent events, WebSockets, downloads, bytes to a client that waits |
+//! | [`calls`] | limits for the requests that you send: one host, many hosts, reqwest |
+//! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
+//! | [`locks`] | locks with fencing tokens |
+//! | [`changes`] | limits that change while they are in use |
+
+pub mod calls;
+pub mod changes;
+pub mod jobs;
+pub mod locks;
+pub mod servers;
+pub mod streams;

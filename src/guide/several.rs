@@ -1,0 +1,126 @@
+//! Several limits at once, and who goes first.
+//!
+//! # From narrow to wide
+//!
+//! A request is often under its account's limit *and* its route's *and* the fleet's. An extractor then
+//! returns several claims, the narrowest first:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! let limits = key::from_fn(|parts| {
+//!     let account = parts.headers.get("x-account-id")?; // none: exempt
+//!     Some([
+//!         Claim::new(account).with_limit(5),
+//!         Claim::new(parts.uri.path()).with_limit(100).with_policy("route"),
+//!         Claim::new("all").with_limit(1_000).with_policy("fleet"),
+//!     ])
+//! });
+//! let layer = ConcurrencyLimitLayer::new(5, limits, MemorySemaphore::new())
+//!     .with_wait(Duration::from_secs(2));
+//! # drop(layer);
+//! ```
+//!
+//! - **All or none.** A claim that does not wait gets a permit of each limit or takes nothing from any. The
+//!   refusal names the limit that refused, and the `RateLimit-Policy` field lists them all.
+//! - **One round trip.** Over one Redis server one script decides. Four limits on an idle connection took
+//!   1.5 times as long as one, and 0.41 of the time of four stacked layers (BENCHMARKS.md, "Several limits
+//!   at once"). On a cluster the limits live on several nodes and are decided one after the other, with the
+//!   same meaning.
+//! - **One permit.** It covers all, and its last clone gives all back. [`Permit::levels`](crate::Permit::levels)
+//!   has the parts.
+//!
+//! The order matters for those who wait. A claim keeps what it has of the narrow limits, and joins the queue
+//! of the first one that is full. So an account's crowd stands in the account's own queue, with at most its
+//! limit of requests in the queue of the fleet, and accounts do not block each other. Use the same order
+//! everywhere: two requests that claim the same limits in opposite orders may each hold what the other
+//! waits for, until one's wait is over.
+//!
+//! Give each level a policy of its own. One key under two policies is two semaphores, and clients read the
+//! policy's name.
+//!
+//! # Layers or claims?
+//!
+//! Stacked layers mean the same, with a round trip each. Use one layer with several claims where one
+//! extractor knows them all. Use stacked layers where the limits belong to different parts of the router:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! let store = MemorySemaphore::new();
+//! let account = ConcurrencyLimitLayer::new(5, key::header("x-account-id"), store.clone());
+//! let exports = ConcurrencyLimitLayer::new(20, key::fixed("exports"), store).with_policy("exports");
+//! let app: Router = Router::new()
+//!     .route("/export", get(|| async { "rows" }).layer(exports)) // the wider limit inside
+//!     .route("/items", get(|| async { "items" }))
+//!     .layer(account);
+//! # drop(app);
+//! ```
+//!
+//! Nested layers acquire from the outside in, so the narrowest belongs outside: an account that is over its
+//! limit then takes nothing of the routes'. The permit in the request's extensions keeps all of them.
+//!
+//! # Who goes first: a head start
+//!
+//! A queue is first come, first served. [`Claim::with_head_start`](crate::Claim::with_head_start) lets a claim
+//! count as if it had come so much earlier:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_semaphore::Claim;
+//!
+//! let seconds = Duration::from_secs;
+//! let batch = Claim::new("model-1").with_limit(6).with_wait(seconds(120));
+//! let interactive = Claim::new("model-1").with_limit(8).with_wait(seconds(2));
+//! let interactive = interactive.with_head_start(seconds(30));
+//! # drop((batch, interactive));
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | an interactive request | passes every batch job that came within the last 30 s |
+//! | a batch job that has waited for 30 s | is passed by nobody: it ages, and does not starve |
+//! | two requests of one kind | are served in the order of their arrival |
+//!
+//! Under a full limit, with ten times as much batch work in the queue, interactive claims waited 0.04 s at
+//! the median and 0.31 s at the 99th percentile: as long as with no batch work at all. Without a head start
+//! they waited 10.3 s (BENCHMARKS.md, "Several limits at once").
+//!
+//! - A head start passes *waiters*, not holders. Batch jobs that hold the whole limit still have to end, so
+//!   give them a lower limit than interactive requests on the same key, as above: two of eight places are
+//!   never theirs.
+//! - The head of the queue holds up all waiters behind it until it is granted, so that a heavy claim is not
+//!   starved. A batch job that has waited for 30 s may be that head: while six batch jobs run it is not
+//!   granted, and interactive requests that came after it had aged wait behind it, although two places are free.
+//! - So choose a head start as long as batch work may be delayed. One that is longer than any job waits is
+//!   absolute priority.
+//! - [`with_max_waiting`](crate::Claim::with_max_waiting) counts only the waiters that a claim does not pass,
+//!   so a queue full of batch jobs refuses no interactive request.
+//!
+//! # Different limits on one key
+//!
+//! Claims for one key may have different limits; each is granted under its own. That makes *reserves*
+//! without further keys: with a limit of 100 for critical calls and 80 for the rest, 20 places are for
+//! critical calls alone. A claim without a head start passes no queue, so either let only critical calls
+//! wait, or give them a head start. Here nothing waits:
+//!
+//! ```
+//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Semaphore};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemorySemaphore::new();
+//! let ordinary = Claim::new("database").with_limit(8);
+//! let critical = Claim::new("database").with_limit(10);
+//!
+//! let mut held = Vec::new();
+//! for _ in 0..8 {
+//!     held.push(store.acquire(ordinary.clone()).await.unwrap());
+//! }
+//! assert!(matches!(store.acquire(ordinary).await, Err(AcquireError::Full { .. })));
+//! assert!(store.acquire(critical).await.is_ok(), "two places are for critical calls");
+//! # }
+//! ```
+//!
+//! A lowered limit grants nothing until there is room, and ends no permit.
