@@ -1,0 +1,182 @@
+//! A browser with one tab.
+
+use crate::{
+    devtools::{Console, Devtools},
+    driver::Driver,
+};
+use fantoccini::{Client, ClientBuilder, key::Key};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tempfile::TempDir;
+use testing::wait::eventually;
+
+/// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
+pub const BOUND: Duration = Duration::from_secs(30);
+
+/// A browser without a window. It ends when it is dropped.
+pub struct Browser {
+    client: Client,
+    // Before its folder: fields are dropped in this order.
+    _driver: Driver,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts one, with a profile of its own.
+    pub async fn start() -> Self {
+        let profile = TempDir::new().expect("a temporary folder can be made");
+        let driver = Driver::start(profile.path());
+        let options = json!({
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:chromeOptions": {"args": [
+                "--headless=new",
+                // For root, who has no sandbox.
+                "--no-sandbox",
+                "--disable-dev-shm-usage",
+                "--disable-gpu",
+                // The same picture on every machine.
+                "--hide-scrollbars",
+                "--lang=en",
+                format!("--user-data-dir={}", profile.path().display()),
+            ]},
+        });
+        let Value::Object(options) = options else {
+            unreachable!("it is an object");
+        };
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let client = builder.capabilities(options).connect(&driver.url()).await;
+        Self {
+            client: client.expect("chromium starts"),
+            _driver: driver,
+            _profile: profile,
+        }
+    }
+
+    /// Opens a URL.
+    pub async fn open(&self, url: &str) {
+        self.client.goto(url).await.expect("the page opens");
+    }
+
+    /// What a script says that runs in the page: `return document.title`.
+    pub async fn run(&self, script: &str, arguments: &[Value]) -> Value {
+        let answer = self.client.execute(script, arguments.to_vec()).await;
+        answer.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// The text of the element that is first by this CSS selector, empty if there is none.
+    pub async fn text(&self, selector: &str) -> String {
+        let script = "return document.querySelector(arguments[0])?.innerText ?? ''";
+        let text = self.run(script, &[selector.into()]).await;
+        text.as_str().expect("text").to_owned()
+    }
+
+    /// The texts of all elements of this CSS selector.
+    pub async fn texts(&self, selector: &str) -> Vec<String> {
+        let script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)";
+        let texts = self.run(script, &[selector.into()]).await;
+        serde_json::from_value(texts).expect("texts")
+    }
+
+    /// Clicks the element that is first by this CSS selector, as a visitor would.
+    pub async fn click(&self, selector: &str) {
+        let element = self.client.find(fantoccini::Locator::Css(selector)).await;
+        let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        let clicked = element.click().await;
+        clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
+    }
+
+    /// Presses keys where the focus is.
+    pub async fn press(&self, keys: &str) {
+        let focused = self.client.active_element().await.expect("a focus");
+        focused.send_keys(keys).await.expect("keys are pressed");
+    }
+
+    /// Presses the tabulator until the element of this CSS selector has the focus.
+    pub async fn tab_to(&self, selector: &str) {
+        let tab = char::from(Key::Tab).to_string();
+        for _ in 0..60 {
+            let script = "return document.activeElement?.matches(arguments[0]) ?? false";
+            if self.run(script, &[selector.into()]).await == true {
+                return;
+            }
+            self.press(&tab).await;
+        }
+        panic!("no tabulator leads to {selector}");
+    }
+
+    /// Waits until this expression is true in the page.
+    pub async fn shows(&self, what: &str, expression: &str) {
+        let script = format!("return Boolean({expression})");
+        eventually(what, BOUND, async || self.run(&script, &[]).await == true).await;
+    }
+
+    /// Waits until the element that is first by this CSS selector has a text with these words.
+    pub async fn reads(&self, selector: &str, words: &str) {
+        let what = format!("{selector} reads {words:?}");
+        eventually(&what, BOUND, async || {
+            self.text(selector).await.contains(words)
+        })
+        .await;
+    }
+
+    /// What the browser has complained of since it was last asked.
+    pub async fn complaints(&self) -> Vec<String> {
+        let entries = self.client.issue_cmd(Console).await.expect("it has a log");
+        let entries = entries.as_array().expect("a list");
+        let messages = entries.iter().filter_map(|entry| entry["message"].as_str());
+        messages.map(ToOwned::to_owned).collect()
+    }
+
+    /// Sets the size of the window, in CSS pixels.
+    pub async fn resize(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.devtools("Emulation.setDeviceMetricsOverride", size)
+            .await;
+    }
+
+    /// Says that the visitor prefers this: `("prefers-color-scheme", "dark")`.
+    pub async fn prefer(&self, feature: &str, value: &str) {
+        let features = json!({"features": [{"name": feature, "value": value}]});
+        self.devtools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Runs no script of the pages that are opened from now on.
+    pub async fn without_javascript(&self) {
+        self.devtools(
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": true}),
+        )
+        .await;
+    }
+
+    /// A picture of the whole page in this format, `png` or `webp`, in base64.
+    pub async fn picture(&self, format: &str) -> String {
+        let whole = json!({"format": format, "quality": 90, "captureBeyondViewport": true});
+        let picture = self.devtools("Page.captureScreenshot", whole).await;
+        picture["data"].as_str().expect("a picture").to_owned()
+    }
+
+    /// All that a screen reader is told of: the nodes of the accessibility tree that are not ignored.
+    pub async fn accessibility(&self) -> Vec<Value> {
+        let tree = self
+            .devtools("Accessibility.getFullAXTree", json!({}))
+            .await;
+        let nodes = tree["nodes"].as_array().expect("a tree").iter();
+        nodes
+            .filter(|node| node["ignored"] != true)
+            .cloned()
+            .collect()
+    }
+
+    async fn devtools(&self, command: &'static str, parameters: Value) -> Value {
+        let answer = self
+            .client
+            .issue_cmd(Devtools {
+                command,
+                parameters,
+            })
+            .await;
+        answer.unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+}

@@ -1,0 +1,83 @@
+//! The browser's driver, a process of its own.
+
+use std::{
+    io::{BufRead, BufReader, ErrorKind},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+const MISSING: &str = "these tests need `chromedriver` on the PATH: \
+    `apt-get install chromium chromium-driver`";
+
+/// A driver and the browsers that it starts: one group of processes. They end when it is dropped, and
+/// also when this process is killed.
+pub(crate) struct Driver {
+    driver: Child,
+    watcher: Child,
+    port: u16,
+}
+
+impl Driver {
+    /// Starts one on a port that is free. `profile` is removed if this process is killed.
+    ///
+    /// # Panics
+    ///
+    /// When it is not installed, or does not say where it listens.
+    pub(crate) fn start(profile: &Path) -> Self {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = command.spawn().unwrap_or_else(|error| match error.kind() {
+            ErrorKind::NotFound => panic!("{MISSING}"),
+            _ => panic!("chromedriver does not start: {error}"),
+        });
+        let watcher = watch(driver.id(), profile);
+        let port = port(&mut driver);
+        Self {
+            driver,
+            watcher,
+            port,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // The end of its input makes the watcher kill the group.
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// A shell that ends the group when its standard input ends, as it does when this process dies.
+fn watch(group: u32, profile: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", "read _; kill -s KILL -- \"-$0\"; rm -rf \"$1\""])
+        .arg(group.to_string())
+        .arg(profile)
+        // Not in the group of this process, which may be killed as a whole.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("sh is installed")
+}
+
+fn port(driver: &mut Child) -> u16 {
+    let stdout = driver.stdout.take().expect("stdout is piped");
+    let said = |line: &String| line.contains("started successfully on port");
+    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+    let line = lines
+        .find(said)
+        .expect("chromedriver says where it listens");
+    let port = line.trim_end_matches('.').rsplit(' ').next();
+    port.and_then(|port| port.parse().ok()).expect("a port")
+}

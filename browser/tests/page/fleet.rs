@@ -1,0 +1,92 @@
+//! Over Redis the page shows what all processes hold.
+
+use crate::{ENDLESS, shows_held, watching};
+use browser::market::{Market, status};
+use testing::redis::RedisServer;
+
+#[tokio::test]
+async fn a_killed_process_holds_its_slots_until_its_leases_end() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let settings = [("REDIS_URL", &*url), ("LEASE_MS", "3000")];
+    let here = Market::start(&settings).await;
+    let mut there = Market::start(&settings).await;
+    let browser = watching(&here).await;
+    let mut own = here.send("GET", ENDLESS).await;
+    assert_eq!(status(&mut own).await, 200);
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        let mut stream = there.send("GET", ENDLESS).await;
+        assert_eq!(status(&mut stream).await, 200);
+        others.push(stream);
+    }
+    shows_held(&browser, 5).await;
+    let holders = browser.texts(".slot .name").await;
+    let distinct: std::collections::HashSet<_> = holders.iter().collect();
+    assert_eq!(distinct.len(), 2, "{holders:?}");
+
+    there.kill().await;
+    drop(others);
+    // Nobody has released them: the leases count down, and then the slots are free.
+    browser.reads(".slot.held .lease", "lease ").await;
+    shows_held(&browser, 1).await;
+    assert_eq!(status_of_another(&here).await, 200);
+}
+
+async fn status_of_another(market: &Market) -> u16 {
+    status(&mut market.send("GET", ENDLESS).await).await
+}
+
+#[tokio::test]
+async fn who_waits_in_another_process_is_shown_in_order() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let settings = [("REDIS_URL", &*url), ("LIMIT", "1"), ("WAIT_MS", "60000")];
+    let (here, there) = (
+        Market::start(&settings).await,
+        Market::start(&settings).await,
+    );
+    let browser = watching(&here).await;
+    let holder = there.send("GET", ENDLESS).await;
+    shows_held(&browser, 1).await;
+    let mut waiting = Vec::new();
+    for (market, length) in [(&there, 1), (&here, 2), (&there, 3)] {
+        waiting.push(market.send("GET", ENDLESS).await);
+        let queued = format!("document.querySelectorAll('#queue > li').length === {length}");
+        browser.shows(&format!("{length} wait"), &queued).await;
+    }
+    let rows = browser.texts("#queue > li small").await;
+    let process = |row: &str| row.split(", waits").next().expect("a process").to_owned();
+    assert_eq!(process(&rows[0]), process(&rows[2]));
+    assert_ne!(process(&rows[0]), process(&rows[1]));
+    drop(holder);
+    browser
+        .shows(
+            "one has entered",
+            "document.querySelectorAll('#queue > li').length === 2",
+        )
+        .await;
+    assert_eq!(
+        process(&browser.text("#queue > li small").await),
+        process(&rows[1])
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
+    let mut server = RedisServer::start();
+    let market = Market::start(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
+    let browser = watching(&market).await;
+    browser.click("#open").await;
+    shows_held(&browser, 1).await;
+    server.kill();
+    browser.reads("#connection", "does not answer").await;
+    browser.reads("#streams > li", "cut off").await;
+    server.restart();
+    browser.reads("#connection", "live").await;
+    shows_held(&browser, 0).await;
+    browser.click("#open").await;
+    shows_held(&browser, 1).await;
+    browser.click("#sell-form button").await;
+    browser.reads("#listings > li", "ann-").await;
+}

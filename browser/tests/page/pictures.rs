@@ -1,0 +1,92 @@
+//! Pictures of the page, in both themes and at two widths, for `target/tmp/pictures`.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use browser::{
+    browser::Browser,
+    market::{Market, status},
+};
+use std::{fs, path::Path};
+use testing::redis::RedisServer;
+use tokio::net::TcpStream;
+
+/// The README's picture has to stay small.
+const MOST_BYTES: usize = 150_000;
+
+#[tokio::test]
+async fn pictures_of_a_full_account_are_made_and_small() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+    fs::create_dir_all(&folder).expect("the folder can be made");
+    let server = RedisServer::start();
+    let url = server.url();
+    let settings = [("REDIS_URL", &*url), ("WAIT_MS", "6000")];
+    let here = Market::start(&settings).await;
+    let there = Market::start(&settings).await;
+    trade(&there).await;
+    let browser = Browser::start().await;
+    browser.resize(1280, 800).await;
+    browser.open(&here.page("ann")).await;
+    browser.reads("#connection", "live").await;
+    let _others = crowd(&browser, &there).await;
+    for theme in ["light", "dark"] {
+        browser.prefer("prefers-color-scheme", theme).await;
+        for width in [1280, 360] {
+            browser.resize(width, 800).await;
+            let picture = picture(&browser, "png").await;
+            save(&folder.join(format!("{theme}-{width}.png")), &picture);
+        }
+    }
+    browser.prefer("prefers-color-scheme", "light").await;
+    browser.resize(1280, 800).await;
+    let readmes = picture(&browser, "webp").await;
+    assert!(readmes.len() < MOST_BYTES, "{} bytes", readmes.len());
+    save(&folder.join("market.webp"), &readmes);
+}
+
+async fn picture(browser: &Browser, format: &str) -> Vec<u8> {
+    let picture = BASE64_STANDARD.decode(browser.picture(format).await);
+    picture.expect("base64")
+}
+
+fn save(file: &Path, picture: &[u8]) {
+    fs::write(file, picture).expect("the file is written");
+}
+
+/// Others have something for sale.
+async fn trade(market: &Market) {
+    for (seller, item, price) in [
+        ("bob", "bob-3", 40),
+        ("cleo", "cleo-1", 75),
+        ("dana", "dana-7", 120),
+        ("emil", "emil-2", 310),
+    ] {
+        let offer = format!("{{\"item\":\"{item}\",\"price\":{price}}}");
+        let target = format!("/market/items?account={seller}");
+        let mut sent = market.post(&target, &offer).await;
+        assert_eq!(status(&mut sent).await, 201);
+    }
+}
+
+/// Five permits of two processes, a refused stream, and waiters.
+async fn crowd(browser: &Browser, there: &Market) -> Vec<TcpStream> {
+    let mut others = Vec::new();
+    browser.reads("#listings > li", "bob-3").await;
+    browser.click("#listings button").await;
+    browser.reads("#trades > li", "bob").await;
+    for route in ["export", "events"] {
+        let target = format!("/market/{route}?rows=100000&interval_ms=60000&account=ann");
+        let mut stream = there.send("GET", &target).await;
+        assert_eq!(status(&mut stream).await, 200);
+        others.push(stream);
+    }
+    for held in 3..=5 {
+        browser.click("#open").await;
+        browser.reads("#held-count", &held.to_string()).await;
+    }
+    browser.click("#open").await;
+    browser.reads("#streams > li:nth-child(4)", "refused").await;
+    others.push(there.send("GET", "/market/events?account=ann").await);
+    browser.reads("#queue > li", "1.").await;
+    browser.click("#open").await;
+    browser.reads("#queue > li:nth-child(2)", "2.").await;
+    others
+}

@@ -1,0 +1,78 @@
+//! The slots of the account fill and empty.
+
+use crate::{ENDLESS, shows_held, watching};
+use browser::market::{Market, status};
+
+#[tokio::test]
+async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
+    let market = Market::start(&[]).await;
+    let browser = watching(&market).await;
+    shows_held(&browser, 0).await;
+
+    let mut stream = market.send("GET", ENDLESS).await;
+    assert_eq!(status(&mut stream).await, 200);
+    shows_held(&browser, 1).await;
+    let slot = browser.text(".slot.held").await;
+    assert!(slot.contains("/market/export"), "{slot}");
+    assert!(slot.contains("pid "), "{slot}");
+
+    drop(stream);
+    shows_held(&browser, 0).await;
+}
+
+#[tokio::test]
+async fn a_permit_keeps_its_slot_while_others_end() {
+    let market = Market::start(&[]).await;
+    let browser = watching(&market).await;
+    let mut streams = Vec::new();
+    for held in 1..=3 {
+        streams.push(market.send("GET", ENDLESS).await);
+        shows_held(&browser, held).await;
+    }
+    drop(streams.remove(1));
+    shows_held(&browser, 2).await;
+    let states = browser.texts(".slot .state").await;
+    let held: Vec<_> = states.iter().map(|state| state.contains("held")).collect();
+    assert_eq!(held, [true, false, true, false, false]);
+}
+
+#[tokio::test]
+async fn a_permit_is_ended_by_its_button_and_its_stream_is_cut() {
+    let market = Market::start(&[]).await;
+    let browser = watching(&market).await;
+    browser.click("#open").await;
+    shows_held(&browser, 1).await;
+    browser.reads("#streams > li", ": open").await;
+
+    browser.click(".slot.held button").await;
+    shows_held(&browser, 0).await;
+    browser.reads("#streams > li", ": cut off").await;
+}
+
+#[tokio::test]
+async fn who_waits_is_shown_in_order_and_enters_in_order() {
+    let market = Market::start(&[("LIMIT", "1"), ("WAIT_MS", "60000")]).await;
+    let browser = watching(&market).await;
+    let holder = market.send("GET", ENDLESS).await;
+    shows_held(&browser, 1).await;
+    let mut waiting = Vec::new();
+    for (route, length) in [("events", 1), ("export", 2), ("", 3)] {
+        let target = format!("/market/{route}?account=ann&rows=9&interval_ms=60000");
+        let target = target.replace("/?", "?");
+        waiting.push(market.send("GET", &target).await);
+        let queued = format!("document.querySelectorAll('#queue > li').length === {length}");
+        browser.shows(&format!("{length} wait"), &queued).await;
+    }
+    let rows = browser.texts("#queue > li").await;
+    for (row, words) in rows
+        .iter()
+        .zip(["/market/events", "/market/export", "/market"])
+    {
+        assert!(row.contains(words), "{words}: {rows:?}");
+    }
+    assert!(rows[0].starts_with("1."), "{rows:?}");
+
+    drop(holder);
+    browser.reads(".slot.held", "/market/events").await;
+    browser.reads("#queue > li", "/market/export").await;
+}

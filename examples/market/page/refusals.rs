@@ -1,0 +1,57 @@
+//! Refusals, for those who watch the account that was refused.
+
+use super::Watchers;
+use crate::account;
+use axum::{
+    extract::{Request, State},
+    http::{HeaderValue, header::RETRY_AFTER},
+    middleware::Next,
+    response::Response,
+};
+use serde::Serialize;
+use tower_semaphore::AcquireError;
+
+/// A request that was refused.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Refusal {
+    request: String,
+    status: u16,
+    reason: String,
+    /// In seconds.
+    retry_after: Option<u64>,
+}
+
+/// Tells who watches an account of each refusal in this process.
+pub(crate) async fn told(
+    State(watchers): State<Watchers>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if watchers.is_empty() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let account = account::of(&parts);
+    let asked = format!("{} {}", parts.method, parts.uri.path());
+    let response = next.run(Request::from_parts(parts, body)).await;
+    if let (Ok(account), Some(refusal)) = (account, refusal(asked, &response)) {
+        watchers.tell(&account, refusal);
+    }
+    response
+}
+
+/// The refusal in a response, if it is one: the layer leaves its reason there.
+fn refusal(request: String, response: &Response) -> Option<Refusal> {
+    let reason = response.extensions().get::<AcquireError>()?;
+    let retry_after = response.headers().get(RETRY_AFTER);
+    Some(Refusal {
+        request,
+        status: response.status().as_u16(),
+        reason: reason.to_string(),
+        retry_after: retry_after.and_then(seconds),
+    })
+}
+
+fn seconds(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
+}

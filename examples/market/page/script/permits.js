@@ -1,0 +1,171 @@
+// Who holds the account's permits, and who waits for one.
+
+/** More places than this are not drawn. */
+const MOST_SLOTS = 24;
+/** More waiters than this are not drawn. */
+const MOST_WAITERS = 20;
+
+/** The permits in their slots: each stays where it is until it ends. */
+let slots = [];
+/** What the market says of itself: limit, lease, wait, and where its state is. */
+let market = { limit: 5, lease_ms: 10_000, wait_ms: 0, store: "memory" };
+
+/** Shows a new state of the account's permits. */
+function showPermits(usage) {
+  if (usage.now !== undefined) ahead = instant(usage.now) - Date.now();
+  const limit = usage.limit ?? market.limit;
+  const held = usage.held ?? [];
+  place(held, limit);
+  drawSlots(limit);
+  const waiting = usage.waiting ?? [];
+  const length = usage.queue_length ?? waiting.length;
+  drawQueue(waiting.slice(0, MOST_WAITERS), length);
+  setText(byId("held-count"), units(held));
+  setText(byId("limit"), limit);
+  document.title = `${units(held)}/${limit} · ${watched} · Market`;
+  announcePermits(units(held), limit, length);
+}
+
+const units = (held) => held.reduce((sum, permit) => sum + (permit.weight ?? 1), 0);
+
+/** Keeps each permit in its slot, and puts a new one, or one whose slot is not drawn, into the first that is free. */
+function place(held, limit) {
+  const now = new Map(held.map((permit) => [permit.id, permit]));
+  slots = slots.slice(0, MOST_SLOTS).map((permit) => {
+    const still = permit && now.get(permit.id);
+    now.delete(permit?.id);
+    return still ?? null;
+  });
+  for (const permit of now.values()) {
+    const free = slots.indexOf(null);
+    slots[free < 0 ? slots.length : free] = permit;
+  }
+  while (slots.length < Math.min(limit, MOST_SLOTS)) slots.push(null);
+  // A limit that was lowered: slots beyond it go when they are free.
+  while (slots.length > Math.min(limit, MOST_SLOTS) && slots.at(-1) === null) slots.pop();
+}
+
+function drawSlots(limit) {
+  const entries = slots.slice(0, MOST_SLOTS).map((permit, index) => ({ permit, index }));
+  reconcile(byId("slots"), entries, (entry) => entry.index, makeSlot, drawSlot);
+  const more = Math.max(limit, slots.length) - entries.length;
+  byId("more-slots").hidden = more === 0;
+  setText(byId("more-slots"), `and ${more} more slots`);
+}
+
+function makeSlot() {
+  const slot = make("li", { className: "slot" },
+    make("p", { className: "state" }),
+    make("p", { className: "label" }),
+    make("p", { className: "name" }),
+    make("p", { className: "since" }),
+    make("p", { className: "lease" }),
+    make("div", { className: "meter", ariaHidden: "true" }, make("i")));
+  const end = button("End", "small stop", () => revoke(slot.permit));
+  end.append(make("span", { className: "wide", textContent: " permit" }));
+  slot.append(end);
+  return slot;
+}
+
+function drawSlot(slot, { permit, index }) {
+  const [state, label, name, since, lease, meter, end] = slot.children;
+  slot.permit = permit;
+  slot.classList.toggle("held", permit !== null);
+  setText(state, permit ? `Slot ${index + 1}: held` : `Slot ${index + 1}: free`);
+  for (const part of [label, name, since, lease, meter]) part.hidden = permit === null;
+  if (!permit && document.activeElement === end) focusHeading(end);
+  end.hidden = permit === null;
+  if (!permit) return;
+  setText(label, permit.label || "a permit without a label");
+  setText(name, processName(permit.process));
+  colour(slot, permit.process);
+  end.ariaLabel = `End permit in slot ${index + 1}`;
+  tickSlot(slot);
+}
+
+/** How long a slot has been held, and what is left of its lease. */
+function tickSlot(slot) {
+  const permit = slot.permit;
+  if (!permit) return;
+  const [, , , held, lease, meter] = slot.children;
+  const [since, ends] = [instant(permit.since), instant(permit.ends)];
+  setText(held, since === null ? "" : `held ${lasting(storeNow() - since)}`);
+  const left = ends === null ? null : Math.max(0, ends - storeNow());
+  lease.hidden = meter.hidden = left === null;
+  if (left === null) return;
+  setText(lease, `lease ${(left / 1000).toFixed(1)} s`);
+  meter.firstChild.style.scale = `${Math.min(1, left / market.lease_ms)} 1`;
+}
+
+ticking.add(() => [...byId("slots").children].forEach(tickSlot));
+
+/** A process in a few words, whatever the market tells of it. */
+function processName(process) {
+  if (!process) return "unknown process";
+  if (typeof process !== "object") return String(process);
+  const { name, host, pid, id } = process;
+  const who = [name, host].filter(Boolean).join(" on ");
+  return [who, pid === undefined || pid === null ? "" : `pid ${pid}`].filter(Boolean).join(", ") || String(id);
+}
+
+const HUES = [170, 265, 60, 330, 215, 115];
+const processes = [];
+
+/** Gives an element the colour of its process. */
+function colour(element, process) {
+  const key = process?.id ?? processName(process);
+  if (!processes.includes(key)) processes.push(key);
+  element.style.setProperty("--hue", HUES[processes.indexOf(key) % HUES.length]);
+}
+
+/** Draws the head of the queue. */
+function drawQueue(waiting, length) {
+  reconcile(byId("queue"), waiting, (waiter) => waiter.id, makeWaiter, drawWaiter);
+  const none = market.wait_ms ? "nobody waits" : "no request waits here";
+  setText(byId("queue-note"), length ? `${length} waiting, first come, first served` : none);
+  byId("more-waiting").hidden = length === waiting.length;
+  setText(byId("more-waiting"), `and ${length - waiting.length} behind them`);
+}
+
+function makeWaiter() {
+  return make("li", {},
+    make("span", { className: "number" }),
+    make("span", { className: "what" }, make("span"), make("small")));
+}
+
+function drawWaiter(row, waiter, index) {
+  row.waiter = waiter;
+  const [number, what] = row.children;
+  setText(number, `${index + 1}.`);
+  setText(what.children[0], waiter.label || "a claim without a label");
+  colour(row, waiter.process);
+  tickWaiter(row);
+}
+
+function tickWaiter(row) {
+  const since = instant(row.waiter.since);
+  const waits = since === null ? "" : `, waits ${lasting(storeNow() - since)}`;
+  setText(row.children[1].children[1], processName(row.waiter.process) + waits);
+}
+
+ticking.add(() => [...byId("queue").children].forEach(tickWaiter));
+
+/** Ends a permit, whoever holds it. */
+async function revoke(permit) {
+  const path = pathOf(watched, `/permits/${encodeURIComponent(permit.id)}`);
+  const answer = await fetch(path, { method: "DELETE" }).catch(() => null);
+  if (answer?.ok) announce("The permit was ended");
+  else if (answer?.status === 404) announce("The permit had ended already");
+  else announce("The permit could not be ended");
+}
+
+let announcing = null;
+
+/** Says how many are held, once the numbers stay the same for a moment. */
+function announcePermits(held, limit, waiting) {
+  clearTimeout(announcing);
+  const queue = waiting ? `, ${waiting} waiting` : "";
+  announcing = setTimeout(() => announce(`${held} of ${limit} permits held${queue}`), 600);
+}
+
+const announce = (text) => setText(byId("announcement"), text);
