@@ -2,19 +2,22 @@
 
 use crate::{
     body::{PermitGuard, ResponseBody},
+    observe::{Outcome, Requesting},
     reject::{Limits, Reason, Rejection},
-    semaphore::{AcquireError, Claims, Permit},
+    semaphore::{AcquireError, Permit},
     settings::Settings,
 };
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
+use std::slice;
 
 /// A request whose permit is being acquired, and the service that it is for.
 pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
     limits: Limits,
+    counted: Requesting,
 }
 
 /// A request that is admitted: with a permit, or exempt from the limit.
@@ -31,11 +34,12 @@ pub(crate) struct Granted {
 }
 
 impl<S, B> Acquiring<S, B> {
-    pub(crate) fn new(service: S, request: Request<B>, claims: &Claims) -> Self {
+    pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
         Self {
             service,
             request,
-            limits: Limits::of(claims),
+            counted: Requesting::begin(&limits.narrowest().policy),
+            limits,
         }
     }
 
@@ -43,8 +47,10 @@ impl<S, B> Acquiring<S, B> {
         let several = self.limits.are_several();
         let permit = match several {
             true => permit,
-            false => permit.under(self.limits.narrowest().0.clone()),
+            false => permit.under(self.limits.narrowest().policy.clone()),
         };
+        time(&permit, &self.limits, settings);
+        self.counted.end(|| permit.outcome());
         let granted = Granted::new(permit, several, &mut self.request, settings);
         let admitted = Admitted {
             request: self.request,
@@ -53,9 +59,35 @@ impl<S, B> Acquiring<S, B> {
         (self.service, admitted)
     }
 
-    pub(crate) fn refuse(self, error: AcquireError) -> Rejection {
+    pub(crate) fn refuse(self, error: AcquireError, settings: &Settings) -> Rejection {
         let (parts, _body) = self.request.into_parts();
-        Rejection::new(Reason::Acquire(error), self.limits, parts)
+        let reason = Reason::Acquire(error);
+        let rejection = Rejection::new(reason, self.limits, parts, &settings.retry);
+        let outcome = || rejection.reason().outcome();
+        self.counted.refused(rejection.policy(), outcome);
+        rejection
+    }
+}
+
+fn add_fields(headers: &mut HeaderMap, permit: &Permit, several: bool, settings: &Settings) {
+    let levels = match several {
+        true => permit.levels(),
+        false => slice::from_ref(permit),
+    };
+    for level in levels {
+        settings.fields.append(headers, level);
+    }
+}
+
+/// Each limit sees how long its permits are held.
+fn time(permit: &Permit, limits: &Limits, settings: &Settings) {
+    let levels = match limits.are_several() {
+        true => permit.levels(),
+        false => slice::from_ref(permit),
+    };
+    for (level, limit) in levels.iter().zip(limits.iter()) {
+        let (policy, key) = (&limit.policy, limit.key);
+        settings.retry.time(level, policy, key, settings.max_hold);
     }
 }
 
@@ -77,7 +109,8 @@ impl Granted {
         request: &mut Request<B>,
         settings: &Settings,
     ) -> Self {
-        if let Some(max_hold) = settings.max_hold {
+        // In shadow the store's permit has that bound.
+        if let Some(max_hold) = settings.max_hold.filter(|_| !permit.is_shadow()) {
             permit.end_after(max_hold);
         }
         let extensions = request.extensions_mut();
@@ -85,6 +118,10 @@ impl Granted {
             extensions.insert(permit.clone().over(outer));
         }
         Self { permit, several }
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.permit.outcome()
     }
 
     /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
@@ -95,14 +132,10 @@ impl Granted {
     ) -> Response<ResponseBody<B>> {
         let guard = granted.and_then(|Self { permit, several }| {
             let headers = response.headers_mut();
-            match several {
-                true => permit
-                    .levels()
-                    .iter()
-                    .for_each(|level| settings.fields.append(headers, level)),
-                false => settings.fields.append(headers, &permit),
+            if !permit.is_shadow() {
+                add_fields(headers, &permit, several, settings);
             }
-            PermitGuard::new(permit, settings)
+            PermitGuard::new(permit, headers, settings)
         });
         response.map(|body| ResponseBody::new(body, guard))
     }

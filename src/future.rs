@@ -3,9 +3,11 @@
 use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
+    observe::{Outcome, Requesting},
     reject::{Limits, Reason, Rejection},
     semaphore::{Acquire, AcquireError, Claims, Permit},
     settings::Settings,
+    shadow::Shadow,
 };
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
@@ -79,7 +81,8 @@ where
         claims: Claims,
         settings: Arc<Settings>,
     ) -> Self {
-        let acquiring = Acquiring::new(service, request, &claims);
+        let limits = Limits::of(&claims, &settings.retry);
+        let acquiring = Acquiring::new(service, request, limits);
         let state = match settings.acquire(claims).answer() {
             Ok(answer) => State::answered(acquiring, answer, &settings),
             Err(acquire) => State::Acquire {
@@ -90,7 +93,17 @@ where
         Self { state, settings }
     }
 
+    /// A request in shadow whose key is wrong.
+    pub(crate) fn invalid(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
+        let limits = Limits::one(settings.policy.clone(), settings.limit_now());
+        let permit = Shadow::admit_invalid(settings.policy.clone(), settings.limit);
+        let acquiring = Acquiring::new(service, request, limits);
+        let state = State::answered(acquiring, Ok(permit), &settings);
+        Self { state, settings }
+    }
+
     pub(crate) fn exempt(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
+        Requesting::without_claim(&settings.policy).end(|| Outcome::Exempt);
         let admitted = Some(Admitted::exempt(request));
         let state = State::Ready { service, admitted };
         Self { state, settings }
@@ -98,6 +111,7 @@ where
 
     /// The future of an inner call that has been made, and its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
+        Requesting::begin(&settings.policy).end(|| granted.outcome());
         let granted = Some(granted);
         let state = State::Call { future, granted };
         Self { state, settings }
@@ -105,8 +119,10 @@ where
 
     /// A request that has no claim, or whose service had no permit for it.
     pub(crate) fn refused(parts: Parts, reason: Reason, settings: Arc<Settings>) -> Self {
-        let limits = Limits::one(settings.policy.clone(), settings.limit);
-        let rejection = Rejection::new(reason, limits, parts);
+        let limits = Limits::one(settings.policy.clone(), settings.limit_now());
+        let rejection = Rejection::new(reason, limits, parts, &settings.retry);
+        let outcome = || rejection.reason().outcome();
+        Requesting::without_claim(rejection.policy()).end(outcome);
         let state = State::rejected(rejection);
         Self { state, settings }
     }
@@ -181,7 +197,7 @@ where
     ) -> Self {
         match answer {
             Ok(permit) => Self::ready(acquiring.admit(permit, settings)),
-            Err(error) => Self::rejected(acquiring.refuse(error)),
+            Err(error) => Self::rejected(acquiring.refuse(error, settings)),
         }
     }
 

@@ -26,23 +26,49 @@ use tower_layer::Layer;
 /// request, keeps its units in use. A handler that answers with an upgrade, a WebSocket for
 /// instance, must keep the permit, because the body of such a response ends before the connection
 /// does. Under several limits that one permit stands for all of them. With the feature `axum` the
-/// permit is an extractor:
+/// permit is an extractor; without it, extract `Extension<Permit>`:
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
-/// use axum::response::Response;
+/// use axum::{
+///     extract::ws::{WebSocket, WebSocketUpgrade},
+///     response::Response,
+/// };
 /// use tower_semaphore::Permit;
 ///
-/// async fn socket(permit: Permit) -> Response {
-///     tokio::spawn(async move {
-///         // … talk, then:
-///         drop(permit);
-///     });
-///     # Response::default()
+/// async fn socket(permit: Permit, upgrade: WebSocketUpgrade) -> Response {
+///     upgrade.on_upgrade(|socket| async move {
+///         tokio::select! {
+///             () = talk(socket) => {}
+///             () = permit.lost() => {} // by default a lost permit ends nothing
+///         }
+///     })
 /// }
-/// # drop(socket);
+/// # async fn talk(_: WebSocket) {}
+/// # drop(axum::Router::<()>::new().route("/", axum::routing::any(socket)));
 /// # }
 /// ```
+///
+/// The end of that block releases the permit: when the client closes the socket or is killed, and when
+/// the handler panics. A client whose machine vanishes closes nothing, so send pings, and end the
+/// socket when they stay unanswered. When the process stops, close its sockets before
+/// [`RedisSemaphore::shutdown`](crate::RedisSemaphore::shutdown): a server does not wait for an
+/// upgraded connection. The example `market` does all of that.
+///
+/// # gRPC
+///
+/// A server of tonic takes the layer as it is, `Server::builder().layer(limit)`, and metadata are
+/// headers, so [`key::header`](crate::key::header) finds an account there. A call holds its permit to
+/// its trailers, which for a stream may be hours. [`Rejection`](crate::Rejection) says what a refused
+/// client is told.
+///
+/// The layer does not read a call's deadline (`grpc-timeout`), and a wait ends with it all the same:
+/// tonic drops a call whose deadline is over, and a client resets it; both leave the queue. To refuse
+/// such a call earlier, give its claim a [wait](crate::Claim::with_wait) of its own.
+///
+/// Around a channel of tonic either layer works too. With
+/// [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) a generated client waits until
+/// there is room, before it sends a call. The example `grpc` has a server and a client.
 ///
 /// # Responses
 ///
@@ -50,6 +76,37 @@ use tower_layer::Layer;
 /// the client its limit and the remaining units. [`Rejection`](crate::Rejection) describes the
 /// response to a request that is not admitted. Both have the body type
 /// [`ResponseBody`](crate::ResponseBody).
+///
+/// # Limits that change
+///
+/// A claim may carry its own limit, so an extractor can follow a value that an operator changes: a
+/// `tokio::sync::watch`, an atomic number or an `ArcSwap` of a whole configuration.
+///
+/// ```
+/// use tokio::sync::watch;
+/// use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// let (operator, limit) = watch::channel(5);
+/// let live = key::from_fn(move |parts| {
+///     let account = parts.headers.get("x-account-id")?;
+///     Some(Claim::new(account).with_limit(*limit.borrow()))
+/// });
+/// let layer = ConcurrencyLimitLayer::new(5, live, MemorySemaphore::new());
+/// operator.send(20).unwrap();
+/// # drop(layer);
+/// ```
+///
+/// Each request is admitted under the limit that was in force when it arrived, whatever the limits of
+/// those before it:
+///
+/// - A *lowered* limit ends no permit: nothing is granted until enough of them are released. A request
+///   that waits already may still be admitted under the higher limit, as long as its wait lasts.
+/// - A *raised* limit counts at once where nobody waits. Requests that wait already keep their lower limit and
+///   their position, so later ones pass them only when they have been admitted or their wait is over. Keep
+///   waits short where limits change often.
+///
+/// [`GlobalConcurrencyLimitLayer::with_live_limit`](crate::GlobalConcurrencyLimitLayer::with_live_limit)
+/// does the same for a fixed key; there a service that waits claims again under the new limit.
 ///
 /// # Around other services
 ///
@@ -67,22 +124,8 @@ use tower_layer::Layer;
 ///
 /// # Clients
 ///
-/// The layer limits any service of `http` requests. reqwest has request and response types of its
-/// own, so convert them on both sides of the layer, with `map_request` and `map_response`:
-///
-/// ```ignore
-/// use tower::ServiceBuilder;
-///
-/// let client = ServiceBuilder::new()
-///     .map_request(|request: reqwest::Request| http::Request::try_from(request).unwrap())
-///     .map_response(|response: http::Response<_>| {
-///         reqwest::Response::from(response.map(reqwest::Body::wrap))
-///     })
-///     .layer(limit)
-///     .map_request(|request: http::Request<_>| reqwest::Request::try_from(request).unwrap())
-///     .map_response(|response: reqwest::Response| http::Response::from(response))
-///     .service(reqwest::Client::new());
-/// ```
+/// The layer limits any service of `http` requests, so a client too. reqwest has request and response
+/// types of its own: [a recipe](crate::guide::recipes::calls#reqwest) converts them.
 ///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///

@@ -19,6 +19,9 @@
 //! # drop(app);
 //! ```
 //!
+//! The [guide] goes on from here: how to choose a limit, deploy Redis and operate all this, with recipes for
+//! servers, streams, clients and jobs.
+//!
 //! # Words
 //!
 //! | word | meaning |
@@ -40,6 +43,13 @@
 //! request that waits leaves the queue. To a server, a client that stays connected and stops reading
 //! looks like a slow one; [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall) ends the permit of
 //! such a client, and [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) that of any.
+//!
+//! **When does a refused client come back?** After the seconds of `Retry-After`, which come from how long
+//! permits are held; clients that are refused together are told different times. See
+//! [the rule](Rejection#when-to-try-again).
+//!
+//! **How do I try a limit before it is in force?** With [`with_shadow`](ConcurrencyLimitLayer::with_shadow):
+//! every request is admitted, and what would have been refused is counted.
 //!
 //! **What if a process is killed?** Its permits end with their leases, 10 s by default; its
 //! waiters count as dead within a quarter of a lease with the default settings.
@@ -65,9 +75,17 @@
 //! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
 //! [`OnLost::Abort`] ends a response that has lost its permit.
 //!
+//! **Who holds what?** [`Operate::usage`] lists the permits of a key and the claims that wait, with their
+//! processes and [labels](Claim::with_label); [`Operate::revoke`] takes a permit back, and its holder is told
+//! that it is lost.
+//!
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
-//! request's extensions. Hold that clone as long as the socket is open, because the body of the
-//! upgrade response ends at once. Under several limits that one permit stands for all of them.
+//! request's extensions. Move that clone into the task of the socket, because the body of the upgrade
+//! response ends at once. Under several limits that one permit stands for all of them. There is
+//! [a recipe](guide::recipes::streams#websockets), and [`ConcurrencyLimitLayer`] says how such a socket ends.
+//!
+//! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
+//! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].
 //!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) and for
@@ -85,7 +103,7 @@
 //!            key      reject     settings                 │          │
 //!             └─────────┴────── semaphore ────────────────┴──────────┘   the seam
 //!                         ^          ^         ^
-//!                        lock      memory    redis
+//!                        lock      memory    redis           observe: below all of them
 //!
 //! in redis:  store ─> outage ─> acquire ─┬─────────────> dispatch ─> protocol ─> transport
 //!                                        └─> keeper ────────^
@@ -98,8 +116,11 @@
 //! - `tls-rustls`: `rediss://` URLs, through rustls. Enables `redis`.
 //! - `tls-native-tls`: `rediss://` URLs, through the platform's TLS library. On Linux that is
 //!   OpenSSL, and a build needs its headers and `pkg-config`. Enables `redis`.
-//! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, and a handler may extract its
-//!   [`Permit`].
+//! - `axum`: [`key::peer_ip`] reads axum's `ConnectInfo`, a handler may extract its [`Permit`], and
+//!   [`usage_routes`] shows operators who holds what.
+//! - `metrics`: what the crate does, in numbers. [`observe`] has the table of them.
+//! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
+//!   example of each.
 
 mod admission;
 mod body;
@@ -108,18 +129,28 @@ mod extract;
 mod fields;
 mod future;
 pub mod global;
+// Documentation only. Its examples need both features.
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
+#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+pub mod guide;
 pub mod key;
 mod layer;
 pub mod lock;
 mod memory;
+pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
 mod reject;
+mod retry;
 pub mod semaphore;
 mod service;
 mod settings;
+mod shadow;
 mod sync;
+#[cfg(feature = "axum")]
+mod usage_routes;
 
 pub use body::ResponseBody;
 #[cfg(feature = "axum")]
@@ -135,10 +166,13 @@ pub use memory::MemorySemaphore;
 pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
 pub use semaphore::{
-    Acquire, AcquireError, Claim, Claims, Key, Permit, PermitLost, Policy, Semaphore,
+    Acquire, AcquireError, Claim, Claims, Key, Operate, Permit, PermitLost, Policy, Semaphore,
 };
 pub use service::ConcurrencyLimit;
 pub use settings::{OnLost, ReleaseAt};
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use usage_routes::usage_routes;
 
 /// The README's examples are tests too.
 #[cfg(all(doctest, feature = "redis"))]

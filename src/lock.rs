@@ -3,7 +3,9 @@
 //! In chapter 6 of *Redis in Action* a lock is a key that one client sets and the others try to
 //! set again and again. A [`Lock`] is a semaphore whose limit is 1. Claims for the lock wait in a
 //! queue, first come, first served across all processes. Dropping the guard frees the lock; if its
-//! process dies, the lock is free when its lease ends. No other process can free it.
+//! process dies, the lock is free when its lease ends. Nobody else can free it, but for an operator:
+//! locks count under the policy `lock`, and [`Operate`](crate::Operate) lists and revokes them as it does
+//! any permit.
 //!
 //! ```
 //! use std::time::Duration;

@@ -137,6 +137,10 @@ where
         let settings = Arc::clone(&self.settings);
         let claims = match self.claims(&parts) {
             Ok(claims) => claims,
+            Err(_) if settings.shadow.is_some() => {
+                let request = Request::from_parts(parts, body);
+                return ResponseFuture::invalid(self.inner.clone(), request, settings);
+            }
             Err(error) => return ResponseFuture::refused(parts, Reason::Key(error), settings),
         };
         let (service, request) = (self.inner.clone(), Request::from_parts(parts, body));

@@ -66,7 +66,7 @@ fn threads_never_hold_more_than_the_limit() {
         (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
     });
     assert!(granted.into_inner() > 1_000);
-    assert_eq!(store.keys(), 0);
+    assert_eq!(store.busy_keys(), 0);
 }
 
 /// A key as its users see it.
@@ -112,7 +112,7 @@ fn evicted_keys_keep_their_limit_and_their_tokens_grow() {
         let work = &work;
         (0..THREADS).for_each(|seed| drop(scope.spawn(move || work(seed))));
     });
-    assert_eq!(store.keys(), others.len());
+    assert_eq!(store.busy_keys(), others.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +156,7 @@ async fn waiters_among_claims_that_do_not_wait_are_granted() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.expect("the task did not panic");
     }
-    assert_eq!(store.keys(), 0);
+    assert_eq!(store.busy_keys(), 0);
 }
 
 /// A waker that does at once what a task does when it runs next: it tries the same key, and polls
@@ -225,7 +225,7 @@ fn a_waker_may_claim_the_key_that_it_was_granted() {
         let first = Eager::queued(&store);
         let second = Eager::queued(&store);
         drop(held);
-        assert_eq!(store.keys(), 0);
+        assert_eq!(store.busy_keys(), 0);
         [first, second].map(|eager| eager.tries.lock().expect("no panic").clone())
     });
     // Its own grant stood in the first one's way, and the second one's.

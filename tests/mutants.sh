@@ -15,6 +15,9 @@ with_redis=(conformance lock several redis_answers redis_attacks redis_batches r
     redis_connections redis_faults redis_holders redis_leases redis_managed redis_outage redis_queue
     redis_resize redis_wire properties)
 
+# Where the tests are.
+packages=(--test-package tower-semaphore --test-package tower-semaphore-properties)
+
 # Runs cargo-mutants with the unit tests and these integration tests, ended by `--`. The build of a
 # mutant too is for these tests alone, so they are arguments of cargo, not of the tests.
 run() {
@@ -24,7 +27,7 @@ run() {
         shift
     done
     shift
-    cargo mutants --minimum-test-timeout 60 --no-default-features "${tests[@]}" "$@"
+    cargo mutants --minimum-test-timeout 60 --no-default-features "${packages[@]}" "${tests[@]}" "$@"
 }
 
 half=${1-}

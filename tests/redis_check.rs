@@ -58,6 +58,30 @@ fn the_documented_list_has_each_command_that_a_script_runs() {
     assert!(scripted().contains("zremrangebyscore"));
 }
 
+/// The command of the guide that makes a user.
+fn guides_user() -> Vec<&'static str> {
+    let guide = include_str!("../src/guide/deploy.rs");
+    let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));
+    let line = lines.find(|line| line.starts_with("ACL SETUSER limits "));
+    line.expect("the guide has it").split_whitespace().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guides_user_has_the_documented_rights_and_no_risk() {
+    let command = guides_user();
+    let named = command.iter().filter_map(|word| word.strip_prefix('+'));
+    let mut expected = documented();
+    expected.insert("info".to_owned());
+    assert_eq!(named.map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+
+    let server = RedisServer::start();
+    let set = Raw::connect(server.port()).await.cmd(&command).await;
+    assert!(set.error().is_none(), "{set:?}");
+    let store = RedisSemaphore::connect(server.url_of("limits:PASSWORD")).await;
+    let store = store.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), []);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_command_that_an_access_control_list_lacks_is_named() {
     let server = RedisServer::start();

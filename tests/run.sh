@@ -22,7 +22,12 @@ docs() {
 }
 
 lint() {
-    cargo clippy --workspace --all-targets "$@" -- -D warnings
+    cargo clippy --all-targets "$@" -- -D warnings
+}
+
+# Not the whole workspace: other members would add features of their own.
+lint_only() {
+    lint -p tower-semaphore -p tower-semaphore-properties --no-default-features --features "$1"
 }
 
 # The example may be there from the step before, with other features.
@@ -33,17 +38,18 @@ connections() {
 
 step "tools" tools
 step "format" cargo fmt --all --check
-step "lints, all features" lint --all-features
-step "lints, no features" lint --no-default-features
-step "lints, native TLS" lint --no-default-features --features tls-native-tls
-step "lints, no TLS" lint --no-default-features --features redis
+step "lints, all features" lint --workspace --all-features
+step "lints, no features" lint_only ""
+step "lints, native TLS" lint_only tower-semaphore/tls-native-tls
+step "lints, no TLS" lint_only tower-semaphore/redis
 step "documentation" docs
 step "tests, all features" tests
 # Here, because the tests have just built them with these features.
 step "examples" examples
 step "soak, one minute" tests/soak.sh 1
 step "interleavings" cargo test --release -p tower-semaphore-interleavings
-step "tests, no features" cargo test --no-default-features
+step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
+step "tests, no features" cargo test --no-default-features -p tower-semaphore -p tower-semaphore-properties
 # With all features rustls does the work, and no TLS URL is refused.
 step "tests, native TLS" connections tls-native-tls
 step "tests, no TLS" connections redis

@@ -1,7 +1,8 @@
 //! A cluster of three primaries beside one server, both on this machine: pairs per second, and the
 //! time from a release to the grant in another store.
 //!
-//! `cargo bench --bench cluster`, a few minutes; `-- --quick` in half a minute.
+//! `cargo bench -p tower-semaphore-benches --bench cluster`, a few minutes; `-- --quick` in half a
+//! minute.
 
 mod speed;
 mod wake;

@@ -1,9 +1,9 @@
 //! How many permits more than the limit are in flight after a failover to a replica that lacks the
 //! last grants.
 //!
-//! `cargo bench --bench failover`: 20 failovers of each way. `-- --failovers 200` makes more, and
-//! `--way TEXT` takes the ways whose name has this text. `--price` measures instead what it costs
-//! that a replica has each grant.
+//! `cargo bench -p tower-semaphore-benches --bench failover`: 20 failovers of each way.
+//! `-- --failovers 200` makes more, and `--way TEXT` takes the ways whose name has this text.
+//! `--price` measures instead what it costs that a replica has each grant.
 
 mod cluster;
 mod load;

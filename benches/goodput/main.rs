@@ -4,8 +4,8 @@
 //! whatever the outcome of earlier ones. Each variant's capacity is measured first; then it is
 //! offered from half of that to eight times as much.
 //!
-//! `cargo bench --bench goodput`, about ten minutes; `-- --quick` in three. The peer is included
-//! once `benches/peers/run.sh` has built it.
+//! `cargo bench -p tower-semaphore-benches --bench goodput`, about ten minutes; `-- --quick` in
+//! three. The peer is included once `benches/peers/run.sh` has built it.
 
 mod capacity;
 mod far;

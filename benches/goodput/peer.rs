@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 /// Where `benches/peers/run.sh` builds it.
 fn program() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers/rust/release/goodput")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/rust/release/goodput")
 }
 
 pub(crate) fn is_there() -> bool {

@@ -1,6 +1,7 @@
 //! axum alone and under limits, on real sockets under load.
 //!
-//! `cargo bench --bench http`, about a minute; `-- --quick` in ten seconds.
+//! `cargo bench -p tower-semaphore-benches --bench http`, about a minute; `-- --quick` in ten
+//! seconds.
 
 mod app;
 

@@ -1,7 +1,7 @@
 //! The chapter's market again: sellers list, buyers buy, as fast as they can.
 //!
-//! `cargo bench --bench market`, thirteen minutes, since the chapter's runs took 60 s each;
-//! `-- --quick` in one.
+//! `cargo bench -p tower-semaphore-benches --bench market`, thirteen minutes, since the chapter's
+//! runs took 60 s each; `-- --quick` in one.
 
 mod far;
 mod plots;

@@ -1,7 +1,8 @@
 //! The store in memory, and the layer over it, beside a hand-written limit: a `DashMap` of Tokio's
 //! semaphores. Measured by criterion.
 //!
-//! `cargo bench --bench memory`, about two minutes; `-- --quick` in twenty seconds.
+//! `cargo bench -p tower-semaphore-benches --bench memory`, about two minutes; `-- --quick` in
+//! twenty seconds.
 
 mod layer;
 mod measure;

@@ -1,7 +1,8 @@
 //! The queue: how soon the next waiter is granted, in which order, with how many commands, and how
 //! long a grant takes when many wait.
 //!
-//! `cargo bench --bench queue`, about a minute; `-- --quick` in twenty seconds.
+//! `cargo bench -p tower-semaphore-benches --bench queue`, about a minute; `-- --quick` in twenty
+//! seconds.
 
 mod drain;
 mod order;

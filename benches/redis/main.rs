@@ -1,7 +1,8 @@
 //! The store in Redis beside its floor and the chapter's semaphores: speed, latency, and whether
 //! the limit holds when clocks differ.
 //!
-//! `cargo bench --bench redis`, a few minutes; `-- --quick` in half a minute.
+//! `cargo bench -p tower-semaphore-benches --bench redis`, a few minutes; `-- --quick` in half a
+//! minute.
 
 mod alone;
 mod load;

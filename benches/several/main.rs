@@ -1,7 +1,8 @@
 //! Several limits at once: what four cost beside one, and beside four that are acquired one after
 //! the other, over Redis and in memory. And how long an interactive claim waits behind a backlog.
 //!
-//! `cargo bench --bench several`, about three minutes; `-- --quick` in half a minute.
+//! `cargo bench -p tower-semaphore-benches --bench several`, about three minutes; `-- --quick` in
+//! half a minute.
 
 mod alone;
 mod limits;

@@ -1,7 +1,8 @@
 //! What permits cost that are *held*, as streams hold them: commands, processor time of both sides,
 //! memory; and whether a large limit costs more than a small one.
 //!
-//! `cargo bench --bench streams`, about two minutes; `-- --quick` in one.
+//! `cargo bench -p tower-semaphore-benches --bench streams`, about two minutes; `-- --quick` in
+//! one.
 
 mod child;
 mod held;

@@ -21,9 +21,5 @@ pub(crate) async fn events(
 }
 
 fn frame(event: &Event) -> Result<sse::Event, Error> {
-    let name = match event {
-        Event::Listing(_) => "listing",
-        Event::Trade(_) => "trade",
-    };
-    sse::Event::default().event(name).json_data(event)
+    sse::Event::default().event(event.name()).json_data(event)
 }

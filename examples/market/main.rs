@@ -2,10 +2,11 @@
 //! accounts together a thousand.
 //!
 //! ```sh
-//! cargo run --example market
+//! cargo run --example market                                               # and open localhost:3000
 //!
 //! curl localhost:3000/accounts/ann
 //! curl localhost:3000/market/events -H 'x-account-id: ann'                 # holds a permit until you leave
+//! websocat 'ws://localhost:3000/market/socket?account=ann'                 # so does this
 //! curl localhost:3000/market/items -H 'x-account-id: ann' --json '{"item":"ann-1","price":100}'
 //! curl localhost:3000/market/items/ID/purchase -H 'x-account-id: bob' -X POST
 //! curl 'localhost:3000/market/export?rows=60&interval_ms=1000&account=ann' # six of them at once: 429
@@ -13,6 +14,13 @@
 //!
 //! With `REDIS_URL` set (or `REDIS_CLUSTER`, or `REDIS_SENTINELS` and `REDIS_SENTINEL_NAME`), all processes are one market with the same limits: an item that is listed in one
 //! is sold in another, and an account's sixth request is refused whichever process has the five.
+//!
+//! `curl localhost:3000/health` says whether the store of the permits works, and what may fail later.
+//!
+//! `curl localhost:3000/accounts/ann/permits` says who holds ann's permits, and
+//! `curl -X DELETE localhost:3000/accounts/ann/permits/ID` ends one, and the response that holds it.
+//!
+//! With `--features metrics` there is also `GET /metrics`; `grafana.json` is a dashboard for it.
 //!
 //! Read on in `app.rs` for the routes and their limits, in `account.rs` for the key, in `permits.rs`
 //! for its store, in `market.rs` for the trait of a market, in `memory.rs` and `redis/` for its two
@@ -22,8 +30,13 @@ mod account;
 mod app;
 mod events;
 mod export;
+mod health;
+mod holders;
 mod market;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod page;
 mod permits;
 mod place;
 mod price;
@@ -31,19 +44,26 @@ mod problem;
 #[cfg(feature = "redis")]
 mod redis;
 mod settings;
+mod shadow;
 mod shutdown;
+mod socket;
 mod trade;
 
 use app::App;
 use axum::{Router, http::request::Parts, serve::ListenerExt};
+use holders::Holders;
 use market::Market;
 use memory::MemoryMarket;
+use page::{About, Watchers};
 use permits::Permits;
 use settings::{SettingError, Settings};
+use socket::Sockets;
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, Policy};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, OnLost, Policy, Semaphore,
+};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -72,25 +92,52 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let permits = Permits::open(&settings).await?;
     let limit = limits(&settings, permits.clone());
     let stop = shutdown::on_signal()?;
+    let holders = Holders {
+        permits: permits.clone(),
+        limit: settings.limit,
+    };
     let app = App {
         market: market(&settings, &permits).await?,
+        about: Arc::new(About::new(&settings)),
+        watchers: Watchers::new(holders.clone()),
+        holders,
         stop: stop.clone(),
+        sockets: Sockets::new(settings.max_stall),
     };
     let listener = listen(settings.port).await?;
     println!("listening on http://{}", listener.local_addr()?);
     eprintln!("{settings}");
-    let served = serve(listener, app::router(app, limit), stop).await;
+    let sockets = app.sockets.clone();
+    let routes = app::routes(limit, app.watchers.clone());
+    #[cfg(feature = "metrics")]
+    let routes = routes.merge(metrics::router()?);
+    let serving = serve(listener, routes.with_state(app), stop.clone());
+    let served = until_overdue(stop, serving, &sockets).await;
     permits.close().await;
     Ok(served?)
 }
 
-/// Serves until the signal to stop, and then until responses have ended or their time is over.
+/// Serves until the signal to stop, and then until responses have ended.
 async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
     // A row or an event is small, and must be sent at once.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
-    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serving = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned());
+    serving.await
+}
+
+/// The end of the server and then of its sockets, or that of the time they have for it.
+async fn until_overdue(
+    stop: CancellationToken,
+    serving: impl Future<Output = io::Result<()>>,
+    sockets: &Sockets,
+) -> io::Result<()> {
+    let all = async {
+        let served = serving.await;
+        sockets.closed().await;
+        served
+    };
     tokio::select! {
-        served = serving.into_future() => served,
+        served = all => served,
         () = shutdown::overdue(stop) => {
             eprintln!("some responses did not end in time");
             Ok(())
@@ -127,9 +174,18 @@ fn limits(
         .with_limit(settings.fleet_limit);
     let both = move |parts: &Parts| {
         let account = account::of(parts)?;
-        Ok::<_, KeyError>([Claim::new(account), fleet.clone()])
+        let label = format!("{} {}", parts.method, parts.uri.path());
+        let fleet = fleet.clone().with_label(label.clone());
+        Ok::<_, KeyError>([Claim::new(account).with_label(label), fleet])
     };
-    let layer = ConcurrencyLimitLayer::new(settings.limit, both, permits).with_wait(settings.wait);
+    let permits: Box<dyn Semaphore> = match settings.shadow {
+        true => Box::new(shadow::Told(permits)),
+        false => Box::new(permits),
+    };
+    let layer = ConcurrencyLimitLayer::new(settings.limit, both, permits)
+        .with_wait(settings.wait)
+        .with_on_lost(OnLost::Abort)
+        .with_shadow(settings.shadow);
     match settings.max_stall {
         Some(max_stall) => layer.with_max_stall(max_stall),
         None => layer,

@@ -83,6 +83,16 @@ pub(crate) enum Event {
     Trade(Trade),
 }
 
+impl Event {
+    /// The type of a server-sent event.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Listing(_) => "listing",
+            Self::Trade(_) => "trade",
+        }
+    }
+}
+
 /// What an account has.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Holdings {

@@ -4,7 +4,11 @@ use crate::{
     place::Redis,
     settings::{SettingError, Settings},
 };
-use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
+use std::error::Error;
+use tower_semaphore::{
+    Acquire, Claim, Claims, Key, MemorySemaphore, Operate, Policy, Semaphore,
+    semaphore::{BoxFuture, KeyStream, StoreError, Usage},
+};
 
 #[cfg(feature = "redis")]
 use crate::{place::Place, settings::WhenUnavailable};
@@ -13,7 +17,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use tower_semaphore::{
     RedisSemaphore,
-    redis::{Builder, WhenUnavailable as Policy},
+    redis::{Builder, WhenUnavailable as Unavailable},
 };
 
 /// The semaphores of all accounts.
@@ -32,7 +36,7 @@ impl Permits {
     /// A [`SettingError`] of the setting that names it when there is no Redis to be used.
     pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
         match &settings.redis {
-            None => Ok(Self::Memory(MemorySemaphore::new())),
+            None => Ok(Self::Memory(MemorySemaphore::new().with_holders())),
             Some(redis) => Self::in_redis(redis, settings).await,
         }
     }
@@ -45,9 +49,9 @@ impl Permits {
             .lease(settings.lease)
             .timeout(timeout)
             .when_unavailable(match settings.when_unavailable {
-                WhenUnavailable::Refuse => Policy::Refuse,
-                WhenUnavailable::Admit => Policy::Admit,
-                WhenUnavailable::Share => Policy::Share,
+                WhenUnavailable::Refuse => Unavailable::Refuse,
+                WhenUnavailable::Admit => Unavailable::Admit,
+                WhenUnavailable::Share => Unavailable::Share,
             });
         let builder = trusting(builder, redis.authority.as_deref())?;
         let opened = match &redis.place {
@@ -70,6 +74,26 @@ impl Permits {
     async fn in_redis(redis: &Redis, _: &Settings) -> Result<Self, SettingError> {
         let why = "this build keeps everything in memory";
         Err(SettingError::unusable(redis.place.setting(), why))
+    }
+
+    /// What may fail later, a line each.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong now.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(clippy::unused_async, reason = "with Redis it waits for the answer")
+    )]
+    pub(crate) async fn check(&self) -> Result<String, Box<dyn Error + Send + Sync>> {
+        match self {
+            Self::Memory(_) => Ok(String::new()),
+            #[cfg(feature = "redis")]
+            Self::Redis(semaphore) => {
+                let risks = semaphore.check().await?;
+                Ok(risks.iter().map(|risk| format!("{risk}\n")).collect())
+            }
+        }
     }
 
     /// Admits no request any more, and releases the permits of responses that were cut off: the
@@ -121,5 +145,30 @@ impl Semaphore for Permits {
             #[cfg(feature = "redis")]
             Self::Redis(semaphore) => semaphore.acquire_all(claims),
         }
+    }
+}
+
+impl Permits {
+    /// The store, as operators see it.
+    fn operated(&self) -> &dyn Operate {
+        match self {
+            Self::Memory(semaphore) => semaphore,
+            #[cfg(feature = "redis")]
+            Self::Redis(semaphore) => semaphore,
+        }
+    }
+}
+
+impl Operate for Permits {
+    fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
+        self.operated().usage(policy, key)
+    }
+
+    fn keys(&self, policy: &Policy) -> KeyStream {
+        self.operated().keys(policy)
+    }
+
+    fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
+        self.operated().revoke(policy, key, id)
     }
 }

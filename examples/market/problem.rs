@@ -6,7 +6,10 @@ use crate::{
 };
 use axum::{
     Json,
-    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    extract::{
+        rejection::{JsonRejection, PathRejection, QueryRejection},
+        ws::rejection::WebSocketUpgradeRejection,
+    },
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
@@ -85,6 +88,12 @@ impl From<QueryRejection> for Problem {
 
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<WebSocketUpgradeRejection> for Problem {
+    fn from(rejection: WebSocketUpgradeRejection) -> Self {
         Self::new(rejection.status(), rejection.body_text())
     }
 }

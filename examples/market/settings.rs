@@ -20,8 +20,11 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     /// `WAIT_MS`: how long a request may wait for its permit, 0 unless set.
     pub(crate) wait: Duration,
-    /// `MAX_STALL_MS`: how long a client may leave its response unread, without bound unless set.
+    /// `MAX_STALL_MS`: how long a client may leave its response unread, without bound unless set, or
+    /// the pings of its WebSocket unanswered, 30000 unless set.
     pub(crate) max_stall: Option<Duration>,
+    /// `SHADOW`: with `1`, refuses nobody, and says who would be.
+    pub(crate) shadow: bool,
     /// `WHEN_UNAVAILABLE`: what becomes of a request while Redis is unavailable: `refuse` unless set,
     /// `admit`, or `share` for this process's share of the limits.
     pub(crate) when_unavailable: WhenUnavailable,
@@ -53,6 +56,7 @@ impl Settings {
             lease: Duration::from_millis(number("LEASE_MS", 10_000, 100..=MAX_MS)?),
             wait: Duration::from_millis(number("WAIT_MS", 0, 0..=MAX_MS)?),
             max_stall: optional("MAX_STALL_MS", 1..=MAX_MS)?.map(Duration::from_millis),
+            shadow: number("SHADOW", 0, 0..=1_u8)? == 1,
             when_unavailable: when_unavailable()?,
         })
     }
@@ -114,6 +118,7 @@ impl fmt::Display for Settings {
             fleet_limit,
             lease,
             wait,
+            shadow,
             when_unavailable,
             ..
         } = self;
@@ -124,9 +129,10 @@ impl fmt::Display for Settings {
                 format!("Redis by {setting}, else {when_unavailable:?}")
             }
         };
+        let trial = if *shadow { ", in shadow" } else { "" };
         write!(
             f,
-            "limit {limit}, fleet limit {fleet_limit}, lease {lease:?}, wait {wait:?}, state in {store}"
+            "limit {limit}, fleet limit {fleet_limit}{trial}, lease {lease:?}, wait {wait:?}, state in {store}"
         )
     }
 }

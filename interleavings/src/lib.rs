@@ -15,6 +15,7 @@
 mod explore;
 mod loss;
 pub mod memory;
+mod observe;
 #[path = "../../src/semaphore/mod.rs"]
 pub mod semaphore;
 mod sync;

@@ -2,47 +2,59 @@
 
 use super::stall::StallWatch;
 use crate::{
-    semaphore::{Permit, SyncFuture},
+    reject::grpc,
+    semaphore::{Permit, PermitLost, SyncFuture},
     settings::{OnLost, ReleaseAt, Settings},
 };
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
 use std::{
+    error::Error,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
 };
 
+type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
+
 /// Holds a permit, and watches for its loss if that ends the body.
 pub(crate) struct PermitGuard {
-    lost: Option<SyncFuture<()>>,
+    loss: Option<LossWatch>,
     stall: Option<StallWatch>,
     _permit: Permit,
 }
 
+/// Waits for the loss of the permit.
+struct LossWatch {
+    lost: SyncFuture<()>,
+    /// Whether the body ends in a gRPC status.
+    is_grpc: bool,
+}
+
 impl PermitGuard {
-    /// `None` if the body holds no permit.
+    /// The guard of the body that follows this head. `None` if the body holds no permit.
     ///
     /// # Panics
     ///
     /// With [`Settings::max_stall`] outside of a Tokio runtime.
-    pub(crate) fn new(permit: Permit, settings: &Settings) -> Option<Self> {
+    pub(crate) fn new(permit: Permit, head: &HeaderMap, settings: &Settings) -> Option<Self> {
         if settings.release_at == ReleaseAt::Head {
             return None;
         }
-        let lost = (settings.on_lost == OnLost::Abort).then(|| {
-            let permit = permit.clone();
-            SyncFuture::new(async move { permit.lost().await })
-        });
+        let aborts = settings.on_lost == OnLost::Abort && !permit.is_shadow();
         let watch = |max_stall| StallWatch::start(permit.clone(), max_stall);
         Some(Self {
-            lost,
+            loss: aborts.then(|| LossWatch::new(&permit, head)),
             stall: settings.max_stall.map(watch),
             _permit: permit,
         })
     }
 
-    pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.lost {
-            Some(lost) => Pin::new(lost).poll(cx),
+    /// The last frame of a body whose permit is lost, if that ends the body.
+    pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LastFrame> {
+        match &mut self.loss {
+            Some(loss) => Pin::new(&mut loss.lost).poll(cx).map(|()| loss.frame()),
             None => Poll::Pending,
         }
     }
@@ -51,6 +63,24 @@ impl PermitGuard {
     pub(super) fn polled<T>(&self, answer: &Poll<T>) {
         if let Some(stall) = &self.stall {
             stall.polled(answer.is_ready());
+        }
+    }
+}
+
+impl LossWatch {
+    fn new(permit: &Permit, head: &HeaderMap) -> Self {
+        let permit = permit.clone();
+        Self {
+            lost: SyncFuture::new(async move { permit.lost().await }),
+            is_grpc: grpc::has_trailers(head),
+        }
+    }
+
+    /// A gRPC client is told a status. To others nothing but an error shows that a body is not whole.
+    fn frame(&self) -> LastFrame {
+        match self.is_grpc {
+            true => Ok(Frame::trailers(grpc::lost())),
+            false => Err(PermitLost.into()),
         }
     }
 }

@@ -5,7 +5,7 @@ mod stall;
 
 pub(crate) use guard::PermitGuard;
 
-use crate::{reject::RejectionBody, semaphore::PermitLost};
+use crate::reject::RejectionBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -22,14 +22,15 @@ pin_project! {
     /// The body of a response, which releases the permit when it ends.
     ///
     /// Frames, trailers and size are the inner body's. The body ends, whichever comes first, when
-    /// the inner body reports its end after a frame or returns no more frames, when it fails, or
-    /// when it is dropped. A body that a server has taken in one frame has ended, however slowly
+    /// the inner body reports its end after a frame, returns trailers or no more frames, when it fails,
+    /// or when it is dropped. A body that a server has taken in one frame has ended, however slowly
     /// the client reads it.
     ///
     /// # Errors
     ///
     /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose
-    /// permit is lost ends in a [`PermitLost`](crate::PermitLost).
+    /// permit is lost ends in a [`PermitLost`](crate::PermitLost), and that of a gRPC response in
+    /// trailers with `grpc-status` 14.
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,
@@ -75,14 +76,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        if this
-            .guard
-            .as_mut()
-            .is_some_and(|guard| guard.poll_lost(cx).is_ready())
-        {
+        let lost = this.guard.as_mut().map(|guard| guard.poll_lost(cx));
+        if let Some(Poll::Ready(last)) = lost {
             *this.guard = None;
             this.inner.set(Inner::Aborted);
-            return Poll::Ready(Some(Err(PermitLost.into())));
+            return Poll::Ready(Some(last));
         }
         let step = this.inner.poll_inner(cx);
         if let Some(guard) = this.guard {
@@ -124,7 +122,7 @@ where
         match self.project() {
             InnerProj::Body { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
-                let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
+                let ended = is_last(frame.as_ref()) || body.is_end_stream();
                 Poll::Ready((frame.map(|frame| frame.map_err(Into::into)), ended))
             }
             InnerProj::Rejection { body } => {
@@ -133,6 +131,14 @@ where
             }
             InnerProj::Aborted => Poll::Ready((None, true)),
         }
+    }
+}
+
+/// Whether no frame follows: trailers are the last, also of a body that does not report its end.
+fn is_last<E>(frame: Option<&Result<Frame<Bytes>, E>>) -> bool {
+    match frame {
+        Some(Ok(frame)) => frame.is_trailers(),
+        Some(Err(_)) | None => true,
     }
 }
 

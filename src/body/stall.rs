@@ -4,9 +4,12 @@
 //! polled again waits for the client. A body that was polled and had no frame waits for its handler,
 //! however long that takes.
 
-use crate::semaphore::{
-    Permit,
-    countdown::{Bounded, Countdown},
+use crate::{
+    observe::LostBy,
+    semaphore::{
+        Permit,
+        countdown::{Bounded, Countdown},
+    },
 };
 use std::{
     sync::{
@@ -72,7 +75,7 @@ impl Bounded for Stall {
     }
 
     fn end(&self) {
-        self.permit.end();
+        self.permit.end(LostBy::Bound);
     }
 }
 

@@ -34,6 +34,10 @@ struct Inner {
     /// The runtime in which the service waits. The timers of its acquire belong to that runtime, and
     /// panic when the runtime has ended.
     runtime: Option<Id>,
+    /// The limit under which the service waits.
+    limit: u32,
+    /// Since when it waits, under this limit or another one.
+    since: Option<Instant>,
     unanswered: u8,
 }
 
@@ -59,29 +63,33 @@ pub(super) enum Answer {
 
 impl Gate {
     /// Whether there is a permit, once that is known. `acquire` is called if no acquire is pending
-    /// and no answer is left that still counts.
+    /// under this limit and no answer is left that still counts. Its argument is how long the service
+    /// has waited already.
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,
-        acquire: impl FnOnce() -> Acquire,
+        limit: u32,
+        acquire: impl Fn(Duration) -> Acquire,
     ) -> Poll<bool> {
         let mut inner = self.0.lock();
         inner.unanswered = 0;
-        if inner.state.is_over() || inner.has_moved() {
-            inner.state = State::Waiting(acquire());
+        if inner.state.is_over() {
+            inner.since = None;
+            inner.begin(limit, &acquire);
+        } else if inner.has_moved() {
+            inner.begin(limit, &acquire);
         }
-        if let State::Waiting(acquire) = &mut inner.state {
-            let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
-                inner.remember(cx.waker());
-                inner.runtime = runtime();
-                return Poll::Pending;
-            };
-            inner.state = match answer {
-                Ok(permit) => State::Granted(permit),
-                Err(error) => State::Refused(error, Instant::now()),
-            };
+        let waited = matches!(inner.state, State::Waiting(_));
+        inner.poll(cx);
+        if waited && !inner.fits(limit) {
+            inner.begin(limit, &acquire);
+            inner.poll(cx);
         }
-        Poll::Ready(matches!(inner.state, State::Granted(_)))
+        match inner.state {
+            State::Waiting(_) => Poll::Pending,
+            State::Granted(_) => Poll::Ready(true),
+            _ => Poll::Ready(false),
+        }
     }
 
     /// The permit is held, and this task waits for the inner service.
@@ -133,6 +141,42 @@ impl Inner {
     /// Whether the service waits, but did so in another runtime until now.
     fn has_moved(&self) -> bool {
         matches!(self.state, State::Waiting(_)) && self.runtime != runtime()
+    }
+
+    /// Whether what the service waited for counts under this limit too. Its permit does if there was
+    /// room for it under both, so that a limit which changes all the time starves nobody.
+    fn fits(&self, limit: u32) -> bool {
+        match &self.state {
+            State::Waiting(_) => self.limit == limit,
+            State::Granted(permit) if self.limit > limit => {
+                self.limit.saturating_sub(permit.remaining()) <= limit
+            }
+            _ => true,
+        }
+    }
+
+    /// Acquires, after what was acquired before is dropped: that would keep its position in the queue.
+    fn begin(&mut self, limit: u32, acquire: impl Fn(Duration) -> Acquire) {
+        self.state = State::Closed;
+        self.limit = limit;
+        let waited = self.since.map(|since| since.elapsed());
+        self.since.get_or_insert_with(Instant::now);
+        self.state = State::Waiting(acquire(waited.unwrap_or_default()));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        let State::Waiting(acquire) = &mut self.state else {
+            return;
+        };
+        let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
+            self.remember(cx.waker());
+            self.runtime = runtime();
+            return;
+        };
+        self.state = match answer {
+            Ok(permit) => State::Granted(permit),
+            Err(error) => State::Refused(error, Instant::now()),
+        };
     }
 
     fn remember(&mut self, waker: &Waker) {

@@ -67,6 +67,28 @@ impl GlobalConcurrencyLimitLayer {
          finds no room."
     );
 
+    /// Sets a function that gives the limit instead of a fixed one: it is called whenever a permit is
+    /// acquired, and should answer at once. A service that waits acquires anew at its next poll under
+    /// another limit, which a probe brings about within a second or so, and keeps its position in the
+    /// queue. A lowered limit ends no permit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tokio::sync::watch;
+    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+    ///
+    /// let (operator, limit) = watch::channel(3);
+    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
+    ///     .with_live_limit(move || *limit.borrow());
+    /// operator.send(5).unwrap();
+    /// # drop(layer);
+    /// ```
+    pub fn with_live_limit(mut self, limit: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
+        self.settings_mut().live_limit = Some(Arc::new(limit));
+        self
+    }
+
     fn settings_mut(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.settings)
     }

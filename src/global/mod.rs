@@ -44,7 +44,12 @@
 //!   poll more than a second after the refusal acquires anew, because the cause may be over. A call
 //!   without such a poll is still answered with the refusal: it cannot reach the inner service,
 //!   whose readiness was never polled.
-//! - A service that waits in one Tokio runtime and is polled in another acquires anew there.
+//! - A service that waits under a [limit that changes](GlobalConcurrencyLimitLayer::with_live_limit)
+//!   acquires anew under the new one, at its next poll. It keeps its position in the queue, and its
+//!   wait ends when it would have. A permit that it was granted meanwhile counts, if there was room for it
+//!   under the new limit too.
+//! - A service that waits in one Tokio runtime and is polled in another acquires anew there, in the same
+//!   way.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

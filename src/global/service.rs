@@ -111,7 +111,9 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// Whether there is a permit, once that is known.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let gate = self.gate.get_or_insert_with(|| self.watch.gate());
-        let answer = gate.poll(cx, || acquire(&self.settings, &self.key));
+        let limit = self.settings.limit_now();
+        let acquire = |waited| acquire(&self.settings, &self.key, limit, waited);
+        let answer = gate.poll(cx, limit, acquire);
         self.watch.start(answer.is_pending());
         answer
     }
@@ -133,7 +135,7 @@ impl<S> GlobalConcurrencyLimit<S> {
         match answer.unwrap_or(Answer::NotReady) {
             Answer::Granted(permit) => Ok(permit),
             Answer::Refused(error) => Err(Reason::Acquire(error)),
-            Answer::Lost => match acquire(&self.settings, &self.key).answer() {
+            Answer::Lost => match acquire_now(&self.settings, &self.key).answer() {
                 Ok(Ok(permit)) => Ok(permit),
                 _ => Err(Reason::Lost(PermitLost)),
             },
@@ -142,8 +144,16 @@ impl<S> GlobalConcurrencyLimit<S> {
     }
 }
 
-fn acquire(settings: &Settings, key: &Key) -> Acquire {
-    settings.acquire(settings.complete(Claim::new(key.clone())).into())
+/// A service that `waited` already, for another claim, keeps the position and the end of its wait.
+fn acquire(settings: &Settings, key: &Key, limit: u32, waited: Duration) -> Acquire {
+    let claim = Claim::new(key.clone()).with_limit(limit);
+    let claim = claim.with_head_start(waited);
+    let wait = settings.wait.saturating_sub(waited);
+    settings.acquire(settings.complete(claim.with_wait(wait)).into())
+}
+
+fn acquire_now(settings: &Settings, key: &Key) -> Acquire {
+    acquire(settings, key, settings.limit_now(), Duration::ZERO)
 }
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
@@ -172,6 +182,8 @@ where
         match self.take() {
             Ok(permit) => {
                 let permit = permit.under(settings.policy.clone());
+                let policy = &settings.policy;
+                settings.retry.time(&permit, policy, 0, settings.max_hold);
                 let granted = Granted::new(permit, false, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }

@@ -6,12 +6,18 @@
 //! difference that was checked against the limit is never too low. The counter of acquired units is
 //! the token as well, because each permit increases it.
 
-use super::queue::{Acquired, Granted, Position, Queue};
+use super::{
+    holders::Details,
+    queue::{Acquired, Granted, Position, Queue, Revoked},
+};
 use crate::{
     semaphore::{AcquireError, Units, Wait},
-    sync::{AtomicU64, Mutex, MutexGuard},
+    sync::{AtomicU64, Mutex},
 };
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{
+    Arc,
+    atomic::Ordering::{AcqRel, Acquire},
+};
 
 /// In both counters: the queue may have waiters, so only a thread that has locked the queue may
 /// acquire.
@@ -28,7 +34,7 @@ const FLAGS: u64 = QUEUED | RETIRED;
 pub(super) struct KeySemaphore {
     acquired: AtomicU64,
     released: AtomicU64,
-    queue: Mutex<Queue>,
+    pub(super) queue: Mutex<Queue>,
 }
 
 /// Why a semaphore granted nothing.
@@ -91,12 +97,13 @@ impl KeySemaphore {
         &self,
         units: Units,
         wait: Wait,
+        details: Arc<Details>,
     ) -> Result<Option<Position>, AcquireError> {
         let mut queue = self.queue.lock();
         if !self.exclude_others() {
             return Ok(None);
         }
-        let position = queue.push(units, wait);
+        let position = queue.push(units, wait, details);
         self.admit_others(&queue);
         drop(queue);
         let position = position.ok_or(AcquireError::QueueFull)?;
@@ -106,22 +113,12 @@ impl KeySemaphore {
 
     /// From here on only a thread that has locked the queue acquires, and each release locks it.
     /// `false`: the entry is retired.
-    fn exclude_others(&self) -> bool {
+    pub(super) fn exclude_others(&self) -> bool {
         if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
             return false;
         }
         self.released.fetch_or(QUEUED, AcqRel);
         true
-    }
-
-    /// Locks the semaphore, so that it can be decided together with others. `None`: the entry is
-    /// retired.
-    pub(super) fn lock(&self) -> Option<Locked<'_>> {
-        let queue = self.queue.lock();
-        self.exclude_others().then_some(Locked {
-            semaphore: self,
-            queue,
-        })
     }
 
     /// Releases `weight` units, and grants waiters that fit now.
@@ -131,13 +128,36 @@ impl KeySemaphore {
         }
     }
 
-    /// Removes a waiter from the queue, or releases its units if it was granted meanwhile.
-    pub(super) fn cancel(&self, number: u64, weight: u32) {
-        let removed = self.change_queue(|queue| queue.remove(number));
-        if removed.is_none() {
+    /// Removes a waiter from the queue, or releases its units if it was granted meanwhile. One that was
+    /// revoked has neither.
+    pub(super) fn cancel(&self, position: &Position, weight: u32) {
+        let is_revoked = || position.details.is_revoked();
+        let (removed, is_granted) = self.change_queue(|queue| {
+            let removed = queue.remove(position.number);
+            let is_granted = removed.is_none() && !is_revoked();
+            (removed, is_granted)
+        });
+        drop(removed);
+        if is_granted {
             self.released.fetch_add(u64::from(weight), AcqRel);
         }
         self.grant_waiters();
+    }
+
+    /// Revokes a claim without a permit for an operator, unless it was revoked before: `false`. `None`: there
+    /// is none.
+    pub(super) fn revoke(&self, serial: u64) -> Option<bool> {
+        match self.change_queue(|queue| queue.revoke(serial))? {
+            // Wakes its task, without the lock.
+            Revoked::Waiting(waiting) => drop(waiting),
+            Revoked::Granted(weight) => {
+                self.released.fetch_add(u64::from(weight), AcqRel);
+            }
+            Revoked::Taken => return Some(true),
+            Revoked::Again => return Some(false),
+        }
+        self.grant_waiters();
+        Some(true)
     }
 
     /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
@@ -156,11 +176,11 @@ impl KeySemaphore {
     }
 
     /// The grant of `units` while `held` are held. Only while no other thread acquires.
-    fn grant(&self, held: u64, units: Units) -> Option<Acquired> {
+    pub(super) fn grant(&self, held: u64, units: Units) -> Option<Acquired> {
         grant(self.acquired.load(Acquire) & !FLAGS, held, units)
     }
 
-    fn add(&self, units: Units) {
+    pub(super) fn add(&self, units: Units) {
         self.acquired.fetch_add(u64::from(units.weight), AcqRel);
     }
 
@@ -172,7 +192,7 @@ impl KeySemaphore {
         changed
     }
 
-    fn admit_others(&self, queue: &Queue) {
+    pub(super) fn admit_others(&self, queue: &Queue) {
         if queue.is_empty() {
             self.released.fetch_and(!QUEUED, AcqRel);
             self.acquired.fetch_and(!QUEUED, AcqRel);
@@ -200,32 +220,6 @@ impl KeySemaphore {
 
     fn released(&self) -> u64 {
         self.released.load(Acquire) & !QUEUED
-    }
-}
-
-/// A semaphore from which only the holder of this acquires.
-pub(super) struct Locked<'a> {
-    semaphore: &'a KeySemaphore,
-    queue: MutexGuard<'a, Queue>,
-}
-
-impl Locked<'_> {
-    /// The grant of `units`, if they fit and the queue is empty; if not, how many units are held.
-    pub(super) fn admits(&self, units: Units) -> Result<Acquired, u32> {
-        let held = self.semaphore.held();
-        let grant = self.semaphore.grant(held, units);
-        grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
-    }
-
-    /// Acquires `units`, which are admitted.
-    pub(super) fn acquire(&self, units: Units) {
-        self.semaphore.add(units);
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.semaphore.admit_others(&self.queue);
     }
 }
 

@@ -1,19 +1,29 @@
 //! The store of one process.
 //!
 //! ```text
-//! store ─> waiter ─> grant ─> shard ─> key_semaphore ─> queue
+//! store ─> waiter ─> grant ─> shard ─> locked ─> key_semaphore ─> queue ─> holders
 //! ```
 //!
+//! - `operate`: what operators ask.
+//! - `settings`: what can be set.
 //! - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
 //! - `waiter`: a claim in the queue of its key.
 //! - `grant`: units of a key that a permit holds.
 //! - `shard`: a locked table of keys, which keeps some of the idle ones.
+//! - `locked`: one key, locked so that it can be decided together with others.
 //! - `key_semaphore`: the counters of one key.
 //! - `queue`: the waiters of one key.
+//! - `holders`: what operators see of one key.
+//! - `hasher`: hashes of keys.
 
 mod grant;
+mod hasher;
+mod holders;
 mod key_semaphore;
+mod locked;
+mod operate;
 mod queue;
+mod settings;
 mod several;
 mod shard;
 mod store;

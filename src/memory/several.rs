@@ -1,6 +1,6 @@
 //! Several semaphores, decided together.
 
-use super::{grant::permit, queue::Acquired, shard::Entry};
+use super::{grant::permit, holders::Details, queue::Acquired, shard::Entry};
 use crate::semaphore::{AcquireError, Claim, Permit, Units};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(super) fn try_all(
     claims: &[Claim],
     entry: impl Fn(&Claim) -> Arc<Entry>,
+    details: impl Fn(&Claim) -> Option<Arc<Details>>,
 ) -> Result<Permit, AcquireError> {
     let units = claims.iter().map(Claim::units);
     let units = units.collect::<Result<Vec<_>, _>>()?;
@@ -21,7 +22,8 @@ pub(super) fn try_all(
         if let Some(acquired) = acquired? {
             let levels = entries.into_iter().zip(claims).zip(units).zip(acquired);
             let permits = levels.map(|(((entry, claim), units), acquired)| {
-                permit(entry, units, &acquired, claim.policy().clone())
+                let policy = claim.policy().clone();
+                permit(entry, units, &acquired, policy, details(claim))
             });
             return Permit::join(permits.collect());
         }

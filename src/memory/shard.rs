@@ -1,25 +1,28 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    key_semaphore::{KeySemaphore, Locked, Refusal},
+    holders::{Details, Holders, infos},
+    key_semaphore::{KeySemaphore, Refusal},
+    locked::Locked,
     queue::{Acquired, Position},
 };
 use crate::{
-    semaphore::{AcquireError, Claim, Key, Policy, Units, Wait},
+    observe::LostBy,
+    semaphore::{AcquireError, Claim, Key, Policy, Units, Usage, Wait},
     sync::Mutex,
 };
 use hashbrown::hash_table::HashTable;
-use std::{ptr, sync::Arc};
+use std::{ptr, sync::Arc, time::SystemTime};
 
 /// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and
 /// looking an entry up is cheaper than allocating one. With 1,000 keys and 8 threads a pair of
 /// acquire and release takes a sixth less time with 64 idle entries than with 16, and 256 save no
 /// more; with ten times as many keys as idle entries, 16 are better by a sixth (the pairs of
-/// `cargo bench --bench memory`).
+/// `benches/memory`).
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// Inserts per entry of the table after which all idle entries are evicted. With 4 or 64 the pairs
-/// of `cargo bench --bench memory` take equally long.
+/// of `benches/memory` take equally long.
 const INSERTS_PER_EVICTION: usize = 16;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
@@ -49,17 +52,29 @@ pub(super) struct Entry {
     hash: u64,
     policy: Policy,
     key: Key,
+    holders: Holders,
 }
 
 impl Shard {
     /// The entry of a claim's key, inserted if there is none.
     pub(super) fn entry(self: &Arc<Self>, hash: u64, claim: &Claim) -> Arc<Entry> {
         let mut table = self.0.lock();
-        let found = table.entries.find(hash, |entry| entry.is_of(hash, claim));
+        let (policy, key) = (claim.policy(), claim.key());
+        let found = table.find(hash, policy, key);
         match found {
             Some(entry) => Arc::clone(entry),
             None => self.insert(&mut table, hash, claim),
         }
+    }
+
+    /// The entry of a key, if there is one.
+    pub(super) fn find(&self, hash: u64, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
+        let table = self.0.lock();
+        // Not `Table::find`: with two callers that would not be inlined where every claim passes.
+        let mut same_hash = table.entries.iter_hash(hash);
+        same_hash
+            .find(|entry| entry.is_of(hash, policy, key))
+            .cloned()
     }
 
     fn insert(self: &Arc<Self>, table: &mut Table, hash: u64, claim: &Claim) -> Arc<Entry> {
@@ -71,6 +86,7 @@ impl Shard {
             hash,
             policy: claim.policy().clone(),
             key: claim.key().clone(),
+            holders: Holders::default(),
         });
         let hash_of = |entry: &Arc<Entry>| entry.hash;
         table
@@ -105,6 +121,14 @@ impl Shard {
         table.entries.iter().filter(busy).count()
     }
 
+    /// The keys that have permits or waiters under a policy.
+    pub(super) fn keys_of(&self, policy: &Policy) -> Vec<Key> {
+        let table = self.0.lock();
+        let entries = table.entries.iter();
+        let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.is_busy());
+        busy.map(|entry| entry.key.clone()).collect()
+    }
+
     #[cfg(test)]
     pub(super) fn keys_in_table(&self) -> Vec<Key> {
         let table = self.0.lock();
@@ -117,6 +141,12 @@ impl Shard {
 }
 
 impl Table {
+    #[inline]
+    fn find(&self, hash: u64, policy: &Policy, key: &Key) -> Option<&Arc<Entry>> {
+        let is_it = |entry: &Arc<Entry>| entry.is_of(hash, policy, key);
+        self.entries.find(hash, is_it)
+    }
+
     /// Counts an insert. After enough of them, evicts all idle entries: keys that are not used any
     /// more make room for recent ones, at a cost that is small per insert.
     fn count_insert(&mut self) {
@@ -136,8 +166,39 @@ impl Table {
 }
 
 impl Entry {
-    fn is_of(&self, hash: u64, claim: &Claim) -> bool {
-        self.hash == hash && self.key == *claim.key() && self.policy == *claim.policy()
+    fn is_of(&self, hash: u64, policy: &Policy, key: &Key) -> bool {
+        self.hash == hash && self.key == *key && self.policy == *policy
+    }
+
+    pub(super) fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        // Both at one instant: a claim goes from the queue to the holders.
+        let queue = self.semaphore.queue.lock();
+        let (permits, (granted, waiting)) = (self.holders.all(), queue.details());
+        drop(queue);
+        let held = infos(permits, &granted);
+        let waiting = waiting.iter().map(|details| details.info()).collect();
+        let listed: u32 = held.iter().map(|info| info.weight).sum();
+        // Some of those that are listed may be free by now.
+        let units = listed.max(self.semaphore.held() as u32);
+        Usage::new(SystemTime::now(), units, held, waiting)
+    }
+
+    /// Ends a permit or a wait of this serial. `false`: there is none.
+    pub(super) fn revoke(&self, serial: u64) -> bool {
+        // First: a claim goes from the queue to the holders.
+        if let Some(is_revoked) = self.semaphore.revoke(serial) {
+            return is_revoked;
+        }
+        let Some(permit) = self.holders.remove(serial) else {
+            return false;
+        };
+        let is_held = permit.weight() > 0;
+        permit.end(LostBy::Revoked);
+        is_held
     }
 
     pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
@@ -148,8 +209,17 @@ impl Entry {
         &self,
         units: Units,
         wait: Wait,
+        details: Arc<Details>,
     ) -> Result<Option<Position>, AcquireError> {
-        self.semaphore.enqueue(units, wait)
+        self.semaphore.enqueue(units, wait, details)
+    }
+
+    pub(super) fn begin_permit(&self, position: &Position) -> bool {
+        self.semaphore.queue.lock().begin_permit(position.number)
+    }
+
+    pub(super) fn end_permit(&self, position: &Position) -> bool {
+        self.semaphore.queue.lock().end_permit(position)
     }
 
     pub(super) fn lock(&self) -> Option<Locked<'_>> {
@@ -161,8 +231,8 @@ impl Entry {
         self.evict_if_idle();
     }
 
-    pub(super) fn cancel(&self, number: u64, weight: u32) {
-        self.semaphore.cancel(number, weight);
+    pub(super) fn cancel(&self, position: &Position, weight: u32) {
+        self.semaphore.cancel(position, weight);
         self.evict_if_idle();
     }
 

@@ -2,22 +2,24 @@
 
 use super::{
     grant::permit,
+    hasher::KeyHasher,
+    holders::{Details, first_serial},
     key_semaphore::Refusal,
     several::try_all,
     shard::{Entry, Shard},
     waiter::{Waiter, WaiterSlots},
 };
 use crate::{
+    observe::Store::Memory as MEMORY,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, Key, Semaphore, Units, Wait, level_by_level,
+        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, Units, Wait, check,
+        level_by_level, narrowest,
     },
-    sync::RandomState,
+    sync::{AtomicBool, AtomicU64},
 };
-use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 /// A store of semaphores in this process: one for each policy and key.
@@ -52,19 +54,22 @@ use std::{
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct MemorySemaphore(Arc<Store>);
+pub struct MemorySemaphore(pub(super) Arc<Store>);
 
 /// Shards of a store. Each has a lock of its own, which is held for every lookup of a key. On 2
 /// cores 16 shards are as fast, and 256 slow a pair of acquire and release down by a fifth
-/// (`cargo bench --bench memory`); 64 leave room for machines with more cores.
+/// (`benches/memory`); 64 leave room for machines with more cores.
 pub(super) const SHARDS: usize = 64;
 
 /// Claims that may wait at a time, for all keys of a store together, unless set.
 const MAX_WAITING_TOTAL: usize = 10_000;
 
-struct Store {
-    hasher: SeedableRandomState,
-    waiter_slots: Arc<WaiterSlots>,
+pub(super) struct Store {
+    hasher: KeyHasher,
+    pub(super) waiter_slots: Arc<WaiterSlots>,
+    /// Whether permits are listed.
+    pub(super) has_holders: AtomicBool,
+    serial: AtomicU64,
     shards: [Arc<Shard>; SHARDS],
 }
 
@@ -72,27 +77,12 @@ impl MemorySemaphore {
     /// An empty store. See [`MemorySemaphore`] for an example.
     pub fn new() -> Self {
         Self(Arc::new(Store {
-            hasher: hasher(),
+            hasher: KeyHasher::new(),
             waiter_slots: Arc::new(WaiterSlots::new(MAX_WAITING_TOTAL)),
+            has_holders: AtomicBool::new(false),
+            serial: AtomicU64::new(first_serial()),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
-    }
-
-    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 unless
-    /// set. Further claims that would wait are refused with [`AcquireError::Overloaded`].
-    ///
-    /// The setting applies to the store, so to all its handles.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tower_semaphore::MemorySemaphore;
-    ///
-    /// let semaphore = MemorySemaphore::new().with_max_waiting_total(1_000);
-    /// ```
-    pub fn with_max_waiting_total(self, max_waiting_total: usize) -> Self {
-        self.0.waiter_slots.set_max(max_waiting_total);
-        self
     }
 
     /// How many semaphores, one for each policy and key, have permits or waiters now. Takes time
@@ -106,16 +96,31 @@ impl MemorySemaphore {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let semaphore = MemorySemaphore::new();
     /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(5)).await;
-    /// assert_eq!(semaphore.keys(), 1);
+    /// assert_eq!(semaphore.busy_keys(), 1);
     /// drop(permit);
-    /// assert_eq!(semaphore.keys(), 0);
+    /// assert_eq!(semaphore.busy_keys(), 0);
     /// # }
     /// ```
-    pub fn keys(&self) -> usize {
+    pub fn busy_keys(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.keys()).sum()
     }
 
-    #[cfg(test)]
+    fn decide_all(&self, claims: Vec<Claim>) -> Acquire {
+        if let Err(error) = check(&claims) {
+            return Acquire::ready(Err(error));
+        }
+        let answer = {
+            let entry = |claim: &Claim| self.0.entry(claim);
+            try_all(&claims, entry, |claim| self.0.details(claim))
+        };
+        let may_wait = claims.iter().any(|claim| claim.wait().is_some());
+        if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
+            return Acquire::ready(answer);
+        }
+        let store = Arc::clone(&self.0);
+        Acquire::pending(level_by_level(claims, move |claim| store.decide(&claim)))
+    }
+
     pub(super) fn shards(&self) -> &[Arc<Shard>; SHARDS] {
         &self.0.shards
     }
@@ -125,20 +130,54 @@ impl Store {
     /// The entry of a claim's key.
     #[inline]
     fn entry(&self, claim: &Claim) -> Arc<Entry> {
-        // Only the key is hashed: a store has few policies, so hashing them would spread the entries
-        // hardly more.
-        let hash = self.hash(claim.key());
-        // The hash table inside a shard uses the lowest and the highest bits of the hash.
-        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
+        let (hash, shard) = self.shard(claim.key());
         shard.entry(hash, claim)
     }
 
+    pub(super) fn find(&self, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
+        let (hash, shard) = self.shard(key);
+        shard.find(hash, policy, key)
+    }
+
+    /// The shard of a key, and the key's hash.
+    #[inline]
+    fn shard(&self, key: &Key) -> (u64, &Arc<Shard>) {
+        // Only the key is hashed: a store has few policies, so hashing them would spread the entries
+        // hardly more.
+        let hash = self.hasher.hash(key);
+        // The hash table inside a shard uses the lowest and the highest bits of the hash.
+        (hash, &self.shards[(hash >> 32) as usize % SHARDS])
+    }
+
+    /// What operators see of a claim that is granted at once, if permits are listed.
+    #[inline]
+    fn details(&self, claim: &Claim) -> Option<Arc<Details>> {
+        let is_listed = self.has_holders.load(Relaxed);
+        is_listed.then(|| self.new_details(claim))
+    }
+
+    #[cold]
+    fn new_details(&self, claim: &Claim) -> Arc<Details> {
+        let (serial, is_listed) = (self.serial.fetch_add(1, Relaxed), &self.has_holders);
+        Details::new(claim, serial, is_listed.load(Relaxed))
+    }
+
+    #[inline]
+    fn decide(&self, claim: &Claim) -> Acquire {
+        match claim.units() {
+            Ok(units) => self.acquire(claim, units),
+            Err(error) => Acquire::ready(Err(error)),
+        }
+    }
+
+    #[inline]
     fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
         loop {
             let entry = self.entry(claim);
             match entry.try_acquire(units) {
                 Ok(acquired) => {
-                    let permit = permit(entry, units, &acquired, claim.policy().clone());
+                    let (policy, details) = (claim.policy().clone(), self.details(claim));
+                    let permit = permit(entry, units, &acquired, policy, details);
                     return Acquire::ready(Ok(permit));
                 }
                 Err(Refusal::Retired) => {}
@@ -170,51 +209,29 @@ impl Store {
         wait: Wait,
     ) -> Result<Option<Acquire>, AcquireError> {
         let slot = WaiterSlots::take(&self.waiter_slots).ok_or(AcquireError::Overloaded)?;
-        let position = entry.enqueue(units, wait)?;
+        let position = entry.enqueue(units, wait, self.new_details(claim))?;
         let policy = claim.policy().clone();
         Ok(position.map(|position| {
-            let waiter = Waiter::new(entry, units, position, slot);
+            let waiter = Waiter::new(entry, units, position, slot, claim);
             Acquire::pending(waiter.wait(wait.time, policy))
         }))
     }
-
-    fn hash(&self, key: &Key) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key.as_bytes());
-        hasher.finish()
-    }
-}
-
-/// A fast hash with a random seed. A client that found out the seed could send keys that collide;
-/// such keys would slow each other down only while their permits are held at the same time.
-fn hasher() -> SeedableRandomState {
-    let seed = RandomState::new().hash_one(0);
-    SeedableRandomState::with_seed(seed, SharedSeed::global_random())
 }
 
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        match claim.units() {
-            Ok(units) => self.0.acquire(&claim, units),
-            Err(error) => Acquire::ready(Err(error)),
-        }
+        self.0
+            .decide(&claim)
+            .counted(MEMORY, claim.policy(), claim.key())
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        if let Err(error) = claims.check() {
-            return Acquire::ready(Err(error));
-        }
         let claims = match claims.only() {
             Ok(claim) => return self.acquire(claim),
             Err(claims) => claims,
         };
-        let answer = try_all(&claims, |claim| self.0.entry(claim));
-        let may_wait = claims.iter().any(|claim| claim.wait().is_some());
-        if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
-            return Acquire::ready(answer);
-        }
-        let handle = self.clone();
-        Acquire::pending(level_by_level(claims, move |claim| handle.acquire(claim)))
+        let (policy, key) = narrowest(&claims);
+        self.decide_all(claims).counted(MEMORY, &policy, &key)
     }
 }
 
@@ -227,7 +244,7 @@ impl Default for MemorySemaphore {
 impl fmt::Debug for MemorySemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemorySemaphore")
-            .field("keys", &self.keys())
+            .field("keys", &self.busy_keys())
             .finish()
     }
 }

@@ -1,8 +1,14 @@
 //! A claim in the queue of its key.
 
-use super::{grant::permit, queue::Position, shard::Entry};
+use super::{
+    grant::permit,
+    holders::Details,
+    queue::{Acquired, Position},
+    shard::Entry,
+};
 use crate::{
-    semaphore::{AcquireError, Permit, Policy, Units},
+    observe::{LostBy, Meter, Outcome, Store, Waiting},
+    semaphore::{AcquireError, Claim, Permit, Policy, Units},
     sync::AtomicUsize,
 };
 use std::{
@@ -53,7 +59,8 @@ pub(super) struct Waiter {
     entry: Arc<Entry>,
     units: Units,
     position: Position,
-    acquired: bool,
+    is_done: bool,
+    waiting: Waiting,
     _slot: WaiterSlot,
 }
 
@@ -63,12 +70,17 @@ impl Waiter {
         units: Units,
         position: Position,
         slot: WaiterSlot,
+        claim: &Claim,
     ) -> Self {
+        let mut waiting = Waiting::default();
+        let key = || claim.key().as_bytes().escape_ascii().to_string();
+        waiting.join(&Meter::of(Store::Memory, claim.policy()), key);
         Self {
             entry,
             units,
             position,
-            acquired: false,
+            is_done: false,
+            waiting,
             _slot: slot,
         }
     }
@@ -78,23 +90,53 @@ impl Waiter {
         time: Duration,
         policy: Policy,
     ) -> Result<Permit, AcquireError> {
-        let Ok(Ok(acquired)) = timeout(time, &mut self.position.granted).await else {
-            return Err(AcquireError::TimedOut);
-        };
-        self.acquired = true;
-        Ok(permit(
-            Arc::clone(&self.entry),
-            self.units,
-            &acquired,
-            policy,
-        ))
+        match timeout(time, &mut self.position.granted).await {
+            Err(_) => {
+                self.waiting.leave(Outcome::TimedOut);
+                Err(AcquireError::TimedOut)
+            }
+            // Only an operator drops a sender that has sent nothing.
+            Ok(Err(_)) => self.revoked(),
+            Ok(Ok(acquired)) if self.position.details.is_listed() => self.listed(&acquired, policy),
+            Ok(Ok(acquired)) => Ok(self.permit(&acquired, policy, None)),
+        }
+    }
+
+    fn permit(
+        &mut self,
+        acquired: &Acquired,
+        policy: Policy,
+        details: Option<Arc<Details>>,
+    ) -> Permit {
+        self.waiting.leave(Outcome::Admitted);
+        self.is_done = true;
+        let entry = Arc::clone(&self.entry);
+        permit(entry, self.units, acquired, policy, details)
+    }
+
+    /// A permit that operators see, and have seen without a permit since it was granted.
+    fn listed(&mut self, acquired: &Acquired, policy: Policy) -> Result<Permit, AcquireError> {
+        if !self.entry.begin_permit(&self.position) {
+            return self.revoked();
+        }
+        let details = Some(Arc::clone(&self.position.details));
+        let permit = self.permit(acquired, policy, details);
+        if self.entry.end_permit(&self.position) {
+            permit.end(LostBy::Revoked);
+        }
+        Ok(permit)
+    }
+
+    fn revoked<T>(&mut self) -> Result<T, AcquireError> {
+        self.waiting.leave(Outcome::Revoked);
+        Err(AcquireError::Revoked)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if !self.acquired {
-            self.entry.cancel(self.position.number, self.units.weight);
+        if !self.is_done {
+            self.entry.cancel(&self.position, self.units.weight);
         }
     }
 }

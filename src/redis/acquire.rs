@@ -10,9 +10,15 @@ use super::{
     shared::Store,
     wait::{self, Wanted},
 };
-use crate::semaphore::{AcquireError, Claim, Permit, StoreError};
+use crate::semaphore::{AcquireError, Claim, Permit, StoreError, Wait};
 use futures_util::future::{Either, select};
-use std::{ops::Range, pin::pin, slice, sync::Arc, time::Instant};
+use std::{
+    ops::Range,
+    pin::pin,
+    slice,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::time::timeout_at;
 
 impl Store {
@@ -48,6 +54,7 @@ impl Store {
                 Err(AcquireError::full(claim, held))
             }
             Acquired::QueueFull => Err(AcquireError::QueueFull),
+            Acquired::Revoked => Err(AcquireError::Revoked),
             Acquired::Full { .. } | Acquired::Queued { .. } => Err(AcquireError::TimedOut),
         }
     }
@@ -94,25 +101,19 @@ impl Store {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let released = || -> u64 {
-            let counts = leases
-                .iter()
-                .map(|lease| self.keeper.released(&lease.name()));
-            counts.fold(0, u64::wrapping_add)
-        };
-        let before = released();
+        let before = self.released(leases.iter());
         let first = attempt().await.map_err(StoreError::new)?;
         let Some(full) = full(&first).and_then(|full| leases.get(full)) else {
             return Ok(first);
         };
-        let second = timeout_at(deadline.into(), async {
-            let settled = self.keeper.settled(full.name()).await;
-            match settled || released() != before {
-                true => attempt().await.ok(),
-                false => None,
-            }
-        });
-        Ok(second.await.ok().flatten().unwrap_or(first))
+        if !self
+            .has_released(full, leases.iter(), before, deadline)
+            .await
+        {
+            return Ok(first);
+        }
+        let second = timeout_at(deadline.into(), attempt()).await;
+        Ok(second.ok().and_then(Result::ok).unwrap_or(first))
     }
 
     /// Waits in queues until all levels are granted, the wait is over, the store shuts down or it is
@@ -122,10 +123,8 @@ impl Store {
         wanted: &[Wanted],
         serials: Range<u64>,
     ) -> Result<AllAcquired, AcquireError> {
-        let slot = self.notifications.register(serials, self.max_waiting);
-        let slot = slot.ok_or(AcquireError::Overloaded)?;
         let mut closed = self.closed.subscribe();
-        let granted = wait::granted(&self.dispatch, self.times, wanted, slot);
+        let granted = self.wait_twice(wanted, serials);
         // Not `tokio::select!`: when its task has used up its budget (`tokio::task::coop`), that
         // polls nothing, and a try that is polled later would be sent first.
         let closed = pin!(closed.wait_for(|closed| *closed));
@@ -138,4 +137,74 @@ impl Store {
             Either::Right((Either::Right((error, _)), _)) => Err(StoreError::new(error).into()),
         }
     }
+
+    /// Waits in queues. If one is full while a claim of this process is leaving it, it is joined once
+    /// more: a request that a client has just given up should not stop its next one.
+    async fn wait_twice(
+        &self,
+        wanted: &[Wanted],
+        serials: Range<u64>,
+    ) -> Result<AllAcquired, AcquireError> {
+        let since = Instant::now();
+        let end = since + self.times.budget();
+        let wait = async |wanted: &[Wanted]| {
+            let slot = self
+                .notifications
+                .register(serials.clone(), self.max_waiting);
+            let slot = slot.ok_or(AcquireError::Overloaded)?;
+            wait::granted(&self.dispatch, self.times, wanted, slot).await
+        };
+        let leases = || wanted.iter().map(|(lease, _)| lease);
+        let before = self.released(leases());
+        let first = wait(wanted).await?;
+        let AllAcquired::QueueFull { level } = first else {
+            return Ok(first);
+        };
+        match self
+            .has_released(&wanted[level].0, leases(), before, end)
+            .await
+        {
+            true => wait(&left(wanted, since.elapsed())).await,
+            false => Ok(first),
+        }
+    }
+
+    /// Whether releases for one of these were answered since `before`, after those for the key that is full
+    /// are, until the deadline: then there may be room.
+    async fn has_released<'a>(
+        &self,
+        full: &Lease,
+        leases: impl Iterator<Item = &'a Arc<Lease>>,
+        before: u64,
+        deadline: Instant,
+    ) -> bool {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        let settled = timeout_at(deadline.into(), self.keeper.settled(full.name())).await;
+        settled.is_ok_and(|settled| settled || self.released(leases) != before)
+    }
+
+    /// A number that changes whenever a release for one of these is answered.
+    fn released<'a>(&self, leases: impl Iterator<Item = &'a Arc<Lease>>) -> u64 {
+        let counts = leases.map(|lease| self.keeper.released(&lease.name()));
+        counts.fold(0, u64::wrapping_add)
+    }
+}
+
+/// What is left of the waits of a claim that waits anew. A head start grows, if there is one: a queue of
+/// claims without is faster.
+fn left(wanted: &[Wanted], waited: Duration) -> Vec<Wanted> {
+    let left = |wait: Wait| Wait {
+        time: wait.time.saturating_sub(waited),
+        head_start: match wait.head_start {
+            Duration::ZERO => Duration::ZERO,
+            head_start => head_start.saturating_add(waited),
+        },
+        ..wait
+    };
+    let wanted = wanted.iter();
+    wanted
+        .map(|(lease, wait)| (Arc::clone(lease), wait.map(left)))
+        .collect()
 }

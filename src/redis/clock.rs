@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Lengths of time that follow from the lease and the timeout, and this process's own clock.
@@ -193,6 +193,15 @@ impl ServerClock {
         let offset = self.offset.load(Ordering::Relaxed);
         let micros = offset.saturating_add(self.times.micros(at) as i64);
         micros.max(0) as u64 / 1_000
+    }
+
+    /// The server's time now, in ms; if no answer has told it yet, this machine's.
+    pub(super) fn now_ms(&self) -> u64 {
+        if self.is_known() {
+            return self.at(Instant::now());
+        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        since_epoch.unwrap_or_default().as_millis() as u64
     }
 
     /// The time that the server would show now if its clock had never been set back, in

@@ -151,6 +151,7 @@ impl Store {
                 Ok(grant)
             }
             Acquired::Full { held } => Err(full(lease, held)),
+            Acquired::Revoked => Err(lost()),
             Acquired::QueueFull | Acquired::Queued { .. } => Err(full(lease, 0)),
         }
     }

@@ -45,13 +45,14 @@
 //! that was delayed on its way grants nothing. An acquire without an answer may have run, so the
 //! keeper sends releases of it until one that ran after the deadline is answered.
 //!
-//! All keys expire eight leases after their last use. A waiter that is granted is notified by
+//! All keys expire eight leases after their last use; where a permit was revoked, one remembers it for
+//! an hour at least. A waiter that is granted is notified by
 //! `PUBLISH` on a channel of its process. In case a message is lost, each waiter also polls at
 //! every twelfth of a lease, or every five seconds if that is sooner.
 //!
 //! # When the server is unavailable
 //!
-//! The outcome of every call is observed. Three failures in a row, a timeout apart, open a breaker:
+//! The outcome of every call is observed. Three failures in a row, over at least a timeout, open a breaker:
 //! from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
 //! one probe at a time, until one is answered. Claims that wait in a queue, or to be sent in a batch,
 //! are decided when the breaker opens; those that were sent, when their calls end.
@@ -114,7 +115,21 @@
 //! `+sentinel|get-master-addr-by-name +sentinel|master`; with [`Builder::min_replicas`] `+wait`. An
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
-//! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing.
+//! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing. [`Operate::keys`](crate::Operate::keys)
+//! needs `+scan` too, and fails alone without it.
+//!
+//! # Who holds what
+//!
+//! [`Operate`](crate::Operate) lists the permits of all processes, and revokes one of any. For that nothing
+//! travels with a claim but its time and its label, as the end of the permit's id: 9 bytes, and of a label
+//! three for each character that is no letter, digit, `-` or `_`. A heavy permit has them once for each
+//! unit, so give it a short label.
+//!
+//! A process that has held a permit for longer than a second, or has a claim that waits, says who it is in
+//! `PREFIXprocess:ID` every other lease, and listens to revocations. Others are told by their next refresh.
+//! A revocation is remembered with its key for an hour: so a holder that could not be reached does not get
+//! the permit back, unless the server has lost its data since. What a process admits while Redis is
+//! unavailable is in no list, and cannot be revoked until it has a place again.
 //!
 //! # Managed services
 //!
@@ -137,12 +152,15 @@ mod dispatch;
 mod error;
 mod grant;
 mod group;
+mod holders;
 mod keeper;
 mod lease;
 mod notify;
+mod operate;
 mod outage;
 mod protocol;
 mod replicas;
+mod scan;
 mod several;
 mod shared;
 mod start;

@@ -6,10 +6,13 @@
 //!
 //! The subscription has a connection of its own, over RESP3 too: BENCHMARKS.md has why.
 
+mod notice;
 mod source;
 
 use super::{error::Error, transport::Transport};
 use futures_util::StreamExt;
+pub(super) use notice::Notice;
+use notice::read;
 use parking_lot::Mutex;
 use source::{Source, Subscribed};
 use std::{
@@ -17,11 +20,14 @@ use std::{
     convert::Infallible,
     future::pending,
     ops::Range,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, mpsc, watch},
     time::{interval, sleep, timeout},
 };
 
@@ -39,8 +45,12 @@ pub(super) struct Notifications {
     waiters: Mutex<Waiters>,
     subscription: watch::Sender<Subscription>,
     source: Source,
-    /// Notified when a claim waits, so that the keeper's thread subscribes.
+    /// Notified when a claim waits, or a permit is held for long, so that the keeper's thread subscribes.
     wanted: Notify,
+    /// Whether permits are held for long, which operators may revoke.
+    is_wanted: AtomicBool,
+    /// Receives the serials of permits that were revoked.
+    revoked: mpsc::UnboundedSender<u64>,
 }
 
 #[derive(Default)]
@@ -53,13 +63,6 @@ struct Waiters {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Subscription {
     pub(super) live: bool,
-}
-
-/// The content of a message: a token, and how many units were held then. Token 0 makes a waiter poll.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Notice {
-    pub(super) token: u64,
-    pub(super) held: u32,
 }
 
 #[derive(Default)]
@@ -108,14 +111,36 @@ impl Drop for WaiterSlot<'_> {
 
 impl Notifications {
     /// Over a transport without a publisher no message can arrive, and waiters have to poll.
-    pub(super) fn new(transport: Arc<dyn Transport>, prefix: &str, process: &str) -> Self {
+    ///
+    /// Returns also where the serials of revoked permits arrive.
+    pub(super) fn new(
+        transport: Arc<dyn Transport>,
+        prefix: &str,
+        process: &str,
+    ) -> (Self, mpsc::UnboundedReceiver<u64>) {
         let channel = format!("{prefix}wake:{process}");
-        Self {
+        let (revoked, receiver) = mpsc::unbounded_channel();
+        let notifications = Self {
             waiters: Mutex::default(),
             subscription: watch::Sender::default(),
             source: Source { transport, channel },
             wanted: Notify::new(),
+            is_wanted: AtomicBool::new(false),
+            revoked,
+        };
+        (notifications, receiver)
+    }
+
+    /// Subscribes from now on, because permits are held that operators may revoke.
+    pub(super) fn want(&self) {
+        if !self.is_wanted.swap(true, Ordering::Relaxed) {
+            self.wanted.notify_one();
         }
+    }
+
+    /// Whether this process holds permits for long, or has claims that wait.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed) || self.waiters.lock().slots > 0
     }
 
     /// Returns a slot for permits of these serials, unless `most` slots are in use.
@@ -146,8 +171,8 @@ impl Notifications {
     pub(super) async fn listen(self: Arc<Self>) -> Infallible {
         let mut pause = PAUSE.0;
         loop {
-            // Without waiters no subscription is needed.
-            while self.waiters.lock().slots == 0 {
+            // A process of short requests that do not wait needs no subscription.
+            while !self.is_wanted() {
                 self.wanted.notified().await;
             }
             let Some(publisher) = self.source.transport.publisher() else {
@@ -199,22 +224,19 @@ impl Notifications {
         let Some((serial, notice)) = read(message) else {
             return;
         };
+        if notice.is_revoked() {
+            // A dropped receiver is ignored: the keeper has ended, so it holds nothing.
+            let _ = self.revoked.send(serial);
+        }
         // Not locked below: a waker may drop the claim, which frees its slot.
         let waiter = self.waiters.lock().by_serial.get(&serial).cloned();
         if let Some(waiter) = waiter {
-            *waiter.notice.lock() = Some(notice);
+            let mut last = waiter.notice.lock();
+            *last = Some(notice.after(*last));
+            drop(last);
             waiter.notified.notify_one();
         }
     }
-}
-
-/// Reads `SERIAL TOKEN HELD`.
-fn read(message: &str) -> Option<(u64, Notice)> {
-    let mut words = message.split(' ');
-    let serial = u64::from_str_radix(words.next()?, 16).ok()?;
-    let token = words.next()?.parse().ok()?;
-    let held = words.next()?.parse().ok()?;
-    Some((serial, Notice { token, held }))
 }
 
 #[cfg(test)]

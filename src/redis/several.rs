@@ -47,6 +47,7 @@ impl Store {
                 self.granted(&leases, place).await?;
                 permit(grants, claims, &granted)
             }
+            AllAcquired::Revoked => Err(AcquireError::Revoked),
             AllAcquired::Full { level, held } => Err(AcquireError::full(&claims[level], held)),
             AllAcquired::QueueFull { level } | AllAcquired::Queued { level, .. } => {
                 let limit = claims[level].limit().unwrap_or_default();

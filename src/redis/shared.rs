@@ -9,8 +9,9 @@ use super::{
     lease::Lease,
     notify::Notifications,
     outage::{Outage, probe},
-    protocol::{PermitId, Protocol, name},
+    protocol::{Of, PermitId, Protocol, Tag, name},
 };
+use crate::observe::{Meter, Store::Redis as REDIS};
 use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
 use futures_util::future::join4;
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use std::{
     },
     time::Instant,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// What all handles and permits of a store share. The keeper ends after the last of them is dropped.
 pub(super) struct Store {
@@ -35,6 +36,7 @@ pub(super) struct Store {
     pub(super) max_waiting: usize,
     pub(super) outage: Arc<Outage>,
     serial: AtomicU64,
+    clock: Arc<ServerClock>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) checks: Checks,
 }
@@ -45,12 +47,12 @@ impl Store {
         times: Times,
         clock: Arc<ServerClock>,
         protocol: Protocol,
-        notifications: Notifications,
+        (notifications, revoked): (Notifications, mpsc::UnboundedReceiver<u64>),
         max_waiting: usize,
         outage: Outage,
     ) -> Self {
         let watch = protocol.watch();
-        let (dispatch, batches) = Dispatch::new(protocol, times, clock);
+        let (dispatch, batches) = Dispatch::new(protocol, times, Arc::clone(&clock));
         let notifications = Arc::new(notifications);
         let listener = Arc::clone(&notifications).listen();
         let (outage, closed) = (Arc::new(outage), watch::Sender::new(false));
@@ -62,11 +64,18 @@ impl Store {
         Self {
             prefix,
             times,
-            keeper: Keeper::new(dispatch.attempts(), times, &outage, others),
+            keeper: Keeper::new(
+                dispatch.attempts(),
+                times,
+                &outage,
+                (Arc::clone(&notifications), revoked),
+                others,
+            ),
             dispatch,
             notifications,
             max_waiting,
             serial: AtomicU64::new(1),
+            clock,
             outage,
             closed,
             checks: Checks::default(),
@@ -129,14 +138,24 @@ impl Store {
     /// releases it.
     pub(super) fn lease(self: &Arc<Self>, claim: &Claim, units: Units, serial: u64) -> RedisGrant {
         let name = name(&self.prefix, claim.policy(), claim.key());
-        let permit = PermitId::new(serial, units.limit, units.weight);
-        self.register(Lease::new(name, permit).strict(claim.is_strict()))
+        let of = Of::Claim(claim.label());
+        let permit = PermitId::new(serial, units.limit, units.weight).tagged(&self.tag(of));
+        let lease = Lease::new(name, permit).strict(claim.is_strict());
+        self.register(lease.metered(Meter::of(REDIS, claim.policy())))
     }
 
     /// A lease of more units for the permit of another one.
     pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, weight: u32) -> RedisGrant {
-        let permit = PermitId::new(self.serials(1).start, lease.permit().limit, weight);
+        let serial = self.serials(1).start;
+        let permit = PermitId::new(serial, lease.permit().limit, weight);
+        let permit = permit.tagged(&self.tag(Of::Added(lease.serial)));
         self.register(Lease::new(lease.name(), permit).adding_to(lease))
+    }
+
+    /// What operators see of what is claimed now.
+    fn tag<'a>(&self, of: Of<'a>) -> Tag<'a> {
+        let since = self.clock.now_ms();
+        Tag { since, of }
     }
 
     fn register(self: &Arc<Self>, lease: Lease) -> RedisGrant {
@@ -172,13 +191,16 @@ impl RedisGrant {
     /// The permit of a claim, with `held` units of the key in use.
     pub(super) fn permit(self, claim: &Claim, held: u32) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
+        if self.lease.is_released() {
+            return Err(AcquireError::Revoked);
+        }
         // The claim was granted, but its future was not polled before the lease ended.
         if self.is_lost() {
             let ended = Error::Expired(self.store.times.lease);
             return Err(StoreError::new(ended).into());
         }
         let policy = claim.policy().clone();
-        Ok(Permit::granted(self, policy, units, held))
+        Ok(Permit::granted(self, REDIS, policy, units, held))
     }
 }
 

@@ -4,7 +4,10 @@ use super::{
     check::Risk, clock::after, connect_error::ConnectError, error::Error, lease::Lease,
     shared::Store,
 };
-use crate::semaphore::{Acquire, Claim, Claims, Semaphore};
+use crate::{
+    observe::Store::Redis as REDIS,
+    semaphore::{Acquire, Claim, Claims, Semaphore, check, narrowest},
+};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
@@ -33,6 +36,10 @@ pub struct RedisSemaphore(Arc<Store>);
 impl RedisSemaphore {
     pub(super) fn new(store: Store) -> Self {
         Self(Arc::new(store))
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.0
     }
 
     /// Starts the keeper, which connects too, and reads the server's time, so that the first
@@ -119,17 +126,22 @@ pub struct Unreleased {
 
 impl Semaphore for RedisSemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        Acquire::pending(Arc::clone(&self.0).grant(claim))
+        let (policy, key) = (claim.policy().clone(), claim.key().clone());
+        let acquire = Acquire::pending(Arc::clone(&self.0).grant(claim));
+        acquire.counted(REDIS, &policy, &key)
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        if let Err(error) = claims.check() {
-            return Acquire::ready(Err(error));
-        }
-        match claims.only() {
-            Ok(claim) => self.acquire(claim),
-            Err(claims) => Acquire::pending(Arc::clone(&self.0).grant_all(claims)),
-        }
+        let claims = match claims.only() {
+            Ok(claim) => return self.acquire(claim),
+            Err(claims) => claims,
+        };
+        let (policy, key) = narrowest(&claims);
+        let acquire = match check(&claims) {
+            Ok(()) => Acquire::pending(Arc::clone(&self.0).grant_all(claims)),
+            Err(error) => Acquire::ready(Err(error)),
+        };
+        acquire.counted(REDIS, &policy, &key)
     }
 }
 

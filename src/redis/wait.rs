@@ -8,7 +8,10 @@ use super::{
     notify::{Notice, Subscription, WaiterSlot},
     protocol::{AllAcquired, Position},
 };
-use crate::semaphore::{AcquireError, StoreError, Wait};
+use crate::{
+    observe::{Outcome::Unavailable, Waiting},
+    semaphore::{AcquireError, StoreError, Wait},
+};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -56,8 +59,13 @@ pub(super) async fn granted(
         polled: now,
         polls: 0,
         failing_since: None,
+        waiting: Waiting::default(),
     };
-    waiter.granted().await
+    let answer = waiter.granted().await;
+    let outcome = |answer: &AllAcquired| answer.outcome(waiter.at);
+    let outcome = answer.as_ref().map_or(Unavailable, outcome);
+    waiter.waiting.leave(outcome);
+    answer
 }
 
 /// A claim in the queue.
@@ -76,6 +84,7 @@ struct Waiter<'a> {
     polled: Instant,
     polls: u32,
     failing_since: Option<Instant>,
+    waiting: Waiting,
 }
 
 struct WaitingLevel {
@@ -98,6 +107,8 @@ enum Wake {
     Notified(Notice),
     /// It is time to poll.
     Poll,
+    /// An operator has revoked the claim.
+    Revoked,
 }
 
 impl Waiter<'_> {
@@ -110,9 +121,12 @@ impl Waiter<'_> {
                 Polled::Answered(answer) => return Ok(answer),
                 Polled::Again(at) => at,
             };
-            if let Wake::Notified(notice) = self.wake(next.min(self.end())).await
-                && let Some(answer) = self.accept(&notice)
-            {
+            let accepted = match self.wake(next.min(self.end())).await {
+                Wake::Notified(notice) => self.accept(&notice),
+                Wake::Poll => None,
+                Wake::Revoked => return Ok(AllAcquired::Revoked),
+            };
+            if let Some(answer) = accepted {
                 return Ok(answer);
             }
         }
@@ -136,6 +150,7 @@ impl Waiter<'_> {
                 last_token,
             }) => {
                 self.levels[level].position.arrival = arrival;
+                self.levels[level].lease.waits(&mut self.waiting);
                 (self.at, self.last_token) = (level, last_token);
                 (self.polled, self.failing_since) = (sent, None);
                 self.polls += 1;
@@ -177,6 +192,7 @@ impl Waiter<'_> {
     async fn wake(&mut self, next: Instant) -> Wake {
         tokio::select! {
             notice = self.slot.granted_after(self.last_token) => match notice.token {
+                _ if notice.is_revoked() => Wake::Revoked,
                 0 => Wake::Poll,
                 _ => Wake::Notified(notice),
             },
@@ -196,10 +212,9 @@ impl Waiter<'_> {
         let [level] = &self.levels[..] else {
             return None;
         };
-        let times = self.times;
-        let deadline = times.provisional_until(self.polled);
+        let deadline = self.times.provisional_until(self.polled);
         let Notice { token, held } = *notice;
-        let is_granted = times.now() < deadline && level.lease.notified(token, deadline);
+        let is_granted = self.times.now() < deadline && level.lease.notified(token, deadline);
         is_granted.then(|| AllAcquired::Granted(vec![(token, held)]))
     }
 

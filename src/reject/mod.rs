@@ -1,6 +1,7 @@
 //! From the reason why a request is not admitted to a response.
 
 mod body;
+pub(crate) mod grpc;
 mod limits;
 mod problem;
 mod reason;

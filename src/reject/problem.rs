@@ -1,9 +1,8 @@
 //! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
 
-use super::Reason;
+use super::{Reason, grpc};
 use crate::semaphore::AcquireError;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use std::fmt::{self, Write};
 
 /// The problem that a client gets.
@@ -43,7 +42,7 @@ impl Problem {
     fn reduced_capacity() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
-            grpc_status: "14",
+            grpc_status: grpc::UNAVAILABLE,
             kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             title: "Requests cannot be admitted for the moment",
             detail: None,
@@ -86,34 +85,11 @@ impl Problem {
         response
     }
 
-    /// A gRPC response of the kind `Trailers-Only`: its status is in the head, its body is empty.
+    /// The same as a gRPC status.
     pub(super) fn grpc(&self, content_type: HeaderValue) -> Response<String> {
-        let mut response = Response::new(String::new());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, content_type);
-        headers.insert("grpc-status", HeaderValue::from_static(self.grpc_status));
         let message = self.detail.as_deref().unwrap_or(self.title);
-        let message = utf8_percent_encode(message, GRPC_MESSAGE).to_string();
-        if let Ok(message) = HeaderValue::try_from(message) {
-            headers.insert("grpc-message", message);
-        }
-        response
+        grpc::response(content_type, self.grpc_status, message)
     }
-}
-
-/// The characters that the gRPC protocol wants percent-encoded in a `grpc-message`.
-const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
-
-/// The media type of gRPC, which a message format or parameters may follow.
-const GRPC: &[u8] = b"application/grpc";
-
-/// The content type of a gRPC request; `None` for other requests, gRPC-Web too, whose trailers are in
-/// the body.
-pub(super) fn grpc_content_type(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let kind = headers.get(CONTENT_TYPE)?;
-    let (media_type, rest) = kind.as_bytes().split_at_checked(GRPC.len())?;
-    let ends = matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'));
-    (ends && media_type.eq_ignore_ascii_case(GRPC)).then_some(kind)
 }
 
 /// Displays text as a JSON string, quotes included.

@@ -1,7 +1,10 @@
 //! Why a request is not admitted.
 
+use super::limits::Limit;
 use crate::{
     key::KeyError,
+    observe::Outcome,
+    retry::{Refused, Retry},
     semaphore::{AcquireError, PermitLost},
 };
 
@@ -33,4 +36,43 @@ pub enum Reason {
     Lost(PermitLost),
     /// The extractor found no key in the request, or a wrong one.
     Key(KeyError),
+}
+
+impl Reason {
+    /// What is counted.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Acquire(error) => error.outcome(),
+            Self::Lost(_) => Outcome::Lost,
+            Self::Key(_) => Outcome::Invalid,
+        }
+    }
+
+    /// How many units are left for a new claim, if that is known. A queue leaves none: a new claim has
+    /// to join it.
+    pub(super) fn remaining(&self) -> Option<u32> {
+        match self {
+            Self::Acquire(AcquireError::Full { limit, held, .. }) => {
+                Some(limit.saturating_sub(*held))
+            }
+            Self::Acquire(
+                AcquireError::TimedOut | AcquireError::QueueFull | AcquireError::Revoked,
+            ) => Some(0),
+            _ => None,
+        }
+    }
+
+    /// When to try again, in seconds; 0 if that would not help. Every rejection takes a place in the
+    /// schedule once.
+    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> u64 {
+        match self {
+            Self::Key(_) | Self::Acquire(AcquireError::Invalid(_)) => 0,
+            Self::Acquire(error) if error.is_refusal() => retry.refused(Refused {
+                place: retry.place(&refusing.policy, refusing.key),
+                limit: refusing.limit,
+                weight: refusing.weight,
+            }),
+            Self::Acquire(_) | Self::Lost(_) => retry.failed(),
+        }
+    }
 }

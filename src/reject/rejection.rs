@@ -1,22 +1,11 @@
 //! A request that is not admitted, and its response.
 
-use super::{
-    Limits, Reason, RejectionBody,
-    limits::Limit,
-    problem::{Problem, grpc_content_type},
-};
-use crate::{
-    fields,
-    semaphore::{AcquireError, Policy},
-};
+use super::{Limits, Reason, RejectionBody, grpc, limits::Limit, problem::Problem};
+use crate::{fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
 use http::{HeaderMap, Response, request::Parts};
 use http_body::Body;
 use std::{error::Error, fmt, sync::Arc};
-
-/// Seconds until a client should try again: the shortest `Retry-After`, because nothing tells when a
-/// holder will be done.
-const RETRY_AFTER: u64 = 1;
 
 /// Makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
@@ -47,16 +36,62 @@ where
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
-/// | no store can grant the claim ([`AcquireError::Invalid`]) | 400 | `about:blank` |
+/// | no store can grant the claim ([`AcquireError::Invalid`](crate::AcquireError::Invalid)) | 400 | `about:blank` |
 ///
 /// The RateLimit fields are added where there is a `Retry-After`. The `RateLimit` field of a refusal
 /// has the units that are left for a new claim, none if claims wait in the queue, and as `t` the
 /// same number of seconds as `Retry-After`. If you change only `Retry-After`, clients follow it: by
 /// the draft `Retry-After` takes precedence. If the store failed there is no `RateLimit` field.
 ///
-/// The body is a problem of RFC 9457 with the types of the RateLimit draft. A gRPC request gets
-/// status 200 with `grpc-status` 8, 14 or 3 instead. The response's extensions have the reason: an
-/// [`AcquireError`], a [`PermitLost`](crate::PermitLost) or a [`KeyError`](crate::KeyError).
+/// The body is a problem of RFC 9457 with the types of the RateLimit draft. The response's extensions
+/// have the reason: an [`AcquireError`](crate::AcquireError), a [`PermitLost`](crate::PermitLost) or a
+/// [`KeyError`](crate::KeyError).
+///
+/// # gRPC
+///
+/// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
+/// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
+/// for 503, 3 (`INVALID_ARGUMENT`) for 400. Nothing of the call was processed, so it may be retried.
+/// Generated clients see the fields as metadata of the status.
+///
+/// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client
+///   whose service config has a `retryPolicy` with this status in `retryableStatusCodes` waits for
+///   that time instead of its own backoff, which knows nothing of the limit. Other clients ignore it,
+///   tonic's among them.
+/// - A missing key is no missing credential, so its status is not 16 (`UNAUTHENTICATED`). If your key
+///   is a credential, replace the `grpc-status` with
+///   [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection).
+/// - A page of another origin reads a gRPC-Web status only if CORS exposes the headers `grpc-status` and
+///   `grpc-message`.
+///
+/// # When to try again
+///
+/// `Retry-After` comes from what the layer has seen in this process:
+///
+/// - It times its permits. The mean of the last 64 holds, of the key if it was refused before and of
+///   the policy if not, is the *hold*: half a second while none has ended, and no more than 60 s,
+///   so a stream of hours tells nobody to come back in hours. Where holds are shorter than 5 ms one
+///   permit in 16 is timed.
+/// - A key has `limit / weight` places, of which the rule plans to use `1 / margin` parts, where
+///   `margin = 1 + 1.25 / √(limit / weight)`: holds are random, so a return finds a place only if some
+///   are left over.
+/// - The first refused client is told `hold × margin`, at least 1 s. Each further one is told the
+///   next free time, `hold × margin × weight / limit` later, so clients that were refused together
+///   return as places get free, one after the other.
+/// - Clients count in whole seconds, so those that were refused within a moment return within a
+///   moment. Where holds are shorter than a second, a second is divided into parts as long as a hold, 32
+///   at most, and each part has its own times: at most `limit / margin` clients return in it.
+/// - While returns are due, the layer sees how many requests are refused. With more than one in ten,
+///   because other processes or new clients take the places too, times are told further apart: up to
+///   16 times as far.
+/// - Nobody is told more than 20 holds, but at least 60 s and at most 600 s. Clients that do not fit
+///   share the second half of that time.
+///
+/// After a failure of the store, and under a limit of 0, nothing tells when it is over. Clients are
+/// spread over 3 s, and over as many seconds as the failure has lasted, 30 at most.
+///
+/// The times are kept for 1,024 keys of a layer; keys beyond these share a schedule, and are told
+/// later times. No place is reserved: a client that comes early or is new may take it.
 ///
 /// # Examples
 ///
@@ -80,17 +115,20 @@ pub struct Rejection {
     refusing: Limit,
     limits: Limits,
     parts: Parts,
+    /// Seconds.
+    retry_after: u64,
 }
 
 impl Rejection {
     /// `limits` are those of the claims. A store that combines several limits may refuse under
     /// another one.
-    pub(crate) fn new(reason: Reason, limits: Limits, parts: Parts) -> Self {
+    pub(crate) fn new(reason: Reason, limits: Limits, parts: Parts, retry: &Retry) -> Self {
         let refusing = match &reason {
             Reason::Acquire(error) => limits.refusing(error),
             _ => limits.narrowest().clone(),
         };
         Self {
+            retry_after: reason.retry_after(&refusing, retry),
             reason,
             refusing,
             limits,
@@ -114,17 +152,24 @@ impl Rejection {
     /// ```
     /// fn text(rejection: &tower_semaphore::Rejection) -> String {
     ///     let (path, policy) = (rejection.parts().uri.path(), rejection.policy());
-    ///     format!("{path}: the limit of {policy} is {}", rejection.limit())
+    ///     let (limit, seconds) = (rejection.limit(), rejection.retry_after());
+    ///     format!("{path}: the limit of {policy} is {limit}, come back in {seconds} s")
     /// }
     /// # drop(text);
     /// ```
     pub fn policy(&self) -> &Policy {
-        &self.refusing.0
+        &self.refusing.policy
     }
 
     /// The limit of that policy, in units. See [`policy`](Self::policy) for an example.
     pub fn limit(&self) -> u32 {
-        self.refusing.1
+        self.refusing.limit
+    }
+
+    /// After how many seconds the client should try again; 0 if that would not help. See [the
+    /// rule](Self#when-to-try-again), and [`policy`](Self::policy) for an example.
+    pub fn retry_after(&self) -> u64 {
+        self.retry_after
     }
 
     /// The request's head. See [`policy`](Self::policy) for an example.
@@ -135,12 +180,16 @@ impl Rejection {
     /// The default response. See [`Rejection`] for its form and for an example.
     pub fn into_response(self) -> Response<String> {
         let problem = Problem::of(&self.reason);
-        let mut response = match grpc_content_type(&self.parts.headers) {
+        let grpc = grpc::content_type(&self.parts.headers);
+        let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
             None => problem.response(self.policy()),
         };
         if problem.retry {
             self.add_fields(response.headers_mut());
+        }
+        if grpc.is_some() {
+            grpc::push_back(response.headers_mut());
         }
         match self.reason {
             Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
@@ -152,22 +201,17 @@ impl Rejection {
 
     /// Lists every policy, first the one that refused: only of that one it is known what is left.
     fn add_fields(&self, headers: &mut HeaderMap) {
-        let remaining = self.remaining();
-        fields::refuse(headers, self.policy(), self.limit(), remaining, RETRY_AFTER);
+        let remaining = self.reason.remaining();
+        fields::refuse(
+            headers,
+            self.policy(),
+            self.limit(),
+            remaining,
+            self.retry_after,
+        );
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|(policy, limit)| fields::list(headers, policy, *limit));
-        }
-    }
-
-    /// How many units are left for a new claim. A queue leaves none: a new claim has to join it.
-    fn remaining(&self) -> Option<u32> {
-        match self.reason {
-            Reason::Acquire(AcquireError::Full { limit, held, .. }) => {
-                Some(limit.saturating_sub(held))
-            }
-            Reason::Acquire(AcquireError::TimedOut | AcquireError::QueueFull) => Some(0),
-            _ => None,
+            others.for_each(|other| fields::list(headers, &other.policy, other.limit));
         }
     }
 }

@@ -1,11 +1,15 @@
 //! The future that resolves to a permit.
 
-use super::{AcquireError, Permit, SyncFuture};
+use super::{
+    AcquireError, Key, Permit, Policy, SyncFuture,
+    counted::{Counted, answered},
+};
+use crate::observe::{self, Store};
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 /// The future that [`Semaphore::acquire`](super::Semaphore::acquire) returns: it resolves to a
@@ -82,6 +86,7 @@ const AGAIN: &str = "`Acquire` polled after it was ready";
 enum State {
     Ready(Option<Result<Permit, AcquireError>>),
     Pending(SyncFuture<Result<Permit, AcquireError>>),
+    Counted(SyncFuture<Result<Permit, AcquireError>>, Counted),
 }
 
 impl Acquire {
@@ -97,6 +102,22 @@ impl Acquire {
         future: impl Future<Output = Result<Permit, AcquireError>> + Send + 'static,
     ) -> Self {
         Self(State::Pending(SyncFuture::new(future)))
+    }
+
+    /// The claim, or the first of several, is for this policy and key. It is counted by its outcome.
+    #[inline]
+    pub(crate) fn counted(self, store: Store, policy: &Policy, key: &Key) -> Self {
+        if !observe::IS_ON {
+            return self;
+        }
+        Self(match self.0 {
+            State::Ready(Some(answer)) => {
+                answered(&answer, store, policy, key);
+                State::Ready(Some(answer))
+            }
+            State::Pending(future) => State::Counted(future, Counted::begin(store, policy, key)),
+            state => state,
+        })
     }
 
     /// The answer, if it is known already.
@@ -116,6 +137,11 @@ impl Future for Acquire {
         match &mut self.0 {
             State::Ready(answer) => Poll::Ready(answer.take().expect(AGAIN)),
             State::Pending(future) => Pin::new(future).poll(cx),
+            State::Counted(future, counted) => {
+                let answer = ready!(Pin::new(future).poll(cx));
+                counted.answered(&answer);
+                Poll::Ready(answer)
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The claims of one request.
 
-use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS};
+use super::{AcquireError, Claim, ClaimError, Key, MAX_CLAIMS, Policy};
 use std::{slice, vec};
 
 /// What one request claims: a permit of one limit, or of several together.
@@ -80,22 +80,34 @@ impl Claims {
     /// is none, if there are more than [`MAX_CLAIMS`], or if two of them are for one semaphore: the
     /// second would wait for the first.
     pub fn check(&self) -> Result<(), AcquireError> {
-        let claims = self.as_slice();
-        if claims.is_empty() {
-            return Err(ClaimError::None.into());
+        check(self.as_slice())
+    }
+}
+
+/// Checks the claims of one request.
+pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
+    if claims.is_empty() {
+        return Err(ClaimError::None.into());
+    }
+    if claims.len() > MAX_CLAIMS {
+        return Err(ClaimError::TooMany(claims.len()).into());
+    }
+    for (at, claim) in claims.iter().enumerate() {
+        claim.units()?;
+        let is_same =
+            |other: &Claim| other.key() == claim.key() && other.policy() == claim.policy();
+        if claims[..at].iter().any(is_same) {
+            return Err(ClaimError::Duplicate.into());
         }
-        if claims.len() > MAX_CLAIMS {
-            return Err(ClaimError::TooMany(claims.len()).into());
-        }
-        for (at, claim) in claims.iter().enumerate() {
-            claim.units()?;
-            let is_same =
-                |other: &Claim| other.key() == claim.key() && other.policy() == claim.policy();
-            if claims[..at].iter().any(is_same) {
-                return Err(ClaimError::Duplicate.into());
-            }
-        }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// The policy and the key of the narrowest limit.
+pub(crate) fn narrowest(claims: &[Claim]) -> (Policy, Key) {
+    match claims.first() {
+        Some(claim) => (claim.policy().clone(), claim.key().clone()),
+        None => (Policy::DEFAULT, Key::from("")),
     }
 }
 

@@ -45,6 +45,8 @@ pub enum AcquireError {
     /// As many claims of this process wait in the store, for all keys together, as the store's
     /// `max_waiting_total` allows.
     Overloaded,
+    /// An operator has [revoked](super::Operate::revoke) the claim while it waited.
+    Revoked,
     /// No store can grant the claim.
     Invalid(ClaimError),
     /// The store failed, so it is unknown whether there was room.
@@ -55,8 +57,8 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// Whether the store worked and refused the claim: [`Full`](Self::Full),
-    /// [`TimedOut`](Self::TimedOut) or [`QueueFull`](Self::QueueFull). The layers answer these with
-    /// status 429.
+    /// [`TimedOut`](Self::TimedOut), [`QueueFull`](Self::QueueFull) or [`Revoked`](Self::Revoked). The
+    /// layers answer these with status 429.
     ///
     /// # Examples
     ///
@@ -67,7 +69,10 @@ impl AcquireError {
     /// assert!(!AcquireError::Closed.is_refusal());
     /// ```
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::TimedOut | Self::QueueFull)
+        matches!(
+            self,
+            Self::Full { .. } | Self::TimedOut | Self::QueueFull | Self::Revoked
+        )
     }
 }
 
@@ -80,6 +85,7 @@ impl fmt::Display for AcquireError {
             Self::TimedOut => f.write_str("the wait for a permit is over"),
             Self::QueueFull => f.write_str("the queue is full"),
             Self::Overloaded => f.write_str("too many claims wait in this process"),
+            Self::Revoked => f.write_str("an operator has revoked the claim"),
             Self::Invalid(_) => f.write_str("the claim is not valid"),
             Self::Store(_) => f.write_str("the semaphore's store failed"),
             Self::Closed => f.write_str("the semaphore is shut down"),

@@ -2,13 +2,22 @@
 
 use super::{
     Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy,
-    Units, future::all_held,
+    Units,
+    future::{all_held, first},
 };
+use crate::observe::Held;
 use std::{
+    future::{Future, pending, poll_fn},
+    pin::pin,
     slice,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
+use tokio::time::sleep;
+
+/// How often a lost permit is looked at, while a claim waits for a wider limit.
+const RECHECK: Duration = Duration::from_millis(50);
 
 /// The default of [`Semaphore::acquire_all`](super::Semaphore::acquire_all), for a store that
 /// cannot be kept for later levels.
@@ -34,7 +43,8 @@ pub(super) fn acquire_all(claims: Claims, acquire: impl Fn(Claim) -> Acquire) ->
 }
 
 /// Acquires for each claim in turn, from the narrowest limit to the widest. A refusal drops the
-/// permits of the narrower levels, which releases them. A wait counts from here.
+/// permits of the narrower levels, which releases them. A wait counts from here. It is over if an operator
+/// revokes what the claim has of a narrower level.
 pub(crate) async fn level_by_level(
     claims: Vec<Claim>,
     acquire: impl Fn(Claim) -> Acquire,
@@ -44,10 +54,40 @@ pub(crate) async fn level_by_level(
     for claim in claims {
         let wait = claim.wait().map_or(Duration::ZERO, |wait| wait.time);
         let left = wait.saturating_sub(start.elapsed());
-        let answer = acquire(claim.clone().with_wait(left)).await;
+        let answer = acquire(claim.clone().with_wait(left));
+        let answer = unless_revoked(answer, &permits).await;
         permits.push(granted(&claim, answer)?);
     }
     Permit::join(permits)
+}
+
+/// The answer to a claim, unless one of these permits is revoked before.
+async fn unless_revoked(answer: Acquire, permits: &[Permit]) -> Result<Permit, AcquireError> {
+    if permits.is_empty() {
+        return answer.await;
+    }
+    let mut answer = pin!(answer);
+    let mut revoked = pin!(first(pending(), permits.iter().map(revoked).collect()));
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(answer),
+        Poll::Pending => revoked
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(AcquireError::Revoked)),
+    })
+    .await
+}
+
+/// Waits until a permit is lost for ever: one whose lease has ended may be granted again.
+fn revoked(permit: &Permit) -> BoxFuture<()> {
+    let permit = permit.clone();
+    Box::pin(async move {
+        permit.lost().await;
+        while permit.weight() > 0 {
+            sleep(RECHECK).await;
+            permit.lost().await;
+        }
+    })
 }
 
 /// The permit of one of several claims. A refusal names its limit.
@@ -90,6 +130,7 @@ impl Permit {
         if self.0.policy != policy
             && let Some(shared) = Arc::get_mut(&mut self.0)
         {
+            shared.held.under(&policy);
             shared.policy = policy;
         }
         self
@@ -150,7 +191,7 @@ impl Permit {
             permits,
             loss: Loss::default(),
         };
-        Self::from_parts(levels, policy, units, remaining)
+        Self::from_parts(levels, policy, units, remaining, Held::default())
     }
 }
 

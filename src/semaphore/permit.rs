@@ -1,14 +1,48 @@
 //! A permit, and the grant of a store behind it.
 
-use super::{
-    AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, countdown::Countdown, future::first,
+use super::{AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, countdown::Countdown};
+use crate::{
+    observe::{Held, Store},
+    sync::{AtomicBool, Mutex},
 };
-use crate::sync::AtomicBool;
 use std::{
+    any::Any,
     fmt,
     future::{Future, ready},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
+
+/// Units of a key that a store has granted. They are held until the last clone is dropped.
+///
+/// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
+///
+/// A permit that a layer puts into a request's extensions also keeps the permits of the limits
+/// outside of that layer. Such a permit is lost as soon as one of these is, and
+/// [`release`](Self::release) releases all of them. Its token, limit and remaining units are those
+/// of the innermost limit. The same holds for a permit of [several claims](super::Claims): the
+/// narrowest is the innermost.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let semaphore = MemorySemaphore::new();
+/// let claim = Claim::new("account-42").with_limit(2);
+///
+/// let permit = semaphore.acquire(claim.clone()).await.unwrap();
+/// assert_eq!((permit.limit(), permit.remaining()), (2, 1));
+/// let later = semaphore.acquire(claim).await.unwrap();
+/// assert!(permit.token() < later.token());
+///
+/// assert!(permit.release().await, "it was still held");
+/// assert!(!permit.release().await, "it is not held any more");
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "dropping the permit releases it"]
+pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
 
 /// The store's side of a permit. Dropping the grant must release the permit.
 ///
@@ -39,6 +73,11 @@ pub trait Grant: Send + Sync + 'static {
     /// Whether the permit goes on without its store, which was unavailable: never unless
     /// implemented. See [`Permit::is_degraded`].
     fn is_degraded(&self) -> bool {
+        false
+    }
+
+    #[doc(hidden)] // Only of a layer in shadow.
+    fn is_shadow(&self) -> bool {
         false
     }
 
@@ -79,38 +118,6 @@ pub trait Grant: Send + Sync + 'static {
     fn release(&self) -> BoxFuture<bool>;
 }
 
-/// Units of a key that a store has granted. They are held until the last clone is dropped.
-///
-/// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
-///
-/// A permit that a layer puts into a request's extensions also keeps the permits of the limits
-/// outside of that layer. Such a permit is lost as soon as one of these is, and
-/// [`release`](Self::release) releases all of them. Its token, limit and remaining units are those
-/// of the innermost limit. The same holds for a permit of [several claims](super::Claims): the
-/// narrowest is the innermost.
-///
-/// # Examples
-///
-/// ```
-/// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let semaphore = MemorySemaphore::new();
-/// let claim = Claim::new("account-42").with_limit(2);
-///
-/// let permit = semaphore.acquire(claim.clone()).await.unwrap();
-/// assert_eq!((permit.limit(), permit.remaining()), (2, 1));
-/// let later = semaphore.acquire(claim).await.unwrap();
-/// assert!(permit.token() < later.token());
-///
-/// assert!(permit.release().await, "it was still held");
-/// assert!(!permit.release().await, "it is not held any more");
-/// # }
-/// ```
-#[derive(Clone)]
-#[must_use = "dropping the permit releases it"]
-pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
-
 pub(super) struct Shared<G: ?Sized> {
     pub(super) policy: Policy,
     pub(super) limit: u32,
@@ -119,22 +126,24 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) weight: u32,
     /// Whether a clone changes its weight now.
     pub(super) is_changing: AtomicBool,
-    pub(super) max_hold: OnceLock<Countdown>,
+    pub(super) held: Held,
+    /// Few permits have any.
+    pub(super) attached: Mutex<Option<Box<Attached>>>,
     pub(super) grant: G,
+}
+
+/// What is dropped with a permit's last clone.
+#[derive(Default)]
+pub(super) struct Attached {
+    pub(super) max_hold: Option<Countdown>,
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Permit {
     /// A permit for what a store has granted: `held` is how many units of the key were held then,
     /// the permit's own included. See [`Acquire`](super::Acquire) for an example.
     pub fn new(grant: impl Grant, units: Units, held: u32) -> Self {
-        Self::granted(grant, Policy::DEFAULT, units, held)
-    }
-
-    /// As [`new`](Self::new), with the policy under which it was granted.
-    #[inline]
-    pub(crate) fn granted(grant: impl Grant, policy: Policy, units: Units, held: u32) -> Self {
-        let remaining = units.limit.saturating_sub(held);
-        Self::from_parts(grant, policy, units, remaining)
+        Self::granted(grant, Store::Custom, Policy::DEFAULT, units, held)
     }
 
     #[inline]
@@ -143,6 +152,7 @@ impl Permit {
         policy: Policy,
         units: Units,
         remaining: u32,
+        held: Held,
     ) -> Self {
         Self(Arc::new(Shared {
             policy,
@@ -150,9 +160,16 @@ impl Permit {
             remaining,
             weight: units.weight,
             is_changing: AtomicBool::new(false),
-            max_hold: OnceLock::new(),
+            held,
+            attached: Mutex::new(None),
             grant,
         }))
+    }
+
+    /// Keeps something until the last clone is dropped. Only the first call counts.
+    pub(crate) fn keep(&self, kept: Box<dyn Any + Send + Sync>) {
+        let mut attached = self.0.attached.lock();
+        attached.get_or_insert_default().kept.get_or_insert(kept);
     }
 
     /// The fencing token: a number that grows with every permit granted for the key. A resource
@@ -169,50 +186,6 @@ impl Permit {
         self.0.grant.parts()
     }
 
-    /// Whether the lease has ended while this permit was still in use, so that another holder may
-    /// have its units by now. See [`lost`](Self::lost) for an example.
-    ///
-    /// `false` again once the store has granted a lost permit again.
-    pub fn is_lost(&self) -> bool {
-        let grant = &self.0.grant;
-        grant.is_lost() || grant.parts().iter().any(Self::is_lost)
-    }
-
-    /// Waits until the permit is lost. Never completes if that does not happen, not even after a
-    /// release.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses nothing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tower_semaphore::Permit;
-    /// async fn export(permit: Permit) -> Result<(), &'static str> {
-    ///     tokio::select! {
-    ///         () = write_rows() => Ok(()),
-    ///         () = permit.lost() => Err("the permit was lost"),
-    ///     }
-    /// }
-    /// # async fn write_rows() {}
-    /// # drop(export);
-    /// ```
-    pub async fn lost(&self) {
-        let grant = &self.0.grant;
-        if grant.parts().is_empty() {
-            return grant.loss().wait().await;
-        }
-        let parts = grant.parts().iter().map(Self::boxed_lost).collect();
-        first(grant.loss().wait(), parts).await;
-    }
-
-    /// `lost` with a clone of the permit, boxed: a future that contained itself would have no size.
-    fn boxed_lost(&self) -> BoxFuture<()> {
-        let permit = self.clone();
-        Box::pin(async move { permit.lost().await })
-    }
-
     /// Releases the permit for all its clones, and reports whether it was still held. See
     /// [`Permit`] for an example.
     ///
@@ -227,6 +200,7 @@ impl Permit {
     /// The call queues the release before the first poll; dropping the future loses only the
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
+        self.0.held.end();
         self.0.grant.release()
     }
 }

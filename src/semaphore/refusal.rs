@@ -1,6 +1,7 @@
-//! The refusal of a claim whose limit is reached.
+//! The refusal of a claim whose limit is reached, and how each refusal is counted.
 
-use super::{AcquireError, Claim};
+use super::{AcquireError, Claim, Policy};
+use crate::observe::Outcome;
 
 impl AcquireError {
     /// The refusal of `claim` because there is no room: `held` units of its key are in use.
@@ -19,6 +20,28 @@ impl AcquireError {
             policy: claim.policy().clone(),
             limit: claim.limit().unwrap_or_default(),
             held,
+        }
+    }
+
+    /// The policy that has refused, if the error names it.
+    pub(super) fn policy(&self) -> Option<&Policy> {
+        match self {
+            Self::Full { policy, .. } => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// What is counted.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Full { .. } => Outcome::Full,
+            Self::TimedOut => Outcome::TimedOut,
+            Self::QueueFull => Outcome::QueueFull,
+            Self::Overloaded => Outcome::Overloaded,
+            Self::Invalid(_) => Outcome::Invalid,
+            Self::Store(_) => Outcome::Unavailable,
+            Self::Closed => Outcome::Closed,
+            Self::Revoked => Outcome::Revoked,
         }
     }
 }

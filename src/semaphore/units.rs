@@ -39,11 +39,9 @@ impl Claim {
     #[inline]
     pub fn wait(&self) -> Option<Wait> {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
-        let max_waiting = self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING);
-        let max_waiting = u32::try_from(max_waiting).unwrap_or(u32::MAX);
         Some(Wait {
             time,
-            max_waiting,
+            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING as u32),
             head_start: self.head_start,
         })
     }

@@ -130,6 +130,42 @@ macro_rules! settings_methods {
             self
         }
 
+        /// Sets whether the limit is in shadow, to try it before it is in force: not unless set. Then
+        /// every request is admitted at once, and nothing of the store is awaited, not even a round trip
+        /// or an outage. What the limit would have refused is counted, with the feature `metrics` in
+        /// `tower_semaphore.shadow_refusals`, and told, with the feature `tracing` in an
+        /// [event](crate::observe#events).
+        ///
+        /// Beside each request goes on what would have become of it: its claims are made to the store,
+        /// and their permit is held for as long as the request holds its own. A request that would have
+        /// been refused holds nothing. One that would have waited, and then have run for as long as it
+        /// did, holds its permit until then. A layer in shadow and one in force share the
+        /// permits of a key if they have one store and one policy.
+        ///
+        /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow)
+        ///   and is never lost. No response has RateLimit fields: clients should not adapt to a limit
+        ///   that is not in force. `with_max_hold` and `with_max_stall` end what is held in the store,
+        ///   and no response.
+        /// - A request with a wrong key, or with a claim that no store can grant, is admitted and counted
+        ///   too.
+        /// - Without the limit more requests run at a time, so they may take longer, and clients do not
+        ///   come back: as far as that goes the trial differs from the limit. A request that ends
+        ///   before its wait would have ended counts as done, not as given up.
+        /// - Of a layer 50,000 claims may be under way beside their requests: those in the queue, and those
+        ///   that a store did not answer at once. Further ones are counted as `overloaded`. Outside of a Tokio runtime a claim that the store does not answer
+        ///   at once is counted as `unavailable`.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        #[doc = concat!("let layer = ", $new, ".with_shadow(true);")]
+        /// ```
+        pub fn with_shadow(mut self, shadow: bool) -> Self {
+            self.settings_mut().shadow = shadow.then(std::sync::Arc::default);
+            self
+        }
+
         /// Sets the function that makes the response to a request that is not admitted:
         /// [`Rejection::into_response`](crate::Rejection::into_response) unless set. The
         /// [`Rejection`](crate::Rejection) has the request's head, the policy and the reason.

@@ -7,7 +7,9 @@ pub(crate) use methods::settings_methods;
 use crate::{
     fields::Fields,
     reject::{Reject, default_rejection},
+    retry::Retry,
     semaphore::{Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Policy, Semaphore},
+    shadow::Shadow,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +27,15 @@ pub(crate) struct Settings {
     pub(crate) on_lost: OnLost,
     pub(crate) release_at: ReleaseAt,
     pub(crate) reject: Arc<Reject>,
+    /// Shared by the copies of a layer.
+    pub(crate) retry: Arc<Retry>,
+    pub(crate) shadow: Option<Arc<Shadow>>,
+    /// Of a fixed key. With keys of requests the extractor sets the limit.
+    pub(crate) live_limit: Option<Arc<LiveLimit>>,
 }
+
+/// Gives the limit in force.
+pub(crate) type LiveLimit = dyn Fn() -> u32 + Send + Sync;
 
 impl Settings {
     pub(crate) fn new(limit: u32, semaphore: impl Semaphore) -> Self {
@@ -41,7 +51,16 @@ impl Settings {
             on_lost: OnLost::default(),
             release_at: ReleaseAt::default(),
             reject: Arc::new(default_rejection),
+            retry: Arc::default(),
+            shadow: None,
+            live_limit: None,
         }
+    }
+
+    /// The limit in force.
+    pub(crate) fn limit_now(&self) -> u32 {
+        let live = self.live_limit.as_ref();
+        live.map_or(self.limit, |live| live())
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
@@ -49,8 +68,12 @@ impl Settings {
         self.policy = policy;
     }
 
-    /// Acquires a permit. Claims that no store could grant do not reach the store.
+    /// Acquires a permit, at once in shadow. Claims that no store could grant do not reach the store.
     pub(crate) fn acquire(&self, claims: Claims) -> Acquire {
+        if let Some(shadow) = &self.shadow {
+            let permit = shadow.admit(claims, &*self.semaphore, self.max_hold);
+            return Acquire::ready(Ok(permit));
+        }
         match claims.check() {
             Ok(()) => self.semaphore.acquire_all(claims),
             Err(error) => Acquire::ready(Err(error)),
@@ -80,7 +103,8 @@ pub enum OnLost {
     #[default]
     Finish,
     /// The body ends in a [`PermitLost`](crate::PermitLost) error at its next poll, and a server
-    /// then closes the connection or resets the stream. Has no effect with [`ReleaseAt::Head`].
+    /// then closes the connection or resets the stream. A gRPC response ends in trailers with
+    /// `grpc-status` 14. Has no effect with [`ReleaseAt::Head`].
     Abort,
 }
 

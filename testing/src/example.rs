@@ -82,6 +82,9 @@ fn build(name: &str, folder: &Path) {
     command.args(["build", "--quiet", "--example", name]);
     command.args(["--profile", profile, "--target-dir"]);
     command.arg(target);
+    if cfg!(feature = "metrics") {
+        command.args(["--features", "metrics"]);
+    }
     if cfg!(feature = "tls-rustls") {
         command.args(["--features", "tls-rustls"]);
     }

@@ -9,6 +9,9 @@
     reason = "no user of the library sees this crate"
 )]
 
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+pub use rcgen;
+
 pub mod bench;
 pub mod book;
 #[cfg(target_os = "linux")]

@@ -9,6 +9,10 @@ mod hangups;
 mod limit;
 mod server;
 mod stalls;
+#[cfg(feature = "axum")]
+mod usage_routes;
 mod waiting;
 #[cfg(feature = "redis")]
 mod waiting_in_redis;
+#[cfg(feature = "axum")]
+mod websocket;

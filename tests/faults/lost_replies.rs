@@ -25,7 +25,7 @@ fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
     let words = acquires.flat_map(|seen| seen.args.clone());
-    let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 4;
+    let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 5;
     words.filter(is_id).collect()
 }
 

@@ -6,18 +6,23 @@ use crate::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 7] = [
+const MEMORY: [&str; 12] = [
+    "settings",
+    "operate",
     "store",
     "several",
     "waiter",
     "grant",
     "shard",
+    "locked",
     "key_semaphore",
     "queue",
+    "holders",
+    "hasher",
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 105] = [
+const REDIS: [&str; 116] = [
     "connect",
     "topologies",
     "start",
@@ -28,6 +33,9 @@ const REDIS: [&str; 105] = [
     "tls/native_tls",
     "tls/rustls",
     "tls/certificates",
+    "operate",
+    "holders",
+    "scan",
     "store",
     "check",
     "outage/decide",
@@ -41,6 +49,7 @@ const REDIS: [&str; 105] = [
     "check/risk",
     "keeper/handle",
     "keeper/task/tick",
+    "keeper/task/revoke",
     "keeper/task",
     "keeper/releases",
     "keeper/unreleased",
@@ -55,6 +64,7 @@ const REDIS: [&str; 105] = [
     "keeper/thread",
     "notify",
     "notify/source",
+    "notify/notice",
     "outage/probe",
     "dispatch/door",
     "dispatch/lanes",
@@ -76,16 +86,22 @@ const REDIS: [&str; 105] = [
     "protocol/acquire",
     "protocol/refresh",
     "protocol/release",
+    "protocol/revoke",
+    "protocol/usage",
+    "protocol/process",
     "protocol/check",
     "protocol/clock",
     "protocol/processes",
     "protocol/store_key",
     "protocol/answer",
     "protocol/call",
+    "protocol/count",
     "protocol/reply",
     "protocol/share",
     "protocol/script",
+    "protocol/read_id",
     "protocol/id",
+    "protocol/tag",
     "protocol/name",
     "outage/patience",
     "outage/breakers",

@@ -77,8 +77,8 @@ fn an_idle_service_pins_no_permit_after_the_runtime_of_the_probes_has_ended() {
     let memory = MemorySemaphore::new();
     let mut idle = limited(&one(memory.clone()));
     runtime().block_on(async { assert!(is_ready(&mut idle)) });
-    assert_eq!(memory.keys(), 1);
+    assert_eq!(memory.busy_keys(), 1);
     runtime().block_on(eventually("the permit is released", BOUND, async || {
-        memory.keys() == 0
+        memory.busy_keys() == 0
     }));
 }

@@ -253,7 +253,7 @@ async fn keys_are_one_only_when_their_bytes_are() {
     assert_eq!(once, [200; 12]);
     let twice = accounts.iter().flat_map(|key| [bytes(key), bytes(key)]);
     assert_eq!(statuses(&service, twice).await, [200, 429].repeat(12));
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> String {

@@ -4,6 +4,7 @@
 mod api;
 mod claims;
 mod fields;
+mod grpc;
 mod inner;
 mod keys;
 mod limit;

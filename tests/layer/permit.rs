@@ -59,9 +59,9 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
     }));
     let mut response = pin!(service.call(request("alice")));
     assert!(response.as_mut().now_or_never().is_none());
-    assert_eq!(memory.keys(), 1);
+    assert_eq!(memory.busy_keys(), 1);
     let _answer = response.await;
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
     let permit = held.lock().unwrap().take().unwrap();
     assert!(is_refused(&send(&service, request("alice")).await));
     drop(permit);
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]
@@ -81,9 +81,9 @@ async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
     let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
     drop(held.lock().unwrap().take());
-    assert_eq!(memory.keys(), 1);
+    assert_eq!(memory.busy_keys(), 1);
     drop(first);
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]
@@ -95,9 +95,9 @@ async fn a_handler_may_release_the_permit_before_its_body_ends() {
     assert!(permit.release().await);
     let second = send(&service, request("alice")).await;
     drop(first);
-    assert_eq!(memory.keys(), 1);
+    assert_eq!(memory.busy_keys(), 1);
     drop((second, held.lock().unwrap().take()));
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_permit_that_ended_in_time_is_released_once() {
     drop((first, permit));
     assert!(is_refused(&send(&service, request("alice")).await));
     drop((second, held.lock().unwrap().take()));
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn a_body_whose_permit_is_lost_may_be_aborted() {
     assert_eq!(error.to_string(), "the permit was lost");
     assert!(body.is_end_stream());
     assert!(body.frame().await.is_none());
-    assert_eq!(memory.keys(), 0);
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,13 +33,6 @@ async fn refused(mut request: Request<()>) -> Answer {
     send(&service, request).await
 }
 
-fn grpc() -> Request<()> {
-    let mut request = request("alice");
-    let kind = HeaderValue::from_static("application/grpc+proto");
-    request.headers_mut().insert("content-type", kind);
-    request
-}
-
 #[tokio::test]
 async fn a_refusal_is_the_quota_problem_of_the_draft() {
     let answer = refused(request("alice")).await;
@@ -142,71 +135,6 @@ async fn a_store_s_error_is_in_no_response() {
     let answer = answer(Broken, request("alice")).await;
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
-}
-
-fn assert_grpc(answer: &Answer, status: &str, message: &str) {
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(values(answer, "grpc-status"), [status]);
-    assert_eq!(values(answer, "grpc-message"), [message]);
-    assert_eq!(values(answer, "content-type"), ["application/grpc+proto"]);
-    assert!(answer.body().is_end_stream());
-    assert_eq!(answer.body().size_hint().exact(), Some(0));
-}
-
-#[tokio::test]
-async fn a_refused_grpc_request_has_exhausted_its_resources() {
-    assert_grpc(&refused(grpc()).await, "8", "Too many requests in flight");
-}
-
-#[tokio::test]
-async fn a_grpc_request_is_known_by_its_whole_media_type() {
-    for (kind, is_grpc) in [
-        ("application/grpcfoo", false),
-        ("application/grpc-web", false),
-        ("application/grp", false),
-        ("text/application/grpc", false),
-        ("application/grpc", true),
-        ("application/grpc+json", true),
-        ("application/grpc;charset=utf-8", true),
-        ("application/grpc ; charset=utf-8", true),
-        ("Application/gRPC", true),
-    ] {
-        let mut request = request("alice");
-        let value = HeaderValue::from_static(kind);
-        request.headers_mut().insert("content-type", value);
-        let answer = refused(request).await;
-        let status = if is_grpc { 200 } else { 429 };
-        assert_eq!(answer.status(), status, "{kind}");
-        let answered = values(&answer, "content-type");
-        let expected = if is_grpc {
-            kind
-        } else {
-            "application/problem+json"
-        };
-        assert_eq!(answered, [expected]);
-    }
-}
-
-#[tokio::test]
-async fn a_grpc_request_is_unavailable_when_the_store_fails() {
-    let said = "Requests cannot be admitted for the moment";
-    assert_grpc(&answer(Broken, grpc()).await, "14", said);
-}
-
-#[tokio::test]
-async fn a_grpc_request_without_a_key_has_an_invalid_argument() {
-    let mut request = grpc();
-    request.headers_mut().remove("x-account-id");
-    let said = "the header x-account-id is missing";
-    assert_grpc(&answer(Broken, request).await, "3", said);
-}
-
-#[tokio::test]
-async fn a_grpc_message_is_percent_encoded() {
-    let error = |_: &http::request::Parts| Err::<&str, _>("50% of caf\u{e9}\n");
-    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, error, Broken);
-    let answer = send(&layer.layer(ok()), grpc()).await;
-    assert_grpc(&answer, "3", "50%25 of caf%C3%A9%0A");
 }
 
 fn plain(rejection: &Rejection) -> Response<String> {

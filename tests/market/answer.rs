@@ -46,17 +46,30 @@ impl Answer {
         serde_json::from_str(&text).expect("the body is JSON")
     }
 
+    /// The next piece of the body, `None` at its end.
+    pub(crate) async fn piece(&mut self) -> Option<String> {
+        let frame = soon("a frame", self.0.frame()).await?;
+        let frame = frame.expect("the body does not break off");
+        let bytes = frame.into_data().expect("data");
+        Some(String::from_utf8(bytes.into()).expect("the body is text"))
+    }
+
     /// The next server-sent event: its name, and its data.
     pub(crate) async fn event(&mut self) -> (String, Value) {
+        self.try_event().await.expect("the stream goes on")
+    }
+
+    /// The same; `None` if the stream has ended, or was cut.
+    pub(crate) async fn try_event(&mut self) -> Option<(String, Value)> {
         let mut text = String::new();
         while !text.ends_with("\n\n") {
-            let frame = soon("a frame", self.0.frame()).await;
-            let frame = frame.expect("the stream goes on").expect("it is whole");
+            let frame = soon("a frame", self.0.frame()).await?.ok()?;
             text += str::from_utf8(&frame.into_data().expect("data")).expect("text");
         }
         let (name, data) = text.trim_end().split_once('\n').expect("two lines");
         let name = name.strip_prefix("event: ").expect("a name");
         let data = data.strip_prefix("data: ").expect("data");
-        (name.to_owned(), serde_json::from_str(data).expect("JSON"))
+        let data = serde_json::from_str(data).expect("JSON");
+        Some((name.to_owned(), data))
     }
 }

@@ -7,26 +7,37 @@ mod answer;
 mod client;
 #[cfg(feature = "redis")]
 mod conservation;
+mod feed;
 #[cfg(feature = "redis")]
 mod fleet;
+mod holders;
 #[cfg(feature = "redis")]
 mod leaving;
 mod limit;
 #[cfg(feature = "redis")]
 mod locks;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "redis")]
 mod one_market;
 #[cfg(feature = "redis")]
 mod outage;
+mod page;
 mod permits;
 mod process;
 mod settings;
+mod shadow;
 mod shutdown;
+mod socket;
+mod socket_client;
+mod socket_floods;
 mod streams;
 #[cfg(feature = "redis")]
 mod topologies;
 mod trading;
 mod waiting;
+#[cfg(feature = "redis")]
+mod watchers;
 
 use std::{future::Future, time::Duration};
 

@@ -22,9 +22,12 @@ impl Market {
         Self { child, url }
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
     }
 
     /// A client that speaks HTTP/1.1 for `account`.

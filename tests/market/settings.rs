@@ -5,7 +5,7 @@ use std::process::Stdio;
 #[cfg(feature = "redis")]
 use testing::{redis::RedisServer, resp::Raw};
 
-const WRONG: [(&str, &str); 17] = [
+const WRONG: [(&str, &str); 18] = [
     ("PORT", "http"),
     ("PORT", "65536"),
     ("PORT", ""),
@@ -18,6 +18,7 @@ const WRONG: [(&str, &str); 17] = [
     ("WAIT_MS", "soon"),
     ("MAX_STALL_MS", "0"),
     ("MAX_STALL_MS", ""),
+    ("SHADOW", "yes"),
     ("WHEN_UNAVAILABLE", "perhaps"),
     ("REDIS_URL", ""),
     ("REDIS_URL", "mysql://ann:open-sesame@127.0.0.1/"),

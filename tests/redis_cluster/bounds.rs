@@ -41,8 +41,9 @@ async fn a_dead_node_under_load_is_looked_for_a_few_times_in_a_second() {
     assert!((3..=45).contains(&looks), "{looks} looks");
 }
 
+/// A map ten seconds old is read again, for the sake of messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_at_rest_is_not_looked_at() {
+async fn a_cluster_at_rest_is_not_looked_at_for_seconds() {
     let _alone = alone().await;
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(patient(), &cluster).await;

@@ -1,7 +1,7 @@
 //! A certificate authority, and what it signs.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::sync::atomic::{AtomicU32, Ordering};
+use testing::rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// So that no two have the same name: OpenSSL tries one certificate for each name.
 static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -22,10 +22,12 @@ trap 'exit 130' INT TERM
 examples() {
     local source name try
     cargo build --all-features --examples || return
+    cargo build -p tower-semaphore-grpc || return
     start_redis
-    for source in examples/*.rs examples/*/main.rs; do
+    for source in examples/*.rs examples/*/main.rs examples/*/src/main.rs; do
         name=${source#examples/}
         name=${name%/main.rs}
+        name=${name%/src}
         name=${name%.rs}
         try=try_example
         [ "$name" != crawler ] || try=run_example
@@ -35,13 +37,20 @@ examples() {
     done
 }
 
+# The program of an example. One that is a package of its own is no example to cargo.
+program() {
+    local folder=${CARGO_TARGET_DIR:-target}/debug
+    [ -e "examples/$1/Cargo.toml" ] || folder+=/examples
+    printf '%s/%s' "$folder" "$1"
+}
+
 # Starts an example (title, name, more environment), sends it one request and ends it.
 try_example() {
     local title=$1 name=$2 log="$work/example" url
     shift 2
     # Emptied here, because the child may be slower than the first check.
     : >"$log"
-    env -u REDIS_URL PORT=0 "$@" "${CARGO_TARGET_DIR:-target}/debug/examples/$name" \
+    env -u REDIS_URL PORT=0 "$@" "$(program "$name")" \
         >"$log" 2>"$log.errors" &
     example_pid=$!
     wait_for_log "$example_pid" "$log" '^listening on http://' || fail_with "$title does not listen" "$log"
@@ -56,16 +65,22 @@ try_example() {
 run_example() {
     local title=$1 name=$2 log="$work/example"
     shift 2
-    env -u REDIS_URL "$@" "${CARGO_TARGET_DIR:-target}/debug/examples/$name" \
+    env -u REDIS_URL "$@" "$(program "$name")" \
         >"$log" 2>"$log.errors" || fail_with "$title fails" "$log"
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 
-# Sends an example at HOST:PORT a request and expects a 200. Sets `status` to the answer's status line.
+# Sends an example at HOST:PORT a request and expects a 200. Sets `status` to the answer's status line, or
+# to what the example's own client says.
 request() {
     local address=$2 text=$get
     [ "$1" != gateway ] || text=$completion
     status=
+    if [ "$1" = grpc ]; then
+        status=$("$(program grpc)" "http://$address" ann)
+        [[ $status == "12 prices"* ]]
+        return
+    fi
     exec 3<>"/dev/tcp/${address%:*}/${address##*:}" || return 1
     printf '%s' "$text" >&3
     read -r -t 10 status <&3 || true

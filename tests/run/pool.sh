@@ -21,9 +21,13 @@ commands() {
     programs=$(sed -n 's/.*"overflow_checks":[a-z]*,"test":true}.*"executable":\("[^"]*"\).*/\1/p' "$1")
     # Also if cargo tells of them otherwise than it did.
     [ -n "$programs" ] || fail "no test program is known"
+    echo "tests/matrix.sh --brief installed resp3-tls"
     grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
-    echo "tests/matrix.sh installed resp3-tls"
     echo "cargo test -p tower-semaphore-model"
+    echo "cargo test -p tower-semaphore-properties"
+    echo "cargo test -p tower-semaphore-grpc"
+    # In a real browser.
+    echo "cargo test -p tower-semaphore-browser"
     grep -vE '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
 }
 

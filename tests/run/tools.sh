@@ -4,6 +4,7 @@ no_redis="redis-server is missing: install it with your system's package manager
 no_faketime="libfaketime is missing: install it with your system's package manager"
 no_openssl="OpenSSL's headers are missing: install libssl-dev and pkg-config, or their like"
 no_openssl_tool="openssl is missing: install it with your system's package manager"
+no_chromium="chromium or chromedriver is missing: install chromium and chromium-driver, or their like"
 no_cc="a C compiler is missing: install gcc with your system's package manager"
 
 # Says what went wrong and ends the run.
@@ -28,6 +29,9 @@ tools() {
     [ "$(uname)" != Linux ] || has faketime || install faketime libfaketime || fail "$no_faketime"
     # For a server whose clock is stepped: the tests compile a small preload.
     [ "$(uname)" != Linux ] || has cc || install_cc || fail "$no_cc"
+    # For the page of the market.
+    has chromedriver || install_chromium || fail "$no_chromium"
+    chromedriver --version || fail "$no_chromium"
     # For the certificates of the matrix.
     has openssl || install openssl openssl || fail "$no_openssl_tool"
     # For the feature `tls-native-tls`, which is OpenSSL on Linux.
@@ -41,6 +45,11 @@ has() {
 # Debian's gcc recommends the headers of its C library, and this installs no recommendations.
 install_cc() {
     install gcc gcc && install libc6-dev gcc
+}
+
+# The driver starts the browser of its own version.
+install_chromium() {
+    install chromium chromium && install chromium-driver chromedriver
 }
 
 has_openssl() {

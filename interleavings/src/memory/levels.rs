@@ -2,6 +2,7 @@
 
 use super::{
     grant::permit,
+    holders::Details,
     queue::Position,
     several::try_all,
     shard::{Entry, IDLE_CAPACITY, Shard},
@@ -57,7 +58,7 @@ impl Keys {
     fn try_all(&self, order: &[usize]) -> Option<Permit> {
         let claims: Vec<_> = order.iter().map(|&key| self.claims[key].clone()).collect();
         let before = self.witnesses.each_ref().map(Witness::last_token);
-        let permit = try_all(&claims, |claim| self.entry(claim)).ok()?;
+        let permit = try_all(&claims, |claim| self.entry(claim), |_| None).ok()?;
         for (level, &key) in permit.levels().iter().zip(order) {
             self.witnesses[key].acquired(1, level.token(), before[key]);
         }
@@ -82,13 +83,15 @@ impl Keys {
         let (units, before) = (claim.units().ok()?, self.witnesses[key].last_token());
         let acquired = entry.try_acquire(units).ok()?;
         self.witnesses[key].acquired(1, acquired.token, before);
-        Some(permit(Arc::clone(entry), units, &acquired, Policy::DEFAULT))
+        let (entry, policy) = (Arc::clone(entry), Policy::DEFAULT);
+        Some(permit(entry, units, &acquired, policy, None))
     }
 
     fn join_queue(&self, key: usize) -> Position {
         let claim = &self.claims[key];
         let (units, wait) = (claim.units().ok(), claim.wait());
-        let position = self.entries[key].enqueue(units.expect("it fits"), wait.expect("it waits"));
+        let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
+        let position = self.entries[key].enqueue(units, wait, Details::new(claim, 0, false));
         position.ok().flatten().expect("it is not retired")
     }
 
@@ -168,7 +171,8 @@ fn an_eviction_meets_a_claim_that_locks() {
         let lock = {
             let shard = Arc::clone(&shard);
             move || {
-                try_all(&[claim(99)], |claim| shard.entry(99, claim)).map(|permit| permit.token())
+                try_all(&[claim(99)], |claim| shard.entry(99, claim), |_| None)
+                    .map(|permit| permit.token())
             }
         };
         let token = lock().expect("it is free");

@@ -75,7 +75,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "grant",
-        "          call('ZREMRANGEBYSCORE', alive, '-inf', '+inf')\n",
+        "          call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')\n",
         "",
         "head starts",
         "T",

@@ -1,5 +1,6 @@
 //! What a check warns of.
 
+use crate::observe::events;
 use std::fmt;
 
 /// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
@@ -22,8 +23,7 @@ pub enum Risk {
 
 impl Risk {
     pub(in crate::redis) fn warn(&self) {
-        #[cfg(feature = "tracing")]
-        tracing::warn!("{self}");
+        events::risk(self);
     }
 }
 

@@ -14,15 +14,15 @@ use tokio::sync::oneshot;
 
 /// Batches in flight when the round trip is short: more than one, so that the server has work while
 /// this process reads answers. With 4 the pairs/s of 256 tasks are highest, with 1 they are a third
-/// lower (`cargo bench --bench redis`).
+/// lower (`benches/redis`).
 pub(super) const MIN_IN_FLIGHT: usize = 4;
 
 /// The same to each of several servers: the others have work meanwhile, and larger batches cost each
-/// of them less (`cargo bench --bench cluster`).
+/// of them less (`benches/cluster`).
 pub(super) const MIN_IN_FLIGHT_TO_EACH: usize = 2;
 
 /// Batches in flight when the round trip is long: 16 of 64 claims carry 10,000 claims/s over a round
-/// trip of 100 ms (`cargo bench --bench goodput`).
+/// trip of 100 ms (`benches/goodput`).
 pub(super) const MAX_IN_FLIGHT: usize = 16;
 
 /// The pause between two batches once [`MIN_IN_FLIGHT`] are in flight. Without it, many small batches
@@ -36,7 +36,7 @@ pub(super) const PACE: Duration = Duration::from_millis(6);
 /// they come at the pace.
 const MAX_SMALL_IN_FLIGHT: usize = 8;
 
-/// Claims of a batch: in a larger batch a claim hardly costs less (`cargo bench --bench redis`).
+/// Claims of a batch: in a larger batch a claim hardly costs less (`benches/redis`).
 const MAX_CLAIMS: usize = 64;
 
 /// Units of a batch, as many as the heaviest claim has: such a batch blocks the server for about a

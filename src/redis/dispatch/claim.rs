@@ -35,7 +35,12 @@ pub(in crate::redis) enum Acquiring {
 
 impl Level {
     pub(super) fn wanted(&self) -> Wanted {
-        (self.lease.permit(), self.position)
+        let (permit, is_known) = self.lease.wanted();
+        Wanted {
+            permit,
+            position: self.position,
+            is_known,
+        }
     }
 }
 
@@ -110,7 +115,7 @@ impl Claim {
                     }
                 }
             }
-            AllAcquired::Full { .. } | AllAcquired::QueueFull { .. } => {
+            AllAcquired::Full { .. } | AllAcquired::QueueFull { .. } | AllAcquired::Revoked => {
                 self.levels.iter().for_each(|level| level.lease.refused());
             }
         }
@@ -122,7 +127,7 @@ impl Lease {
         match answer {
             Acquired::Granted { token, .. } => self.granted(*token, held_until),
             Acquired::Queued { .. } => self.queued(),
-            Acquired::Full { .. } | Acquired::QueueFull => self.refused(),
+            Acquired::Full { .. } | Acquired::QueueFull | Acquired::Revoked => self.refused(),
         }
     }
 }

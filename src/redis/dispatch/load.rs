@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Units of claims that may be in flight at a time with a call for each claim. With 16 tasks, batches
-/// beyond 8 units complete 1.5 times the pairs/s of single calls (`cargo bench --bench redis`); with
+/// beyond 8 units complete 1.5 times the pairs/s of single calls (`benches/redis`); with
 /// fewer tasks the switch to the keeper's thread costs more than batches save.
 const MAX_ALONE: usize = 8;
 

@@ -5,7 +5,9 @@ use super::{
     task::{self, Command},
     thread::Thread,
 };
-use crate::redis::{clock::Times, dispatch::Attempts, lease::Lease, outage::Outage};
+use crate::redis::{
+    clock::Times, dispatch::Attempts, lease::Lease, notify::Notifications, outage::Outage,
+};
 use std::{io, sync::Arc, time::Instant};
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,12 +25,15 @@ impl Keeper {
         attempts: &Arc<Attempts>,
         times: Times,
         outage: &Arc<Outage>,
+        (notifications, revoked): (Arc<Notifications>, mpsc::UnboundedReceiver<u64>),
         others: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let core = Arc::new(Core::new(Arc::clone(attempts), times, Arc::clone(outage)));
+        let outage = Arc::clone(outage);
+        let core = Core::new(Arc::clone(attempts), times, outage, notifications);
+        let core = Arc::new(core);
         let attempts = Arc::clone(attempts);
         let (commands, received) = mpsc::unbounded_channel();
-        let keeper = task::run(Arc::clone(&core), received);
+        let keeper = task::run(Arc::clone(&core), received, revoked);
         let thread = Thread::new(async move {
             let others = tokio::spawn(others);
             keeper.await;

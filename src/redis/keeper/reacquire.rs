@@ -3,9 +3,10 @@
 use super::core::Core;
 use crate::redis::{
     clock::Times,
-    dispatch::{Claim, Level},
+    dispatch::{Acquiring, Answer, Claim, Level},
     group::{by_server, pieces},
     lease::Lease,
+    protocol::Acquired,
 };
 use futures_util::future::join_all;
 use std::{
@@ -75,15 +76,26 @@ impl Returning {
 /// acquire has no answer is acquired again at the next refresh, because only that answer has the
 /// token.
 ///
-/// Tells `done` the serials of those that have been sent.
-pub(super) async fn reacquire(core: &Core, lost: Vec<Arc<Lease>>, done: impl Fn(Vec<u64>)) {
+/// Tells `done` the serials of those that have been sent, and which of them were revoked.
+pub(super) async fn reacquire(
+    core: &Core,
+    lost: Vec<Arc<Lease>>,
+    done: impl Fn(Vec<u64>, Revoked),
+) {
     let server = |lease: &Arc<Lease>| core.attempts.protocol.server_of(&lease.name());
     let by_server = by_server(lost, server);
     join_all(by_server.map(|lost| reacquire_on_one(core, lost, &done))).await;
 }
 
+/// Leases that an operator has revoked.
+type Revoked = Vec<Arc<Lease>>;
+
+fn is_revoked(answer: &Answer) -> bool {
+    matches!(answer, Ok(Acquiring::One(Acquired::Revoked)))
+}
+
 /// Acquires lost permits of one server again.
-async fn reacquire_on_one(core: &Core, lost: Vec<Arc<Lease>>, done: &impl Fn(Vec<u64>)) {
+async fn reacquire_on_one(core: &Core, lost: Vec<Arc<Lease>>, done: &impl Fn(Vec<u64>, Revoked)) {
     for lost in pieces(lost, MAX_UNITS_REACQUIRED, |lease| lease.permit().units()) {
         let deadline = Instant::now() + core.times.timeout;
         let serials = lost.iter().map(|lease| lease.serial).collect();
@@ -92,9 +104,13 @@ async fn reacquire_on_one(core: &Core, lost: Vec<Arc<Lease>>, done: &impl Fn(Vec
             Claim::one(Level { lease, position }, deadline)
         });
         let claims: Vec<_> = claims.collect();
-        core.attempts
+        let answers = core
+            .attempts
             .attempt(&claims.iter().collect::<Vec<_>>())
             .await;
-        done(serials);
+        let answered = claims.into_iter().zip(answers);
+        let revoked = answered.filter(|(_, answer)| is_revoked(answer));
+        let revoked = revoked.flat_map(|(claim, _)| claim.levels);
+        done(serials, revoked.map(|level| level.lease).collect());
     }
 }

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Instant};
 
 /// Groups that are sent together. The server answers other clients between two sends, and works on
 /// one send for much less than a timeout: 100,000 permits on 20,000 keys are refreshed in sends of
-/// 256 groups (`cargo bench --bench streams`).
+/// 256 groups (`benches/streams`).
 const MAX_TOGETHER: usize = 256;
 
 /// Units of the groups that are sent together, for the same reason: the server works on 10,000 units

@@ -32,6 +32,13 @@ impl Registry {
         self.shard(serial).remove(&serial).is_some()
     }
 
+    /// All leases.
+    pub(super) fn all(&self) -> Vec<Arc<Lease>> {
+        let shards = self.0.iter().map(Mutex::lock);
+        let all = shards.flat_map(|shard| shard.values().cloned().collect::<Vec<_>>());
+        all.collect()
+    }
+
     /// Removes and returns the granted leases.
     pub(super) fn adopt(&self) -> Vec<Arc<Lease>> {
         let shards = self.0.iter().map(Mutex::lock);

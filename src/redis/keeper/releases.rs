@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 const MAX_IN_FLIGHT: usize = 4;
 
 /// The same to each of several servers: the others have work meanwhile, and larger batches cost each
-/// of them less (`cargo bench --bench cluster`).
+/// of them less (`benches/cluster`).
 const MAX_IN_FLIGHT_TO_EACH: usize = 2;
 
 /// The same where it is not known which server has a key. There a batch is of one semaphore, so that a

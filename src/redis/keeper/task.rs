@@ -1,5 +1,6 @@
 //! The keeper's loop.
 
+mod revoke;
 mod tick;
 
 use super::{
@@ -36,8 +37,8 @@ enum Report {
     Refreshed(Refreshed),
     /// The same for leases whose refresh had failed before.
     RefreshedAgain(Refreshed),
-    /// The acquires of lost leases with these serials are over.
-    Reacquired(Vec<u64>),
+    /// The acquires of lost leases with these serials are over, and these were revoked.
+    Reacquired(Vec<u64>, Vec<Arc<Lease>>),
     /// The batch of releases with this number is completed; these have to be tried again.
     Released(u64, Vec<Pending>),
 }
@@ -53,6 +54,8 @@ struct Task {
     shutdowns: Vec<(Instant, oneshot::Sender<Vec<Arc<Lease>>>)>,
     next_tick: Instant,
     next_clock: Instant,
+    /// When the process says again who it is.
+    next_introduction: Instant,
     /// Whether a lease was refreshed or released since the server's clock was last read.
     is_active: bool,
     pulse: Pulse,
@@ -60,7 +63,11 @@ struct Task {
 }
 
 /// Runs until the last sender of commands is dropped and all pending releases are done.
-pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<Command>) {
+pub(super) async fn run(
+    core: Arc<Core>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    mut revoked: mpsc::UnboundedReceiver<u64>,
+) {
     let (reports, mut reported) = mpsc::unbounded_channel();
     let mut task = Task::new(core, reports);
     // Makes the connection, so that the first release need not wait for it.
@@ -77,6 +84,7 @@ pub(super) async fn run(core: Arc<Core>, mut commands: mpsc::UnboundedReceiver<C
             }
             Some(report) = reported.recv() => task.apply(report),
             Ok(()) = alarms.changed() => task.count(),
+            Some(serial) = revoked.recv() => task.revoke(serial),
             () = &mut alarm => task.wake(),
         }
         task.release();
@@ -98,6 +106,7 @@ impl Task {
             shutdowns: Vec::new(),
             next_tick: now + core.times.tick(),
             next_clock: now + core.times.refresh_interval(),
+            next_introduction: now,
             is_active: false,
             pulse: Pulse::now(),
             core,
@@ -153,7 +162,10 @@ impl Task {
                 self.schedule.refreshed_again(failed, kept_until);
                 self.reacquire(lost);
             }
-            Report::Reacquired(serials) => self.returning.end(&serials),
+            Report::Reacquired(serials, revoked) => {
+                self.returning.end(&serials);
+                revoked.iter().for_each(|lease| self.revoke_all_of(lease));
+            }
             Report::Released(batch, again) => self.releases.completed(batch, again),
         }
     }
@@ -202,18 +214,10 @@ impl Task {
         self.release();
         let (core, reports) = (Arc::clone(&self.core), self.reports.clone());
         tokio::spawn(async move {
-            let done = |serials| drop(reports.send(Report::Reacquired(serials)));
+            let done = |serials, revoked| {
+                drop(reports.send(Report::Reacquired(serials, revoked)));
+            };
             reacquire(&core, lost, done).await;
-        });
-    }
-
-    /// Exchanges the server's time for the highest seen.
-    fn read_clock(&self) {
-        let core = Arc::clone(&self.core);
-        tokio::spawn(async move {
-            let deadline = Instant::now() + core.times.timeout;
-            // A failure is ignored: the next read may succeed.
-            let _ = core.attempts.protocol.clock(deadline).await;
         });
     }
 

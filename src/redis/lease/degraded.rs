@@ -2,6 +2,7 @@
 //! counted a lease.
 
 use super::{Lease, state::Event};
+use crate::observe::events;
 use std::sync::Arc;
 
 impl Lease {
@@ -17,6 +18,12 @@ impl Lease {
     /// The policy admits the claim.
     pub(in crate::redis) fn admitted(&self) {
         self.lock().step(Event::Admitted);
+        self.tell_degraded("admitted", &self.name());
+    }
+
+    pub(super) fn tell_degraded(&self, how: &'static str, name: &str) {
+        self.meter.degraded();
+        events::degraded(self.meter.of_what(), how, name);
     }
 
     pub(in crate::redis) fn is_degraded(&self) -> bool {

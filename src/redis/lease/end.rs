@@ -4,6 +4,8 @@
 //! reports the loss of all.
 
 use super::{Inner, Lease, state::Event};
+use crate::observe::{LostBy, events};
+use std::sync::Arc;
 
 impl Lease {
     /// A refresh did not find all units of the lease: reports the permit lost, unless it is kept.
@@ -35,19 +37,24 @@ impl Lease {
         }
         inner.deadline = 0;
         if is_kept {
-            return;
+            let name = Arc::clone(&inner.name);
+            drop(inner);
+            return self.tell_degraded("kept", &name);
         }
         // Under the lock, so that a grant that follows clears it.
-        match &self.first {
-            None => self.loss.mark(),
-            Some(first) => {
-                first.lock().added_lost += 1;
-                first.loss.mark();
-            }
+        let reports = self.first.as_deref().unwrap_or(self);
+        if let Some(first) = &self.first {
+            first.lock().added_lost += 1;
         }
+        let was_lost = reports.loss.is_set();
+        reports.loss.mark();
         drop(inner);
+        if !was_lost {
+            self.meter.lost(LostBy::Lease);
+            events::lost(self.meter.of_what(), LostBy::Lease, reports.token());
+        }
         // A waker may drop the permit, which locks.
-        self.first.as_deref().unwrap_or(self).loss.wake();
+        reports.loss.wake();
     }
 
     /// The lease is not lost any more: nor is the permit, unless by another lease.

@@ -11,7 +11,7 @@ mod state;
 mod weight;
 
 use super::protocol::PermitId;
-use crate::semaphore::Loss;
+use crate::{observe::Meter, semaphore::Loss};
 use parking_lot::{Mutex, MutexGuard};
 use state::{Event, State};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(super) struct Lease {
     first: Option<Arc<Lease>>,
     /// Whether it is lost when it ends, even while the store is unavailable.
     strict: bool,
+    /// Counts what happens to it.
+    meter: Meter,
     inner: Mutex<Inner>,
 }
 
@@ -42,6 +44,8 @@ struct Inner {
     unanswered: u32,
     /// Until when an unanswered acquire may run, ms of the server's clock.
     runs_until: u64,
+    /// Whether the server may have known its id before the last acquire.
+    is_known: bool,
     /// Whether its units are among those that the process has counted.
     counted: bool,
 }
@@ -57,6 +61,7 @@ impl Lease {
             deadline: 0,
             unanswered: 0,
             runs_until: 0,
+            is_known: false,
             counted: false,
         })
     }
@@ -67,12 +72,28 @@ impl Lease {
             loss: Loss::default(),
             first: None,
             strict: false,
+            meter: Meter::default(),
             inner: Mutex::new(inner),
         }
     }
 
+    /// This lease, as one that is counted there.
+    pub(super) fn metered(self, meter: Meter) -> Self {
+        Self { meter, ..self }
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     pub(super) fn permit(&self) -> PermitId {
-        self.lock().permit
+        self.lock().permit.clone()
+    }
+
+    /// The permit as it is acquired, and whether the server may know its id.
+    pub(super) fn wanted(&self) -> (PermitId, bool) {
+        let inner = self.lock();
+        (inner.permit.clone(), inner.is_known)
     }
 
     pub(super) fn name(&self) -> Arc<str> {
@@ -96,6 +117,7 @@ impl Lease {
         if inner.state.is_released() || inner.needs_new_id() {
             return false;
         }
+        inner.is_known = inner.unanswered > 0 || !inner.state.is_unknown_to_the_server();
         inner.step(Event::Sent);
         inner.unanswered += 1;
         inner.runs_until = inner.runs_until.max(runs_until);

@@ -1,8 +1,20 @@
 //! What is known of a lease.
 
 use super::{Lease, state::State};
+use crate::observe::Waiting;
+use std::sync::Arc;
 
 impl Lease {
+    /// The claim for the lease is in the queue.
+    pub(in crate::redis) fn waits(&self, waiting: &mut Waiting) {
+        waiting.join(&self.meter, || self.name().to_string());
+    }
+
+    /// The lease that reports the loss of the permit.
+    pub(in crate::redis) fn of_permit(self: &Arc<Self>) -> Arc<Self> {
+        Arc::clone(self.first.as_ref().unwrap_or(self))
+    }
+
     /// Whether a release without an answer freed the lease, given that one sent at `sent` found none.
     pub(in crate::redis) fn is_freed(&self, sent: u64) -> bool {
         let inner = self.lock();

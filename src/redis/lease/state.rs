@@ -133,6 +133,11 @@ impl State {
         matches!(self, Self::Released | Self::Freed)
     }
 
+    /// Whether the server has nothing under its id, unless an acquire is unanswered.
+    pub(super) fn is_unknown_to_the_server(self) -> bool {
+        matches!(self, Self::Unsent | Self::Refused)
+    }
+
     /// Whether the server may hold units or a queue position of the lease.
     pub(super) fn is_known_to_the_server(self) -> bool {
         !matches!(self, Self::Unsent | Self::Refused | Self::Degraded)

@@ -17,6 +17,7 @@ impl Lease {
         Self {
             first: Some(Arc::clone(first)),
             strict: first.strict,
+            meter: first.meter.clone(),
             ..self
         }
     }
@@ -40,7 +41,7 @@ impl Lease {
         if !inner.needs_new_id() {
             return None;
         }
-        let old = inner.part(inner.permit);
+        let old = inner.part(inner.permit.clone());
         inner.step(Event::Renewed);
         inner.permit = inner.permit.renewed();
         inner.unanswered = 0;

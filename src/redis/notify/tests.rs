@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 
 fn notifications() -> Notifications {
     let one_server = true;
-    Notifications::new(Arc::new(Unused { one_server }), "p:", "process")
+    Notifications::new(Arc::new(Unused { one_server }), "p:", "process").0
 }
 
 #[test]

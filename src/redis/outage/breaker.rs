@@ -4,9 +4,12 @@ mod alarm;
 mod kept;
 
 use super::{cause::Evidence, phase::Phase, policy::WhenUnavailable, summary::Summary};
-use crate::redis::{
-    clock::{CONNECT, CONNECT_PAUSE, Times},
-    error::Error,
+use crate::{
+    observe::events,
+    redis::{
+        clock::{CONNECT, CONNECT_PAUSE, Times},
+        error::Error,
+    },
 };
 use parking_lot::Mutex;
 use std::{
@@ -147,6 +150,10 @@ impl Breaker {
             true => Phase::Settling,
             false => Phase::Well,
         });
+        drop(state);
+        if phase == Phase::Open {
+            events::available();
+        }
     }
 
     /// An answer after the time to settle ends it: without one the server may have fallen silent.
@@ -172,8 +179,13 @@ impl Breaker {
         state.key = key.into();
         self.alarm(&mut state);
         let is_stall = state.alarmed.elapsed() < self.times.timeout;
-        if state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open {
+        let opens = state.failures >= MAX_FAILURES && !is_stall && self.phase() != Phase::Open;
+        if opens {
             self.change(Phase::Open);
+        }
+        drop(state);
+        if opens {
+            events::unavailable(error);
         }
         is_first
     }

@@ -12,7 +12,8 @@
 --       and for each semaphore, three for each of its claims:
 --         id     the permit's id
 --         limit  how many units may be held together; 0 if the permit has several units itself, so
---                that it never takes the fast path
+--                that it never takes the fast path; -1 if it was sent before, so that an operator may
+--                have revoked it
 --         wait   empty if the claim does not wait; else `ALIVE MAX_WAITING ARRIVAL HEAD_START`: for
 --                how many ms the waiter counts as alive, how many claims may wait, the arrival that
 --                an earlier call returned, or 0, and the head start in microseconds
@@ -20,6 +21,7 @@
 --         token, units held now     the claim is granted
 --         0, units held now         there is no room
 --         -1, units held now        the queue is full
+--         -3, units held now        it was revoked
 --         {arrival, recheck_ms, last_token}, units held now
 --                                   the claim waits. If recheck_ms is not -1, the claim is the head
 --                                   and should poll again then, when the earliest lease ends. The
@@ -65,7 +67,11 @@ for key = 1, #KEYS, 4 do
         semaphore = contended_semaphore(held, queue, alive, token, now, micros, floor)
         revive(alive, now, arg, last)
       end
-      first, used = semaphore.acquire(used, id, ARGV[arg + 2], lease)
+      if ARGV[arg + 1] == '-1' and semaphore.is_revoked(id) then
+        first = -3
+      else
+        first, used = semaphore.acquire(used, id, ARGV[arg + 2], lease)
+      end
       is_contended = call('EXISTS', queue) == 1
       anything_waits = true
     end

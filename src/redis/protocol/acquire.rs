@@ -23,7 +23,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("queue.lua"),
         include_str!("acquire.lua")
     );
-    Script::new(source, &[":held", ":queue", ":alive", ":token"])
+    Script::new("acquire", source, &[":held", ":queue", ":alive", ":token"])
 });
 
 /// The permits that are wanted of one semaphore in one call.
@@ -33,7 +33,13 @@ pub(in crate::redis) struct AcquireOf {
 }
 
 /// A permit that is wanted, and how it waits if there is no room.
-pub(in crate::redis) type Wanted = (PermitId, Option<Position>);
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Wanted {
+    pub(in crate::redis) permit: PermitId,
+    pub(in crate::redis) position: Option<Position>,
+    /// Whether the server may know its id: an operator may have revoked it.
+    pub(in crate::redis) is_known: bool,
+}
 
 /// A position in the queue, sent with each acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +70,10 @@ impl Share for AcquireOf {
         iter::once(&*self.name)
     }
 
+    fn size(&self) -> usize {
+        self.wanted.len()
+    }
+
     fn args(&self) -> usize {
         3 * self.wanted.len()
     }
@@ -85,20 +95,23 @@ impl Share for AcquireOf {
 
 /// How many units the script touches for a permit, about. A waiter counts as one unit: the script
 /// bounds the units that a call grants to waiters.
-pub(super) fn units((permit, position): &Wanted) -> usize {
-    match position {
+pub(super) fn units(wanted: &Wanted) -> usize {
+    match wanted.position {
         Some(_) => 1,
-        None => permit.weight as usize,
+        None => wanted.permit.weight as usize,
     }
 }
 
 /// The three arguments of a wanted permit.
-pub(super) fn write((permit, position): &Wanted, owner: &Owner, command: &mut Cmd) {
-    let is_single = permit.weight == 1;
-    command
-        .arg(Text(owner.id(*permit)))
-        .arg(if is_single { permit.limit } else { 0 });
-    match position {
+pub(super) fn write(wanted: &Wanted, owner: &Owner, command: &mut Cmd) {
+    let permit = &wanted.permit;
+    let limit = match wanted.is_known {
+        true => -1,
+        false if permit.weight > 1 => 0,
+        false => i64::from(permit.limit),
+    };
+    command.arg(Text(owner.id(permit))).arg(limit);
+    match &wanted.position {
         Some(position) => command.arg(Text(position)),
         None => command.arg(""),
     };
@@ -122,6 +135,8 @@ pub(in crate::redis) enum Acquired {
         last_token: u64,
     },
     QueueFull,
+    /// An operator has revoked the permit, or the claim while it waited.
+    Revoked,
 }
 
 impl Protocol {
@@ -168,6 +183,7 @@ impl Acquired {
         let held = u32::try_from(*held).map_err(|_| Error::Reply)?;
         match first {
             Value::Int(-1) => Ok(Self::QueueFull),
+            Value::Int(-3) => Ok(Self::Revoked),
             Value::Int(0) => Ok(Self::Full { held }),
             Value::Int(token @ 1..) => Ok(Self::Granted {
                 token: *token as u64,

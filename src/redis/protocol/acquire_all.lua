@@ -18,6 +18,7 @@
 --       token, units held now, for each level           it is granted
 --       0, level, units held now                        that level is full
 --       -1, level, units held now                       the queue of that level is full
+--       -3, level, units held now                       it was revoked at that level
 --       -2, level, units held now, arrival, recheck_ms, last_token
 --                                                       it waits there; see acquire
 
@@ -52,7 +53,8 @@ local function meet(number)
   return self
 end
 
--- Whether one unit fits at each level, and nothing waits at any. `limit` is 0 for several units.
+-- Whether one unit fits at each level, and nothing waits at any. `limit` is 0 for several units, and -1
+-- for a permit that was sent before.
 local function is_free(first, last)
   for arg = first, last, 4 do
     local semaphore = known[ARGV[arg]] or meet(ARGV[arg])
@@ -136,7 +138,8 @@ local function levels_of(first, last)
         contended_semaphore(self.held, self.queue, self.alive, self.token, now, micros, floor)
     end
     levels[#levels + 1] = {
-      counts = self, semaphore = self.operations, id = ARGV[arg + 1], wait = ARGV[arg + 3]
+      counts = self, semaphore = self.operations, id = ARGV[arg + 1], wait = ARGV[arg + 3],
+      was_sent = ARGV[arg + 2] == '-1'
     }
   end
   return levels
@@ -189,8 +192,13 @@ local function wait(levels, at)
   return {-2, at, level.counts.used, arrival, recheck, last_token}
 end
 
--- Where something waits, or does not fit.
+-- Where something waits, or does not fit, or may have been revoked.
 local function decide(levels)
+  for at, level in ipairs(levels) do
+    if level.was_sent and level.semaphore.is_revoked(level.id) then
+      return refuse(levels, -3, at)
+    end
+  end
   for at, level in ipairs(levels) do
     local admitted
     admitted, level.counts.used, level.head =

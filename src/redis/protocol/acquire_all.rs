@@ -8,7 +8,7 @@ use super::{
     script::Script,
     share::{Numbers, Share},
 };
-use crate::redis::error::Error;
+use crate::{observe::Outcome, redis::error::Error};
 use redis::{Cmd, Value};
 use std::{
     sync::{Arc, LazyLock},
@@ -23,7 +23,11 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("queue.lua"),
         include_str!("acquire_all.lua")
     );
-    Script::new(source, &[":held", ":queue", ":alive", ":token"])
+    Script::new(
+        "acquire_all",
+        source,
+        &[":held", ":queue", ":alive", ":token"],
+    )
 });
 
 /// A claim for several semaphores, from the narrowest limit to the widest: the name of each, and
@@ -71,6 +75,8 @@ pub(in crate::redis) enum AllAcquired {
     QueueFull {
         level: usize,
     },
+    /// An operator has revoked it.
+    Revoked,
     /// It waits at this level, and holds the narrower ones. The head polls again after `recheck`.
     Queued {
         level: usize,
@@ -110,6 +116,7 @@ impl From<Acquired> for AllAcquired {
             Acquired::Granted { token, held } => Self::Granted(vec![(token, held)]),
             Acquired::Full { held } => Self::Full { level, held },
             Acquired::QueueFull => Self::QueueFull { level },
+            Acquired::Revoked => Self::Revoked,
             Acquired::Queued {
                 arrival,
                 recheck,
@@ -125,6 +132,19 @@ impl From<Acquired> for AllAcquired {
 }
 
 impl AllAcquired {
+    /// What a claim that was in the queue of the level `at` counts as there: a wider level that is full
+    /// is refused after a grant of this one.
+    pub(in crate::redis) fn outcome(&self, at: usize) -> Outcome {
+        match self {
+            Self::Granted(_) => Outcome::Admitted,
+            Self::Revoked => Outcome::Revoked,
+            Self::Full { level, .. } | Self::QueueFull { level } if *level > at => {
+                Outcome::Admitted
+            }
+            _ => Outcome::TimedOut,
+        }
+    }
+
     /// The answer to a claim of one level.
     pub(in crate::redis) fn only(self) -> Acquired {
         match self {
@@ -134,6 +154,7 @@ impl AllAcquired {
             }
             Self::Full { held, .. } => Acquired::Full { held },
             Self::QueueFull { .. } => Acquired::QueueFull,
+            Self::Revoked => Acquired::Revoked,
             Self::Queued {
                 arrival,
                 recheck,
@@ -167,6 +188,7 @@ impl AllAcquired {
             [-1, level, _] => Self::QueueFull {
                 level: index(level, levels)?,
             },
+            [-3, level, _] => index(level, levels).map(|_| Self::Revoked)?,
             [-2, level, _, arrival, recheck, last_token] => Self::Queued {
                 level: index(level, levels)?,
                 arrival: number(arrival)?,

@@ -1,6 +1,7 @@
 //! From semaphores to calls, and from the answers back to each semaphore.
 
 use super::{
+    count::count,
     id::Owner,
     reply::{Replies, Reply},
     script::{Form, Script},
@@ -27,7 +28,7 @@ use std::{
 };
 
 /// Semaphores of one call, to bound how long one script blocks the server: 64 single claims take
-/// the server 0.4 ms, and in a larger call a claim is hardly cheaper (`cargo bench --bench redis`).
+/// the server 0.4 ms, and in a larger call a claim is hardly cheaper (`benches/redis`).
 const MAX_SEMAPHORES: usize = 64;
 
 /// Units of one call, for the same reason: a refresh of 500 takes 0.3 ms.
@@ -105,6 +106,11 @@ impl Protocol {
     /// Whether all keys live on one server for sure.
     pub(in crate::redis) fn is_one_server(&self) -> bool {
         self.transport.is_one_server()
+    }
+
+    /// All servers, each by itself. `None`: it is not known which there are.
+    pub(in crate::redis) fn servers(&self) -> Option<Vec<Arc<dyn Transport>>> {
+        Arc::clone(&self.transport).servers()
     }
 
     /// The number of the server of a semaphore, as far as is known.
@@ -198,6 +204,7 @@ impl Protocol {
         };
         let sent = Instant::now();
         let answers = self.transport.send(commands.collect(), terms).await;
+        count(call.script.verb, sent, batches, &answers);
         match &answers {
             Ok(answers) => self.breakers.observe(answers, sent, |at| key(batches[at])),
             Err(error) => self

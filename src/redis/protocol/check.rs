@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{sync::LazyLock, time::Instant};
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
+static SCRIPT: LazyLock<Script> =
+    LazyLock::new(|| Script::new("check", include_str!("check.lua"), &[]));
 
 /// How long replicas may take to tell what they have.
 const WAIT_MS: u32 = 100;

@@ -13,7 +13,7 @@ use std::{sync::LazyLock, time::Instant};
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
-    Script::new(source, &[KEY])
+    Script::new("clock", source, &[KEY])
 });
 
 /// What the key's name ends with.

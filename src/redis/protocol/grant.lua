@@ -5,14 +5,15 @@
 -- held   unit of a permit -> lease end, ms of the server's clock
 -- queue  waiter's permit -> its arrival less its head start, microseconds of the server's clock
 -- alive  waiter's permit -> until when it counts as alive, ms; if waiters had head starts also
---        `arrival` -> the last arrival, negative, so that it is no end
+--        `arrival` -> the last arrival, negative, so that it is no end; if permits were revoked also
+--        `revoked:PROCESS.SERIAL` -> until when that is remembered, ms, negative and below REVOKED
 -- token  the last token
 --
 -- ARGV has first the arguments for all semaphores; then for each semaphore the number of its
 -- arguments, and these.
 --
--- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE. The first unit
--- has the id itself, the others id:2, id:3 and so on.
+-- A permit's id has all values that a grant needs: PROCESS.SERIAL.LIMIT.WEIGHT.LEASE, and behind that
+-- what operators see. The first unit has the id itself, the others id:2, id:3 and so on.
 
 -- Whether any of the semaphores has waiters. Usually none has, and one call to Redis shows that.
 local function any_queue(keys)
@@ -29,8 +30,18 @@ end
 -- Units that one call grants from a queue, to bound how long it blocks the server.
 local MAX_GRANTED = 1000
 
+-- The scores of revocations are below those of arrivals.
+local REVOKED = 5000000000000000
+
 local function weight_of(id)
   return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
+end
+
+-- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
+-- twelve digits of its serial.
+local function revocation_of(id)
+  local process, serial = string.match(id, '^(%w+)%.(%x+)')
+  return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
 end
 
 -- The operations of one contended semaphore at one instant. Built only for a contended semaphore,
@@ -123,12 +134,12 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
       local id = call('ZRANGE', queue, 0, 0)[1]
       if not id then
         if changed then
-          call('ZREMRANGEBYSCORE', alive, '-inf', '+inf')
+          call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')
         end
         return used
       end
       local process, serial, limit, weight, lease =
-        string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)$')
+        string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)[^:]*$')
       weight, lease = tonumber(weight), tonumber(lease)
       local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
       if process and alive_until > now + lease then

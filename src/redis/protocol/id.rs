@@ -1,12 +1,13 @@
 //! The ids under which a server knows permits.
 
+use super::tag::Tag;
 use std::{fmt, sync::Arc};
 
 /// What a permit's number grows by when the permit gets another id. A process numbers fewer permits.
-const GENERATION: u64 = 1 << 48;
+pub(super) const GENERATION: u64 = 1 << 48;
 
 /// Identifies a permit within its process. Has all values that a grant of the permit needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) struct PermitId {
     /// The permit's number within the process.
     pub(in crate::redis) serial: u64,
@@ -17,6 +18,8 @@ pub(in crate::redis) struct PermitId {
     /// The numbers of the units that it has now: fewer, once some were released.
     first: u32,
     last: u32,
+    /// What operators see of it; see [`Tag`].
+    tag: Arc<str>,
 }
 
 impl PermitId {
@@ -27,29 +30,46 @@ impl PermitId {
             weight,
             first: 1,
             last: weight,
+            tag: Arc::default(),
         }
     }
 
+    /// The same, with a tag for operators.
+    pub(in crate::redis) fn tagged(self, tag: &Tag<'_>) -> Self {
+        let tag = tag.to_string().into();
+        Self { tag, ..self }
+    }
+
+    /// The serial of which a renewed id has this one.
+    pub(in crate::redis) fn base(serial: u64) -> u64 {
+        serial % GENERATION
+    }
+
     /// How many units it has.
-    pub(in crate::redis) fn units(self) -> u32 {
+    pub(in crate::redis) fn units(&self) -> u32 {
         self.last + 1 - self.first
     }
 
     /// The first `keep` units, and the others.
-    pub(in crate::redis) fn split(self, keep: u32) -> (Self, Self) {
-        let (last, first) = (self.first + keep - 1, self.first + keep);
-        (Self { last, ..self }, Self { first, ..self })
+    pub(in crate::redis) fn split(&self, keep: u32) -> (Self, Self) {
+        let (mut kept, mut others) = (self.clone(), self.clone());
+        (kept.last, others.first) = (self.first + keep - 1, self.first + keep);
+        (kept, others)
     }
 
     /// Whether it has fewer units than its id says.
-    pub(in crate::redis) fn is_split(self) -> bool {
+    pub(in crate::redis) fn is_split(&self) -> bool {
         self.units() < self.weight
     }
 
     /// As many units, under an id that was not used before.
-    pub(in crate::redis) fn renewed(self) -> Self {
+    pub(in crate::redis) fn renewed(&self) -> Self {
         let serial = self.serial.wrapping_add(GENERATION);
-        Self::new(serial, self.limit, self.units())
+        let tag = Arc::clone(&self.tag);
+        Self {
+            tag,
+            ..Self::new(serial, self.limit, self.units())
+        }
     }
 }
 
@@ -61,7 +81,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// The id of a permit, which is that of its first unit.
-    pub(super) fn id(&self, permit: PermitId) -> UnitId<'_> {
+    pub(super) fn id<'a>(&'a self, permit: &'a PermitId) -> UnitId<'a> {
         let owner = self;
         UnitId {
             owner,
@@ -71,7 +91,7 @@ impl Owner {
     }
 
     /// The ids of a permit's units.
-    pub(super) fn units(&self, permit: PermitId) -> impl Iterator<Item = UnitId<'_>> {
+    pub(super) fn units<'a>(&'a self, permit: &'a PermitId) -> impl Iterator<Item = UnitId<'a>> {
         (permit.first..=permit.last).map(move |unit| UnitId {
             unit,
             ..self.id(permit)
@@ -79,11 +99,12 @@ impl Owner {
     }
 }
 
-/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, and for each unit after the first `:UNIT`
-/// behind that. A script that another process calls can grant the permit from its id alone.
+/// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, then its [`Tag`], and for each unit after
+/// the first `:UNIT` behind that. A script that another process calls can grant the permit from its id
+/// alone.
 pub(super) struct UnitId<'a> {
     owner: &'a Owner,
-    permit: PermitId,
+    permit: &'a PermitId,
     unit: u32,
 }
 
@@ -94,9 +115,10 @@ impl fmt::Display for UnitId<'_> {
             serial,
             limit,
             weight,
+            ref tag,
             ..
-        } = self.permit;
-        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
+        } = *self.permit;
+        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}{tag}")?;
         match self.unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),

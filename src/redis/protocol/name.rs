@@ -4,8 +4,8 @@
 //! others percent-encoded; a component that would be long is written as its SHA-256. `:` separates
 //! the components and `#` marks a hash. Neither is plain, so no two names are the same.
 
-use crate::semaphore::{Key, Policy};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use crate::semaphore::{Key, Policy, StoredKey};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use sha2::{Digest, Sha256};
 use std::{fmt::Write, sync::Arc};
 
@@ -31,6 +31,28 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
     push(&mut name, key.as_bytes());
     name.push('}');
     name.into()
+}
+
+/// What the names of all semaphores of a policy begin with.
+pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
+    let mut names = format!("{prefix}{{");
+    push(&mut names, policy.as_bytes());
+    names.push(':');
+    names
+}
+
+/// The key of which a semaphore has this name, less what all names of its policy begin with. `None`: the
+/// name is not one of ours.
+pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
+    let component = name.strip_suffix('}')?;
+    if let Some(hash) = component.strip_prefix('#') {
+        let is_hex = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        return is_hex.then(|| StoredKey::Hashed(hash.to_owned()));
+    }
+    let key: Vec<u8> = percent_decode_str(component).collect();
+    let mut again = String::new();
+    push(&mut again, &key);
+    (again == component).then(|| StoredKey::Whole(key.into()))
 }
 
 fn push(name: &mut String, component: &[u8]) {
@@ -66,6 +88,28 @@ mod tests {
     #[test]
     fn braces_and_separators_cannot_break_out() {
         assert_eq!(of(b"}a:held{#"), "p:{concurrency:%7Da%3Aheld%7B%23}");
+    }
+
+    #[test]
+    fn a_name_leads_back_to_its_key() {
+        let names = names_of("p:", &Policy::DEFAULT);
+        for key in [
+            &b"a"[..],
+            b"}a:held{#",
+            b"%41",
+            b"\xff\0",
+            "\u{fc} ".as_bytes(),
+        ] {
+            let name = of(key);
+            let rest = name.strip_prefix(&names).expect("it begins so");
+            assert_eq!(key_of(rest), Some(StoredKey::Whole(key.into())));
+        }
+        let long = of(&[b'a'; 100]);
+        let hashed = key_of(long.strip_prefix(&names).expect("it begins so"));
+        assert!(matches!(hashed, Some(StoredKey::Hashed(hash)) if long.contains(&hash)));
+        for foreign in ["a", "%7da}", "a b}", "#12}", "%}", "a}b}"] {
+            assert_eq!(key_of(foreign), None, "{foreign}");
+        }
     }
 
     #[test]

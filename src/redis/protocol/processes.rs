@@ -11,7 +11,7 @@ use std::{sync::LazyLock, time::Instant};
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("processes.lua"));
-    Script::new(source, &[KEY])
+    Script::new("processes", source, &[KEY])
 });
 
 /// What the key's name ends with.

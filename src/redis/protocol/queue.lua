@@ -162,6 +162,11 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return {arrival, recheck, tonumber(call('GET', token) or micros - 1)}, used
   end
 
+  -- Whether an operator has revoked a permit that is not new.
+  function self.is_revoked(id)
+    return call('ZSCORE', alive, revocation_of(id))
+  end
+
   -- Acquires the units of a permit, or a position in the queue. Returns the first item of the
   -- answer, and how many units are held then.
   function self.acquire(used, id, wait, lease)

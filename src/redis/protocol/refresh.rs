@@ -11,7 +11,7 @@ use std::{sync::LazyLock, time::Instant};
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("refresh.lua"));
-    Script::new(source, &[":held", ":token"])
+    Script::new("refresh", source, &[":held", ":token"])
 });
 
 impl Protocol {

@@ -22,7 +22,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("grant.lua"),
         include_str!("release.lua")
     );
-    Script::new(source, &[":held", ":queue", ":alive", ":token"])
+    Script::new("release", source, &[":held", ":queue", ":alive", ":token"])
 });
 
 /// Permits of one semaphore that are refreshed or released in one call.
@@ -36,6 +36,10 @@ impl Share for Group {
         iter::once(&*self.name)
     }
 
+    fn size(&self) -> usize {
+        self.permits.len()
+    }
+
     fn args(&self) -> usize {
         self.units()
     }
@@ -47,7 +51,7 @@ impl Share for Group {
 
     fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
         for permit in &self.permits {
-            for unit in owner.units(*permit) {
+            for unit in owner.units(permit) {
                 command.arg(Text(unit));
             }
         }

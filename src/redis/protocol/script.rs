@@ -15,6 +15,8 @@ pub(super) enum Form {
 
 /// A script, and the keys that it takes for each semaphore.
 pub(super) struct Script {
+    /// What metrics call it.
+    pub(super) verb: &'static str,
     source: &'static str,
     /// SHA-1 of the source.
     hash: String,
@@ -23,9 +25,18 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(source: &'static str, keys: &'static [&'static str]) -> Self {
+    pub(super) fn new(
+        verb: &'static str,
+        source: &'static str,
+        keys: &'static [&'static str],
+    ) -> Self {
         let hash = redis::Script::new(source).get_hash().to_owned();
-        Self { source, hash, keys }
+        Self {
+            verb,
+            source,
+            hash,
+            keys,
+        }
     }
 
     /// What the names of a semaphore's keys end with.

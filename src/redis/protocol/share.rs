@@ -21,6 +21,11 @@ pub(super) trait Share {
         Cow::Borrowed(self.names().next().unwrap_or_default())
     }
 
+    /// How many claims or permits travel in it.
+    fn size(&self) -> usize {
+        1
+    }
+
     /// How many arguments the share has.
     fn args(&self) -> usize;
 

@@ -6,7 +6,10 @@
 
 use super::contract::{Replies, checked};
 use crate::redis::{clock::CONNECT, error::Error};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError,
+    aio::MultiplexedConnection,
+};
 use std::{
     io,
     pin::pin,
@@ -17,6 +20,7 @@ use tokio::time::timeout;
 
 /// See the module docs.
 pub(super) struct Connection {
+    address: ConnectionAddr,
     multiplexed: MultiplexedConnection,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
@@ -35,11 +39,17 @@ impl Connection {
             .await
             .unwrap_or_else(|_| Err(timed_out()))?;
         Ok(Self {
+            address: client.get_connection_info().addr().clone(),
             multiplexed,
             answered: AtomicBool::new(false),
             is_probed: AtomicBool::new(false),
             is_proven: AtomicBool::new(false),
         })
+    }
+
+    /// Where the server listens.
+    pub(super) fn address(&self) -> &ConnectionAddr {
+        &self.address
     }
 
     /// Sends commands together. As many replies, in their order.

@@ -87,6 +87,11 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         }
     }
 
+    /// The servers that keys live on now, each as a transport of its own. `None`: that is not known.
+    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
+        None
+    }
+
     /// A server where this process can receive the messages of all others. Another one after a
     /// failure, if there are several. `None` if messages cannot be received.
     fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {

@@ -12,12 +12,18 @@ use super::{
     endpoint::Endpoint,
     replicas::{confirmed, with_wait},
 };
-use crate::redis::{clock::CONNECT_PAUSE, error::Error};
+use crate::{
+    observe::events,
+    redis::{clock::CONNECT_PAUSE, error::Error},
+};
 use parking_lot::Mutex;
 use redis::{Cmd, RedisError};
 use std::{
     mem,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
@@ -30,6 +36,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Notified at the end of an attempt.
     attempted: Notify,
+    was_connected: AtomicBool,
 }
 
 enum State {
@@ -48,6 +55,7 @@ impl Link {
             runtime,
             state: Mutex::new(State::Idle),
             attempted: Notify::new(),
+            was_connected: AtomicBool::new(false),
         }
     }
 
@@ -128,6 +136,13 @@ impl Link {
 
     async fn attempt(&self) {
         let attempt = Arc::clone(&self.endpoint).connect().await;
+        match &attempt {
+            Ok((connection, _)) => {
+                let again = self.was_connected.swap(true, Ordering::Relaxed);
+                events::connected(connection.address(), again);
+            }
+            Err(error) => events::not_connected(error),
+        }
         *self.state.lock() = match attempt {
             Ok((connection, generation)) => State::Connected(Arc::new(connection), generation),
             Err(error) => State::Failed(Instant::now(), error),

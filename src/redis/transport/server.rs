@@ -100,6 +100,10 @@ impl Transport for Server {
         Some(0)
     }
 
+    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
+        Some(vec![self])
+    }
+
     fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
         let client = Arc::clone(&self.endpoint).client();
         Some(Box::pin(

@@ -5,6 +5,7 @@ pub mod connection;
 pub mod figures;
 pub mod link;
 pub mod open_loop;
+#[cfg(feature = "bench")]
 pub mod plot;
 pub mod proc;
 pub mod run;

@@ -1,5 +1,6 @@
 //! A benchmark's flags and progress bar.
 
+#[cfg(feature = "bench")]
 use indicatif::{ProgressBar, ProgressStyle};
 use std::env;
 
@@ -17,6 +18,7 @@ pub fn pick<T>(quick: T, full: T) -> T {
 }
 
 /// A progress bar on standard error, if that is a terminal.
+#[cfg(feature = "bench")]
 pub fn bar(what: &str, steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:>10} [{bar:40}] {pos}/{len} {msg} {eta}")
         .expect("the template is valid");

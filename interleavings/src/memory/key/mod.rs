@@ -6,6 +6,7 @@ mod retire;
 mod waiting;
 
 use super::{
+    holders::Details,
     key_semaphore::{KeySemaphore, Refusal},
     queue::Position,
 };
@@ -83,7 +84,8 @@ impl Key {
     fn try_join_queue(&self, weight: u32) -> Option<Waiting> {
         let before = self.witness.last_token();
         let (units, wait) = self.claim(weight);
-        let Ok(position) = self.semaphore.enqueue(units, wait) else {
+        let details = Details::new(&Claim::new("a"), 0, false);
+        let Ok(position) = self.semaphore.enqueue(units, wait, details) else {
             panic!("the queue is not full");
         };
         position.map(|position| Waiting {
@@ -102,8 +104,7 @@ impl Key {
 
     /// Leaves the queue, or releases what was granted meanwhile.
     fn leave(&self, waiting: &Waiting) {
-        self.semaphore
-            .cancel(waiting.position.number, waiting.weight);
+        self.semaphore.cancel(&waiting.position, waiting.weight);
     }
 
     fn spawn<T: 'static>(

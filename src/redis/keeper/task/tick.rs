@@ -4,7 +4,7 @@ use super::{
     super::pulse::{Gap, Pulse},
     Report, Task,
 };
-use std::{mem, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 impl Task {
     /// Counts what this process holds, if the store has just become unavailable.
@@ -17,7 +17,9 @@ impl Task {
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
-        let mut due = self.schedule.adopt(self.core.registry.adopt());
+        let adopted = self.core.registry.adopt();
+        self.introduce(now, !adopted.is_empty());
+        let mut due = self.schedule.adopt(adopted);
         let outage = &self.core.outage;
         self.schedule.expire(now, |lease| outage.kept_until(lease));
         due.extend(self.schedule.due(now));
@@ -40,6 +42,16 @@ impl Task {
             self.is_active = false;
             self.read_clock();
         }
+    }
+
+    /// Exchanges the server's time for the highest seen.
+    pub(super) fn read_clock(&self) {
+        let core = Arc::clone(&self.core);
+        tokio::spawn(async move {
+            let deadline = Instant::now() + core.times.timeout;
+            // A failure is ignored: the next read may succeed.
+            let _ = core.attempts.protocol.clock(deadline).await;
+        });
     }
 
     /// Takes note of what happened since the last tick. Returns whether all leases have to be refreshed.

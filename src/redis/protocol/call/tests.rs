@@ -7,7 +7,9 @@ use crate::{
     redis::{
         clock::Times,
         outage::WhenUnavailable,
-        protocol::{AcquireAll, AcquireOf, Acquired, AllAcquired, Group, PermitId, Position},
+        protocol::{
+            AcquireAll, AcquireOf, Acquired, AllAcquired, Group, PermitId, Position, Wanted,
+        },
     },
     semaphore::BoxFuture,
 };
@@ -204,6 +206,15 @@ fn a_script_that_the_server_does_not_know_is_sent_as_its_source() {
     assert_eq!((&*sent[0][0][0], &*sent[1][0][0]), ("EVALSHA", "EVAL"));
 }
 
+/// A new permit of 400 units.
+fn wanted(position: Option<Position>) -> Wanted {
+    Wanted {
+        permit: PermitId::new(1, 1_000, 400),
+        position,
+        is_known: false,
+    }
+}
+
 #[test]
 fn waiters_count_as_one_unit_of_a_call() {
     let position = Position {
@@ -216,12 +227,12 @@ fn waiters_count_as_one_unit_of_a_call() {
         let (protocol, script) = protocol(true, [vec![Ok(Value::Nil); 2]]);
         let share = |position| AcquireOf {
             name: "a".into(),
-            wanted: vec![(PermitId::new(1, 1_000, 400), position)],
+            wanted: vec![wanted(position)],
         };
         let shares = positions.map(share);
         now(protocol.acquire(&shares, 1, Instant::now()));
         let level = |position| AcquireAll {
-            levels: vec![("a".into(), (PermitId::new(1, 1_000, 400), position))],
+            levels: vec![("a".into(), wanted(position))],
         };
         script.answers.lock().push_back(Ok(vec![Ok(Value::Nil); 2]));
         now(protocol.acquire_all(&positions.map(level), 1, Instant::now()));

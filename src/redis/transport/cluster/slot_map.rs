@@ -17,7 +17,7 @@ pub(super) struct Node {
     /// A small number. It belongs to another node once this one has left.
     pub(super) number: usize,
     pub(super) address: Address,
-    pub(super) server: Server,
+    pub(super) server: Arc<Server>,
 }
 
 /// The nodes by number, and the number of each slot's node.
@@ -136,7 +136,7 @@ impl SlotMap {
         Some(Node {
             number,
             address: address.clone(),
-            server: Server::new(self.client(address)?, self.timeout),
+            server: Arc::new(Server::new(self.client(address)?, self.timeout)),
         })
     }
 

@@ -84,6 +84,15 @@ impl Topology {
         self.map.write().moving(slot, address)
     }
 
+    /// Fills the empty map by the best view that a seed tells until then.
+    pub(super) async fn fill(&self, deadline: Instant) -> Result<(), Error> {
+        self.update(deadline).await?;
+        // Without the pause: what was told while a primary fails is soon wrong.
+        let updated = Instant::now().checked_sub(PAUSE);
+        *self.state.lock() = updated.map_or(State::Idle, State::Updated);
+        Ok(())
+    }
+
     /// Starts an update in the background, unless one runs or has just ended. Returns whether one runs.
     pub(super) fn start_update(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
@@ -132,7 +141,7 @@ impl Topology {
     /// Replaces the map by the best view that a node tells until then. If no node has any slots, the map
     /// stays: a cluster that is being set up anew is to be found where it was. It also stays if another
     /// update was faster: a runtime that stood still has an old view.
-    pub(super) async fn update(&self, deadline: Instant) -> Result<(), Error> {
+    async fn update(&self, deadline: Instant) -> Result<(), Error> {
         let before = self.map.read().generation();
         let view = self.best_view(deadline).await?;
         let mut map = self.map.write();

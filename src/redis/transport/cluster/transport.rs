@@ -1,6 +1,6 @@
 //! The transport.
 
-use super::{route, slot::slot_of, topology::Topology};
+use super::{route, slot::slot_of, slot_map::Node, topology::Topology};
 use crate::{
     redis::{
         error::Error,
@@ -40,7 +40,7 @@ impl Cluster {
         let topology = Topology::new(seeds, timeout);
         // If no view is good, some time is left to connect to the nodes of the best one.
         let left = deadline.saturating_duration_since(Instant::now());
-        topology.update(deadline - left / 4).await?;
+        topology.fill(deadline - left / 4).await?;
         let nodes: Vec<_> = topology.map().nodes().cloned().collect();
         let attempts = nodes
             .iter()
@@ -94,6 +94,12 @@ impl Transport for Cluster {
 
     fn server_of(&self, key: &str) -> Option<usize> {
         self.topology.map().number_of(slot_of(key.as_bytes()))
+    }
+
+    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
+        let map = self.topology.map();
+        let server = |node: &Arc<Node>| -> Arc<dyn Transport> { Arc::clone(&node.server) as _ };
+        Some(map.nodes().map(server).collect())
     }
 
     /// Each node in turn: a message reaches them all.

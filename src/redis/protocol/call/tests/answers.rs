@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// A permit of one unit, of a claim that does not wait.
+fn single(serial: u64) -> Wanted {
+    Wanted {
+        permit: PermitId::new(serial, 5, 1),
+        position: None,
+        is_known: false,
+    }
+}
+
 #[test]
 fn an_answer_is_the_time_alone_or_with_an_item_for_each_unit() {
     let groups = [group("a", 2), group("b", 1)];
@@ -64,7 +73,7 @@ fn a_process_says_that_it_lives_for_a_lease_or_leaves_and_learns_how_many_live()
 fn acquired(items: Vec<Value>) -> Vec<Option<Acquired>> {
     let items = [vec![int(5)], items].concat();
     let (protocol, _script) = protocol(true, [vec![Ok(Value::Array(items))]]);
-    let wanted = [1, 2, 3].map(|serial| (PermitId::new(serial, 5, 1), None));
+    let wanted = [1, 2, 3].map(single);
     let (name, wanted) = ("a".into(), wanted.to_vec());
     let shares = [AcquireOf { name, wanted }];
     let answers = now(protocol.acquire(&shares, 1, Instant::now()));
@@ -101,7 +110,7 @@ fn a_claim_is_granted_refused_or_queued() {
 fn all_acquired(answer: impl IntoIterator<Item = i64>) -> Option<AllAcquired> {
     let items = Value::Array(vec![int(5), list(answer)]);
     let (protocol, _script) = protocol(true, [vec![Ok(items)]]);
-    let level = |name: &str| (name.into(), (PermitId::new(1, 5, 1), None));
+    let level = |name: &str| (name.into(), single(1));
     let levels = vec![level("a"), level("b")];
     let answers = now(protocol.acquire_all(&[AcquireAll { levels }], 1, Instant::now()));
     answers.into_iter().next().and_then(Result::ok)

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Metrics on against off: builds the bench `metrics` with the feature and without, and runs the two by
+# turns, 15 times or as often as it is told. Prints the medians of both, and of the ratios of each turn.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+turns=${1:-15}
+
+# The program, built with these arguments.
+program() {
+    cargo bench -q -p tower-semaphore-benches --bench metrics --no-run --message-format=json "$@" |
+        sed -n 's/.*"name":"metrics".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+
+runs=$(mktemp)
+trap 'rm -f "$runs"' EXIT
+off=$(program)
+on=$(program --features metrics)
+[ "$off" != "$on" ] || { echo "both are one program" >&2; exit 1; }
+for turn in $(seq "$turns"); do
+    # The other one first in every second turn.
+    order="off on"
+    [ $((turn % 2)) = 0 ] || order="on off"
+    for which in $order; do
+        "${!which}" | sed "s/^/$turn $which /" >>"$runs"
+    done
+done
+awk '
+    function median(values, count,    i, j, swap) {
+        for (i = 2; i <= count; i++)
+            for (j = i; j > 1 && values[j - 1] > values[j]; j--) {
+                swap = values[j]; values[j] = values[j - 1]; values[j - 1] = swap
+            }
+        return count % 2 ? values[(count + 1) / 2] : (values[count / 2] + values[count / 2 + 1]) / 2
+    }
+    { rate[$3, $2, $1] = $4; cost[$3, $2, $1] = $5; stores[$3]; if ($1 > turns) turns = $1 }
+    END {
+        print "what: per second off, on, ratio on/off; cost of one off, on (us of processor; of a pair ns), ratio off/on"
+        for (store in stores) {
+            for (t = 1; t <= turns; t++) {
+                a[t] = rate[store, "off", t]; b[t] = rate[store, "on", t]; c[t] = b[t] / a[t]
+                d[t] = cost[store, "off", t]; e[t] = cost[store, "on", t]; f[t] = d[t] / e[t]
+            }
+            printf "%s: %.0f %.0f %.3f; %.3f %.3f %.3f\n", store, median(a, turns), median(b, turns),
+                median(c, turns), median(d, turns), median(e, turns), median(f, turns)
+        }
+    }' "$runs"

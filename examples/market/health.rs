@@ -1,0 +1,10 @@
+//! `GET /health`: whether the market can serve, for an alarm or a load balancer.
+
+use crate::{app::App, problem::Problem};
+use axum::{extract::State, http::StatusCode};
+
+/// What may fail later, a line each. With status 503 what is wrong now.
+pub(crate) async fn show(State(app): State<App>) -> Result<String, Problem> {
+    let risks = app.holders.permits.check().await;
+    risks.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
+}

@@ -1,0 +1,35 @@
+//! `SHADOW=1`: says which account would be refused. The key is for this process's log only.
+
+use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
+
+/// A store whose refusals are written to the standard error.
+pub(crate) struct Told<S>(pub(crate) S);
+
+impl<S: Semaphore> Semaphore for Told<S> {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        self.acquire_all(claim.into())
+    }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        let narrowest = claims.as_slice().first().cloned();
+        let acquire = self.0.acquire_all(claims);
+        Acquire::pending(async move {
+            let answer = acquire.await;
+            if let Some(claim) = narrowest {
+                tell(&claim, &answer);
+            }
+            answer
+        })
+    }
+}
+
+fn tell(claim: &Claim, answer: &Result<Permit, AcquireError>) {
+    let account = claim.key().as_bytes().escape_ascii();
+    match answer {
+        Ok(_) => {}
+        Err(AcquireError::Full { policy, limit, .. }) => {
+            eprintln!("would refuse {account}: {policy} is full with {limit}");
+        }
+        Err(error) => eprintln!("would refuse {account}: {error}"),
+    }
+}

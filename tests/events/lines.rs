@@ -1,0 +1,152 @@
+//! The lines in the docs are what is written.
+
+use crate::log::{listen, text};
+use http::{Request, Response};
+use std::{
+    collections::BTreeSet, convert::Infallible, fs::read_to_string, path::Path, time::Duration,
+};
+use testing::{redis::RedisServer, rig::Rig, wait::eventually};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, RedisSemaphore, Semaphore, key,
+    redis::{Builder, WhenUnavailable},
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// The example lines of the docs.
+fn documented() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/observe/mod.rs");
+    let text = read_to_string(path).expect("the docs are text");
+    let block = text.split("//! ```text\n").nth(1).expect("it is there");
+    let lines = block.lines().take_while(|line| !line.contains("```"));
+    let lines = lines.map(|line| line.trim_start_matches("//! "));
+    lines.map(shape).collect()
+}
+
+/// A line without what differs from run to run: each number is an N, and what a span has taken is left
+/// out.
+fn shape(line: &str) -> String {
+    let line = line.split(" time.busy").next().unwrap_or(line).trim();
+    let mut shape = String::new();
+    for letter in line.chars() {
+        let letter = if letter.is_ascii_digit() { 'N' } else { letter };
+        if letter != 'N' || !shape.ends_with('N') {
+            shape.push(letter);
+        }
+    }
+    shape
+}
+
+fn claim() -> Claim {
+    Claim::new("ann").with_limit(1)
+}
+
+async fn acquire(store: &impl Semaphore) -> Permit {
+    store.acquire(claim()).await.expect("it is granted")
+}
+
+async fn in_memory() {
+    let store = MemorySemaphore::new();
+    let held = acquire(&store).await;
+    assert!(store.acquire(claim()).await.is_err());
+    let wait = claim().with_wait(Duration::from_millis(1));
+    assert!(store.acquire(wait).await.is_err());
+    held.end_after(Duration::from_millis(1));
+    held.lost().await;
+    in_shadow().await;
+}
+
+/// What its claim meets in the store is told as that of any other is.
+async fn in_shadow() {
+    let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), MemorySemaphore::new());
+    let inner =
+        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("done".to_owned())));
+    let service = layer.with_shadow(true).layer(inner);
+    let mut admitted = Vec::new();
+    for _ in 0..2 {
+        admitted.push(service.clone().oneshot(Request::new(())).await);
+    }
+}
+
+fn short() -> Builder {
+    let builder = RedisSemaphore::builder().lease(Duration::from_millis(600));
+    builder.timeout(Duration::from_millis(100))
+}
+
+async fn over_a_connection_that_stalls() {
+    let rig = Rig::new(short()).await;
+    let held = acquire(&rig.store).await;
+    rig.proxy.black_hole();
+    held.lost().await;
+    let rig = Rig::new(short().when_unavailable(WhenUnavailable::Admit)).await;
+    let held = acquire(&rig.store).await;
+    rig.proxy.black_hole();
+    eventually("it is kept", BOUND, async || held.is_degraded()).await;
+    eventually("it is an outage", BOUND, async || {
+        drop(acquire(&rig.store).await);
+        text().contains("the store is unavailable")
+    })
+    .await;
+    rig.proxy.forward();
+    let is_over = async || text().contains("the store is available again");
+    eventually("the outage is over", BOUND, is_over).await;
+}
+
+async fn over_a_server_that_is_restarted() {
+    let mut server =
+        RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let store = short().connect(server.url()).await.expect("it connects");
+    drop(acquire(&store).await);
+    server.kill();
+    let refused = async || {
+        let _ = store.acquire(claim()).await;
+        text().contains("not connected error=Connection refused")
+    };
+    eventually("no connection is made", BOUND, refused).await;
+    server.restart();
+    let is_back = async || {
+        let _ = store.acquire(claim()).await;
+        text().contains("connected again")
+    };
+    eventually("it is connected again", BOUND, is_back).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_of_the_docs_is_written() {
+    listen();
+    in_memory().await;
+    over_a_connection_that_stalls().await;
+    over_a_server_that_is_restarted().await;
+    let text = text();
+    let written: BTreeSet<_> = text.lines().map(shape).collect();
+    let documented = documented();
+    let missing: Vec<_> = documented.difference(&written).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:#?} are not among {written:#?}"
+    );
+    assert!(documented.len() >= 12);
+}
+
+/// An event that the docs do not list would be a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_other_event_is_written() {
+    listen();
+    in_memory().await;
+    over_a_connection_that_stalls().await;
+    let message = |line: &str| {
+        let line = shape(line);
+        let (_, said) = line.split_once("tower_semaphore: ")?;
+        let message = said.split([' ']).take_while(|word| !word.contains('='));
+        Some(message.collect::<Vec<_>>().join(" "))
+    };
+    let known: BTreeSet<_> = documented()
+        .iter()
+        .filter_map(|line| message(line))
+        .collect();
+    let text = text();
+    let mut written = text.lines().filter_map(message);
+    let other = written.find(|message| !known.contains(message));
+    assert_eq!(other, None);
+}

@@ -1,0 +1,45 @@
+//! All that is written, at the finest level, by every thread.
+
+use std::{
+    io::{Result, Write},
+    sync::{LazyLock, Mutex, MutexGuard},
+};
+use tracing_subscriber::fmt::format::FmtSpan;
+
+static LOG: LazyLock<Mutex<Vec<u8>>> = LazyLock::new(|| {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_span_events(FmtSpan::CLOSE)
+        .without_time()
+        .with_ansi(false)
+        .with_writer(|| Log)
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).expect("there is no other");
+    Mutex::default()
+});
+
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn lock() -> MutexGuard<'static, Vec<u8>> {
+    LOG.lock().expect("no test panics with it")
+}
+
+/// Listens from now on.
+pub(crate) fn listen() {
+    LazyLock::force(&LOG);
+}
+
+/// All that was written until now, by all tests of this program.
+pub(crate) fn text() -> String {
+    String::from_utf8(lock().clone()).expect("it is text")
+}

@@ -1,0 +1,181 @@
+//! The password of a URL appears nowhere: in no event, no span and no error.
+
+use crate::log::{listen, text};
+use std::{error::Error, fmt::Debug, time::Duration};
+use testing::{
+    redis::{Cluster, RedisServer, Sentinels, sentinel},
+    resp::Raw,
+    wait::eventually,
+};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
+
+const RIGHT: &str = "correct-horse";
+const WRONG: &str = "battery-staple";
+/// As it is written in a URL, and as it is meant.
+const ENCODED: [&str; 2] = ["sta%2Fple%20horse", "sta/ple horse"];
+const BOUND: Duration = Duration::from_secs(20);
+
+fn patient() -> Builder {
+    RedisSemaphore::builder()
+        .lease(Duration::from_millis(900))
+        .timeout(Duration::from_millis(200))
+}
+
+/// All that an error says of itself and of its causes.
+fn said<T: Debug, E: Error>(outcome: &Result<T, E>) -> String {
+    let mut said = format!("{outcome:?} {outcome:#?}");
+    let mut cause = outcome.as_ref().err().map(|error| error as &dyn Error);
+    while let Some(error) = cause {
+        said += &format!(" {error} {error:?}");
+        cause = error.source();
+    }
+    said
+}
+
+fn assert_silent(said: &str) {
+    for secret in [RIGHT, WRONG].into_iter().chain(ENCODED) {
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+fn url(password: &str, port: u16) -> String {
+    format!("redis://ann:{password}@127.0.0.1:{port}/")
+}
+
+async fn protected() -> RedisServer {
+    let server = RedisServer::start();
+    protect(&mut Raw::connect(server.port()).await).await;
+    server
+}
+
+async fn protect(raw: &mut Raw) {
+    let password = format!(">{RIGHT}");
+    let rule = [
+        "ACL", "SETUSER", "ann", "on", &password, "~*", "&*", "+@all",
+    ];
+    assert_eq!(raw.cmd(&rule).await.text(), "OK");
+}
+
+/// URLs that are rare or wrong.
+fn odd(password: &str) -> Vec<String> {
+    [
+        "redis+unix:///nowhere.sock?user=ann&pass=SECRET",
+        "unix:///nowhere.sock?db=x&pass=SECRET",
+        "redis://:SECRET@127.0.0.1:1/",
+        "rediss://:SECRET@127.0.0.1:1/#insecure",
+        "redis://ann:SECRET@127.0.0.1:1/x",
+        "redis://ann:SECRET@127.0.0.1:99999/",
+        "redis://ann:SECRET@[::1/",
+        "redis://ann:SECRET@",
+        "http://ann:SECRET@127.0.0.1/",
+        "ann:SECRET@127.0.0.1:1",
+    ]
+    .map(|url| url.replace("SECRET", password))
+    .into()
+}
+
+/// Each of these fails in a way of its own.
+async fn connecting(port: u16) -> String {
+    let mut all = String::new();
+    for password in [WRONG, ENCODED[0]] {
+        let at = |port| url(password, port);
+        let bad = format!("redis://ann:{password}@127.0.0.1:port/");
+        let elsewhere = format!("rediss://ann:{password}@127.0.0.1:{port}/");
+        let nowhere = format!("redis://ann:{password}@no.such.host.invalid/");
+        let mut urls = vec![at(port), at(1), bad, elsewhere, nowhere];
+        urls.extend(odd(password));
+        for url in urls {
+            all += &said(&patient().connect(url.as_str()).await);
+            all += &said(&patient().cluster([url.as_str()]).await);
+            all += &said(&patient().sentinel([url.as_str()], "primary").await);
+            let own = patient().credentials("ann", password);
+            all += &format!("{own:?} {own:#?}");
+            all += &said(&own.sentinel([url.as_str()], "primary").await);
+        }
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_no_connection_is_made() {
+    listen();
+    let server = protected().await;
+    assert_silent(&connecting(server.port()).await);
+    assert_silent(&text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_a_server_dies_and_forgets_its_users() {
+    listen();
+    let mut server = protected().await;
+    let store = patient()
+        .connect(url(RIGHT, server.port()))
+        .await
+        .expect("it connects");
+    let claim = || Claim::new("a").with_limit(9);
+    let mut all = format!("{store:?}") + &said(&store.acquire(claim()).await);
+    server.kill();
+    for _ in 0..5 {
+        all += &said(&store.acquire(claim()).await);
+    }
+    server.restart();
+    // It does not know the user any more.
+    let is_refused = async || {
+        let answer = said(&store.acquire(claim()).await);
+        all += &answer;
+        answer.contains("uthentication")
+    };
+    eventually("the user is refused", BOUND, is_refused).await;
+    all += &said(&store.check().await);
+    all += &format!("{:?}", store.shutdown(Duration::from_millis(10)).await);
+    assert_silent(&all);
+    assert_silent(&text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_a_node_of_a_cluster_dies() {
+    listen();
+    let mut cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        protect(&mut cluster.raw(node).await).await;
+    }
+    let urls = [0, 1, 2].map(|node| url(RIGHT, cluster.node(node).port()));
+    let store = patient().cluster(urls).await.expect("it connects");
+    let claim = |key: u64| Claim::new(key).with_limit(1);
+    cluster.node_mut(0).kill();
+    let mut all = String::new();
+    for key in 0..50 {
+        all += &said(&store.acquire(claim(key)).await);
+    }
+    assert!(all.contains("Err("), "a node is dead");
+    assert_silent(&all);
+    assert_silent(&text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_the_primary_of_a_sentinel_dies() {
+    listen();
+    let mut server = protected().await;
+    let sentinel = sentinel(server.client_port(), 1);
+    protect(&mut Raw::connect(sentinel.port()).await).await;
+    let urls = [url(RIGHT, sentinel.port())];
+    let own = |password| patient().credentials("ann", password);
+    let wrong = own(WRONG).sentinel(urls.clone(), Sentinels::NAME).await;
+    assert!(wrong.is_err(), "{wrong:?}");
+    let mut all = said(&wrong);
+    let store = own(RIGHT)
+        .sentinel(urls, Sentinels::NAME)
+        .await
+        .expect("it connects");
+    server.kill();
+    let claim = || Claim::new("a").with_limit(9);
+    let fails = async || {
+        let answer = store.acquire(claim()).await;
+        all += &said(&answer);
+        answer.is_err()
+    };
+    eventually("the primary is dead", BOUND, fails).await;
+    all += &said(&store.check().await);
+    assert_silent(&all);
+    assert_silent(&text());
+}

@@ -1,0 +1,45 @@
+//! A limit that follows a value of an operator's, in memory and over Redis.
+
+mod global;
+mod load;
+mod often;
+mod waiting;
+
+use http::{Request, Response, request::Parts};
+use std::{convert::Infallible, time::Duration};
+use testing::stores::Store;
+use tokio::{sync::watch::Receiver, task::JoinHandle};
+use tower::{Service, ServiceExt};
+use tower_semaphore::{Claim, ConcurrencyLimitLayer};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// A layer as in its docs: every request is ann's, under the limit in force.
+pub(crate) fn layer(
+    limit: Receiver<u32>,
+    store: Store,
+) -> ConcurrencyLimitLayer<impl Fn(&Parts) -> Claim + Clone + use<>> {
+    let live = move |_: &Parts| Claim::new("ann").with_limit(*limit.borrow());
+    ConcurrencyLimitLayer::new(1, live, store)
+}
+
+pub(crate) fn request() -> Request<()> {
+    Request::new(())
+}
+
+/// A response that keeps its permit until it is dropped, once it is there.
+pub(crate) type Held<B> = JoinHandle<Response<B>>;
+
+pub(crate) fn arrive<S, B>(service: &S) -> Held<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    let service = service.clone();
+    tokio::spawn(async move {
+        let Ok(answer) = service.oneshot(request()).await;
+        answer
+    })
+}

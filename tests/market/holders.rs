@@ -1,0 +1,140 @@
+//! Who holds an account's permits, and how one is ended.
+
+use crate::{
+    client::Client,
+    permits::{ENDLESS, admitted, streams},
+    process::Market,
+    soon,
+};
+use http::Method;
+use serde_json::{Value, json};
+
+on_every_store! {
+    an_account_s_streams_are_shown_with_their_process_and_route,
+    a_permit_that_is_deleted_cuts_its_stream_and_frees_its_slot,
+    a_permit_that_is_not_held_cannot_be_deleted,
+    the_permit_of_another_account_cannot_be_deleted,
+    a_deleted_permit_is_free_in_the_whole_fleet,
+}
+
+/// What the market says of an account's permits.
+async fn permits(client: &Client, account: &str) -> Value {
+    let answer = client.get(&format!("/accounts/{account}/permits")).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.header("content-type"), "application/json");
+    answer.json().await
+}
+
+async fn delete(client: &Client, account: &str, permit: &str) -> u16 {
+    let path = format!("/accounts/{account}/permits/{permit}");
+    let answer = client.send(client.request(Method::DELETE, &path), "").await;
+    answer.status()
+}
+
+fn ids(permits: &Value) -> Vec<String> {
+    let held = permits["held"].as_array().expect("a list").iter();
+    let id = |permit: &Value| permit["id"].as_str().expect("an id").to_owned();
+    held.map(id).collect()
+}
+
+async fn an_account_s_streams_are_shown_with_their_process_and_route(market: &Market) {
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let free = permits(&nobody, "ann").await;
+    assert_eq!((&free["limit"], &free["units"]), (&json!(5), &json!(0)));
+    assert_eq!((&free["held"], &free["waiting"]), (&json!([]), &json!([])));
+
+    let _streams = streams(&ann, 2).await;
+    let shown = permits(&nobody, "ann").await;
+    assert_eq!((&shown["limit"], &shown["units"]), (&json!(5), &json!(2)));
+    let held = shown["held"].as_array().expect("a list");
+    assert_eq!(held.len(), 2);
+    for permit in held {
+        assert_eq!(permit["process"]["pid"], json!(market.pid()));
+        assert_eq!(permit["process"]["name"], json!("market"));
+        assert_eq!(permit["label"], json!("GET /market/export"));
+        assert_eq!(permit["weight"], json!(1));
+        let (since, now) = (permit["since"].as_u64(), shown["now"].as_u64());
+        assert!(since.is_some() && since <= now, "{shown}");
+    }
+    assert_eq!(permits(&nobody, "bob").await["held"], json!([]));
+}
+
+async fn a_permit_that_is_deleted_cuts_its_stream_and_frees_its_slot(market: &Market) {
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let mut streams = streams(&ann, 5).await;
+    assert_eq!(ann.get(ENDLESS).await.status(), 429);
+    let before = ids(&permits(&nobody, "ann").await);
+    assert_eq!(before.len(), 5);
+
+    // The oldest is shown first.
+    assert_eq!(delete(&nobody, "ann", &before[0]).await, 204);
+    assert_eq!(streams.remove(0).try_text().await, None, "it is cut");
+    admitted(&ann).await;
+    assert_eq!(ids(&permits(&nobody, "ann").await), before[1..]);
+}
+
+async fn a_permit_that_is_not_held_cannot_be_deleted(market: &Market) {
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let _streams = streams(&ann, 1).await;
+    let held = ids(&permits(&nobody, "ann").await);
+    for id in ["0", "x", "*", "%2A", "%00", "..%2F", "1.1.1.1.1", "%7B%7D"] {
+        assert_eq!(delete(&nobody, "ann", id).await, 404, "{id}");
+    }
+    assert_eq!(ids(&permits(&nobody, "ann").await), held);
+    assert_eq!(delete(&nobody, "ann", &held[0]).await, 204);
+    assert_eq!(delete(&nobody, "ann", &held[0]).await, 404, "a second time");
+}
+
+async fn the_permit_of_another_account_cannot_be_deleted(market: &Market) {
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let _streams = streams(&ann, 1).await;
+    let held = ids(&permits(&nobody, "ann").await);
+    assert_eq!(delete(&nobody, "bob", &held[0]).await, 404);
+    assert_eq!(ids(&permits(&nobody, "ann").await), held);
+}
+
+async fn a_deleted_permit_is_free_in_the_whole_fleet(market: &Market) {
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let streams = streams(&ann, 5).await;
+    for id in ids(&permits(&nobody, "ann").await) {
+        assert_eq!(delete(&nobody, "ann", &id).await, 204);
+    }
+    for stream in streams {
+        assert_eq!(soon("its end", stream.try_text()).await, None);
+    }
+    admitted(&ann).await;
+    assert_eq!(permits(&nobody, "ann").await["held"], json!([]));
+}
+
+#[tokio::test]
+async fn a_deleted_permit_leaves_room_for_another_account() {
+    let settings = [("LIMIT", "1"), ("FLEET_LIMIT", "1")];
+    let market = Market::start(&settings).await;
+    let (ann, bob, nobody) = (market.client("ann"), market.client("bob"), market.nobody());
+    let _stream = streams(&ann, 1).await;
+    assert_eq!(bob.get("/market").await.status(), 429);
+    let held = ids(&permits(&nobody, "ann").await);
+    assert_eq!(delete(&nobody, "ann", &held[0]).await, 204);
+    admitted(&bob).await;
+}
+
+#[tokio::test]
+async fn a_request_that_waits_is_shown_and_can_be_deleted() {
+    let settings = [("LIMIT", "1"), ("WAIT_MS", "60000")];
+    let market = Market::start(&settings).await;
+    let (ann, nobody) = (market.client("ann"), market.nobody());
+    let _stream = streams(&ann, 1).await;
+    let waiting = tokio::spawn(async move { ann.get("/market").await.status() });
+    let mut waits = Value::Null;
+    testing::wait::eventually("it waits", crate::BOUND, async || {
+        waits = permits(&nobody, "ann").await["waiting"].take();
+        !waits[0].is_null()
+    })
+    .await;
+    assert_eq!(waits[0]["label"], json!("GET /market"));
+    let id = waits[0]["id"].as_str().expect("an id");
+    assert_eq!(delete(&nobody, "ann", id).await, 204);
+    let status = soon("an answer", waiting).await.expect("no panic");
+    assert_eq!(status, 429);
+    assert_eq!(permits(&nobody, "ann").await["waiting"], json!([]));
+}

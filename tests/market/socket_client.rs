@@ -1,0 +1,123 @@
+//! A client of `/market/socket`.
+
+use crate::{process::Market, soon};
+use futures_util::StreamExt;
+use http::Response;
+use serde_json::Value;
+use std::process::Stdio;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+};
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{Error, Message, client::IntoClientRequest},
+};
+
+/// An open socket. Dropping it hangs up without a word.
+pub(crate) struct Socket(WebSocketStream<TcpStream>);
+
+fn url(market: &Market, account: &str) -> String {
+    let address = market.url().replacen("http", "ws", 1);
+    format!("{address}/market/socket?account={account}")
+}
+
+pub(crate) fn address(market: &Market) -> &str {
+    market.url().strip_prefix("http://").expect("a URL")
+}
+
+impl Socket {
+    /// Opens one, unless the market refuses the handshake.
+    pub(crate) async fn try_open(
+        market: &Market,
+        account: &str,
+    ) -> Result<Self, Response<Option<Vec<u8>>>> {
+        let request = url(market, account).into_client_request();
+        let stream = TcpStream::connect(address(market)).await.expect("a market");
+        let handshake = client_async(request.expect("a URL"), stream);
+        match soon("a handshake", handshake).await {
+            Ok((socket, _)) => Ok(Self(socket)),
+            Err(Error::Http(response)) => Err(*response),
+            Err(error) => panic!("no handshake: {error}"),
+        }
+    }
+
+    pub(crate) async fn open(market: &Market, account: &str) -> Self {
+        let socket = Self::try_open(market, account).await;
+        socket.unwrap_or_else(|answer| panic!("refused with {}", answer.status()))
+    }
+
+    pub(crate) async fn several(market: &Market, account: &str, count: usize) -> Vec<Self> {
+        let mut sockets = Vec::new();
+        for _ in 0..count {
+            sockets.push(Self::open(market, account).await);
+        }
+        sockets
+    }
+
+    /// The next message; pings are answered and not counted. `None` if the connection breaks off.
+    async fn next(&mut self) -> Option<Message> {
+        let message = async {
+            loop {
+                match self.0.next().await?.ok()? {
+                    Message::Ping(_) => {}
+                    message => return Some(message),
+                }
+            }
+        };
+        soon("a message", message).await
+    }
+
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> Value {
+        let message = self.next().await.expect("the socket is open");
+        let text = message.to_text().expect("an event is text");
+        text.parse().expect("an event is JSON")
+    }
+
+    /// The code and the reason with which the market closes the socket.
+    pub(crate) async fn closed(mut self) -> (u16, String) {
+        match self.next().await {
+            Some(Message::Close(Some(frame))) => (frame.code.into(), frame.reason.to_string()),
+            other => panic!("not closed: {other:?}"),
+        }
+    }
+
+    /// Closes the socket, and waits for the market to do so too.
+    pub(crate) async fn close(mut self) {
+        self.0.close(None).await.expect("it is open");
+        while self.next().await.is_some() {}
+    }
+
+    /// Answers pings. Panics when the market closes the socket.
+    pub(crate) async fn stay(&mut self) {
+        while let Some(Ok(Message::Ping(_))) = self.0.next().await {}
+        panic!("the market closed the socket");
+    }
+}
+
+/// A client in a process of its own that opens a socket and then sleeps: it reads nothing and answers
+/// nothing.
+pub(crate) async fn asleep(market: &Market, account: &str) -> Child {
+    let (host, port) = address(market).split_once(':').expect("a port");
+    let script = r#"
+        exec 3<>"/dev/tcp/$0/$1"
+        printf 'GET /market/socket?account=%s HTTP/1.1\r\nhost: market\r\nconnection: upgrade\r\n' "$2" >&3
+        printf 'upgrade: websocket\r\nsec-websocket-version: 13\r\n' >&3
+        printf 'sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n' >&3
+        read -r status <&3
+        echo "$status"
+        exec sleep 1000
+    "#;
+    let mut command = Command::new("bash");
+    command.args(["-c", script, host, port, account]);
+    command.stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("bash starts");
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let mut lines = BufReader::new(stdout).lines();
+    let status = soon("a handshake", lines.next_line()).await;
+    let status = status.expect("text").unwrap_or_default();
+    assert!(status.starts_with("HTTP/1.1 101"), "{status}");
+    child
+}

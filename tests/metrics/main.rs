@@ -1,0 +1,15 @@
+//! Metrics, as an exporter shows them. A program of its own, because a process has one recorder.
+
+#![cfg(feature = "metrics")]
+
+mod exposition;
+mod gauges;
+#[cfg(feature = "redis")]
+mod over_redis;
+mod recorders;
+mod requests;
+#[cfg(feature = "redis")]
+mod revoked;
+mod shadow;
+mod storm;
+mod table;

@@ -1,0 +1,191 @@
+//! What is published is whole, what its front page says is so, and CI runs what everybody runs.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines that cargo writes.
+fn cargo(arguments: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {arguments:?}: {errors}");
+    let text = String::from_utf8(output.stdout).expect("cargo writes text");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn packaged() -> BTreeSet<String> {
+    cargo(&[
+        "package",
+        "--list",
+        "--allow-dirty",
+        "-p",
+        "tower-semaphore",
+    ])
+}
+
+/// What follows `key = ` in the crate's manifest, as it is written.
+fn manifest(key: &str) -> String {
+    let text = read("Cargo.toml");
+    let start = format!("{key} = ");
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(&start));
+    values.next().expect("the manifest has it").to_owned()
+}
+
+/// The lines of a section of the crate's manifest.
+fn section(name: &str) -> Vec<String> {
+    let text = read("Cargo.toml");
+    let lines = text.lines().skip_while(|line| *line != format!("[{name}]"));
+    let lines = lines.skip(1).take_while(|line| !line.starts_with('['));
+    lines.map(str::to_owned).collect()
+}
+
+/// The files under a folder, as paths from the root, without those of other packages.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        if folder.join("Cargo.toml").exists() {
+            continue;
+        }
+        for entry in fs::read_dir(folder).expect("it is a folder") {
+            let path = entry.expect("it can be read").path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => found.push(path.strip_prefix(root()).expect("it is inside").into()),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn all_sources_and_examples_are_published_and_no_tests_are() {
+    let packaged = packaged();
+    for path in files("src").into_iter().chain(files("examples")) {
+        let path = path.to_str().expect("a path is text");
+        assert!(packaged.contains(path), "{path} is not in the package");
+    }
+    let home = ["benches/", "properties/", "testing/", "tests/", "target/"];
+    for path in &packaged {
+        assert!(!home.iter().any(|home| path.starts_with(home)), "{path}");
+    }
+}
+
+#[test]
+fn each_page_that_the_documentation_links_to_is_published_and_each_picture_is_there() {
+    let packaged = packaged();
+    for page in ["README.md", "CHANGELOG.md"] {
+        assert!(packaged.contains(page));
+        for link in links(&read(page)) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_there = match file.rsplit_once('.') {
+                Some((_, "svg" | "png" | "webp")) => root().join(file).exists(),
+                _ => file.is_empty() || file.contains("://") || packaged.contains(file),
+            };
+            assert!(is_there, "{page}: {link}");
+        }
+    }
+}
+
+/// The targets of the links of a page, pictures among them.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1);
+    targets.map(|target| target.split(')').next().unwrap_or_default())
+}
+
+#[test]
+fn the_front_page_names_each_feature() {
+    let page = read("README.md");
+    let features = section("features").into_iter();
+    let features: Vec<_> = features
+        .filter(|line| !line.starts_with(['#', ' ', ']']))
+        .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()))
+        .filter(|feature| feature != "default")
+        .collect();
+    assert!(features.contains(&"redis".to_owned()));
+    for feature in features {
+        assert!(page.contains(&format!("`{feature}`")), "{feature}");
+    }
+}
+
+#[test]
+fn the_badges_say_what_the_manifest_says() {
+    let rust = manifest("rust-version").replace('"', "");
+    let licence = manifest("license").replace('"', "").replace("OR", "or");
+    for (badge, says) in [("rust", format!("{rust}+")), ("licence", licence)] {
+        let picture = read(&format!("docs/badges/{badge}.svg"));
+        assert!(
+            picture.contains(&format!(">{says}</text>")),
+            "{badge}: {says}"
+        );
+        let shown = format!("![{badge}: {says}](docs/badges/{badge}.svg)");
+        assert!(read("README.md").contains(&shown), "{shown}");
+    }
+    assert_eq!(manifest("unsafe_code"), "\"forbid\"");
+}
+
+#[test]
+fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need() {
+    let tree = cargo(&[
+        "tree",
+        "-p=tower-semaphore",
+        "--edges=normal,build,dev",
+        "--prefix=none",
+        "--format={lib}",
+    ]);
+    assert!(tree.contains("tokio"));
+    for name in [
+        "criterion",
+        "dashmap",
+        "fantoccini",
+        "plotters",
+        "proptest",
+        "rcgen",
+        "ring",
+    ] {
+        assert!(!tree.contains(name), "{name}");
+    }
+}
+
+/// Rust is there on a build server, perhaps an old one.
+const SETUP: &str = "rustup update stable";
+
+#[test]
+fn ci_runs_the_scripts_that_everybody_runs() {
+    let workflow = read(".github/workflows/ci.yml");
+    let commands = workflow
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- run: "));
+    let commands: BTreeSet<_> = commands.filter(|command| *command != SETUP).collect();
+    let expected = ["tests/package.sh ${{ matrix.step }}", "tests/run.sh"];
+    assert_eq!(commands, expected.into());
+    assert!(!workflow.contains("run: |"));
+}
+
+#[test]
+fn ci_takes_each_step_of_a_release() {
+    let script = read("tests/package.sh");
+    let steps = script.lines().find_map(|line| line.strip_prefix("steps=("));
+    let steps = steps.and_then(|steps| steps.strip_suffix(')'));
+    let steps = steps.expect("the script has steps").replace(' ', ", ");
+    let matrix = format!("step: [{steps}]");
+    assert!(
+        read(".github/workflows/ci.yml").contains(&matrix),
+        "{matrix}"
+    );
+}

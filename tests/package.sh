@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# What a release has to pass beside `tests/run.sh`. All of it, or the steps that are named:
+#
+#     tests/package.sh [features|msrv|deny|semver|publish]...
+#
+# features   the library compiles without a warning with every combination of its features
+# msrv       so it does with the oldest Rust that Cargo.toml names
+# deny       licences, sources and advisories of all dependencies, by deny.toml
+# semver     the public API fits the version, compared with the last release's tag
+# publish    cargo packs it and builds what it packed
+#
+# Installs the tools of cargo that it lacks. Does not publish.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+
+source tests/run/tools.sh
+
+crate=tower-semaphore
+
+# While it works, cargo-hack hides the development dependencies, so the tree must be clean.
+features() {
+    cargo_tool cargo-hack &&
+        RUSTFLAGS="-D warnings" cargo hack check -p "$crate" --feature-powerset \
+            --exclude-features default --no-dev-deps
+}
+
+msrv() {
+    local rust
+    rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    rustup toolchain install "$rust" --profile minimal --no-self-update &&
+        RUSTFLAGS="-D warnings" cargo "+$rust" check -p "$crate" --all-features --locked
+}
+
+# Bans are about what users get. `CHECKS="licenses sources"` where the database of advisories is out of reach.
+deny() {
+    # Unquoted, because each word is a check.
+    cargo_tool cargo-deny &&
+        cargo deny --workspace --all-features check ${CHECKS:-advisories licenses sources} &&
+        cargo deny --exclude-dev --all-features check bans
+}
+
+# The tag of a release is v1.2.3. Before the first there is nothing that could break.
+semver() {
+    local release
+    if ! release=$(git describe --tags --match 'v[0-9]*' --abbrev=0 HEAD^ 2>/dev/null); then
+        echo "no release has been tagged, so there is no API to keep"
+        return
+    fi
+    cargo_tool cargo-semver-checks &&
+        cargo semver-checks -p "$crate" --all-features --baseline-rev "$release"
+}
+
+# That the tests stay at home is meant. No other warning is.
+publish() {
+    local said status=0
+    said=$(cargo publish --dry-run --locked -p "$crate" 2>&1) || status=$?
+    grep -v 'warning: ignoring test' <<<"$said"
+    [ "$status" = 0 ] &&
+        ! grep '^warning' <<<"$said" | grep -qvE 'ignoring test|aborting upload due to dry run'
+}
+
+# Installs a tool of cargo that is missing.
+cargo_tool() {
+    cargo "${1#cargo-}" --version >/dev/null 2>&1 || cargo install "$1" --locked
+}
+
+steps=(features msrv deny semver publish)
+[ $# -gt 0 ] || set -- "${steps[@]}"
+# For the feature `tls-native-tls`, which is OpenSSL on Linux.
+[ "$(uname)" != Linux ] || has_openssl || install_openssl || fail "$no_openssl"
+for name in "$@"; do
+    [[ " ${steps[*]} " == *" $name "* ]] || fail "no step is called $name"
+    printf '\n=== %s\n' "$name"
+    "$name" || fail "$name"
+done
+printf '\nAll good after %d s.\n' "$SECONDS"

@@ -1,0 +1,96 @@
+//! `Retry-After` is a time at which a client gets in. The figures are printed with `--nocapture`.
+
+mod simulation;
+mod told;
+
+use simulation::{Hold, Load, Outcome, run};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+const SEEDS: u64 = 4;
+
+/// 50 clients are 2, 5 and 10 times as many as there are places.
+const LIMITS: [u32; 3] = [25, 10, 5];
+
+async fn outcome(load: Load) -> Outcome {
+    let sum = Outcome::default();
+    for seed in 1..=SEEDS {
+        sum.add(&*run(Load { seed, ..load }).await);
+    }
+    sum
+}
+
+fn report(name: &str, limit: u32, outcome: &Outcome) {
+    let clients = (SEEDS * 50) as f64;
+    println!(
+        "{name:<24} limit {limit:>2}: {:>4.0} % in at the first return, {:>5.1} requests, \
+         {:>6.1} s until in, told {:>3} s at most",
+        outcome.share() * 100.0,
+        outcome.requests.load(Relaxed) as f64 / clients,
+        outcome.waited_ms.load(Relaxed) as f64 / 1_000.0 / clients,
+        outcome.longest_told.load(Relaxed),
+    );
+}
+
+/// How many of 100 get in at their first return at least, over all seeds, with each limit.
+async fn assert_share(name: &str, hold: Hold, change: impl Fn(Load) -> Load, least: f64) {
+    for limit in LIMITS {
+        let load = change(Load::new(limit, hold));
+        let told = outcome(load).await;
+        report(name, limit, &told);
+        let constant = outcome(Load {
+            constant: true,
+            ..load
+        });
+        report("  1 s", limit, &constant.await);
+        let share = told.share() * 100.0;
+        assert!(share >= least, "{name}, limit {limit}: {share:.0} %");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_clients_get_in_at_their_first_return() {
+    for (name, mean) in [("10 ms", 0.01), ("1 s", 1.0), ("30 s", 30.0)] {
+        for (shape, hold) in [
+            ("exactly", Hold::Exactly(mean)),
+            ("about", Hold::About(mean)),
+            ("mixed", Hold::Mixed(mean)),
+        ] {
+            assert_share(&format!("{shape} {name}"), hold, |load| load, 80.0).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn heavy_claims_get_in_too() {
+    let heavy = |load| Load {
+        heaviest: 3,
+        ..load
+    };
+    assert_share("weights 1 to 3", Hold::About(1.0), heavy, 80.0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_waited_in_vain_get_in_too() {
+    let wait = Duration::from_millis(500);
+    let waiting = |load| Load { wait, ..load };
+    assert_share("wait 500 ms", Hold::About(1.0), waiting, 80.0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_anything_was_seen_clients_are_spread_all_the_same() {
+    let cold = |load| Load { before: 0, ..load };
+    assert_share("10 ms, nothing seen", Hold::About(0.01), cold, 80.0).await;
+    assert_share("1 s, nothing seen", Hold::About(1.0), cold, 50.0).await;
+    assert_share("30 s, nothing seen", Hold::About(30.0), cold, 0.0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_share_a_limit_tell_more_clients_than_there_is_room_for() {
+    for processes in [2, 4] {
+        let shared = |load| Load { processes, ..load };
+        let name = format!("{processes} processes, 1 s");
+        assert_share(&name, Hold::About(1.0), shared, 20.0).await;
+        let name = format!("{processes} processes, 30 s");
+        assert_share(&name, Hold::About(30.0), shared, 20.0).await;
+    }
+}

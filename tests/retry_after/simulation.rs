@@ -1,0 +1,191 @@
+//! Clients that come back when they are told, under the real layer. Time is Tokio's paused clock, so
+//! hours pass in milliseconds.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use testing::rng::Rng;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
+
+const CLIENTS: usize = 50;
+
+/// Clients do not move in step to the microsecond: half of this on average.
+const JITTER_MS: usize = 10;
+
+/// How long a permit is held.
+#[derive(Clone, Copy)]
+pub(crate) enum Hold {
+    Exactly(f64),
+    /// Exponential, with this mean in seconds.
+    About(f64),
+    /// One in ten is eleven times as long as the others.
+    Mixed(f64),
+}
+
+impl Hold {
+    fn draw(self, rng: &mut Rng) -> Duration {
+        let part = (rng.below(1_000_000) + 1) as f64 / 1e6;
+        Duration::from_secs_f64(match self {
+            Self::Exactly(mean) => mean,
+            Self::About(mean) => -mean * part.ln(),
+            Self::Mixed(mean) if part < 0.1 => mean * 5.5,
+            Self::Mixed(mean) => mean * 0.5,
+        })
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) limit: u32,
+    pub(crate) hold: Hold,
+    /// Each client's claim weighs 1 to so many units.
+    pub(crate) heaviest: usize,
+    /// How many processes share the limit: each has a layer of its own.
+    pub(crate) processes: usize,
+    pub(crate) wait: Duration,
+    /// How many permits have ended before the clients come.
+    pub(crate) before: usize,
+    /// Whether clients come back after one second, whatever they are told.
+    pub(crate) constant: bool,
+    pub(crate) seed: u64,
+}
+
+impl Load {
+    pub(crate) fn new(limit: u32, hold: Hold) -> Self {
+        Self {
+            limit,
+            hold,
+            heaviest: 1,
+            processes: 1,
+            wait: Duration::ZERO,
+            before: 50,
+            constant: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What has become of the clients.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) requests: AtomicU64,
+    pub(crate) returned: AtomicU64,
+    pub(crate) at_first_return: AtomicU64,
+    /// Seconds.
+    pub(crate) longest_told: AtomicU64,
+    /// Of all clients together, until they were admitted.
+    pub(crate) waited_ms: AtomicU64,
+}
+
+impl Outcome {
+    pub(crate) fn share(&self) -> f64 {
+        self.at_first_return.load(Relaxed) as f64 / self.returned.load(Relaxed).max(1) as f64
+    }
+
+    pub(crate) fn add(&self, other: &Self) {
+        for (sum, part) in [
+            (&self.requests, &other.requests),
+            (&self.returned, &other.returned),
+            (&self.at_first_return, &other.at_first_return),
+            (&self.waited_ms, &other.waited_ms),
+        ] {
+            sum.fetch_add(part.load(Relaxed), Relaxed);
+        }
+        let longest = other.longest_told.load(Relaxed);
+        self.longest_told.fetch_max(longest, Relaxed);
+    }
+}
+
+/// All clients send their first request at once, and each comes back until it is admitted.
+pub(crate) async fn run(load: Load) -> Arc<Outcome> {
+    let store = MemorySemaphore::new();
+    let claims = |parts: &http::request::Parts| {
+        let weight = parts.extensions.get::<u32>().copied();
+        Claim::new("all").with_weight(weight.unwrap_or(1))
+    };
+    let layer = || {
+        ConcurrencyLimitLayer::new(load.limit, claims, store.clone())
+            .with_wait(load.wait)
+            .layer(service_fn(held))
+    };
+    let services: Vec<_> = (0..load.processes).map(|_| layer()).collect();
+    let mut rng = Rng::new(load.seed);
+    for service in &services {
+        for _ in 0..load.before {
+            let request = request(load.hold.draw(&mut rng), 1);
+            let Ok(answer) = service.clone().oneshot(request).await;
+            assert_eq!(answer.status(), 200);
+        }
+    }
+    let outcome = Arc::new(Outcome::default());
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let service = services[client % load.processes].clone();
+        let seed = load.seed * 1_000 + client as u64;
+        clients.spawn(come_back(service, load, seed, Arc::clone(&outcome)));
+    }
+    while let Some(client) = clients.join_next().await {
+        client.expect("a client gets in");
+    }
+    outcome
+}
+
+async fn come_back<S, B>(service: S, load: Load, seed: u64, outcome: Arc<Outcome>)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let mut rng = Rng::new(seed);
+    let jitter = |rng: &mut Rng| Duration::from_millis(rng.below(JITTER_MS) as u64);
+    let weight = 1 + rng.below(load.heaviest) as u32;
+    let start = Instant::now();
+    sleep(jitter(&mut rng)).await;
+    for attempt in 0_u64.. {
+        let sent = Instant::now();
+        let hold = load.hold.draw(&mut rng);
+        let Ok(answer) = service.clone().oneshot(request(hold, weight)).await;
+        let is_in = answer.status() == 200;
+        outcome.requests.fetch_add(1, Relaxed);
+        if attempt == 1 {
+            outcome.returned.fetch_add(1, Relaxed);
+            outcome.at_first_return.fetch_add(is_in.into(), Relaxed);
+        }
+        if is_in {
+            let waited = (sent - start).as_millis() as u64;
+            outcome.waited_ms.fetch_add(waited, Relaxed);
+            return;
+        }
+        let told = answer.headers()["retry-after"].to_str().expect("digits");
+        let told = told.parse().expect("seconds");
+        outcome.longest_told.fetch_max(told, Relaxed);
+        let told = if load.constant { 1 } else { told };
+        sleep(Duration::from_secs(told) + jitter(&mut rng)).await;
+    }
+}
+
+fn request(hold: Duration, weight: u32) -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(hold);
+    request.extensions_mut().insert(weight);
+    request
+}
+
+/// Holds the permit for as long as the request says.
+async fn held(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let hold = request.extensions().get().copied();
+    sleep(hold.unwrap_or_default()).await;
+    Ok(Response::new(Full::default()))
+}

@@ -1,0 +1,148 @@
+//! What single clients are told.
+
+use futures_util::stream;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, StreamBody};
+use std::{collections::BTreeSet, convert::Infallible, time::Duration};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Failing,
+};
+use tokio::time::sleep;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_semaphore::{MemorySemaphore, Permit};
+
+type Stream = StreamBody<stream::Pending<Result<http_body::Frame<bytes::Bytes>, Infallible>>>;
+
+/// A response that lasts until it is dropped.
+async fn endless(_: Request<()>) -> Result<Response<Stream>, Infallible> {
+    Ok(Response::new(StreamBody::new(stream::pending())))
+}
+
+async fn send<S, B>(service: &S, account: &str) -> Response<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let Ok(answer) = service.clone().oneshot(request(account)).await;
+    answer
+}
+
+fn told<B>(answer: &Response<B>) -> u64 {
+    let value = answer.headers()["retry-after"].to_str().expect("digits");
+    value.parse().expect("seconds")
+}
+
+/// Holds the account's only permit for so long, and says what others are told at the end of it.
+async fn hold<S, B>(service: &S, account: &str, time: Duration, others: usize) -> Vec<u64>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let held = send(service, account).await;
+    assert_eq!(held.status(), 200);
+    sleep(time).await;
+    let mut times = Vec::new();
+    for _ in 0..others {
+        times.push(told(&send(service, account).await));
+    }
+    drop(held);
+    times
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
+    let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
+    hold(&service, "ann", Duration::from_secs(36_000), 0).await;
+    let times = hold(&service, "ann", Duration::from_secs(1), 500).await;
+    assert_eq!(times[0], 135, "a margin over the longest hold that counts");
+    assert!(times.iter().all(|told| *told <= 600));
+    let last: BTreeSet<_> = times[400..].iter().collect();
+    assert_eq!(last.len(), 100, "also those that do not fit are spread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_are_refused_together_are_told_different_times() {
+    let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
+    let times = hold(&service, "ann", Duration::from_millis(10), 20).await;
+    assert_eq!(times.iter().collect::<BTreeSet<_>>().len(), 20, "{times:?}");
+    assert_eq!(times[0], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_refused_is_told_its_own_times() {
+    let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
+    for account in ["ann", "bob"] {
+        hold(&service, account, Duration::ZERO, 1).await;
+    }
+    for _ in 0..20 {
+        hold(&service, "ann", Duration::from_secs(10), 0).await;
+        hold(&service, "bob", Duration::from_secs(1), 0).await;
+    }
+    sleep(Duration::from_secs(600)).await;
+    let [ann, bob] = [
+        hold(&service, "ann", Duration::ZERO, 1),
+        hold(&service, "bob", Duration::ZERO, 1),
+    ];
+    let (ann, bob) = (ann.await[0], bob.await[0]);
+    assert!((18..=23).contains(&ann), "ten seconds and a margin: {ann}");
+    assert!((1..=3).contains(&bob), "one second and a margin: {bob}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_a_handler_keeps_counts_until_it_is_dropped() {
+    let upgrade = service_fn(async |request: Request<()>| {
+        let permit = request.extensions().get::<Permit>().cloned();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(20)).await;
+            drop(permit);
+        });
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let service = limit(1, MemorySemaphore::new()).layer(upgrade);
+    let socket = send(&service, "ann").await;
+    socket.into_body().collect().await.expect("an empty body");
+    sleep(Duration::from_secs(21)).await;
+    drop(send(&service, "ann").await);
+    assert_eq!(told(&send(&service, "ann").await), 45);
+}
+
+async fn assert_spread<S, B>(service: &S)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+    B: Body,
+{
+    let mut times = BTreeSet::new();
+    for _ in 0..9 {
+        times.insert(told(&send(service, "ann").await));
+    }
+    assert_eq!(times, BTreeSet::from([1, 2, 3]));
+    for _ in 0..120 {
+        sleep(Duration::from_secs(1)).await;
+        times.insert(told(&send(service, "ann").await));
+    }
+    assert_eq!(times, (1..=30).collect(), "longer, but not for ever");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(told(&send(service, "ann").await), 1, "another outage");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_are_spread_over_the_length_of_an_outage() {
+    assert_spread(&limit(1, Failing).layer(service_fn(endless))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_a_closed_limit_are_spread_too() {
+    assert_spread(&limit(0, MemorySemaphore::new()).layer(service_fn(endless))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_for_rejections_sees_the_time() {
+    let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
+        let time = rejection.retry_after();
+        let response = rejection.into_response();
+        assert_eq!(told(&response), time);
+        response
+    });
+    let service = layer.layer(service_fn(endless));
+    assert_eq!(hold(&service, "ann", Duration::ZERO, 3).await, [1, 3, 5]);
+}

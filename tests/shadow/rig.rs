@@ -1,0 +1,111 @@
+//! A store that notes what it answers, and requests that last as long as they say.
+
+use futures_util::FutureExt;
+use http::{Request, Response, request::Parts};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use testing::stores::Store;
+use tokio::time::sleep;
+use tower::{Service, ServiceExt};
+use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
+
+/// Notes each refusal, in the order of the answers. Answers at once what its store answers at once.
+#[derive(Clone)]
+pub(crate) struct Noted {
+    store: Store,
+    refusals: Arc<Mutex<Vec<AcquireError>>>,
+}
+
+impl Noted {
+    pub(crate) fn new(store: impl Semaphore) -> Self {
+        Self {
+            store: Arc::new(store),
+            refusals: Arc::default(),
+        }
+    }
+
+    pub(crate) fn refusals(&self) -> Vec<AcquireError> {
+        self.refusals.lock().expect("nobody panicked").clone()
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.refusals.lock().expect("nobody panicked").len()
+    }
+
+    fn note(&self, answer: &Result<Permit, AcquireError>) {
+        if let Err(error) = answer {
+            let mut refusals = self.refusals.lock().expect("nobody panicked");
+            refusals.push(error.clone());
+        }
+    }
+}
+
+impl Semaphore for Noted {
+    fn acquire(&self, claim: Claim) -> Acquire {
+        self.acquire_all(claim.into())
+    }
+
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        let mut acquire = self.store.acquire_all(claims);
+        let noted = self.clone();
+        match (&mut acquire).now_or_never() {
+            Some(answer) => {
+                noted.note(&answer);
+                Acquire::ready(answer)
+            }
+            None => Acquire::pending(async move {
+                let answer = acquire.await;
+                noted.note(&answer);
+                answer
+            }),
+        }
+    }
+}
+
+/// The claims of a request, and for how long it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Job(pub(crate) Vec<Claim>, pub(crate) Duration);
+
+pub(crate) fn job(claims: impl Into<Vec<Claim>>, millis: u64) -> Request<()> {
+    let mut request = Request::new(());
+    let job = Job(claims.into(), Duration::from_millis(millis));
+    request.extensions_mut().insert(job);
+    request
+}
+
+/// A claim of one unit of three.
+pub(crate) fn ann() -> Claim {
+    Claim::new("ann")
+}
+
+pub(crate) fn claims(parts: &Parts) -> Vec<Claim> {
+    let job = parts.extensions.get::<Job>();
+    job.map(|job| job.0.clone()).expect("a job")
+}
+
+pub(crate) async fn run(request: Request<()>) -> Result<Response<String>, Infallible> {
+    let job = request.extensions().get::<Job>().cloned();
+    sleep(job.expect("a job").1).await;
+    Ok(Response::new("done".to_owned()))
+}
+
+pub(crate) async fn send<S, B>(service: &S, request: Request<()>) -> Response<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let Ok(answer) = service.clone().oneshot(request).await;
+    answer
+}
+
+/// How many units of ann's a claim that needs them all finds held: none if it is granted.
+pub(crate) async fn held(store: &impl Semaphore, limit: u32) -> u32 {
+    let claim = ann().with_limit(limit).with_weight(limit);
+    match store.acquire(claim).await {
+        Ok(_) => 0,
+        Err(AcquireError::Full { held, .. }) => held,
+        Err(error) => panic!("{error}"),
+    }
+}
