@@ -3,72 +3,10 @@
 use crate::server::{
     BOUND, LEASE, PROCESSES, claim, degraded, granted, is_back, is_refused, store,
 };
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::runtime::Runtime;
-use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
-
-/// This process's resident memory, in KiB.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().nth(1));
-    number
-        .and_then(|number| number.parse().ok())
-        .expect("it is a number")
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn keys_that_come_and_go_leave_no_memory() {
-    let mut server = RedisServer::start();
-    let store = store(&server, WhenUnavailable::ShareOf(0.5)).await;
-    server.kill();
-    drop(degraded(&store, 5).await);
-    let churn = async |from: u64| {
-        for key in from..from + 60_000 {
-            let permit = store.acquire(Claim::new(key).with_limit(2)).await;
-            assert!(permit.is_ok_and(|permit| permit.is_degraded()));
-        }
-    };
-    churn(0).await;
-    let before = resident();
-    churn(1_000_000).await;
-    churn(2_000_000).await;
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 10_000, "{grown} KiB more after 120,000 keys");
-}
-
-/// Requests that last longer than a tick of the keeper, and much less than a refresh interval.
-#[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn degraded_permits_that_were_released_leave_no_memory_whatever_the_lease() {
-    let mut server = RedisServer::start();
-    let long = RedisSemaphore::builder().lease(Duration::from_secs(3_600));
-    let store = long.when_unavailable(WhenUnavailable::Admit);
-    let store = store.connect(server.url()).await.expect("it connects");
-    server.kill();
-    drop(degraded(&store, 5).await);
-    let churn = async |round: u64| {
-        let mut permits = Vec::new();
-        for key in 0..30_000 {
-            let claim = Claim::new(round * 100_000 + key).with_limit(2);
-            permits.push(store.acquire(claim).await.expect("it is admitted"));
-        }
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
-    };
-    churn(0).await;
-    churn(1).await;
-    let before = resident();
-    for round in 2..7 {
-        churn(round).await;
-    }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 20_000, "{grown} KiB more after 150,000 permits");
-}
+use tower_semaphore::{AcquireError, Semaphore, redis::WhenUnavailable};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_during_an_outage_ends_and_refuses() {

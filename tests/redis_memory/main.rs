@@ -2,6 +2,8 @@
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
+mod outage;
+
 use futures_util::{StreamExt, stream};
 use std::{fs, time::Duration};
 use testing::{machine::alone, redis::RedisServer, resp::Raw, wait::eventually};
