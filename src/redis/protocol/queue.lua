@@ -145,10 +145,14 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if not arrival then
       return -1, used
     end
-    -- Reading a TTL is cheaper than setting it, and both keys have the same TTL.
-    if call('PTTL', alive) < lease * (LEASES - 1) then
-      call('PEXPIRE', queue, text(lease * LEASES))
-      call('PEXPIRE', alive, text(lease * LEASES))
+    -- Reading a TTL is cheaper than setting it. That of `alive` is no shorter, and longer while
+    -- revocations are remembered.
+    if call('PTTL', queue) < lease * (LEASES - 1) then
+      local ttl = lease * LEASES
+      call('PEXPIRE', queue, text(ttl))
+      if call('PTTL', alive) < ttl then
+        call('PEXPIRE', alive, text(ttl))
+      end
     end
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id
     if is_head and head and head ~= id then
