@@ -43,7 +43,7 @@ enum Report {
     Released(u64, Vec<Pending>),
 }
 
-/// Commands taken at once.
+/// Commands, or messages, taken at once.
 const COMMANDS: usize = 1_024;
 
 struct Task {
@@ -73,7 +73,7 @@ pub(super) async fn run(
     // Makes the connection, so that the first release need not wait for it.
     task.read_clock();
     let mut alarms = task.core.outage.alarms();
-    let mut taken = Vec::with_capacity(COMMANDS);
+    let (mut taken, mut serials) = (Vec::with_capacity(COMMANDS), Vec::new());
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;
     while is_open || !task.releases.is_empty() {
@@ -84,7 +84,10 @@ pub(super) async fn run(
             }
             Some(report) = reported.recv() => task.apply(report),
             Ok(()) = alarms.changed() => task.count(),
-            Some(serial) = revoked.recv() => task.revoke(serial),
+            1.. = revoked.recv_many(&mut serials, COMMANDS) => {
+                task.revoke(&serials);
+                serials.clear();
+            }
             () = &mut alarm => task.wake(),
         }
         task.release();
@@ -164,7 +167,7 @@ impl Task {
             }
             Report::Reacquired(serials, revoked) => {
                 self.returning.end(&serials);
-                revoked.iter().for_each(|lease| self.revoke_all_of(lease));
+                self.revoke_all_of(&revoked);
             }
             Report::Released(batch, again) => self.releases.completed(batch, again),
         }

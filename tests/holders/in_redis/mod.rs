@@ -4,6 +4,7 @@ mod expiry;
 mod forged;
 mod lists;
 mod lost_messages;
+mod mass;
 mod told;
 
 use crate::BOUND;

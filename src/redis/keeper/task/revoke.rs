@@ -5,43 +5,54 @@ use crate::{
     observe::{LostBy, events},
     redis::lease::Lease,
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 /// A process says who it is this often, in leases: well before it is forgotten.
 const INTRODUCTION: u32 = 2;
 
 impl Task {
-    /// A message says that the permit of this serial was revoked.
-    pub(super) fn revoke(&mut self, serial: u64) {
-        let found = self.leases().find(|lease| lease.serial == serial);
-        if let Some(lease) = found {
-            self.revoke_all_of(&lease);
-        }
+    /// Messages say that the permits of these serials were revoked.
+    pub(super) fn revoke(&mut self, serials: &[u64]) {
+        let serials: HashSet<_> = serials.iter().collect();
+        let named = self.leases();
+        let named = named.filter(|lease| serials.contains(&lease.serial));
+        self.revoke_all_of(&named.collect::<Vec<_>>());
     }
 
-    /// Releases all leases of a permit that was revoked, and reports it lost: it is not acquired again.
-    pub(super) fn revoke_all_of(&mut self, lease: &Arc<Lease>) {
-        let permit = lease.of_permit();
-        // A claim that waits has nothing to lose.
-        let is_lost_by_this = permit.is_granted() && !permit.loss.is_set();
-        let leases: Vec<_> = self.leases().collect();
-        let own = leases
-            .iter()
-            .filter(|lease| Arc::ptr_eq(&lease.of_permit(), &permit));
-        for lease in own.filter(|lease| !lease.is_released()) {
-            let is_sent = lease.release();
-            self.core.outage.released(lease);
-            self.core.registry.remove(lease.serial);
-            match is_sent {
-                true => self.pend(Arc::clone(lease), None),
-                false => self.schedule.released(),
-            }
+    /// Releases all leases of permits that were revoked, and reports these lost: they are not acquired
+    /// again. All together, because a process may hold very many leases, and is to look at each once.
+    pub(super) fn revoke_all_of(&mut self, revoked: &[Arc<Lease>]) {
+        let permits = revoked.iter().map(Lease::of_permit);
+        let permits: HashMap<_, _> = permits.map(|permit| (permit.serial, permit)).collect();
+        if permits.is_empty() {
+            return;
         }
-        if is_lost_by_this {
+        // A claim that waits has nothing to lose.
+        let is_lost_by_this = |permit: &&Arc<Lease>| permit.is_granted() && !permit.loss.is_set();
+        let lost: Vec<_> = permits.values().filter(is_lost_by_this).collect();
+        let leases = self.leases().filter(|lease| !lease.is_released());
+        for lease in leases.filter(|lease| permits.contains_key(&lease.of_permit().serial)) {
+            self.release_revoked(lease);
+        }
+        for permit in lost {
             permit.meter().lost(LostBy::Revoked);
             events::lost(permit.meter().of_what(), LostBy::Revoked, permit.token());
         }
-        permit.loss.set();
+        permits.values().for_each(|permit| permit.loss.set());
+    }
+
+    fn release_revoked(&mut self, lease: Arc<Lease>) {
+        let is_sent = lease.release();
+        self.core.outage.released(&lease);
+        self.core.registry.remove(lease.serial);
+        match is_sent {
+            true => self.pend(lease, None),
+            false => self.schedule.released(),
+        }
     }
 
     /// All leases that this process holds or acquires.
