@@ -72,16 +72,23 @@ struct MemoryGrant {
 
 impl MemoryGrant {
     fn grow_now(&self, units: u32) -> Result<(), AcquireError> {
-        let mut weight = self.weight.lock();
-        if *weight == 0 {
+        if *self.weight.lock() == 0 {
             return Err(StoreError::new(PermitLost).into());
         }
         let more = Units {
             limit: self.limit,
             weight: units,
         };
+        // Without the lock, which is taken where the entry is locked.
         let acquired = self.entry.try_acquire(more);
         acquired.map_err(|refusal| self.full(refusal))?;
+        let mut weight = self.weight.lock();
+        if *weight == 0 {
+            // It was released meanwhile.
+            drop(weight);
+            self.entry.release(units);
+            return Err(StoreError::new(PermitLost).into());
+        }
         *weight += units;
         Ok(())
     }

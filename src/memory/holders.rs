@@ -126,27 +126,26 @@ impl Holders {
         Some(holdings.swap_remove(at))
     }
 
-    /// The permits that are held now. Each may be the last clone by now, and its drop locks.
-    pub(super) fn all(&self) -> Vec<(Arc<Details>, Permit)> {
+    /// The permits that are held now, and how many units each has. Each may be the last clone by now, and
+    /// its drop locks.
+    pub(super) fn all(&self) -> Vec<Listed> {
         let holdings = self.0.lock();
-        let both = |holding: &Holding| {
+        let listed = |holding: &Holding| {
+            let permit = holding.permit.upgrade()?;
             let details = Arc::clone(&holding.details);
-            Some((details, holding.permit.upgrade()?))
+            Some((details, permit.weight(), permit))
         };
-        holdings.iter().filter_map(both).collect()
+        holdings.iter().filter_map(listed).collect()
     }
 }
 
+/// A permit, and how many units it has.
+type Listed = (Arc<Details>, u32, Permit);
+
 /// What is shown of permits, and of claims that are granted. Some of these may have their permit by now.
-pub(super) fn infos(
-    permits: Vec<(Arc<Details>, Permit)>,
-    granted: &[Arc<Details>],
-) -> Vec<PermitInfo> {
-    // Each is dropped as soon as it is read: it may be the last clone.
-    let with_permit = permits.into_iter().map(|(details, permit)| {
-        let weight = permit.weight();
-        drop(permit);
-        let info = (weight > 0).then(|| details.with_weight(weight));
+pub(super) fn infos(permits: Vec<Listed>, granted: &[Arc<Details>]) -> Vec<PermitInfo> {
+    let with_permit = permits.iter().map(|(details, weight, _)| {
+        let info = (*weight > 0).then(|| details.with_weight(*weight));
         (details.serial, info)
     });
     let granted = granted

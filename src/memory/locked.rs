@@ -1,10 +1,12 @@
 //! The semaphore of one key, locked so that it can be decided together with others.
 
 use super::{
+    holders::Details,
     key_semaphore::KeySemaphore,
     queue::{Acquired, Queue},
 };
 use crate::{semaphore::Units, sync::MutexGuard};
+use std::sync::Arc;
 
 /// A semaphore from which only the holder of this acquires.
 pub(super) struct Locked<'a> {
@@ -18,6 +20,16 @@ impl Locked<'_> {
         let held = self.semaphore.held();
         let grant = self.semaphore.grant(held, units);
         grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
+    }
+
+    /// How many units are held. No more will be while this exists.
+    pub(super) fn held(&self) -> u32 {
+        self.semaphore.held() as u32
+    }
+
+    /// The granted claims without a permit, and the waiters in their order.
+    pub(super) fn details(&self) -> (Vec<Arc<Details>>, Vec<Arc<Details>>) {
+        self.queue.details()
     }
 
     /// Acquires `units`, which are admitted.

@@ -175,16 +175,20 @@ impl Entry {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        // Both at one instant: a claim goes from the queue to the holders.
-        let queue = self.semaphore.queue.lock();
-        let (permits, (granted, waiting)) = (self.holders.all(), queue.details());
-        drop(queue);
+        let now = SystemTime::now();
+        let Some(locked) = self.semaphore.lock() else {
+            return Usage::new(now, 0, Vec::new(), Vec::new());
+        };
+        // Nothing is acquired meanwhile, so that no unit is seen twice: at the permit that had it, and at the
+        // one that has it next.
+        let units = locked.held();
+        let (permits, (granted, waiting)) = (self.holders.all(), locked.details());
+        drop(locked);
         let held = infos(permits, &granted);
         let waiting = waiting.iter().map(|details| details.info()).collect();
-        let listed: u32 = held.iter().map(|info| info.weight).sum();
-        // Some of those that are listed may be free by now.
-        let units = listed.max(self.semaphore.held() as u32);
-        Usage::new(SystemTime::now(), units, held, waiting)
+        // A release meanwhile has left it to this.
+        self.evict_if_idle();
+        Usage::new(now, units, held, waiting)
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.

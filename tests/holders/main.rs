@@ -6,6 +6,7 @@ mod forged;
 #[cfg(feature = "redis")]
 mod in_redis;
 mod ledger;
+mod resized;
 mod revoked;
 mod shown;
 
