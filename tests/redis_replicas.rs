@@ -10,7 +10,7 @@ use testing::{
 };
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{
-    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
     redis::{ConnectError, Error, WhenUnavailable},
 };
 
@@ -190,4 +190,17 @@ async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_po
     let permit = claim.await.expect("it does not panic");
     assert!(permit.expect("it is admitted").is_degraded());
     servers.0.replica.cont();
+}
+
+#[tokio::test]
+async fn whoever_is_revoked_is_unknown_to_the_replica() {
+    let servers = Servers::start(Duration::from_millis(200)).await;
+    let store = servers.store(1).await;
+    let mut replica = Raw::connect(servers.0.replica.port()).await;
+    let _permit = store.acquire(claim(1)).await.expect("there is room");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
+    assert!(revoked.expect("it answers"));
+    assert_eq!(replica.zcard(HELD).await, 0);
 }

@@ -15,6 +15,8 @@ use std::{
 /// second; else, or if the message is lost, when the permit is refreshed next, a third of a lease later at
 /// most. Its id is remembered for an hour, or eight leases if that is longer, so it does not get the permit
 /// back even if it cannot reach the server until then.
+/// A failover may forget a revocation of which the holder was not told yet, unless replicas
+/// [must have it](super::Builder::min_replicas).
 ///
 /// `keys` needs `SCAN`, on every primary. Over a connection that was
 /// [supplied](RedisSemaphore::with_connection) it fails, because such a connection may be one to several servers.

@@ -7,7 +7,7 @@ impl Builder {
     ///
     /// Replication is asynchronous, so a replica that takes the primary's place may lack its last
     /// grants, and up to the limit are granted again while their holders still run. With this setting a
-    /// grant or a refresh counts only once so many replicas have it (`WAIT`). If it is the number of
+    /// grant, a refresh or an operator's revocation counts only once so many replicas have it (`WAIT`). If it is the number of
     /// replicas that the primary has, a failover forgets no permit, and the limit and the order of tokens
     /// hold across it. If it is fewer, that is so as long as one that has them is promoted: Sentinels
     /// choose the one that has the most, but only among those that they reach, so a network that is split

@@ -76,7 +76,7 @@ impl Protocol {
             script: &SCRIPT,
             head: &[self.clock.floor(), remembered],
             deadline,
-            is_confirmed: false,
+            is_confirmed: true,
         };
         let reply = self.run(&call, &[Revoked { name, id }]).await.pop();
         match reply.ok_or(Error::Reply)?? {
