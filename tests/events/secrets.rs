@@ -104,6 +104,25 @@ async fn no_password_appears_where_no_connection_is_made() {
     assert_silent(&text());
 }
 
+/// A server repeats a command that it does not know, with its arguments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_password_appears_where_a_server_repeats_what_it_does_not_know() {
+    listen();
+    let mut all = String::new();
+    for command in ["HELLO", "AUTH"] {
+        let server = RedisServer::with(&["--rename-command", command, ""]);
+        for protocol in ["resp2", "resp3"] {
+            let url = url(RIGHT, server.port()) + "?protocol=" + protocol;
+            all += &said(&patient().connect(url.as_str()).await);
+            all += &said(&patient().cluster([url.as_str()]).await);
+            all += &said(&patient().sentinel([url.as_str()], "primary").await);
+        }
+    }
+    assert!(all.contains("the server repeats"), "{all}");
+    assert_silent(&all);
+    assert_silent(&text());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_password_appears_where_a_server_dies_and_forgets_its_users() {
     listen();

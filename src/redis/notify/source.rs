@@ -1,6 +1,9 @@
 //! Where messages come from.
 
-use crate::redis::{error::Error, transport::Transport};
+use crate::redis::{
+    error::Error,
+    transport::{Transport, without_password},
+};
 use redis::{
     Client,
     aio::{PubSubSink, PubSubStream},
@@ -27,6 +30,7 @@ impl Source {
     ) -> Result<Subscribed, Error> {
         let client = publisher.await?;
         let subscription = client.get_async_pubsub().await;
+        let subscription = subscription.map_err(|error| without_password(error, &client));
         let mut subscription = subscription.map_err(Error::Unavailable)?;
         let subscribed = subscription.subscribe(&self.channel).await;
         subscribed.map_err(Error::Redis)?;

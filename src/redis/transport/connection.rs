@@ -37,7 +37,8 @@ impl Connection {
         let attempt = client.get_multiplexed_async_connection_with_config(&config);
         let multiplexed = timeout(CONNECT, attempt)
             .await
-            .unwrap_or_else(|_| Err(timed_out()))?;
+            .unwrap_or_else(|_| Err(timed_out()))
+            .map_err(|error| without_password(error, client))?;
         Ok(Self {
             address: client.get_connection_info().addr().clone(),
             multiplexed,
@@ -102,6 +103,20 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     match connection.send_packed_commands(&pipeline, 0, count).await {
         Ok(values) => values.into_iter().map(checked).collect(),
         Err(error) => vec![Err(Error::Redis(error)); count],
+    }
+}
+
+/// A server that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
+pub(in crate::redis) fn without_password(error: RedisError, client: &Client) -> RedisError {
+    let password = client.get_connection_info().redis_settings().password();
+    let secret = password.filter(|password| !password.is_empty());
+    let repeats = |said: &str| {
+        let is_secret = |secret| said.contains(secret);
+        said.contains("args beginning with") || secret.is_some_and(is_secret)
+    };
+    match error.detail().is_some_and(repeats) {
+        true => (error.kind(), "the server repeats what it was sent").into(),
+        false => error,
     }
 }
 

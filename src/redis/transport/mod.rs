@@ -13,6 +13,7 @@ mod server;
 mod supplied;
 
 pub(super) use cluster::Cluster;
+pub(super) use connection::without_password;
 pub(super) use contract::{Part, SAMPLES, Terms, Transport};
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
