@@ -93,7 +93,7 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_permit_in_shadow_takes_any_weight_within_its_limit() {
+async fn a_permit_in_shadow_takes_any_weight() {
     let store = Noted::new(MemorySemaphore::new());
     let handler = service_fn(async |request: Request<()>| {
         let permit = request
@@ -118,6 +118,29 @@ async fn a_permit_in_shadow_takes_any_weight_within_its_limit() {
     assert_eq!(crate::rig::held(&store, 3).await, 3, "one more was free");
     drop((first, second));
     assert_eq!(crate::rig::held(&store, 3).await, 0);
+}
+
+/// Of a limit of 0, and of one within a limit in force, which is the one that decides.
+#[tokio::test]
+async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
+    let handler = service_fn(async |request: Request<()>| {
+        let permit = request.extensions().get::<Permit>().cloned();
+        let permit = permit.expect("it is there");
+        let answer = permit.resize(3).await;
+        assert_eq!(permit.weight(), if answer.is_ok() { 3 } else { 1 });
+        Ok::<_, Infallible>(Response::new(answer.is_ok().to_string()))
+    });
+    let store = Noted::new(MemorySemaphore::new());
+    let closed = layer(0, store.clone()).layer(handler);
+    let answer = send(&closed, job([ann()], 0)).await;
+    assert_eq!(answer.into_body_text().await, "true");
+    for (limit, resizes) in [(5, "true"), (2, "false")] {
+        let in_force = ConcurrencyLimitLayer::new(limit, claims, store.clone());
+        let trial = layer(1, store.clone()).with_policy("trial");
+        let service = in_force.layer(trial.layer(handler));
+        let answer = send(&service, job([ann()], 0)).await;
+        assert_eq!(answer.into_body_text().await, resizes, "{limit}");
+    }
 }
 
 #[tokio::test]
