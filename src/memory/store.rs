@@ -208,12 +208,12 @@ impl Store {
         units: Units,
         wait: Wait,
     ) -> Result<Option<Acquire>, AcquireError> {
-        let slot = WaiterSlots::take(&self.waiter_slots).ok_or(AcquireError::Overloaded)?;
+        let slot = WaiterSlots::take(&self.waiter_slots, wait.is_trial);
+        let slot = slot.ok_or(AcquireError::Overloaded)?;
         let position = entry.enqueue(units, wait, self.new_details(claim))?;
-        let policy = claim.policy().clone();
         Ok(position.map(|position| {
             let waiter = Waiter::new(entry, units, position, slot, claim);
-            Acquire::pending(waiter.wait(wait.time, policy))
+            Acquire::pending(waiter.wait(wait.time, claim.policy().clone()))
         }))
     }
 }

@@ -21,6 +21,8 @@ use tokio::time::timeout;
 pub(super) struct WaiterSlots {
     max: AtomicUsize,
     used: AtomicUsize,
+    /// By claims on trial, which may wait in the same number beside the others.
+    used_on_trial: AtomicUsize,
 }
 
 impl WaiterSlots {
@@ -28,6 +30,7 @@ impl WaiterSlots {
         Self {
             max: AtomicUsize::new(max),
             used: AtomicUsize::new(0),
+            used_on_trial: AtomicUsize::new(0),
         }
     }
 
@@ -36,20 +39,33 @@ impl WaiterSlots {
     }
 
     /// A slot, if one is free.
-    pub(super) fn take(slots: &Arc<Self>) -> Option<WaiterSlot> {
-        let before = slots.used.fetch_add(1, Relaxed);
+    pub(super) fn take(slots: &Arc<Self>, is_trial: bool) -> Option<WaiterSlot> {
+        let before = slots.used(is_trial).fetch_add(1, Relaxed);
         // Made even if no slot is free: dropping it takes the increment back.
-        let slot = WaiterSlot(Arc::clone(slots));
+        let slot = WaiterSlot {
+            slots: Arc::clone(slots),
+            is_trial,
+        };
         (before < slots.max.load(Relaxed)).then_some(slot)
+    }
+
+    fn used(&self, is_trial: bool) -> &AtomicUsize {
+        match is_trial {
+            true => &self.used_on_trial,
+            false => &self.used,
+        }
     }
 }
 
 /// The slot of one waiter, free again when dropped.
-pub(super) struct WaiterSlot(Arc<WaiterSlots>);
+pub(super) struct WaiterSlot {
+    slots: Arc<WaiterSlots>,
+    is_trial: bool,
+}
 
 impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Relaxed);
+        self.slots.used(self.is_trial).fetch_sub(1, Relaxed);
     }
 }
 

@@ -148,9 +148,10 @@ impl Store {
         let since = Instant::now();
         let end = since + self.times.budget();
         let wait = async |wanted: &[Wanted]| {
+            let is_trial = wanted.iter().any(is_on_trial);
             let slot = self
                 .notifications
-                .register(serials.clone(), self.max_waiting);
+                .register(serials.clone(), is_trial, self.max_waiting);
             let slot = slot.ok_or(AcquireError::Overloaded)?;
             wait::granted(&self.dispatch, self.times, wanted, slot).await
         };
@@ -190,6 +191,10 @@ impl Store {
         let counts = leases.map(|lease| self.keeper.released(&lease.name()));
         counts.fold(0, u64::wrapping_add)
     }
+}
+
+fn is_on_trial((_, wait): &Wanted) -> bool {
+    wait.is_some_and(|wait| wait.is_trial)
 }
 
 /// What is left of the waits of a claim that waits anew. A head start grows, if there is one: a queue of

@@ -55,7 +55,8 @@ pub(super) struct Notifications {
 
 #[derive(Default)]
 struct Waiters {
-    slots: usize,
+    /// Of claims in force, and of those on trial.
+    slots: [usize; 2],
     by_serial: HashMap<u64, Arc<Waiter>>,
 }
 
@@ -76,6 +77,7 @@ pub(super) struct WaiterSlot<'a> {
     notifications: &'a Notifications,
     /// Those of the permits that it waits for.
     serials: Range<u64>,
+    is_trial: bool,
     waiter: Arc<Waiter>,
 }
 
@@ -102,10 +104,9 @@ impl WaiterSlot<'_> {
 impl Drop for WaiterSlot<'_> {
     fn drop(&mut self) {
         let mut waiters = self.notifications.waiters.lock();
-        waiters.slots -= 1;
-        for serial in self.serials.clone() {
-            waiters.by_serial.remove(&serial);
-        }
+        waiters.slots[usize::from(self.is_trial)] -= 1;
+        let serials = self.serials.clone();
+        serials.for_each(|serial| drop(waiters.by_serial.remove(&serial)));
     }
 }
 
@@ -140,23 +141,29 @@ impl Notifications {
 
     /// Whether this process holds permits for long, or has claims that wait.
     pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed) || self.waiters.lock().slots > 0
+        self.is_wanted.load(Ordering::Relaxed) || self.waiters.lock().slots != [0, 0]
     }
 
-    /// Returns a slot for permits of these serials, unless `most` slots are in use.
-    pub(super) fn register(&self, serials: Range<u64>, most: usize) -> Option<WaiterSlot<'_>> {
+    /// Returns a slot for permits of these serials, unless `most` slots are in use by claims like this one.
+    pub(super) fn register(
+        &self,
+        serials: Range<u64>,
+        is_trial: bool,
+        most: usize,
+    ) -> Option<WaiterSlot<'_>> {
         let waiter = Arc::<Waiter>::default();
         let mut waiters = self.waiters.lock();
-        if waiters.slots >= most {
+        let slots = &mut waiters.slots[usize::from(is_trial)];
+        if *slots >= most {
             return None;
         }
-        waiters.slots += 1;
+        *slots += 1;
         let named = serials.clone().map(|serial| (serial, Arc::clone(&waiter)));
         waiters.by_serial.extend(named);
-        drop(waiters);
         Some(WaiterSlot {
             notifications: self,
             serials,
+            is_trial,
             waiter,
         })
     }

@@ -46,6 +46,7 @@ pub struct Claim {
     pub(super) max_waiting: Option<u32>,
     pub(super) head_start: Duration,
     pub(super) strict: bool,
+    pub(super) is_trial: bool,
     pub(crate) label: Option<Label>,
 }
 
@@ -65,6 +66,7 @@ impl Claim {
             max_waiting: None,
             head_start: Duration::ZERO,
             strict: false,
+            is_trial: false,
             label: None,
         }
     }

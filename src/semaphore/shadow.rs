@@ -1,7 +1,16 @@
 //! Permits of a limit that is on trial.
 
-use super::{Grant, Permit, Policy, Units};
+use super::{Claim, Grant, Permit, Policy, Units};
 use crate::observe::Held;
+
+impl Claim {
+    /// The claim of a request that is admitted in any case. It takes no place from those in force among
+    /// the waiters of its process.
+    pub(crate) fn on_trial(mut self) -> Self {
+        self.is_trial = true;
+        self
+    }
+}
 
 impl Permit {
     /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that

@@ -32,6 +32,8 @@ pub struct Wait {
     pub max_waiting: u32,
     /// How much earlier than it arrived the claim counts as arrived.
     pub head_start: Duration,
+    /// Whether the limit is in shadow.
+    pub(crate) is_trial: bool,
 }
 
 impl Claim {
@@ -43,6 +45,7 @@ impl Claim {
             time,
             max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING as u32),
             head_start: self.head_start,
+            is_trial: self.is_trial,
         })
     }
 

@@ -151,9 +151,13 @@ macro_rules! settings_methods {
         /// - Without the limit more requests run at a time, so they may take longer, and clients do not
         ///   come back: as far as that goes the trial differs from the limit. A request that ends
         ///   before its wait would have ended counts as done, not as given up.
+        /// - Its handler may [`resize`](crate::Permit::resize) the permit to any weight: above the limit
+        ///   it counts as `invalid`.
         /// - Of a layer 50,000 claims may be under way beside their requests: those in the queue, and those
-        ///   that a store did not answer at once. Further ones are counted as `overloaded`. Outside of a Tokio runtime a claim that the store does not answer
-        ///   at once is counted as `unavailable`.
+        ///   that a store did not answer at once. Further ones are counted as `overloaded`. In the queues of
+        ///   a store as many claims on trial may wait as `max_waiting_total` says, beside as many in force.
+        /// - Outside of a Tokio runtime a claim that the store does not answer at once is counted as
+        ///   `unavailable`.
         ///
         /// # Examples
         ///

@@ -9,7 +9,7 @@ mod verdict;
 
 use crate::{
     observe::Outcome,
-    semaphore::{Acquire, Claims, Permit, Policy, Semaphore, Units},
+    semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore, Units},
 };
 use permit::ShadowGrant;
 use std::{
@@ -41,6 +41,7 @@ impl Shadow {
         semaphore: &dyn Semaphore,
         max_hold: Option<Duration>,
     ) -> Permit {
+        let claims = claims.map(Claim::on_trial);
         let narrowest = &claims.as_slice()[0];
         let policy = narrowest.policy().clone();
         let units = Units {

@@ -6,3 +6,4 @@ mod global;
 mod predicted;
 mod rig;
 mod simulated;
+mod slots;
