@@ -20,12 +20,24 @@ pub(super) fn try_all(
             entries.iter().for_each(|entry| entry.evict_if_idle());
         });
         if let Some(acquired) = acquired? {
-            let levels = entries.into_iter().zip(claims).zip(units).zip(acquired);
-            let permits = levels.map(|(((entry, claim), units), acquired)| {
-                let policy = claim.policy().clone();
-                permit(entry, units, &acquired, policy, details(claim))
+            let mut levels = Acquireds(entries.into_iter().zip(units).zip(acquired));
+            let permits = claims.iter().filter_map(|claim| {
+                let (policy, details) = (claim.policy().clone(), details(claim));
+                let ((entry, units), acquired) = levels.0.next()?;
+                Some(permit(entry, units, &acquired, policy, details))
             });
             return Permit::join(permits.collect());
+        }
+    }
+}
+
+/// Units that have no permits yet. They are released if making those panics: a recorder of the user's may.
+struct Acquireds<I: Iterator<Item = ((Arc<Entry>, Units), Acquired)>>(I);
+
+impl<I: Iterator<Item = ((Arc<Entry>, Units), Acquired)>> Drop for Acquireds<I> {
+    fn drop(&mut self) {
+        for ((entry, units), _) in self.0.by_ref() {
+            entry.release(units.weight);
         }
     }
 }

@@ -88,17 +88,19 @@ impl Waiter {
         slot: WaiterSlot,
         claim: &Claim,
     ) -> Self {
-        let mut waiting = Waiting::default();
-        let key = || claim.key().as_bytes().escape_ascii().to_string();
-        waiting.join(&Meter::of(Store::Memory, claim.policy()), key);
-        Self {
+        let mut waiter = Self {
             entry,
             units,
             position,
             is_done: false,
-            waiting,
+            waiting: Waiting::default(),
             _slot: slot,
-        }
+        };
+        let key = || claim.key().as_bytes().escape_ascii().to_string();
+        let meter = Meter::of(Store::Memory, claim.policy());
+        // A recorder that panics drops the waiter, which leaves the queue.
+        waiter.waiting.join(&meter, key);
+        waiter
     }
 
     pub(super) async fn wait(

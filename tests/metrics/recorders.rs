@@ -1,12 +1,27 @@
 //! Which recorder counts.
 
 use crate::exposition::{Series, builder, series};
+use futures_util::FutureExt;
 use http::{Request, Response};
+use metrics::{
+    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use metrics_exporter_prometheus::PrometheusRecorder;
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use testing::wait::eventually;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore,
+    observe::{ACTIVE_PERMITS, QUEUED_CLAIMS},
+};
 
 fn granted(text: &str) -> f64 {
     let series = series(text).into_iter();
@@ -81,4 +96,72 @@ async fn exempt_requests_count_again_after_a_recorder_has_forgotten_them() {
         counted()
     })
     .await;
+}
+
+/// Panics the first time that this gauge is incremented, which is a fault of the user's.
+struct Panicking(&'static str, Arc<AtomicBool>);
+
+impl GaugeFn for Panicking {
+    fn increment(&self, _: f64) {
+        assert!(self.1.swap(true, Relaxed), "a recorder's own");
+    }
+
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, _: f64) {}
+}
+
+impl Recorder for Panicking {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        match key.name() == self.0 {
+            true => Gauge::from_arc(Arc::new(Self(self.0, Arc::clone(&self.1)))),
+            false => Gauge::noop(),
+        }
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[tokio::test]
+async fn a_claim_whose_recorder_panics_leaves_the_queue() {
+    let recorder = Panicking(QUEUED_CLAIMS, Arc::default());
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = MemorySemaphore::new();
+    let claim = || Claim::new("a").with_limit(1);
+    let waiting = || claim().with_wait(Duration::from_secs(20));
+    let held = store.acquire(claim()).await.expect("there is room");
+    let joins = AssertUnwindSafe(|| drop(store.acquire(waiting())));
+    assert!(catch_unwind(joins).is_err());
+    let mut next = store.acquire(waiting());
+    assert!((&mut next).now_or_never().is_none());
+    drop(held);
+    let next = next.now_or_never().expect("it is the head of the queue");
+    drop(next.expect("there is room"));
+    assert_eq!(store.busy_keys(), 0);
+}
+
+/// The permits of several limits are made one after the other.
+#[tokio::test]
+async fn claims_whose_recorder_panics_at_one_limit_hold_nothing_of_the_others() {
+    let recorder = Panicking(ACTIVE_PERMITS, Arc::default());
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = MemorySemaphore::new();
+    let claim = |policy| Claim::new("a").with_limit(1).with_policy(policy);
+    let both = || store.acquire_all([claim("narrow"), claim("wide")].into());
+    let panics = catch_unwind(AssertUnwindSafe(|| drop(both())));
+    assert!(panics.is_err());
+    assert_eq!(store.busy_keys(), 0);
+    drop(both().await.expect("there is room at both"));
 }
