@@ -83,7 +83,7 @@ where
 ///   at most, and each part has its own times: at most `limit / margin` clients return in it.
 /// - While returns are due, the layer sees how many requests are refused. With more than one in ten,
 ///   because other processes or new clients take the places too, times are told further apart: up to
-///   16 times as far.
+///   16 times as far, until none is due any more.
 /// - Nobody is told more than 20 holds, but at least 60 s and at most 600 s. Clients that do not fit
 ///   share the second half of that time.
 ///

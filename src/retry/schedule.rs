@@ -56,7 +56,10 @@ impl Schedule {
 
     /// The return of a client that is refused now: in how many seconds.
     pub(super) fn next(&mut self, now: f64, limit: u32, weight: u32) -> u64 {
-        if self.is_due(now) {
+        if self.is_over(now) {
+            // Who took the places then says nothing of now.
+            self.pace = 1.0;
+        } else if self.is_due(now) {
             self.adapt(1.0 + GAIN * (1.0 - TARGET));
         }
         let plan = Plan::new(self.mean.get(), limit, weight);

@@ -146,3 +146,30 @@ async fn a_function_for_rejections_sees_the_time() {
     let service = layer.layer(service_fn(endless));
     assert_eq!(hold(&service, "ann", Duration::ZERO, 3).await, [1, 3, 5]);
 }
+
+/// While returns are due and others come before them, they are told further apart.
+#[tokio::test(start_paused = true)]
+async fn a_storm_that_is_over_makes_nobody_wait_longer() {
+    let service = limit(10, MemorySemaphore::new()).layer(service_fn(endless));
+    let longest_told = async || {
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            held.push(send(&service, "ann").await);
+        }
+        sleep(Duration::from_secs(1)).await;
+        let mut longest = 0;
+        for _ in 0..20 {
+            longest = told(&send(&service, "ann").await).max(longest);
+        }
+        longest
+    };
+    longest_told().await;
+    sleep(Duration::from_secs(3_600)).await;
+    let before = longest_told().await;
+    for _ in 0..100 {
+        longest_told().await;
+    }
+    assert!(longest_told().await > before * 2, "returns are due");
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(longest_told().await, before);
+}
