@@ -118,8 +118,13 @@ where
     }
 
     /// A request that has no claim, or whose service had no permit for it.
-    pub(crate) fn refused(parts: Parts, reason: Reason, settings: Arc<Settings>) -> Self {
-        let limits = Limits::one(settings.policy.clone(), settings.limit_now());
+    pub(crate) fn refused(
+        parts: Parts,
+        reason: Reason,
+        limit: u32,
+        settings: Arc<Settings>,
+    ) -> Self {
+        let limits = Limits::one(settings.policy.clone(), limit);
         let rejection = Rejection::new(reason, limits, parts, &settings.retry);
         let outcome = || rejection.reason().outcome();
         Requesting::without_claim(rejection.policy()).end(outcome);

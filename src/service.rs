@@ -141,7 +141,10 @@ where
                 let request = Request::from_parts(parts, body);
                 return ResponseFuture::invalid(self.inner.clone(), request, settings);
             }
-            Err(error) => return ResponseFuture::refused(parts, Reason::Key(error), settings),
+            Err(error) => {
+                let reason = Reason::Key(error);
+                return ResponseFuture::refused(parts, reason, settings.limit, settings);
+            }
         };
         let (service, request) = (self.inner.clone(), Request::from_parts(parts, body));
         match claims {

@@ -56,7 +56,8 @@ enum State {
 pub(super) enum Answer {
     NotReady,
     Granted(Permit),
-    Refused(AcquireError),
+    /// Under this limit, which may be another one by now.
+    Refused(AcquireError, u32),
     /// The permit was granted, and ended before the call.
     Lost,
 }
@@ -104,7 +105,7 @@ impl Gate {
         match mem::take(&mut inner.state) {
             State::Granted(permit) if !permit.is_lost() => Answer::Granted(permit),
             State::Granted(_) | State::Reclaimed => Answer::Lost,
-            State::Refused(error, _) => Answer::Refused(error),
+            State::Refused(error, _) => Answer::Refused(error, inner.limit),
             State::Closed | State::Waiting(_) => Answer::NotReady,
         }
     }

@@ -129,15 +129,15 @@ impl<S> GlobalConcurrencyLimit<S> {
         poll
     }
 
-    /// The permit for a call, or why the call is refused.
-    fn take(&self) -> Result<Permit, Reason> {
+    /// The permit for a call, or why the call is refused, and under which limit.
+    fn take(&self) -> Result<Permit, (Reason, u32)> {
         let answer = self.gate.as_ref().map(|gate| gate.take());
         match answer.unwrap_or(Answer::NotReady) {
             Answer::Granted(permit) => Ok(permit),
-            Answer::Refused(error) => Err(Reason::Acquire(error)),
+            Answer::Refused(error, limit) => Err((Reason::Acquire(error), limit)),
             Answer::Lost => match acquire_now(&self.settings, &self.key).answer() {
                 Ok(Ok(permit)) => Ok(permit),
-                _ => Err(Reason::Lost(PermitLost)),
+                _ => Err((Reason::Lost(PermitLost), self.settings.limit_now())),
             },
             Answer::NotReady => panic!("called before it was ready"),
         }
@@ -187,7 +187,10 @@ where
                 let granted = Granted::new(permit, false, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
-            Err(reason) => ResponseFuture::refused(request.into_parts().0, reason, settings),
+            Err((reason, limit)) => {
+                let parts = request.into_parts().0;
+                ResponseFuture::refused(parts, reason, limit, settings)
+            }
         }
     }
 }

@@ -60,3 +60,25 @@ async fn over_redis_a_service_that_waits_follows_the_limit() {
     let server = testing::redis::RedisServer::start();
     follows(testing::stores::redis(&server.url()).await).await;
 }
+
+/// It was judged when the service was ready, and the limit is another one when it is called.
+#[tokio::test]
+async fn a_refusal_shows_the_limit_that_has_refused() {
+    let (operator, limit) = watch::channel(1);
+    let layer = GlobalConcurrencyLimitLayer::new(7, "ann", testing::stores::memory())
+        .with_wait(Duration::from_millis(20))
+        .with_live_limit(move || *limit.borrow());
+    let done = service_fn(async |_| Ok::<_, Infallible>(Response::new("done".to_owned())));
+    let service = layer.layer(done);
+    let (mut first, mut second) = (service.clone(), service);
+    let Ok(ready) = first.ready().await;
+    let held = ready.call(request()).await;
+    let Ok(ready) = second.ready().await;
+    operator.send(9).expect("the layer lives");
+    let Ok(refused) = ready.call(request()).await;
+    assert_eq!(
+        refused.headers()["ratelimit-policy"],
+        "\"concurrency\";q=1;qu=\"concurrent-requests\""
+    );
+    drop(held);
+}
