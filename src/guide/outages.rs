@@ -34,7 +34,7 @@
 //! | a new request while Redis does not answer | decided within 500 ms |
 //! | a request in the queue | decided within a second and a half |
 //! | after three failures in a row, over at least a timeout | the breaker is open: decided at once, without Redis |
-//! | Redis is back | the next probe closes the breaker; degraded and lost permits claim their places |
+//! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again |
 //!
 //! While the breaker is open only one probe at a time is sent, so a server that comes back meets no storm. On a
 //! cluster each node has a breaker of its own, and keys of living nodes are limited as ever.

@@ -5,7 +5,7 @@ use super::{
     dispatch::{self, Level},
     error::Error,
     lease::Lease,
-    outage::Place,
+    outage::Reservation,
     protocol::{Acquired, AllAcquired},
     shared::Store,
     wait::{self, Wanted},
@@ -22,12 +22,12 @@ use std::{
 use tokio::time::timeout_at;
 
 impl Store {
-    /// Acquires for a claim that may have a place in the share; by the deadline if it does not wait.
+    /// Acquires for a claim that may have a reservation in the share; by the deadline if it does not wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
         deadline: Instant,
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
         self.open()?;
@@ -47,7 +47,8 @@ impl Store {
         self.check_open()?;
         match answer {
             Acquired::Granted { held, .. } => {
-                self.granted(slice::from_ref(&grant.lease), place).await?;
+                self.granted(slice::from_ref(&grant.lease), reserved)
+                    .await?;
                 grant.permit(claim, held)
             }
             Acquired::Full { held } if claim.wait().is_none() => {
@@ -63,11 +64,11 @@ impl Store {
     pub(super) async fn granted(
         &self,
         leases: &[Arc<Lease>],
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<(), AcquireError> {
         match self.outage.is_well() {
             true => Ok(()),
-            false => Box::pin(self.outage.granted(leases, place)).await,
+            false => Box::pin(self.outage.granted(leases, reserved)).await,
         }
     }
 

@@ -137,7 +137,7 @@ impl Builder {
     /// - Which of the keys are [unavailable](Self::when_unavailable) is found out for each sixteenth of
     ///   the slots that a cluster has. Keys of a living node whose slots are in a sixteenth with some of
     ///   a dead one's count as unavailable too, but for a claim now and then. All keys may be on one
-    ///   server, so after the first failure claims for any key need a place in the share, as after an
+    ///   server, so after the first failure claims for any key need a reservation in the share, as after an
     ///   outage. With [`cluster`](Self::cluster) it is found out for each node.
     ///
     /// # Errors

@@ -57,7 +57,7 @@
 //! one probe at a time, until one is answered. Claims that wait in a queue, or to be sent in a batch,
 //! are decided when the breaker opens; those that were sent, when their calls end.
 //!
-//! Permits that were held, or admitted, meanwhile claim their places as soon as the server has
+//! Permits that were held, or admitted, meanwhile are acquired as soon as the server has
 //! answered.
 //!
 //! # Threads and runtimes
@@ -127,9 +127,9 @@
 //!
 //! A process that has held a permit for longer than a second, or has a claim that waits, says who it is in
 //! `PREFIXprocess:ID` every other lease, and listens to revocations. Others are told by their next refresh.
-//! A revocation is remembered with its key for an hour: so a holder that could not be reached does not get
+//! A revocation is remembered with its key for an hour, or eight leases if that is longer: so a holder that could not be reached does not get
 //! the permit back, unless the server has lost its data since. What a process admits while Redis is
-//! unavailable is in no list, and cannot be revoked until it has a place again.
+//! unavailable is in no list, and cannot be revoked until it is granted again.
 //!
 //! # Managed services
 //!

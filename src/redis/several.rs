@@ -2,7 +2,7 @@
 
 use super::{
     dispatch::{Claim as Sent, Level},
-    outage::Place,
+    outage::Reservation,
     protocol::AllAcquired,
     shared::{RedisGrant, Store},
     wait::Wanted,
@@ -22,7 +22,7 @@ impl Store {
         self: &Arc<Self>,
         claims: &[Claim],
         deadline: Instant,
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<Permit, AcquireError> {
         self.open()?;
         let serials = self.serials(claims.len());
@@ -44,7 +44,7 @@ impl Store {
         match answer {
             AllAcquired::Granted(granted) => {
                 let leases: Vec<_> = wanted.into_iter().map(|(lease, _)| lease).collect();
-                self.granted(&leases, place).await?;
+                self.granted(&leases, reserved).await?;
                 permit(grants, claims, &granted)
             }
             AllAcquired::Revoked => Err(AcquireError::Revoked),

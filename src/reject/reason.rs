@@ -62,13 +62,13 @@ impl Reason {
         }
     }
 
-    /// When to try again, in seconds; 0 if that would not help. Every rejection takes a place in the
+    /// When to try again, in seconds; 0 if that would not help. Every rejection advances the
     /// schedule once.
     pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> u64 {
         match self {
             Self::Key(_) | Self::Acquire(AcquireError::Invalid(_)) => 0,
             Self::Acquire(error) if error.is_refusal() => retry.refused(Refused {
-                place: retry.place(&refusing.policy, refusing.key),
+                hash: retry.hash(&refusing.policy, refusing.key),
                 limit: refusing.limit,
                 weight: refusing.weight,
             }),

@@ -1,7 +1,7 @@
 //! When a refused client should try again. The rule is in the docs of
 //! [`Rejection`](crate::Rejection#when-to-try-again).
 //!
-//! A layer times its permits, and each refused request gets the next free place in a schedule of its
+//! A layer times its permits, and each refused request gets the next free time in a schedule of its
 //! key. The state is bounded, and an admitted request pays for it only now and then.
 
 mod mean;

@@ -1,6 +1,6 @@
 //! Times the permits of a layer, and tells refused clients when to try again.
 
-use super::seen::{Place, Seen};
+use super::seen::{KeyHash, Seen};
 use crate::semaphore::{Key, Permit, Policy};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ const SPARSE: u32 = 16;
 /// A claim that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused {
-    pub(crate) place: Place,
+    pub(crate) hash: KeyHash,
     pub(crate) limit: u32,
     pub(crate) weight: u32,
 }
@@ -55,9 +55,9 @@ impl Retry {
         self.hasher.hash_one(key.as_bytes())
     }
 
-    pub(crate) fn place(&self, policy: &Policy, key: u64) -> Place {
+    pub(crate) fn hash(&self, policy: &Policy, key: u64) -> KeyHash {
         let policy = self.hasher.hash_one(policy.as_str());
-        Place { policy, key }
+        KeyHash { policy, key }
     }
 
     /// Times a permit that was just granted, or not: see [`SPARSE`].
@@ -71,20 +71,20 @@ impl Retry {
     ) {
         let sparse = self.is_sparse.load(Relaxed);
         if !sparse || is_chosen() {
-            let place = self.place(policy, key);
-            let hold = Hold::begin(Arc::clone(self), place, sparse, max_hold);
+            let hash = self.hash(policy, key);
+            let hold = Hold::begin(Arc::clone(self), hash, sparse, max_hold);
             permit.keep(Box::new(hold));
         }
     }
 
     /// A timed permit has ended.
-    fn ended(&self, place: Place, since: Instant, held: f64, of: u32) {
+    fn ended(&self, hash: KeyHash, since: Instant, held: f64, of: u32) {
         let since = since.duration_since(self.start).as_secs_f64();
         let mut seen = self.seen.lock();
-        let mean = seen.mean(place);
+        let mean = seen.mean(hash);
         mean.add(held);
         self.is_sparse.store(mean.get() < OFTEN, Relaxed);
-        if let Some((_, schedule)) = seen.own(place) {
+        if let Some((_, schedule)) = seen.own(hash) {
             schedule.mean.add(held);
             schedule.admitted(since, of);
         }
@@ -97,8 +97,8 @@ impl Retry {
         if refused.limit == 0 {
             return seen.outage.next(now);
         }
-        let mean = *seen.mean(refused.place);
-        seen.schedule(refused.place, mean, now)
+        let mean = *seen.mean(refused.hash);
+        seen.schedule(refused.hash, mean, now)
             .next(now, refused.limit, refused.weight)
     }
 
@@ -112,7 +112,7 @@ impl Retry {
 /// Times a permit: it is kept by the permit, and dropped with its last clone.
 struct Hold {
     retry: Arc<Retry>,
-    place: Place,
+    hash: KeyHash,
     since: Instant,
     /// How many permits this one stands for.
     of: u32,
@@ -121,10 +121,15 @@ struct Hold {
 }
 
 impl Hold {
-    fn begin(retry: Arc<Retry>, place: Place, is_sparse: bool, max_hold: Option<Duration>) -> Self {
+    fn begin(
+        retry: Arc<Retry>,
+        hash: KeyHash,
+        is_sparse: bool,
+        max_hold: Option<Duration>,
+    ) -> Self {
         Self {
             retry,
-            place,
+            hash,
             since: Instant::now(),
             of: if is_sparse { SPARSE } else { 1 },
             max_hold,
@@ -137,7 +142,7 @@ impl Drop for Hold {
         let held = self.since.elapsed();
         let held = self.max_hold.map_or(held, |most| held.min(most));
         self.retry
-            .ended(self.place, self.since, held.as_secs_f64(), self.of);
+            .ended(self.hash, self.since, held.as_secs_f64(), self.of);
     }
 }
 

@@ -4,14 +4,15 @@
 //! begins and ends by that time later than its request did.
 
 mod permit;
+mod report;
 mod trial;
-mod verdict;
 
 use crate::{
     observe::Outcome,
     semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore, Units},
 };
 use permit::ShadowGrant;
+use report::report;
 use std::{
     sync::{
         Arc,
@@ -21,7 +22,6 @@ use std::{
 };
 use tokio::runtime::Handle;
 use trial::{Claimed, Trial};
-use verdict::report;
 
 /// How many claims of a layer may be under way beside their requests. Further ones count as refused
 /// by overload.

@@ -1,6 +1,6 @@
 //! What would have become of one request.
 
-use super::verdict::refused;
+use super::report::refused;
 use crate::semaphore::{Acquire, AcquireError, Permit, Policy};
 use parking_lot::Mutex;
 use std::{

@@ -1,6 +1,6 @@
 //! Degraded permits for claims that the policy admits.
 
-use super::share::Place;
+use super::share::Reservation;
 use crate::{
     redis::shared::{RedisGrant, Store},
     semaphore::{AcquireError, Claim, Permit},
@@ -12,7 +12,7 @@ impl Store {
     pub(super) fn admit(
         self: &Arc<Self>,
         claims: &[Claim],
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<Permit, AcquireError> {
         let serials = self.serials(claims.len());
         let grants = serials.zip(claims).map(|(serial, claim)| {
@@ -21,13 +21,13 @@ impl Store {
             Ok(grant)
         });
         let grants = grants.collect::<Result<Vec<_>, AcquireError>>()?;
-        let left = place.as_ref().map(|place| place.left.clone());
-        if let Some(place) = place {
+        let left = reserved.as_ref().map(|reserved| reserved.left.clone());
+        if let Some(reserved) = reserved {
             let leases: Vec<_> = grants
                 .iter()
                 .map(|grant| Arc::clone(&grant.lease))
                 .collect();
-            place.pass_on(&leases);
+            reserved.pass_on(&leases);
         }
         // A shutdown that has missed these leases has set `closed` before this check.
         self.check_open()?;

@@ -62,7 +62,7 @@ impl Breakers {
 
     /// A call of one part has failed, or its breaker has opened. Where parts need not be servers all may have
     /// the same fate: so all others are probed, instead of each by claims that wait in vain, and claims
-    /// need a place in the share until all is well again.
+    /// need a reservation in the share until all is well again.
     pub(super) fn doubt_others(&self) {
         for number in 0..SAMPLES {
             let key = format!("{number}");

@@ -5,7 +5,7 @@ use super::{
     claims::{is_strict, less, longest},
     phase::Phase,
     policy::WhenUnavailable,
-    share::{Place, Wanted},
+    share::{Reservation, Wanted},
 };
 use crate::{
     redis::{clock::at, error::Error, protocol::name, shared::Store},
@@ -100,12 +100,12 @@ impl Store {
         self: &Arc<Self>,
         claims: &[Claim],
         start: Instant,
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<Permit, AcquireError> {
         let deadline = start + self.times.budget();
         match claims {
-            [claim] => self.acquire(claim, deadline, place).await,
-            claims => self.acquire_all(claims, deadline, place).await,
+            [claim] => self.acquire(claim, deadline, reserved).await,
+            claims => self.acquire_all(claims, deadline, reserved).await,
         }
     }
 
@@ -131,13 +131,13 @@ impl Store {
         }
     }
 
-    /// Acquires with a place in the share; if the server is unavailable the policy decides.
+    /// Acquires with a reservation in the share; if the server is unavailable the policy decides.
     async fn settle(
         self: &Arc<Self>,
         claims: &[Claim],
         start: Instant,
     ) -> Result<Permit, AcquireError> {
-        match self.with_place(claims, start).await {
+        match self.with_reservation(claims, start).await {
             Ok(Some(permit)) => Ok(permit),
             Ok(None) => Err(StoreError::new(self.breaker(claims).last_error()).into()),
             Err(error) if self.is_for_policy(claims, &error) => {
@@ -148,10 +148,10 @@ impl Store {
     }
 
     /// Acquires from a server that other processes may have lost. They may have admitted claims, and
-    /// may not have claimed the places of those yet, so the claim has to have its place in the share
+    /// may not have granted those again yet, so the claim has to have its reservation in the share
     /// too. `None`: the share is used up. A claim that waits does so until all is well again, while there
     /// is time for an answer: a call without would end as a failure of the server.
-    async fn with_place(
+    async fn with_reservation(
         self: &Arc<Self>,
         claims: &[Claim],
         start: Instant,
@@ -159,8 +159,10 @@ impl Store {
         let end = self.end(claims, start);
         let latest = end - self.times.least();
         let wanted = self.wanted(claims);
-        let place = self.unless_closed(self.outage.place(&wanted, end)).await?;
-        if place.is_none() {
+        let reserved = self
+            .unless_closed(self.outage.reserve(&wanted, end))
+            .await?;
+        if reserved.is_none() {
             if claims.iter().all(|claim| claim.wait().is_none()) {
                 return Ok(None);
             }
@@ -176,7 +178,7 @@ impl Store {
             return Ok(None);
         }
         let left = less(claims, start.elapsed());
-        self.from_server(&left, start, place).await.map(Some)
+        self.from_server(&left, start, reserved).await.map(Some)
     }
 
     /// Lets the policy decide, because of `error`.
@@ -197,7 +199,7 @@ impl Store {
         }
     }
 
-    /// Admits a claim that has a place in the share.
+    /// Admits a claim that has a reservation in the share.
     async fn share(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -211,7 +213,7 @@ impl Store {
         // Alone, nobody has more than its share.
         let is_alone = self.outage.live.count() <= 1;
         if !is_alone && self.unless_closed(breaker.was_a_blip(end)).await? {
-            match self.with_place(claims, start).await {
+            match self.with_reservation(claims, start).await {
                 Ok(Some(permit)) => return Ok(permit),
                 Ok(None) => return Err(error),
                 Err(error) if self.is_for_policy(claims, &error) => {}
@@ -219,10 +221,13 @@ impl Store {
             }
         }
         let wanted = self.wanted(claims);
-        match self.unless_closed(self.outage.place(&wanted, end)).await? {
-            Some(place) => {
+        match self
+            .unless_closed(self.outage.reserve(&wanted, end))
+            .await?
+        {
+            Some(reserved) => {
                 breaker.admits();
-                self.admit(claims, Some(place))
+                self.admit(claims, Some(reserved))
             }
             None => Err(error),
         }

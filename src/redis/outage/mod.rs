@@ -7,12 +7,12 @@
 //! | phase | claims | the keeper |
 //! |---|---|---|
 //! | `Well` | go to the server; the policy decides those that fail | refreshes and releases |
-//! | `Failing` | the same, but with a place in the share | the same; leases that end are kept, as degraded |
+//! | `Failing` | the same, but with a reservation in the share | the same; leases that end are kept, as degraded |
 //! | `Open` | the policy decides | sends nothing; leases that end are kept |
-//! | `Settling` | go to the server, with a place in the share | acquires what is degraded |
+//! | `Settling` | go to the server, with a reservation in the share | acquires what is degraded |
 //!
 //! A process does not know which failures others have taken for an outage. So where the policy shares,
-//! a grant that arrives while not all is well is used only if it has a place in the share, and every
+//! a grant that arrives while not all is well is used only if it has a reservation in the share, and every
 //! failure is followed by a time to settle.
 //!
 //! Each node of a cluster has a breaker of its own, and each sixteenth of the slots has one where nothing is
@@ -40,5 +40,5 @@ mod summary;
 pub(super) use breakers::Breakers;
 pub use policy::WhenUnavailable;
 pub(super) use probe::probe;
-pub(super) use share::Place;
+pub(super) use share::Reservation;
 pub(super) use state::Outage;

@@ -13,7 +13,7 @@
 ///
 /// `Admit` and the two shares admit claims on permits that
 /// [are degraded](crate::Permit::is_degraded), and permits that are held already are kept: when
-/// their leases end they are degraded, not lost. Degraded permits claim their places as soon as the
+/// their leases end they are degraded, not lost. Degraded permits are acquired as soon as the
 /// store is back, with the chances of claims that do not wait, and every 5 s at least until there is
 /// room. No work is ended by that. A permit cannot change its weight while it is degraded.
 ///
@@ -55,8 +55,8 @@ pub enum WhenUnavailable {
     /// of a process that had more than its share have ended when another takes its own; a claim whose
     /// wait is over by then is decided within two timeouts. From the
     /// first failure on, also of a single call, until four timeouts and about a second after the first
-    /// answer that follows it, claims need both a grant and a place in the share: others may have
-    /// taken the failure for an outage, and all have claimed the places of degraded permits by then.
+    /// answer that follows it, claims need both a grant and a reservation in the share: others may have
+    /// taken the failure for an outage, and all have acquired their degraded permits by then.
     /// That time is over with the first answer if the server has answered other calls of this process
     /// within the last timeout, as when the threads of one of its runtimes are blocked. A process of
     /// which no call has failed knows of no outage: it may be granted what others admit. So give all

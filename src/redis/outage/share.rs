@@ -36,7 +36,7 @@ pub(super) struct Wanted {
 
 /// Units that are counted for a claim until it is dropped, but for those that were passed on to
 /// leases.
-pub(in crate::redis) struct Place<'a> {
+pub(in crate::redis) struct Reservation<'a> {
     counts: &'a Counts,
     taken: Vec<(Arc<str>, u32)>,
     /// How many units of each level this process may still take.
@@ -102,8 +102,8 @@ impl Counts {
         self.any.store(!keys.is_empty(), Ordering::Relaxed);
     }
 
-    /// Takes places at all levels, or at none.
-    pub(super) fn take(&self, wanted: &[Wanted]) -> Option<Place<'_>> {
+    /// Reserves units at all levels, or at none.
+    pub(super) fn take(&self, wanted: &[Wanted]) -> Option<Reservation<'_>> {
         let mut keys = self.keys.lock();
         let left = wanted.iter().map(|level| {
             let taken = keys.get(&level.name).copied().unwrap_or_default();
@@ -114,7 +114,7 @@ impl Counts {
             *keys.entry(Arc::clone(&level.name)).or_default() += level.units;
             (Arc::clone(&level.name), level.units)
         });
-        Some(Place {
+        Some(Reservation {
             counts: self,
             taken: taken.collect(),
             left,
@@ -137,7 +137,7 @@ fn subtract(keys: &mut HashMap<Arc<str>, u32>, name: &str, units: u32) {
     }
 }
 
-impl Place<'_> {
+impl Reservation<'_> {
     /// Passes the units on to the leases of a permit, one for each level. A lease that was released
     /// or counted meanwhile leaves its units to be subtracted.
     pub(super) fn pass_on(mut self, leases: &[Arc<Lease>]) {
@@ -150,7 +150,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.taken.is_empty() {
             return;

@@ -6,7 +6,7 @@ use super::{
     live::Live,
     phase::Phase,
     policy::WhenUnavailable,
-    share::{Counts, Place, Wanted},
+    share::{Counts, Reservation, Wanted},
 };
 use crate::{
     redis::{clock::Times, error::Error, lease::Lease},
@@ -28,7 +28,7 @@ pub(in crate::redis) struct Outage {
     pub(super) times: Times,
     pub(super) live: Live,
     counts: Counts,
-    /// After how many outages the places of degraded permits have been claimed.
+    /// After how many outages the degraded permits have been acquired.
     reconciled: AtomicU64,
     /// Whether the store shuts down, so that this process announces itself no more.
     leaving: AtomicBool,
@@ -57,7 +57,7 @@ impl Outage {
         self.breakers.summary.is_well()
     }
 
-    /// Whether a server is to claim the places of degraded permits.
+    /// Whether a server is to acquire the degraded permits.
     pub(in crate::redis) fn is_settling(&self) -> bool {
         let is_settling = |breaker: &Arc<Breaker>| breaker.phase() == Phase::Settling;
         !self.is_well() && self.breakers.all().iter().any(is_settling)
@@ -134,18 +134,18 @@ impl Outage {
         }
     }
 
-    /// Leases were granted. While a server is not well others may have admitted claims in their places,
-    /// so without a place in the share they are of no use.
+    /// Leases were granted. While a server is not well others may have admitted claims in their stead,
+    /// so without a reservation in the share they are of no use.
     pub(in crate::redis) async fn granted(
         &self,
         leases: &[Arc<Lease>],
-        place: Option<Place<'_>>,
+        reserved: Option<Reservation<'_>>,
     ) -> Result<(), AcquireError> {
         let Some(first) = leases.first().filter(|_| self.policy.shares()) else {
             return Ok(());
         };
-        if let Some(place) = place {
-            place.pass_on(leases);
+        if let Some(reserved) = reserved {
+            reserved.pass_on(leases);
             return Ok(());
         }
         let breaker = self.breakers.of(&first.name());
@@ -180,8 +180,8 @@ impl Outage {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Takes a place in this process's share, by `end` at most. `None`: the share is used up.
-    pub(super) async fn place(&self, wanted: &[Wanted], end: Instant) -> Option<Place<'_>> {
+    /// Reserves units of this process's share, by `end` at most. `None`: the share is used up.
+    pub(super) async fn reserve(&self, wanted: &[Wanted], end: Instant) -> Option<Reservation<'_>> {
         match self.are_counted(end).await {
             true => self.counts.take(wanted),
             false => None,

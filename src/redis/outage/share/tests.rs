@@ -32,14 +32,14 @@ fn a_place_is_passed_on_or_given_back() {
     let counts = Counts::default();
     drop(counts.take(&wanted(2, 2)).expect("there is room"));
     assert!(counts.keys.lock().is_empty());
-    let place = counts.take(&wanted(2, 2)).expect("it was released");
+    let reserved = counts.take(&wanted(2, 2)).expect("it was released");
     let lease = granted(1, 2);
-    place.pass_on(&[Arc::clone(&lease)]);
+    reserved.pass_on(&[Arc::clone(&lease)]);
     assert!(counts.take(&wanted(1, 2)).is_none());
-    let place = counts.take(&wanted(1, 3)).expect("there is room");
+    let reserved = counts.take(&wanted(1, 3)).expect("there is room");
     let released = granted(2, 1);
     released.release();
-    place.pass_on(&[released]);
+    reserved.pass_on(&[released]);
     assert!(counts.take(&wanted(1, 3)).is_some());
 }
 

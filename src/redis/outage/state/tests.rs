@@ -135,10 +135,10 @@ async fn a_claim_takes_a_place_once_all_permits_are_counted() {
         outage(WhenUnavailable::Share),
         Instant::now() + SECOND * 3_600,
     );
-    assert!(outage.place(&wanted(), far).await.is_some());
+    assert!(outage.reserve(&wanted(), far).await.is_some());
     outage.breaker().suspect();
-    assert!(outage.place(&wanted(), far).now_or_never().is_none());
-    assert!(outage.place(&wanted(), Instant::now()).await.is_none());
+    assert!(outage.reserve(&wanted(), far).now_or_never().is_none());
+    assert!(outage.reserve(&wanted(), Instant::now()).await.is_none());
     outage.count_all(&[], 1);
-    assert!(outage.place(&wanted(), far).await.is_some());
+    assert!(outage.reserve(&wanted(), far).await.is_some());
 }

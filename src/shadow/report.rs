@@ -14,7 +14,7 @@ pub(super) fn refused(policy: &Policy, error: &AcquireError) {
     report(policy, error.outcome());
 }
 
-/// The one place where a verdict is told.
+/// The only function that tells of a trial.
 pub(super) fn report(policy: &Policy, outcome: Outcome) {
     shadowed(policy, || outcome);
     events::shadowed(policy, outcome);
