@@ -143,7 +143,7 @@ impl Holders {
 type Listed = (Arc<Details>, u32, Permit);
 
 /// What is shown of permits, and of claims that are granted. Some of these may have their permit by now.
-pub(super) fn infos(permits: Vec<Listed>, granted: &[Arc<Details>]) -> Vec<PermitInfo> {
+pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>]) -> Vec<PermitInfo> {
     let with_permit = permits.iter().map(|(details, weight, _)| {
         let info = (*weight > 0).then(|| details.with_weight(*weight));
         (details.serial, info)

@@ -184,7 +184,7 @@ impl Entry {
         let units = locked.held();
         let (permits, (granted, waiting)) = (self.holders.all(), locked.details());
         drop(locked);
-        let held = infos(permits, &granted);
+        let held = infos(&permits, &granted);
         let waiting = waiting.iter().map(|details| details.info()).collect();
         // A release meanwhile has left it to this.
         self.evict_if_idle();
