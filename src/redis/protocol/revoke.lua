@@ -16,14 +16,25 @@ local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local now, micros = clock()
 call('ZREMRANGEBYSCORE', held, '-inf', text(now))
 
--- Frees the units of one id, or its position. Returns whether there was any.
-local function take(id)
-  local taken = call('ZREM', queue, id) + call('ZREM', held, id)
-  call('ZREM', alive, id)
+-- The units of an id: more than any permit has are those of none.
+local function units_of(id)
+  local units = {id}
   for unit = 2, math.min(weight_of(id) or 1, 1000) do
-    taken = taken + call('ZREM', held, id .. ':' .. unit)
+    units[unit] = id .. ':' .. unit
   end
-  return taken > 0
+  return units
+end
+
+-- Whether an id waits, or holds anything.
+local function is_there(id)
+  if call('ZSCORE', queue, id) then
+    return true
+  end
+  for _, unit in ipairs(units_of(id)) do
+    if call('ZSCORE', held, unit) then
+      return true
+    end
+  end
 end
 
 -- The ids of units that were added to a permit.
@@ -42,31 +53,40 @@ local function added_to(id)
   return added
 end
 
-if not weight_of(id) or string.find(id, ':', 1, true) or not take(id) then
+if not weight_of(id) or string.find(id, ':', 1, true) or not is_there(id) then
   return {now, 0}
 end
 local ids = added_to(id)
-for _, added in ipairs(ids) do
-  take(added)
-end
 ids[#ids + 1] = id
 
+-- The units go last. While a slot of a cluster moves, the script ends with an error where it looks at a
+-- key that it has emptied, and a permit is not to be revoked by half then.
+--
 -- What has been remembered for long enough is forgotten.
 call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
+local channel = string.match(held, '^[^{]*') .. 'wake:'
 for _, id in ipairs(ids) do
   call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
+  local process, serial = string.match(id, '^(%w+)%.(%x+)')
+  call('PUBLISH', channel .. process, serial .. ' revoked')
 end
 if call('PTTL', alive) < remember then
   call('PEXPIRE', alive, text(remember))
 end
 
+call('ZREM', queue, id)
+call('ZREM', alive, id)
+local units = {}
+for _, id in ipairs(ids) do
+  for _, unit in ipairs(units_of(id)) do
+    units[#units + 1] = unit
+  end
+end
+for first = 1, #units, 1000 do
+  call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))
+end
 if call('EXISTS', queue) == 1 then
   local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
   semaphore.advance(call('ZCARD', held), true)
-end
-local channel = string.match(held, '^[^{]*') .. 'wake:'
-for _, id in ipairs(ids) do
-  local process, serial = string.match(id, '^(%w+)%.(%x+)')
-  call('PUBLISH', channel .. process, serial .. ' revoked')
 end
 return {now, 1}

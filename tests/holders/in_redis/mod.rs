@@ -5,6 +5,7 @@ mod forged;
 mod lists;
 mod lost_messages;
 mod mass;
+mod moving;
 mod told;
 
 use crate::BOUND;
