@@ -8,7 +8,6 @@ use super::{
 use crate::semaphore::{BoxFuture, Key, KeyStream, Operate, Policy, StoreError, StoredKey, Usage};
 use futures_core::Stream;
 use std::{
-    future::ready,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -16,11 +15,12 @@ use std::{
     vec,
 };
 
-/// Answers at once. Permits are listed only by a store [with holders](MemorySemaphore::with_holders);
+/// Answers when it is polled first. Permits are listed only by a store [with holders](MemorySemaphore::with_holders);
 /// without, [`units`](Usage::units) counts them, and nothing but a claim that waits can be revoked.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        Box::pin(ready(Ok(self.usage_now(policy, key))))
+        let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
+        Box::pin(async move { Ok(store.usage_now(&policy, &key)) })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
@@ -32,7 +32,10 @@ impl Operate for MemorySemaphore {
     }
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
-        Box::pin(ready(Ok(self.revoke_now(policy, key, id))))
+        let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
+        let serial = serial_of(id);
+        // Not before it is polled: as little as over Redis may a future that is only made end a permit.
+        Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
     }
 }
 
@@ -44,8 +47,8 @@ impl MemorySemaphore {
         }
     }
 
-    fn revoke_now(&self, policy: &Policy, key: &Key, id: &str) -> bool {
-        let entry = serial_of(id).and_then(|serial| Some((serial, self.0.find(policy, key)?)));
+    fn revoke_now(&self, policy: &Policy, key: &Key, serial: Option<u64>) -> bool {
+        let entry = serial.and_then(|serial| Some((serial, self.0.find(policy, key)?)));
         entry.is_some_and(|(serial, entry)| entry.revoke(serial))
     }
 }

@@ -10,6 +10,7 @@ facts! {
     a_revoked_permit_is_lost_and_its_units_are_free
     a_revoked_permit_goes_to_the_next_in_the_queue
     a_permit_is_revoked_once
+    a_revocation_that_is_never_polled_revokes_nothing
     a_revoked_permit_cannot_change_its_weight_and_was_not_held
     all_units_of_a_permit_that_grew_and_shrank_are_free
     a_claim_that_waits_is_revoked
@@ -71,6 +72,14 @@ async fn a_permit_is_revoked_once(store: Store) {
     assert_eq!(revoked.count(), 1);
     timeout(BOUND, permit.lost()).await.expect("it is told");
     assert!(!revoke(&store, "a", &id).await);
+}
+
+async fn a_revocation_that_is_never_polled_revokes_nothing(store: Store) {
+    let permit = granted(&store, &claim("a", 1)).await;
+    let id = usage(&store, "a").await.held[0].id.clone();
+    drop(store.revoke(&Policy::DEFAULT, &"a".into(), &id));
+    assert!(!permit.is_lost());
+    assert!(permit.release().await, "it was still held");
 }
 
 async fn a_revoked_permit_cannot_change_its_weight_and_was_not_held(store: Store) {
