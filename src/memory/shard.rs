@@ -179,16 +179,14 @@ impl Entry {
         let Some(locked) = self.semaphore.lock() else {
             return Usage::new(now, 0, Vec::new(), Vec::new());
         };
-        // Nothing is acquired meanwhile, so that no unit is seen twice: at the permit that had it, and at the
-        // one that has it next.
+        // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
         let units = locked.held();
         let (permits, (granted, waiting)) = (self.holders.all(), locked.details());
         drop(locked);
-        let held = infos(&permits, &granted);
-        let waiting = waiting.iter().map(|details| details.info()).collect();
         // A release meanwhile has left it to this.
         self.evict_if_idle();
-        Usage::new(now, units, held, waiting)
+        let waiting = waiting.iter().map(|details| details.info()).collect();
+        Usage::new(now, units, infos(&permits, &granted), waiting)
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.
