@@ -138,7 +138,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "      call('PEXPIRE', queue, text(lease * LEASES))\n",
+        "      call('PEXPIRE', queue, text(ttl))\n",
+        "",
+        "levels",
+        "T",
+    ),
+    Mutant(
+        "queue",
+        "        call('PEXPIRE', alive, text(ttl))\n",
         "",
         "levels",
         "T",
