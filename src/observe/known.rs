@@ -26,8 +26,9 @@ use std::{
 /// How long instruments are kept.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// More are not kept: their names are not those of a few policies.
-const MOST: usize = 32;
+/// More are not kept: their names are not those of a few policies. To search so many takes much less time than
+/// to look one up, and a gateway may well have a policy for each of its routes.
+const MOST: usize = 256;
 
 thread_local! {
     static KNOWN: RefCell<Known> = const { RefCell::new(Known::new()) };

@@ -21,7 +21,7 @@
 //! | `tower_semaphore.store_call.size` | histogram | claims or permits | `store`, `verb` | how many travel in one command: the sizes of the batches |
 //!
 //! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each is a set of
-//!   series. A key is never a label.
+//!   series, and where there are more than 256 each claim takes longer. A key is never a label.
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
 //! - `verb` is `acquire`, `acquire_all`, `refresh` or `release`; `usage` and `revoke` for an
@@ -75,7 +75,8 @@
 //!
 //! A thread keeps the instruments of a policy for a second at most, so a recorder that is installed
 //! later counts from then on. A permit that was granted before counts at no recorder, or at the old
-//! one, until its end.
+//! one, until its end. Recorders are told apart by their addresses: if a test of yours makes one local recorder after
+//! the other, keep each until the last is made.
 //!
 //! # Events
 //!

@@ -12,7 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -94,6 +94,54 @@ async fn exempt_requests_count_again_after_a_recorder_has_forgotten_them() {
     eventually("it counts again", bound, async || {
         let Ok(_) = service.clone().oneshot(Request::new(())).await;
         counted()
+    })
+    .await;
+}
+
+/// Counts what is looked up.
+#[derive(Default)]
+struct Lookups(AtomicUsize);
+
+impl Recorder for Lookups {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        self.0.fetch_add(1, Relaxed);
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A gateway may have one for each route. What is looked up counts for a second at most.
+#[tokio::test]
+async fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_claim() {
+    let recorder = Lookups::default();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = MemorySemaphore::new();
+    let round = async || {
+        let before = recorder.0.load(Relaxed);
+        for policy in 0..200 {
+            let claim = Claim::new("a")
+                .with_limit(1)
+                .with_policy(policy.to_string());
+            drop(store.acquire(claim).await.expect("there is room"));
+        }
+        recorder.0.load(Relaxed) - before
+    };
+    assert!(round().await > 0);
+    eventually("all are known", Duration::from_secs(20), async || {
+        round().await == 0
     })
     .await;
 }
