@@ -86,6 +86,28 @@ async fn degraded_permits_count_when_they_are_admitted_and_when_they_are_kept() 
     assert_eq!(gauges(policy), (0.0, 0.0));
 }
 
+/// Each growth has a lease of its own in the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
+    install();
+    let policy = "grown";
+    let rig = Rig::new(short().when_unavailable(WhenUnavailable::Admit)).await;
+    let permit = rig.store.acquire(claim(policy).with_limit(9)).await;
+    let permit = permit.expect("there is room");
+    for weight in [3, 5] {
+        permit.resize(weight).await.expect("there is room");
+    }
+    for outage in [1.0, 2.0] {
+        rig.proxy.black_hole();
+        eventually("it is kept", BOUND, async || permit.is_degraded()).await;
+        // Longer than it takes until all its leases are.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(value(DEGRADED, &[("policy", policy)]), outage);
+        rig.proxy.forward();
+        eventually("it is well", BOUND, async || !permit.is_degraded()).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_count_while_they_are_in_the_queue() {
     install();

@@ -1,9 +1,9 @@
 //! Leases that the policy admits or keeps while the store is unavailable, and whether the process has
 //! counted a lease.
 
-use super::{Lease, state::Event};
+use super::{Inner, Lease, state::Event};
 use crate::observe::events;
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 impl Lease {
     /// This lease, as one that is lost when it ends, even while the store is unavailable.
@@ -21,9 +21,22 @@ impl Lease {
         self.tell_degraded("admitted", &self.name());
     }
 
+    /// Once of a permit, however many leases it has.
     pub(super) fn tell_degraded(&self, how: &'static str, name: &str) {
+        let permit = self.first.as_deref().unwrap_or(self);
+        if mem::replace(&mut permit.lock().told_degraded, true) {
+            return;
+        }
         self.meter.degraded();
         events::degraded(self.meter.of_what(), how, name);
+    }
+
+    /// The lease was degraded, and is granted.
+    pub(super) fn recovered(&self, inner: &mut Inner) {
+        match &self.first {
+            Some(first) => first.lock().told_degraded = false,
+            None => inner.told_degraded = false,
+        }
     }
 
     pub(in crate::redis) fn is_degraded(&self) -> bool {
@@ -54,6 +67,6 @@ impl Lease {
     pub(in crate::redis) fn uncount(&self) -> Option<(Arc<str>, u32)> {
         let mut inner = self.lock();
         let units = inner.permit.units();
-        std::mem::take(&mut inner.counted).then(|| (Arc::clone(&inner.name), units))
+        mem::take(&mut inner.counted).then(|| (Arc::clone(&inner.name), units))
     }
 }

@@ -48,6 +48,8 @@ struct Inner {
     is_known: bool,
     /// Whether its units are among those that the process has counted.
     counted: bool,
+    /// Whether the permit was told to be degraded, and none of its degraded leases was granted since.
+    told_degraded: bool,
 }
 
 impl Lease {
@@ -63,6 +65,7 @@ impl Lease {
             runs_until: 0,
             is_known: false,
             counted: false,
+            told_degraded: false,
         })
     }
 
@@ -137,11 +140,14 @@ impl Lease {
     pub(super) fn granted(&self, token: u64, deadline: u64) {
         let mut inner = self.lock();
         inner.answered();
-        let was_lost = inner.state.is_lost();
+        let (was_lost, was_degraded) = (inner.state.is_lost(), inner.state.is_degraded());
         if inner.step(Event::Granted) {
             (inner.token, inner.deadline) = (token, deadline);
             if was_lost {
                 self.found(&inner);
+            }
+            if was_degraded {
+                self.recovered(&mut inner);
             }
         }
     }
