@@ -145,13 +145,12 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if not arrival then
       return -1, used
     end
-    -- Reading a TTL is cheaper than setting it. That of `alive` is no shorter, and longer while
-    -- revocations are remembered.
+    -- Reading a TTL is cheaper than setting it, and `alive` has no shorter TTL than the queue. It has a
+    -- longer one while it remembers a revocation.
     if call('PTTL', queue) < lease * (LEASES - 1) then
-      local ttl = lease * LEASES
-      call('PEXPIRE', queue, text(ttl))
-      if call('PTTL', alive) < ttl then
-        call('PEXPIRE', alive, text(ttl))
+      call('PEXPIRE', queue, text(lease * LEASES))
+      if call('PTTL', alive) < lease * LEASES then
+        call('PEXPIRE', alive, text(lease * LEASES))
       end
     end
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id

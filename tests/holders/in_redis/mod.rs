@@ -2,6 +2,7 @@
 
 mod expiry;
 mod forged;
+mod keys;
 mod lists;
 mod lost_messages;
 mod mass;
