@@ -68,7 +68,8 @@ for key = 1, #KEYS, 4 do
         revive(alive, now, arg, last)
       end
       if ARGV[arg + 1] == '-1' and semaphore.is_revoked(id) then
-        first = -3
+        -- An acquire from before the revocation may have come after it.
+        first, used = -3, semaphore.release(used, id)
       else
         first, used = semaphore.acquire(used, id, ARGV[arg + 2], lease)
       end
