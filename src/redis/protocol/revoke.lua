@@ -1,8 +1,9 @@
 -- revoke: takes a permit from whoever holds it, or a claim from the queue, for an operator.
 --
 -- Promises: only the permit that is named is touched, with the units that were added to it, and only if
--- its id is held or waits now. Its id is remembered for a while, and acquires nothing meanwhile. The next
--- waiters are granted in the same call, and the owner is told.
+-- its id is held or waits now. Its id is remembered for a while, and acquires nothing meanwhile, unless it is
+-- the delayed first acquire of all: what that brings back lasts until the owner hears of the revocation. The
+-- next waiters are granted in the same call, and the owner is told.
 --
 -- KEYS  held, queue, alive, token; see grant.lua
 -- ARGV  1 floor     microseconds, the least token for a semaphore that has none yet
@@ -19,7 +20,7 @@ call('ZREMRANGEBYSCORE', held, '-inf', text(now))
 -- The units of an id: more than any permit has are those of none.
 local function units_of(id)
   local units = {id}
-  for unit = 2, math.min(weight_of(id) or 1, 1000) do
+  for unit = 2, math.min(weight_of(id), 1000) do
     units[unit] = id .. ':' .. unit
   end
   return units
@@ -85,8 +86,6 @@ end
 for first = 1, #units, 1000 do
   call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))
 end
-if call('EXISTS', queue) == 1 then
-  local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
-  semaphore.advance(call('ZCARD', held), true)
-end
+local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
+semaphore.advance(call('ZCARD', held), true)
 return {now, 1}

@@ -1,6 +1,5 @@
 //! What only a store in Redis has to bear: other processes, lost messages, outages, forged ids.
 
-mod expiry;
 mod forged;
 mod keys;
 mod lists;
