@@ -2,8 +2,9 @@
 
 use crate::{
     scripts::Verb,
-    semaphore::{Unit, keys},
-    time::{ALIVE, LEASE, NOW, NOW_MS},
+    semaphore::keys,
+    time::{ALIVE, LEASE, NOW, NOW_MS, REMEMBER},
+    unit::Unit,
 };
 
 /// How a claim waits at a level.
@@ -26,6 +27,8 @@ pub struct Item {
     pub unit: Unit,
     /// Whether the claim waits.
     pub wait: Option<Wait>,
+    /// Whether the permit was sent before, so that it may have been revoked.
+    pub was_sent: bool,
 }
 
 /// A call.
@@ -73,9 +76,14 @@ pub enum Answer {
         /// From now, microseconds.
         last_token: i64,
     },
+    /// It was revoked at a level.
+    Revoked {
+        /// From 0.
+        level: u8,
+    },
     /// The call came after its deadline.
     Late,
-    /// Whether a unit is held, or was.
+    /// Whether a unit is held, or was; whether a permit was revoked.
     Is(bool),
     /// A release without an answer.
     Unknown,
@@ -99,9 +107,10 @@ impl Call {
 
     /// Whether the call names a permit or one of its units.
     pub fn names(&self, unit: Unit) -> bool {
-        let is_named = |item: &Item| match self.is_acquire() {
-            true => item.unit.id() == unit.id(),
-            false => item.unit == unit,
+        let is_named = |item: &Item| match self.verb {
+            Verb::Acquire | Verb::AcquireAll => item.unit.id() == unit.id(),
+            Verb::Revoke => item.unit.id() == unit.id() || unit.is_added_to(item.unit.permit()),
+            _ => item.unit == unit,
         };
         self.items().any(is_named)
     }
@@ -135,6 +144,7 @@ impl Call {
         let head = match self.verb {
             Verb::Refresh => vec![LEASE],
             Verb::Release => vec![i64::from(self.with_answer), floor],
+            Verb::Revoke => vec![floor, REMEMBER],
             _ => vec![LEASE, deadline, floor],
         };
         let mut args: Vec<_> = head.iter().map(ToString::to_string).collect();
@@ -153,11 +163,11 @@ impl Call {
         let number = semaphores.iter().take_while(|at| **at != item.key).count() + 1;
         let unit = item.unit.to_string();
         match self.verb {
-            Verb::Acquire => vec![unit, fast_limit(item.unit), wait_text(item.wait)],
+            Verb::Acquire => vec![unit, fast_limit(item), wait_text(item.wait)],
             Verb::AcquireAll => vec![
                 number.to_string(),
                 unit,
-                fast_limit(item.unit),
+                fast_limit(item),
                 wait_text(item.wait),
             ],
             _ => vec![unit],
@@ -165,9 +175,13 @@ impl Call {
     }
 }
 
-fn fast_limit(unit: Unit) -> String {
-    let limit = if unit.weight == 1 { unit.limit } else { 0 };
-    limit.to_string()
+fn fast_limit(item: &Item) -> String {
+    let Unit { limit, weight, .. } = item.unit;
+    match (item.was_sent, weight) {
+        (true, _) => "-1".to_owned(),
+        (false, 1) => limit.to_string(),
+        (false, _) => "0".to_owned(),
+    }
 }
 
 fn wait_text(wait: Option<Wait>) -> String {

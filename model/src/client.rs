@@ -51,6 +51,20 @@ pub struct Request {
     pub with_answer: bool,
     /// Whether the permit has one unit less.
     pub is_light: bool,
+    /// Of an acquire, whether one was sent for the same permit before.
+    pub was_sent: bool,
+}
+
+/// Whether an operator has revoked a client's permit. The client does not know it from here. It makes
+/// no other claim, because in the model that would have the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Revocation {
+    /// It was not.
+    None,
+    /// It was.
+    Revoked,
+    /// The first acquire came after it.
+    Returned,
 }
 
 /// The answer to a request.
@@ -108,6 +122,10 @@ pub struct Client {
     pub late: Vec<Request>,
     /// A message for it: the level, and the token if the claim was granted.
     pub wake: Option<(u8, Option<i64>)>,
+    /// Whether its permit was revoked.
+    pub revocation: Revocation,
+    /// Whether a message for it says so.
+    pub is_told: bool,
 }
 
 impl Default for Client {
@@ -128,6 +146,8 @@ impl Default for Client {
             pending: None,
             late: Vec::new(),
             wake: None,
+            revocation: Revocation::None,
+            is_told: false,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     call::Answer,
-    client::{Client, Kind, Pending, Phase, Reply, Request},
+    client::{Client, Kind, Pending, Phase, Reply, Request, Revocation},
     time::{ALIVE, HEARTBEAT, LEASE, NEVER},
 };
+use std::mem;
 
 impl Client {
     /// Whether it may send something.
@@ -34,7 +35,7 @@ impl Client {
 
     /// Keeps what late requests need.
     fn forget(&mut self, phase: Phase) {
-        let late = std::mem::take(&mut self.late);
+        let late = mem::take(&mut self.late);
         let is_carried = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
         let kept = [0, 1].map(|at: u8| match is_carried(at) {
             true => self.arrivals[usize::from(at)],
@@ -46,8 +47,19 @@ impl Client {
             arrivals: kept,
             late,
             ahead: self.ahead,
+            revocation: match phase {
+                Phase::Dead => Revocation::None,
+                _ => self.revocation,
+            },
             ..Self::default()
         };
+    }
+
+    /// An operator revokes its permit, and a message says so.
+    pub fn revoked(&mut self) {
+        if self.phase != Phase::Dead {
+            (self.revocation, self.is_told) = (Revocation::Revoked, true);
+        }
     }
 
     /// The reply arrives.
@@ -88,7 +100,8 @@ impl Client {
                 self.provisional = sent + ALIVE;
                 self.due = sent + recheck.map_or(HEARTBEAT, |recheck| recheck.min(HEARTBEAT));
             }
-            Answer::Full { .. } | Answer::QueueFull { .. } if self.phase != Phase::Lost => {
+            Answer::Full { .. } | Answer::QueueFull { .. } if self.phase == Phase::Lost => {}
+            Answer::Full { .. } | Answer::QueueFull { .. } | Answer::Revoked { .. } => {
                 self.phase = match self.unanswered {
                     NEVER => Phase::Done,
                     _ => Phase::Leaving,
@@ -100,6 +113,10 @@ impl Client {
 
     /// The message arrives. Of several levels it tells of one, so the claim has to poll.
     pub fn wake(&mut self, levels: usize) {
+        if mem::take(&mut self.is_told) {
+            self.phase = Phase::Leaving;
+            return;
+        }
         let Some((_, token)) = self.wake.take() else {
             return;
         };
@@ -112,11 +129,24 @@ impl Client {
         }
     }
 
+    /// The message is lost.
+    pub fn lose_wake(&mut self) {
+        if !mem::take(&mut self.is_told) {
+            self.wake = None;
+        }
+    }
+
+    /// Whether it listens to a message.
+    pub fn listens(&self) -> bool {
+        let has_message = self.is_told || self.wake.is_some() && self.phase == Phase::Queued;
+        has_message && self.pending.is_none()
+    }
+
     /// Forgets what does not matter any more.
     pub fn tidy(&mut self) {
         match self.phase {
             Phase::Held if self.until <= 0 => self.phase = Phase::Lost,
-            Phase::Done if self.late.is_empty() => {
+            Phase::Done if self.late.is_empty() && self.revocation == Revocation::None => {
                 let ahead = self.ahead;
                 *self = Self {
                     ahead,
@@ -130,6 +160,9 @@ impl Client {
         }
         if !matches!(self.phase, Phase::Queued | Phase::Wanting) {
             self.wake = None;
+        }
+        if matches!(self.phase, Phase::Leaving | Phase::Done | Phase::Dead) {
+            self.is_told = false;
         }
         if !matches!(self.phase, Phase::Held) {
             self.until = 0;

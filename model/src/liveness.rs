@@ -1,12 +1,14 @@
 //! The invariants of a state, and what comes of it when nobody interferes any more.
 
 use crate::{
-    client::{Kind, Phase},
-    model::{Model, unit},
-    semaphore::{Semaphore, Unit},
+    client::{Kind, Phase, Revocation},
+    model::Model,
+    request::unit,
+    semaphore::Semaphore,
     server::{Violation, violated},
     state::State,
     time::{LEASE, NEVER, TICK},
+    unit::Unit,
 };
 use std::collections::HashSet;
 
@@ -30,7 +32,9 @@ impl Model {
     pub fn check(&self, state: &State) -> Result<(), Violation> {
         for (at, client) in state.clients.iter().enumerate() {
             match client.phase {
-                Phase::Held => self.is_held(state, at as u8)?,
+                Phase::Held if client.revocation == Revocation::None => {
+                    self.is_held(state, at as u8)?;
+                }
                 Phase::Idle | Phase::Done => self.is_gone(state, at as u8)?,
                 _ => {}
             }
@@ -38,7 +42,7 @@ impl Model {
         Ok(())
     }
 
-    /// **S2** Who counts as holding a permit holds it.
+    /// **S2** Who counts as holding a permit holds it, unless an operator has revoked it.
     fn is_held(&self, state: &State, at: u8) -> Result<(), Violation> {
         let is_light = state.clients[usize::from(at)].is_light;
         for (index, level) in self.claim(state, at).iter().enumerate() {
@@ -90,6 +94,7 @@ impl Model {
             client.give_up(false);
             client.late.clear();
             client.wake = None;
+            client.is_told = false;
         }
         state.tokens = [NEVER; 2];
         state.normalise(&self.scenario, &mut self.server);
@@ -128,6 +133,7 @@ impl Model {
             self.receive(state, at);
             for client in &mut state.clients {
                 client.wake = None;
+                client.is_told = false;
                 client.tidy();
             }
         }
@@ -142,11 +148,31 @@ impl Model {
             if client.phase == Phase::Queued {
                 self.waits_for_room(state, at as u8)?;
             }
+            self.has_heard(state, at as u8)?;
         }
         for key in 0..state.semaphores.len() as u8 {
             self.has_only_the_living(state, key)?;
         }
         Ok(())
+    }
+
+    /// **R** Whose permit was revoked finds it out, although the message is lost.
+    fn has_heard(&self, state: &State, at: u8) -> Result<(), Violation> {
+        let client = &state.clients[usize::from(at)];
+        let goes_on = matches!(client.phase, Phase::Held | Phase::Queued);
+        let levels = self.claim(state, at).iter().enumerate();
+        let mut permits = levels.map(|(index, level)| {
+            let permit = unit(at, index, level).permit();
+            (permit, &self.semaphore(state, level.key).revoked)
+        });
+        let is_known = permits.any(|(permit, revoked)| {
+            let mut revoked = revoked.iter();
+            revoked.any(|(other, until)| *other == permit && *until > 0)
+        });
+        match goes_on && is_known && client.revocation == Revocation::Revoked {
+            true => violated("R", format!("{at} goes on with what was revoked")),
+            false => Ok(()),
+        }
     }
 
     /// A waiter stands in its queue, whose head does not fit.

@@ -1,11 +1,11 @@
 //! The model: a scenario, and the server that its clients share.
 
 use crate::{
-    call::{Answer, Call, Item, Wait},
-    client::{Kind, Pending, Phase, Reply, Request},
-    scenario::{Claim, Level, Scenario},
-    scripts::{MAX_GRANTED, Scripts, Verb},
-    semaphore::Unit,
+    call::{Answer, Call},
+    client::{Kind, Pending, Phase, Reply, Request, Revocation},
+    request::unit,
+    scenario::{Claim, Scenario},
+    scripts::{MAX_GRANTED, Scripts},
     server::{Outcome, Server, Violation, violated},
     state::State,
     time::{LEASE, NEVER, NOW, TIMEOUT},
@@ -49,6 +49,10 @@ impl Model {
         });
         let is_acquire = kind == Kind::Acquire;
         let is_new = client.phase != Phase::Lost && is_acquire;
+        let was_sent = is_acquire && client.phase != Phase::Idle;
+        if client.phase == Phase::Idle {
+            client.phase = Phase::Wanting;
+        }
         let request = Request {
             kind,
             waits: if is_new { waits & !client.over } else { 0 },
@@ -56,6 +60,7 @@ impl Model {
             deadline: if is_acquire { TIMEOUT } else { -1 },
             with_answer: kind == Kind::Release && (with_answer || client.unanswered != NEVER),
             is_light: client.is_light,
+            was_sent,
         };
         let (sent, reply) = (0, None);
         client.pending = Some(Pending {
@@ -83,10 +88,8 @@ impl Model {
             }
         }
         state.semaphores = outcome.after;
-        note_tokens(state, &outcome)?;
-        for wake in &outcome.wakes {
-            state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
-        }
+        note(state, &outcome)?;
+        note_returns(state, requests, &outcome.answers);
         let replies = requests.iter().enumerate().map(|(at, (client, request))| {
             let unanswered = state.clients[usize::from(*client)].unanswered;
             match request.kind {
@@ -130,62 +133,6 @@ impl Model {
         Ok(())
     }
 
-    fn call(&self, state: &State, requests: &[(u8, Request)]) -> Call {
-        let (first, request) = requests[0];
-        let claims = requests
-            .iter()
-            .map(|(client, _)| self.claim(state, *client));
-        let is_together = self.scenario.is_together || claims.clone().any(|claim| claim.len() > 1);
-        let verb = match request.kind {
-            Kind::Acquire if is_together => Verb::AcquireAll,
-            Kind::Acquire => Verb::Acquire,
-            Kind::Refresh => Verb::Refresh,
-            Kind::Release | Kind::Lighten => Verb::Release,
-        };
-        let items = requests
-            .iter()
-            .map(|(client, request)| self.items(state, *client, *request));
-        let shares = match verb {
-            Verb::AcquireAll => items.collect(),
-            _ => by_key(items.flatten()),
-        };
-        let deadlines = requests.iter().map(|(_, request)| request.deadline);
-        Call {
-            verb,
-            with_answer: requests.iter().any(|(_, request)| request.with_answer),
-            deadline: if verb == Verb::Refresh {
-                0
-            } else {
-                deadlines.max().unwrap_or(0)
-            },
-            floor: state.clients[usize::from(first)].ahead.max(0),
-            shares,
-        }
-    }
-
-    /// What a request names.
-    fn items(&self, state: &State, client: u8, request: Request) -> Vec<Item> {
-        let owner = &state.clients[usize::from(client)];
-        let levels = self.claim(state, client).iter().enumerate();
-        let items = levels.flat_map(|(at, level)| {
-            let unit = unit(client, at, level);
-            let wait = (request.waits >> at & 1 == 1).then(|| Wait {
-                max_waiting: level.waits.unwrap_or_default(),
-                arrival: (request.knows >> at & 1 == 1).then(|| owner.arrivals[at]),
-                head_start: level.head_start * 1_000,
-            });
-            let units: Vec<_> = match request.kind {
-                Kind::Acquire => vec![unit],
-                Kind::Lighten => unit.all().skip(1).collect(),
-                _ if request.is_light => vec![unit],
-                _ => unit.all().collect(),
-            };
-            let key = level.key;
-            units.into_iter().map(move |unit| Item { key, unit, wait })
-        });
-        items.collect()
-    }
-
     /// A client tells the clock's script the highest time that it has seen, and hears the highest
     /// that any has seen. A new one has seen none.
     ///
@@ -202,32 +149,34 @@ impl Model {
     }
 }
 
-/// The first unit that a claim has at a level.
-pub fn unit(client: u8, at: usize, level: &Level) -> Unit {
-    Unit {
-        client,
-        level: at as u8,
-        limit: level.limit,
-        weight: level.weight,
-        number: 1,
-    }
-}
-
-fn by_key(items: impl Iterator<Item = Item>) -> Vec<Vec<Item>> {
-    let mut shares: Vec<Vec<Item>> = Vec::new();
-    for item in items {
-        match shares.iter_mut().find(|share| share[0].key == item.key) {
-            Some(share) => share.push(item),
-            None => shares.push(vec![item]),
-        }
-    }
-    shares
-}
-
 /// Whether a refresh has found all units of a client.
 fn is_held(call: &Call, outcome: &Outcome, client: u8) -> bool {
     let mut units = call.items().zip(&outcome.answers);
     units.all(|(item, answer)| item.unit.client != client || *answer == Answer::Is(true))
+}
+
+/// What a call has granted, and whom it has sent a message.
+pub(crate) fn note(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
+    note_tokens(state, outcome)?;
+    for wake in &outcome.wakes {
+        state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
+    }
+    for (client, _) in &outcome.revoked {
+        state.clients[usize::from(*client)].revoked();
+    }
+    Ok(())
+}
+
+/// The first acquire of a permit may come so late that another one was granted, and revoked. It
+/// brings the permit back: the store sends a release after it.
+fn note_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer]) {
+    for ((at, request), answer) in requests.iter().zip(answers) {
+        let client = &mut state.clients[usize::from(*at)];
+        let is_there = matches!(answer, Answer::Granted(_) | Answer::Queued { .. });
+        if client.revocation == Revocation::Revoked && !request.was_sent && is_there {
+            client.revocation = Revocation::Returned;
+        }
+    }
 }
 
 /// **S3** Tokens strictly grow.

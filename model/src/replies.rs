@@ -65,6 +65,7 @@ fn read_one(pair: &[Reply]) -> Option<Answer> {
     match first {
         Reply::Int(0) => Some(Answer::Full { level, held }),
         Reply::Int(-1) => Some(Answer::QueueFull { level }),
+        Reply::Int(-3) => Some(Answer::Revoked { level }),
         Reply::Int(token @ 1..) => Some(Answer::Granted(vec![(token - NOW, held)])),
         Reply::List(items) => match &numbers(items)?[..] {
             [arrival, recheck, last_token] => {
@@ -87,6 +88,7 @@ fn read_all(item: &Reply) -> Option<Answer> {
             held,
         }),
         [-1, at, _] => Some(Answer::QueueFull { level: level(at)? }),
+        [-3, at, _] => Some(Answer::Revoked { level: level(at)? }),
         [-2, at, held, arrival, recheck, last_token] => {
             Some(queued(level(at)?, held, [arrival, recheck, last_token]))
         }

@@ -15,6 +15,8 @@ pub struct Level {
     pub waits: Option<u8>,
     /// Ms.
     pub head_start: i64,
+    /// The client with a lower number to whose permit the units are added.
+    pub added_to: Option<u8>,
 }
 
 impl Level {
@@ -26,6 +28,7 @@ impl Level {
             weight: 1,
             waits: Some(9),
             head_start: 0,
+            added_to: None,
         }
     }
 
@@ -35,6 +38,13 @@ impl Level {
             waits: None,
             ..Self::waiting(key, limit)
         }
+    }
+
+    /// The same for units that are added to the permit of another client.
+    #[must_use]
+    pub const fn added_to(self, client: u8) -> Self {
+        let added_to = Some(client);
+        Self { added_to, ..self }
     }
 
     /// The same for so many units.
@@ -75,6 +85,8 @@ pub struct Scenario {
     pub leaps: (Vec<i64>, u8),
     /// Whether the clock is set back, so that processes tell each other its highest time.
     pub has_clock: bool,
+    /// Whether operators revoke permits.
+    pub revokes: bool,
     /// Units that one call grants from a queue, instead of 1000.
     pub max_granted: Option<usize>,
     /// Where the walk ends, after the depth at which it has seen so many states.
@@ -97,6 +109,7 @@ impl Scenario {
             lightens: false,
             leaps: (Vec::new(), 0),
             has_clock: false,
+            revokes: false,
             max_granted: None,
             states,
         }

@@ -1,22 +1,25 @@
 //! The walks.
 
 use crate::{
+    batch_scenarios::{at_once, batches, passing_at_once, several_at_once},
     clock_scenarios::{
         leaps, restart_of_tokens, set_back, set_back_queue, several_restarts_of_tokens,
     },
+    revoke_scenarios,
     scenario::{Level, Scenario},
     time::TICK,
 };
 
 /// Every scenario. The first ones are the cheapest.
 pub fn all() -> Vec<Scenario> {
-    vec![
+    let all = vec![
         one_key(),
         three_clients(),
         two_keys(),
         batches(),
         at_once(),
         several_at_once(),
+        passing_at_once(),
         levels(),
         crowded_levels(),
         weights(),
@@ -30,7 +33,8 @@ pub fn all() -> Vec<Scenario> {
         restart_of_tokens(),
         several_restarts_of_tokens(),
         no_refresh(),
-    ]
+    ];
+    [all, revoke_scenarios::all()].concat()
 }
 
 /// The scenario of this name.
@@ -74,47 +78,6 @@ fn two_keys() -> Scenario {
         has_messages: true,
         has_batches: true,
         ..Scenario::new("two keys", vec![claims(), claims(), claims()], 500_000)
-    }
-}
-
-/// Two requests travel together, nothing is late, and nobody crashes: so the walk goes farther.
-fn batches() -> Scenario {
-    let claims = || vec![vec![Level::waiting(0, 1)], vec![Level::trying(0, 1)]];
-    let third = vec![vec![Level::waiting(0, 1)], vec![Level::waiting(1, 2)]];
-    Scenario {
-        has_messages: true,
-        has_batches: true,
-        late: 0,
-        crashes: false,
-        loses: false,
-        ..Scenario::new("batches", vec![claims(), claims(), third], 40_000)
-    }
-}
-
-/// Two clients make a call together, each for a key of its own or both for one.
-fn at_once() -> Scenario {
-    let waiting = || vec![vec![Level::waiting(1, 1)]];
-    let third = vec![vec![Level::waiting(0, 2)], vec![Level::waiting(1, 2)]];
-    Scenario {
-        has_batches: true,
-        late: 0,
-        crashes: false,
-        loses: false,
-        ..Scenario::new("at once", vec![waiting(), waiting(), third], 20_000)
-    }
-}
-
-/// The same with claims for two levels and for two units among them.
-fn several_at_once() -> Scenario {
-    let waiting = || vec![vec![Level::waiting(1, 1)]];
-    let both = vec![Level::waiting(0, 2), Level::waiting(1, 2)];
-    let heavy = vec![Level::waiting(1, 3).of(2)];
-    let third = vec![both, vec![Level::waiting(0, 2)], heavy];
-    Scenario {
-        is_together: true,
-        name: "several at once",
-        clients: vec![waiting(), waiting(), third],
-        ..at_once()
     }
 }
 

@@ -25,10 +25,14 @@ pub enum Verb {
     Release,
     /// Reads the server's clock.
     Clock,
+    /// Takes a permit from its owner.
+    Revoke,
+    /// Lists what is held and what waits.
+    Usage,
 }
 
 /// The files, and which of them each script has, in the order of the verbs.
-const FILES: [Part; 8] = [
+const FILES: [Part; 10] = [
     part!("common"),
     part!("grant"),
     part!("queue"),
@@ -37,13 +41,17 @@ const FILES: [Part; 8] = [
     part!("refresh"),
     part!("release"),
     part!("clock"),
+    part!("revoke"),
+    part!("usage"),
 ];
-const PARTS: [&[&str]; 5] = [
+const PARTS: [&[&str]; 7] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "grant", "queue", "acquire_all"],
     &["common", "refresh"],
     &["common", "grant", "release"],
     &["common", "clock"],
+    &["common", "grant", "revoke"],
+    &["common", "usage"],
 ];
 
 /// The units that one call grants from a queue.

@@ -2,79 +2,9 @@
 
 use crate::{
     stand_in::{Entry, Sorted, StandIn, Value},
-    time::{LEASE, NOW, NOW_MS},
+    time::{NOW, NOW_MS},
+    unit::{Permit, Unit},
 };
-use std::fmt;
-
-/// A unit of a permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Unit {
-    /// The process, which has one claim at a time.
-    pub client: u8,
-    /// The level of the claim, from the narrowest.
-    pub level: u8,
-    /// How many units may be held together.
-    pub limit: u8,
-    /// How many units the permit has.
-    pub weight: u8,
-    /// The number of the unit, from 1.
-    pub number: u8,
-}
-
-impl Unit {
-    /// The first unit, whose name is the permit's id.
-    pub fn id(self) -> Self {
-        Self { number: 1, ..self }
-    }
-
-    /// All units of the permit.
-    pub fn all(self) -> impl Iterator<Item = Self> {
-        (1..=self.weight).map(move |number| Self { number, ..self })
-    }
-
-    /// Reads a unit's name.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (id, number) = match text.split_once(':') {
-            Some((id, number)) => (id, number.parse().ok()?),
-            None => (text, 1),
-        };
-        let mut parts = id.strip_prefix('p')?.split('.');
-        let mut next = || parts.next();
-        let client = next()?.parse().ok()?;
-        let serial = u8::from_str_radix(next()?, 16).ok()?;
-        let (limit, weight) = (next()?.parse().ok()?, next()?.parse().ok()?);
-        let unit = Self {
-            client,
-            level: serial.checked_sub(16 * client + 1)?,
-            limit,
-            weight,
-            number,
-        };
-        (unit.to_string() == text).then_some(unit)
-    }
-
-    /// The serial of the permit in its process.
-    pub fn serial(self) -> u8 {
-        16 * self.client + self.level + 1
-    }
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            client,
-            limit,
-            weight,
-            number,
-            ..
-        } = self;
-        write!(f, "p{client}.{:x}.{limit}.{weight}.{LEASE}", self.serial())?;
-        match number {
-            1 => Ok(()),
-            number => write!(f, ":{number}"),
-        }
-    }
-}
 
 /// A sorted set of units, and the time until its key expires, ms; 0: no key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -95,6 +25,11 @@ impl Units {
     /// The units whose end has not come.
     pub fn live(&self) -> impl Iterator<Item = (Unit, i64)> {
         self.items.iter().copied().filter(|(_, end)| *end > 0)
+    }
+
+    /// Whether the end of a unit has not come.
+    pub fn has_live(&self, unit: Unit) -> bool {
+        self.get(unit).is_some_and(|end| end > 0)
     }
 
     fn shift(&mut self, ttl: i64, score: i64) {
@@ -120,12 +55,18 @@ pub struct Semaphore {
     pub alive: Units,
     /// The last arrival, which `alive` has if waiters had head starts.
     pub last_arrival: Option<i64>,
+    /// The permits that were revoked, in their order, and until when `alive` remembers that.
+    pub revoked: Vec<(Permit, i64)>,
     /// The last token, and the time until its key expires.
     pub token: Option<(i64, i64)>,
 }
 
 const KEYS: [&str; 4] = [":held", ":queue", ":alive", ":token"];
 const MARK: &str = "arrival";
+const REVOKED: &str = "revoked:";
+
+/// The scores of revocations are below those of arrivals.
+const REVOKED_BELOW: i64 = 5_000_000_000_000_000;
 
 /// The time until a key without one expires.
 pub const FOREVER: i64 = i64::MAX / 2;
@@ -146,6 +87,10 @@ impl Semaphore {
         let is_there = next.alive.ttl > 0;
         next.last_arrival = self.last_arrival.map(|at| at - ms * 1_000);
         next.last_arrival = next.last_arrival.filter(|_| is_there);
+        next.revoked.retain(|_| is_there);
+        for (_, until) in &mut next.revoked {
+            *until = (*until - ms).max(past);
+        }
         let token = self
             .token
             .map(|(token, ttl)| (token - ms * 1_000, ttl - ms));
@@ -168,6 +113,10 @@ impl Semaphore {
         let mut ends = sorted(&self.alive, NOW_MS);
         if let Some(arrival) = self.last_arrival {
             ends.add(-(arrival + NOW) as f64, MARK);
+        }
+        for ((process, serial), until) in &self.revoked {
+            let score = -REVOKED_BELOW - NOW_MS - until;
+            ends.add(score as f64, &format!("{REVOKED}p{process}.{serial:x}"));
         }
         insert(server, alive, ends, self.alive.ttl);
         if let Some((number, ttl)) = self.token {
@@ -193,6 +142,7 @@ impl Semaphore {
                 Value::Sorted(set) if *key == alive => {
                     semaphore.alive = units(set, NOW_MS, ttl)?;
                     semaphore.last_arrival = mark(set);
+                    semaphore.revoked = revoked(set)?;
                 }
                 Value::Text(text) if *key == token => {
                     let number: i64 = text.parse().map_err(|_| format!("token {text}"))?;
@@ -222,7 +172,8 @@ fn sorted(units: &Units, now: i64) -> Sorted {
 }
 
 fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
-    let items = set.items().iter().filter(|(_, name)| name != MARK);
+    let items = set.items().iter();
+    let items = items.filter(|(_, name)| name != MARK && !name.starts_with(REVOKED));
     let items = items.map(|(score, name)| {
         let unit = Unit::parse(name).ok_or_else(|| format!("a strange member {name}"))?;
         Ok((unit, *score as i64 - now))
@@ -234,4 +185,16 @@ fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
 fn mark(set: &Sorted) -> Option<i64> {
     let found = set.items().iter().find(|(_, name)| name == MARK);
     found.map(|(score, _)| -*score as i64 - NOW)
+}
+
+fn revoked(set: &Sorted) -> Result<Vec<(Permit, i64)>, String> {
+    let revoked = set.items().iter().filter_map(|(score, name)| {
+        let permit = name.strip_prefix(REVOKED)?;
+        let permit = Unit::permit_of(permit).ok_or_else(|| format!("a strange member {name}"));
+        let until = -*score as i64 - REVOKED_BELOW - NOW_MS;
+        Some(permit.map(|permit| (permit, until)))
+    });
+    let mut revoked = revoked.collect::<Result<Vec<_>, _>>()?;
+    revoked.sort_unstable();
+    Ok(revoked)
 }

@@ -5,26 +5,19 @@ use crate::{
     call::{Answer, Call},
     check,
     lua::Runner,
-    scripts::{Scripts, Verb},
+    messages::{Wake, messages},
+    scripts::Scripts,
     semaphore::Semaphore,
-    stand_in::{Entry, StandIn, Value},
-    time::{LEASE, NOW, NOW_MS},
+    stand_in::StandIn,
+    time::NOW,
 };
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 /// The semaphores of a state, by their numbers.
 pub type Semaphores = [u32; 2];
-
-/// A message to a waiter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wake {
-    /// The process.
-    pub client: u8,
-    /// The level of its claim.
-    pub level: u8,
-    /// From now, microseconds; `None`: the waiter should poll.
-    pub token: Option<i64>,
-}
 
 /// What a call has done.
 #[derive(Debug)]
@@ -37,6 +30,8 @@ pub struct Effect {
     pub answers: Vec<Answer>,
     /// The messages, in their order.
     pub wakes: Vec<Wake>,
+    /// The clients whose permits a message says were revoked, and their levels.
+    pub revoked: Vec<(u8, u8)>,
     /// The first command that has written.
     pub first_write: Option<String>,
 }
@@ -50,6 +45,8 @@ pub struct Outcome {
     pub answers: Vec<Answer>,
     /// The messages.
     pub wakes: Vec<Wake>,
+    /// Whose permits were revoked.
+    pub revoked: Vec<(u8, u8)>,
     /// The tokens that were granted, and of which semaphores.
     pub tokens: Vec<(u8, i64)>,
 }
@@ -74,11 +71,13 @@ type Known = Result<Rc<Outcome>, Violation>;
 /// The server.
 #[derive(Debug)]
 pub struct Server {
-    runner: Runner,
+    pub(crate) runner: Runner,
     states: Vec<Rc<Semaphore>>,
     numbers: HashMap<Rc<Semaphore>, u32>,
     known: HashMap<(Call, Semaphores), Known>,
     later: HashMap<(u32, i64), u32>,
+    /// The states that were inspected.
+    pub(crate) inspected: HashSet<u32>,
     /// How many units one call grants from a queue.
     max_granted: usize,
     /// How far the clock may be set back, ms, at most 0.
@@ -98,6 +97,7 @@ impl Server {
             numbers: HashMap::new(),
             known: HashMap::new(),
             later: HashMap::new(),
+            inspected: HashSet::new(),
             max_granted,
             past,
         };
@@ -166,6 +166,7 @@ impl Server {
             after,
             answers: effect.answers,
             wakes: effect.wakes,
+            revoked: effect.revoked,
             tokens,
         })
     }
@@ -179,64 +180,14 @@ impl Server {
         let reply = self.runner.run(call.verb, &mut server, &keys, &args);
         let reply = reply.map_err(|error| error.to_string())?;
         let after = (0..before.len()).map(|at| Semaphore::save(at as u8, &server));
-        let wakes = server.published.iter().map(|(to, text)| wake(to, text));
+        let (wakes, revoked) = messages(&server)?;
         Ok(Effect {
             after: after.collect::<Result<_, _>>()?,
             answers: call.read(&reply)?,
-            wakes: wakes.collect::<Result<_, _>>()?,
+            wakes,
+            revoked,
             first_write: server.first_write,
             before,
         })
     }
-
-    /// Calls the script of the clock, with the highest time that the server knows and that the
-    /// process knows, from now. The server's highest time then, which is also the answer.
-    ///
-    /// # Errors
-    ///
-    /// If the script fails or answers something else.
-    pub fn clock(&self, known: Option<(i64, i64)>, own: i64) -> Result<i64, Violation> {
-        let mut server = StandIn::at(NOW);
-        if let Some((highest, ttl)) = known {
-            let value = Value::Text((highest + NOW).to_string());
-            let expires_at = Some(NOW_MS + ttl);
-            server.insert("clock".into(), Entry { value, expires_at });
-        }
-        let (keys, args) = (
-            ["clock".to_owned()],
-            [LEASE, own + NOW].map(|arg| arg.to_string()),
-        );
-        let reply = self.runner.run(Verb::Clock, &mut server, &keys, &args);
-        let reply = reply.or_else(|error| violated("E", error.to_string()))?;
-        let stored = server.entries().next().map(|(_, entry)| entry.clone());
-        let highest = check::clock(&reply, stored.as_ref(), server.first_write.as_deref())?;
-        match highest == own.max(0).max(known.map_or(0, |(highest, _)| highest)) {
-            true => Ok(highest),
-            false => violated(
-                "S3",
-                format!("highest time {highest} of {own} and {known:?}"),
-            ),
-        }
-    }
-}
-
-fn wake(channel: &str, message: &str) -> Result<Wake, String> {
-    let strange = || format!("a strange message {message} to {channel}");
-    let process = channel.strip_prefix("swake:p").ok_or_else(strange)?;
-    let mut words = message.split(' ').map(str::to_owned);
-    let [Some(serial), Some(token), Some(_), None] =
-        [words.next(), words.next(), words.next(), words.next()]
-    else {
-        return Err(strange());
-    };
-    let (client, serial) = (process.parse().ok(), u8::from_str_radix(&serial, 16).ok());
-    let (client, serial): (u8, u8) = client.zip(serial).ok_or_else(strange)?;
-    let token: i64 = token.parse().map_err(|_| strange())?;
-    let level = serial.checked_sub(16 * client + 1).ok_or_else(strange)?;
-    let token = (token != 0).then_some(token - NOW);
-    Ok(Wake {
-        client,
-        level,
-        token,
-    })
 }

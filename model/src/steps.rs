@@ -50,6 +50,8 @@ pub enum Step {
     Receive(u8),
     /// The reply is lost.
     LoseReply(u8),
+    /// An operator revokes the permit of a client at a level.
+    Revoke(u8, u8),
     /// A message arrives.
     Wake(u8),
     /// A message is lost.
@@ -73,6 +75,7 @@ impl Model {
             self.ends(at, client, &mut steps);
         }
         self.batches(state, &mut steps);
+        self.revocations(state, &mut steps);
         let passes = (0..=self.scenario.leaps.0.len()).map(|pass| pass as u8);
         let passes = passes.filter(|pass| self.can_pass(state, *pass));
         steps.extend(passes.map(Step::Pass));
@@ -91,11 +94,9 @@ impl Model {
     fn requests(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
         let has_room = client.late.len() < self.scenario.late;
         steps.extend((0..client.late.len()).map(|late| Step::RunLate(at, late as u8)));
-        if client.wake.is_some() {
+        if client.wake.is_some() || client.is_told {
             steps.push(Step::LoseWake(at));
-            if client.phase == Phase::Queued && client.pending.is_none() {
-                steps.push(Step::Wake(at));
-            }
+            steps.extend(client.listens().then_some(Step::Wake(at)));
         }
         let Some(Pending { reply, .. }) = &client.pending else {
             return;
@@ -191,60 +192,9 @@ impl Model {
             steps.push(Step::Crash(at, true));
         }
     }
-
-    fn batches(&self, state: &State, steps: &mut Vec<Step>) {
-        let clients = 0..state.clients.len() as u8;
-        let pairs = clients
-            .clone()
-            .flat_map(|a| clients.clone().map(move |b| (a, b)));
-        for (first, second) in pairs.filter(|(a, b)| self.scenario.has_batches && a != b) {
-            let [a, b] = [first, second].map(|at| &state.clients[usize::from(at)]);
-            let script = unrun(a).filter(|_| self.scenario.has_messages);
-            if script.is_some() && script == unrun(b) {
-                steps.push(Step::RunBoth(first, second));
-            }
-            let script = due(a).filter(|_| !self.scenario.has_messages);
-            if script.is_some() && script == due(b) {
-                self.together((first, a), (second, b), steps);
-            }
-        }
-    }
-
-    fn together(&self, first: (u8, &Client), second: (u8, &Client), steps: &mut Vec<Step>) {
-        let claims = |(at, client): (u8, &Client)| match client.phase {
-            Phase::Idle => self.scenario.clients[usize::from(at)].len() as u8,
-            _ => 1,
-        };
-        for claim in 0..claims(first) {
-            let others = 0..claims(second);
-            steps.extend(others.map(|other| Step::Together((first.0, second.0), (claim, other))));
-        }
-    }
 }
 
 /// Whether a process knows the highest time of the server's clock, and tells it.
 pub(crate) fn is_telling(client: &Client) -> bool {
     client.phase != Phase::Dead && client.ahead != NEVER
-}
-
-/// The script of a request that is under way.
-fn unrun(client: &Client) -> Option<Kind> {
-    let pending = client.pending.as_ref()?;
-    let script = match pending.request.kind {
-        Kind::Lighten => Kind::Release,
-        kind => kind,
-    };
-    pending.reply.is_none().then_some(script)
-}
-
-/// What a client has to send.
-pub(crate) fn due(client: &Client) -> Option<Kind> {
-    match client.phase {
-        _ if client.pending.is_some() || client.is_light => None,
-        Phase::Idle | Phase::Wanting | Phase::Lost => Some(Kind::Acquire),
-        Phase::Queued if client.due <= 0 => Some(Kind::Acquire),
-        Phase::Held => Some(Kind::Refresh),
-        Phase::Leaving => Some(Kind::Release),
-        _ => None,
-    }
 }

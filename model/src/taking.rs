@@ -1,11 +1,12 @@
 //! The steps, taken.
 
 use crate::{
+    batches::due,
     client::{Kind, Phase},
     model::Model,
     server::Violation,
     state::State,
-    steps::{Fate, Step, due, is_telling},
+    steps::{Fate, Step, is_telling},
 };
 
 impl Model {
@@ -54,7 +55,8 @@ impl Model {
                 let levels = self.claim(state, at).len();
                 state.clients[usize::from(at)].wake(levels);
             }
-            Step::LoseWake(at) => state.clients[usize::from(at)].wake = None,
+            Step::LoseWake(at) => state.clients[usize::from(at)].lose_wake(),
+            Step::Revoke(at, level) => self.revoke(state, at, level)?,
             Step::Crash(at, is_late) => state.clients[usize::from(at)].crash(is_late),
             Step::Pass(pass) => self.pass(state, pass)?,
         }
@@ -69,7 +71,7 @@ impl Model {
         fate: Fate,
     ) -> Result<(), Violation> {
         let client = &mut state.clients[usize::from(at)];
-        (client.phase, client.claim) = (Phase::Wanting, claim);
+        client.claim = claim;
         if self.scenario.has_clock {
             self.tell_clock(state, at)?;
         }
@@ -81,7 +83,7 @@ impl Model {
             let client = &mut state.clients[usize::from(at)];
             let kind = due(client).unwrap_or(Kind::Acquire);
             if client.phase == Phase::Idle {
-                (client.phase, client.claim) = (Phase::Wanting, claim);
+                client.claim = claim;
             }
             self.send(state, at, kind, true);
         }

@@ -7,6 +7,9 @@ pub const TICK: i64 = 100;
 /// How long a lease lasts, ms.
 pub const LEASE: i64 = 3 * TICK;
 
+/// For how long the id of a revoked permit is remembered, ms: longer than any other key lasts.
+pub const REMEMBER: i64 = 12 * LEASE;
+
 /// How long a waiter counts as alive after its last heartbeat, ms.
 pub const ALIVE: i64 = 2 * TICK;
 

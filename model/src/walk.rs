@@ -115,6 +115,8 @@ impl Walk {
             return Ok(None);
         }
         self.model.check(&next)?;
+        let has_forged = self.model.scenario.revokes;
+        self.model.server.inspect(next.semaphores, has_forged)?;
         self.model.comes_to_rest(&next, &mut self.rested)?;
         Ok(Some(next))
     }

@@ -3,7 +3,7 @@
 use tower_semaphore_model::{scenarios, scripts::Scripts, walk::walk};
 
 /// Distinct states that all walks together have to see.
-const LEAST: usize = 1_400_000;
+const LEAST: usize = 1_800_000;
 
 #[test]
 fn no_interleaving_of_a_few_clients_breaks_a_promise() {

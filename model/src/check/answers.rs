@@ -1,12 +1,12 @@
 //! **A** Answers say what the server has.
 
-use super::{Checked, View, is_live, queue::may_stop};
+use super::{Checked, View, is_live, queue::may_stop, revoked};
 use crate::{
     call::{Answer, Call, Item},
     scripts::Verb,
-    semaphore::Unit,
     server::{Effect, violated},
     time::{ALIVE, LEASE},
+    unit::Unit,
 };
 
 /// The items of each claim, and its answer.
@@ -53,6 +53,7 @@ pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_granted: usize) -
             Answer::Full { level, held } => is_full(&views, *level, *held, is_final),
             Answer::QueueFull { level } => is_queue_full(&views, *level, is_final),
             Answer::Queued { .. } => is_queued(&views, answer, is_final, max_granted),
+            Answer::Revoked { level } => is_revoked(&views, *level, is_final),
             Answer::Late | Answer::Unknown => true,
         };
         if !is_true {
@@ -70,12 +71,25 @@ type Views<'a> = [(Item, View<'a>)];
 
 fn is_unit(call: &Call, views: &Views<'_>, is_held: bool) -> bool {
     views.iter().all(|(item, view)| {
-        let held = match call.verb {
-            Verb::Refresh => &view.after.held,
-            _ => &view.before.held,
+        let is_there = match call.verb {
+            Verb::Refresh => view.after.held.has_live(item.unit),
+            Verb::Revoke => revoked::is_there(view, item.unit),
+            _ => view.before.held.has_live(item.unit),
         };
-        is_live(held.get(item.unit)) == is_held
+        is_there == is_held
     })
+}
+
+/// Revoked at that level, and nothing is left at any.
+fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
+    let Some((item, view)) = views.get(usize::from(level)) else {
+        return false;
+    };
+    let permit = item.unit.permit();
+    let mut known = view.before.revoked.iter();
+    let is_known = known.any(|(other, _)| *other == permit) && item.was_sent;
+    let mut all = views.iter();
+    is_known && (!is_final || all.all(|(item, view)| has_nothing(view, item.unit)))
 }
 
 /// All units until the same end.

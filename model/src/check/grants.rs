@@ -2,9 +2,9 @@
 
 use super::{Checked, View, is_live};
 use crate::{
-    semaphore::Unit,
     server::violated,
     time::{ALIVE, LEASE},
+    unit::Unit,
 };
 
 /// **S1** After a grant no more than `limit` units are held. Of several grants the widest limit

@@ -5,15 +5,20 @@ mod answers;
 mod grants;
 mod others;
 mod queue;
+mod revoked;
 mod storage;
+mod usage;
 
 use crate::{
     call::{Answer, Call, Item},
-    semaphore::{Semaphore, Unit},
+    semaphore::Semaphore,
     server::{Effect, Violation, violated},
     stand_in::{Entry, Reply, Value},
     time::{LEASE, NOW, NOW_MS},
+    unit::Unit,
 };
+
+pub(crate) use self::{revoked::cleared, usage::usage};
 
 type Checked = Result<(), Violation>;
 
@@ -36,6 +41,11 @@ pub fn check(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
     for key in 0..effect.before.len() as u8 {
         let view = View::new(call, effect, key);
         storage::keys_expire(&view)?;
+        if revoked::is_forged(&view) {
+            revoked::changes_nothing(&view)?;
+            continue;
+        }
+        revoked::is_remembered(&view)?;
         others::untouched(&view)?;
         grants::within_the_limit(&view)?;
         grants::in_their_order(&view)?;
@@ -45,6 +55,7 @@ pub fn check(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
         queue::moves_on(&view, max_granted)?;
         queue::notifies(&view, max_granted)?;
     }
+    revoked::gets_nothing(call, effect)?;
     answers::tell_the_truth(call, effect, max_granted)
 }
 

@@ -1,7 +1,7 @@
 //! What a call must not touch.
 
 use super::{Checked, View, is_live};
-use crate::{scripts::Verb, semaphore::Unit, server::violated, time::LEASE};
+use crate::{scripts::Verb, server::violated, time::LEASE, unit::Unit};
 
 /// **S4** A call touches only what it names, but for dead waiters and ends that have come, and but
 /// for waiters that it grants. An end that lies further ahead than a lease may be moved to that.

@@ -1,7 +1,14 @@
 //! The queue: its order, its bound, and that it moves on.
 
-use super::{Checked, View, is_live};
-use crate::{call::Answer, scripts::Verb, semaphore::Unit, server::violated, time::ALIVE};
+use super::{Checked, View, answers::by_claim, is_live};
+use crate::{
+    call::{Answer, Item},
+    messages::Wake,
+    scripts::Verb,
+    server::violated,
+    time::ALIVE,
+    unit::Unit,
+};
 
 /// **F1** A waiter keeps its position; a new one comes after all others, or where its head start or
 /// the arrival that it was told before puts it. Each poll is a heartbeat.
@@ -85,9 +92,8 @@ pub(super) fn moves_on(view: &View<'_>, max_granted: usize) -> Checked {
     }
     let fits = view.used() + i64::from(head.weight) <= i64::from(head.limit);
     // A call that may grant no more tells the head to poll, by a message or by its answer.
-    let is_its = |wake: &crate::server::Wake| {
-        (wake.client, wake.level, wake.token) == (head.client, head.level, None)
-    };
+    let is_its =
+        |wake: &Wake| (wake.client, wake.level, wake.token) == (head.client, head.level, None);
     let is_told = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
     match fits && !(may_stop(view, max_granted) && is_told) {
         true => violated(
@@ -100,19 +106,24 @@ pub(super) fn moves_on(view: &View<'_>, max_granted: usize) -> Checked {
 
 /// Whether the call has come to this semaphore.
 fn is_served(view: &View<'_>) -> bool {
-    if view.call.verb != Verb::AcquireAll {
-        return !view.items.is_empty();
-    }
-    let mut claims = view.call.shares.iter().zip(&view.effect.answers);
+    let mut claims = by_claim(view.call, view.effect);
     claims.any(|(levels, answer)| {
         let at = match answer {
             Answer::Full { level, .. } | Answer::QueueFull { level } => *level,
             Answer::Queued { level, .. } => *level,
+            // Where it had something that is free now.
+            Answer::Revoked { .. } => return levels.iter().any(|item| had_something(view, item)),
             _ => u8::MAX,
         };
-        let levels = levels.iter().take(usize::from(at) + 1);
-        levels.into_iter().any(|item| item.key == view.key)
+        let mut levels = levels.iter().take(usize::from(at) + 1);
+        levels.any(|item| item.key == view.key)
     })
+}
+
+fn had_something(view: &View<'_>, item: &Item) -> bool {
+    let before = view.before;
+    let is_there = before.held.has_live(item.unit) || before.queue.get(item.unit).is_some();
+    item.key == view.key && is_there
 }
 
 /// Whether the call has granted as many units as it may.
@@ -126,7 +137,7 @@ pub(super) fn may_stop(view: &View<'_>, max_granted: usize) -> bool {
 pub(super) fn notifies(view: &View<'_>, max_granted: usize) -> Checked {
     let granted = view.granted();
     for id in granted.iter().filter(|id| view.item(**id).is_none()) {
-        let to_it = |wake: &&crate::server::Wake| {
+        let to_it = |wake: &&Wake| {
             (wake.client, wake.level) == (id.client, id.level) && wake.token.is_some()
         };
         if view.effect.wakes.iter().filter(to_it).count() != 1 {

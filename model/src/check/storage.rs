@@ -19,13 +19,14 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     let after = view.after;
     let last = |units: &Units| units.items.iter().map(|(_, end)| *end).max();
     let alive = last(&after.alive);
+    let revoked = after.revoked.iter().map(|(_, until)| *until).max();
     let lists = [
         ("held", &after.held, last(&after.held)),
         ("queue", &after.queue, alive),
-        ("alive", &after.alive, alive),
+        ("alive", &after.alive, alive.max(revoked)),
     ];
     for (name, units, last) in lists {
-        let is_there = !units.items.is_empty();
+        let is_there = units.ttl > 0;
         if is_there && (units.ttl >= FOREVER || last.is_some_and(|last| units.ttl < last)) {
             return violated(
                 "T",
@@ -38,7 +39,8 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     }
     // What nobody waits with is not kept.
     let is_waiting = |(id, _): &(_, i64)| after.queue.get(*id).is_some();
-    match after.alive.items.iter().all(is_waiting) {
+    let is_kept = after.last_arrival.is_some() && after.queue.items.is_empty();
+    match after.alive.items.iter().all(is_waiting) && !is_kept {
         true => Ok(()),
         false => violated("T", format!("alive has who does not wait: {after:?}")),
     }

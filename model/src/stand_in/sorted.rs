@@ -58,11 +58,11 @@ impl StandIn {
             ("ZADD", [_, _, ..]) => self.add(key, args),
             ("ZREM", [_, ..]) => self.remove(key, |_, member| args.contains(&member)),
             ("ZREMRANGEBYSCORE", [low, high]) => {
-                let (low, high) = (score(low)?, score(high)?);
-                self.remove(key, |score, _| low <= score && score <= high)
+                let (low, high) = (bound(low)?, bound(high)?);
+                self.remove(key, |score, _| is_within(score, low, high))
             }
             ("ZRANGEBYSCORE", [low, high, options @ ..]) => {
-                self.range_by_score(key, (score(low)?, score(high)?), options)
+                self.range_by_score(key, (bound(low)?, bound(high)?), options)
             }
             ("ZRANGE", [start, stop, options @ ..]) => {
                 self.range(key, (integer(start)?, integer(stop)?), options)
@@ -122,7 +122,7 @@ impl StandIn {
         Ok(Reply::Int(removed as i64))
     }
 
-    fn range_by_score(&self, key: &str, (low, high): (f64, f64), options: &[&str]) -> Outcome {
+    fn range_by_score(&self, key: &str, (low, high): (Bound, Bound), options: &[&str]) -> Outcome {
         let (with_scores, limit) = match options {
             [] => (false, (0, -1)),
             ["WITHSCORES"] => (true, (0, -1)),
@@ -130,7 +130,7 @@ impl StandIn {
             _ => return Err("ERR syntax error".to_owned()),
         };
         let mut items = self.sorted(key)?.0;
-        items.retain(|(score, _)| low <= *score && *score <= high);
+        items.retain(|(score, _)| is_within(*score, low, high));
         let count = if limit.1 < 0 {
             usize::MAX
         } else {
@@ -164,6 +164,23 @@ fn listed(items: impl Iterator<Item = (f64, String)>, with_scores: bool) -> Repl
         [Some(Reply::Text(member)), score].into_iter().flatten()
     });
     Reply::List(items.collect())
+}
+
+/// An end of a range, and whether it is in the range itself.
+type Bound = (f64, bool);
+
+fn bound(text: &str) -> Result<Bound, String> {
+    match text.strip_prefix('(') {
+        Some(text) => Ok((score(text)?, false)),
+        None => Ok((score(text)?, true)),
+    }
+}
+
+/// Whether a score is in a range.
+fn is_within(number: f64, (low, has_low): Bound, (high, has_high): Bound) -> bool {
+    let is_above = low < number || has_low && low == number;
+    let is_below = number < high || has_high && number == high;
+    is_above && is_below
 }
 
 fn score(text: &str) -> Result<f64, String> {

@@ -21,8 +21,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "acquire",
         "if not is_contended and used",
         "if used",
-        "one key",
-        "F2",
+        "three clients",
+        "F1",
     ),
     Mutant(
         "acquire",
@@ -42,8 +42,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "acquire",
         "local anything_waits = any_queue(KEYS)",
         "local anything_waits = call('EXISTS', KEYS[2]) == 1",
-        "at once",
-        "W",
+        "passing at once",
+        "F1",
     ),
     Mutant(
         "acquire",

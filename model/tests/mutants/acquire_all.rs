@@ -21,8 +21,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "acquire_all",
         "if semaphore.is_contended or ARGV[arg + 2] - semaphore.used <= 0 then",
         "if ARGV[arg + 2] - semaphore.used <= 0 then",
-        "levels",
-        "F2",
+        "several at once",
+        "F1",
     ),
     Mutant(
         "acquire_all",

@@ -6,6 +6,9 @@ mod deferred;
 mod grant;
 mod others;
 mod queue;
+mod revoke;
+mod revoked;
+mod usage;
 
 use tower_semaphore_model::{scenarios, scripts::Scripts, walk::walk};
 
@@ -28,6 +31,9 @@ fn every_planted_mistake_is_found_by_the_invariant_that_the_table_names() {
         grant::MUTANTS,
         queue::MUTANTS,
         others::MUTANTS,
+        revoke::MUTANTS,
+        revoked::MUTANTS,
+        usage::MUTANTS,
     ];
     let wrong: Vec<_> = files.into_iter().flatten().filter_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -27,16 +27,24 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         Verb::AcquireAll,
         Verb::Refresh,
         Verb::Release,
+        Verb::Revoke,
+        Verb::Usage,
     ]);
     let deadline = now / 1_000 + rng.one_of(&[-1, 0, 1_000]);
     let mut args: Vec<_> = match verb {
         Verb::Refresh => vec!["300".to_owned()],
         Verb::Release => vec![rng.one_of(&["0", "1"]).to_owned(), now.to_string()],
+        Verb::Revoke => vec![now.to_string(), rng.one_of(&["5000", "3600000"]).to_owned()],
+        Verb::Usage => Vec::new(),
         _ => vec!["300".to_owned(), deadline.to_string(), now.to_string()],
     };
-    let semaphores = 1 + rng.below(2) as u8;
+    let semaphores = match verb {
+        Verb::Revoke | Verb::Usage => 1,
+        _ => 1 + rng.below(2) as u8,
+    };
     let keys = (0..semaphores).flat_map(|at| match (verb, semaphore::keys(at)) {
         (Verb::Refresh, [held, _, _, token]) => vec![held, token],
+        (Verb::Usage, [held, queue, alive, _]) => vec![held, queue, alive],
         (_, keys) => keys.into(),
     });
     let shares: Vec<Vec<u8>> = match verb {
@@ -45,6 +53,8 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
             (0..semaphores).collect(),
             vec![rng.below(semaphores.into()) as u8],
         ],
+        Verb::Revoke => vec![vec![0]],
+        Verb::Usage => vec![Vec::new()],
         _ => (0..semaphores)
             .map(|at| vec![at; 1 + rng.below(2)])
             .collect(),
@@ -61,16 +71,20 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
 fn item(rng: &mut Rng, verb: Verb, at: u8) -> Vec<String> {
     let (client, limit) = (rng.below(4), 1 + rng.below(3));
     let weight = 1 + rng.below(limit.min(2));
-    let id = format!("p{client}.{client}.{limit}.{weight}.300");
-    if matches!(verb, Verb::Refresh | Verb::Release) {
+    let tag = ["", ".0", ".0.a-_~2E", ".0.+1"][client];
+    let id = format!("p{client}.{client}.{limit}.{weight}.300{tag}");
+    if matches!(verb, Verb::Refresh | Verb::Release | Verb::Revoke) {
         return vec![
             rng.one_of(&[id.clone(), format!("{id}:2")].each_ref())
                 .clone(),
         ];
     }
     let fast = if weight == 1 { limit } else { 0 };
+    let fast = rng
+        .one_of(&[fast.to_string(), "-1".to_owned()].each_ref())
+        .clone();
     let wait = rng.one_of(&["", "200 9 0 0", "200 1 0 0", "200 9 0 50000"]);
-    let claim = [id, fast.to_string(), wait.to_owned()];
+    let claim = [id, fast, wait.to_owned()];
     let number = (verb == Verb::AcquireAll).then(|| (at + 1).to_string());
     number.into_iter().chain(claim).collect()
 }

@@ -11,8 +11,8 @@ fn command(rng: &mut Rng) -> Vec<String> {
     let member = rng.one_of(&["x", "y", "z", "x:2"]);
     let more = rng.one_of(&["x", "y", "z"]);
     let score = rng.one_of(&["0", "1", "-5", "7", "1700000000000001"]);
-    let high = rng.one_of(&["+inf", "1", "7", "1700000000000000"]);
-    let low = rng.one_of(&["-inf", "0", "-5"]);
+    let high = rng.one_of(&["+inf", "1", "7", "(7", "1700000000000000"]);
+    let low = rng.one_of(&["-inf", "0", "-5", "(0"]);
     let at = rng.one_of(&["0", "1", "-1", "-2"]);
     let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
     let forms: [&[&str]; 25] = [

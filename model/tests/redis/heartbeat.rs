@@ -1,19 +1,9 @@
 //! A heartbeat that comes late, in a real server.
 
+use crate::eval;
 use std::time::Duration;
-use testing::{
-    redis::RedisServer,
-    resp::{Raw, Reply},
-};
-use tower_semaphore_model::scripts::{Scripts, Verb};
-
-async fn eval(raw: &mut Raw, verb: Verb, keys: &[&str], args: &[&str]) -> Reply {
-    let scripts: Vec<_> = Scripts::shipped().all().collect();
-    let count = keys.len().to_string();
-    let mut command = vec!["EVAL", &scripts[verb as usize], &count];
-    command.extend(keys.iter().chain(args));
-    raw.cmd(&command).await
-}
+use testing::{redis::RedisServer, resp::Raw};
+use tower_semaphore_model::scripts::Verb;
 
 /// Two claims travel in one call: a try, and the heartbeat of a waiter that comes too late.
 #[tokio::test]

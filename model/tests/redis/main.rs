@@ -3,10 +3,23 @@
 mod calls;
 mod commands;
 mod heartbeat;
+mod returned;
 mod shipped;
 
-use testing::resp::Reply;
-use tower_semaphore_model::stand_in::Reply as Expected;
+use testing::resp::{Raw, Reply};
+use tower_semaphore_model::{
+    scripts::{Scripts, Verb},
+    stand_in::Reply as Expected,
+};
+
+/// Runs a script that ships.
+async fn eval(raw: &mut Raw, verb: Verb, keys: &[&str], args: &[&str]) -> Reply {
+    let scripts: Vec<_> = Scripts::shipped().all().collect();
+    let count = keys.len().to_string();
+    let mut command = vec!["EVAL", &scripts[verb as usize], &count];
+    command.extend(keys.iter().chain(args));
+    raw.cmd(&command).await
+}
 
 /// A reply of the real server, as the stand-in gives it.
 fn as_in_model(reply: &Reply) -> Result<Expected, String> {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// What the crate sends by itself: five scripts of semaphores, the check, and those which count processes
-/// and say who one is. The last three touch no key of a semaphore, and are not in the model.
-const SENT: i64 = 8;
+/// What the crate sends: five scripts of semaphores, two for operators, the check, and those which count
+/// processes and say who one is. The last three touch no key of a semaphore, and are not in the model.
+const SENT: i64 = 10;
 
 /// The server knows so many, and no more when those of the model are loaded.
 #[tokio::test(flavor = "multi_thread")]
@@ -24,8 +24,12 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     let both = [Claim::new("narrow"), Claim::new("wide")].map(|claim| claim.with_limit(1));
     let both = store.acquire_all(both.into()).await.expect("there is room");
     let refreshed =
-        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 1;
+        async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 3;
     eventually("it is refreshed", Duration::from_secs(20), refreshed).await;
+    let (policy, key) = (Policy::DEFAULT, "one".into());
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
+    assert!(revoked.expect("it answers"));
     both.release().await;
     one.expect("there is room").release().await;
     assert_eq!(known_scripts(&mut raw).await, SENT);

@@ -1,0 +1,113 @@
+//! **R** What an operator revokes is over.
+
+use super::{Checked, View, answers::by_claim, is_live};
+use crate::{
+    call::{Answer, Call, Item},
+    scripts::Verb,
+    semaphore::Semaphore,
+    server::{Effect, violated},
+    time::REMEMBER,
+    unit::{Permit, Unit},
+};
+
+/// Whether a call revokes and finds nothing.
+pub(super) fn is_forged(view: &View<'_>) -> bool {
+    view.call.verb == Verb::Revoke && view.effect.answers == [Answer::Is(false)]
+}
+
+/// A revocation of what is not there changes nothing, and nobody hears of it.
+pub(super) fn changes_nothing(view: &View<'_>) -> Checked {
+    let named = view.items.iter().map(|item| item.unit);
+    let is_there = named.into_iter().any(|unit| is_there(view, unit));
+    let is_told = !view.effect.wakes.is_empty() || !view.effect.revoked.is_empty();
+    match is_there || is_told || cleared(view.before) != cleared(view.after) {
+        true => violated(
+            "R",
+            format!("for nothing: {:?} {:?}", view.before, view.after),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// The semaphore without the leases that have ended.
+pub(crate) fn cleared(semaphore: &Semaphore) -> Semaphore {
+    let mut next = semaphore.clone();
+    next.held.items.retain(|(_, end)| *end > 0);
+    if next.held.items.is_empty() {
+        next.held.ttl = 0;
+    }
+    next
+}
+
+/// Whether a permit is held or waits.
+pub(super) fn is_there(view: &View<'_>, id: Unit) -> bool {
+    let mut units = id.all();
+    let is_held = units.any(|unit| view.before.held.has_live(unit));
+    is_held || view.before.queue.get(id).is_some()
+}
+
+/// The permit that the call revokes here, and those whose units were added to it.
+fn taken(view: &View<'_>) -> Vec<Unit> {
+    let named = view.items.iter().map(|item| item.unit);
+    let permits: Vec<_> = named.clone().map(Unit::permit).collect();
+    let held = view.before.held.live().map(|(unit, _)| unit.id());
+    let added = held.filter(|unit| permits.iter().any(|permit| unit.is_added_to(*permit)));
+    let mut taken: Vec<_> = named.chain(added).collect();
+    taken.sort_unstable();
+    taken.dedup();
+    taken
+}
+
+/// What is revoked is gone, is remembered for its time, and its owners are told. No call forgets it
+/// before.
+pub(super) fn is_remembered(view: &View<'_>) -> Checked {
+    let (before, after) = (view.before, view.after);
+    let is_here = view.call.verb == Verb::Revoke && !view.items.is_empty();
+    let taken = if is_here { taken(view) } else { Vec::new() };
+    let mut expected: Vec<(Permit, i64)> = before.revoked.clone();
+    expected.retain(|(permit, until)| {
+        let is_over = is_here && *until <= 0;
+        !is_over && taken.iter().all(|unit| unit.permit() != *permit)
+    });
+    expected.extend(taken.iter().map(|unit| (unit.permit(), REMEMBER)));
+    expected.sort_unstable();
+    if after.revoked != expected {
+        return violated("R", format!("{expected:?} is not remembered: {after:?}"));
+    }
+    if let Some(unit) = taken.iter().find(|unit| is_left(after, **unit)) {
+        return violated("R", format!("{unit} is still there: {after:?}"));
+    }
+    let mut told = view.effect.revoked.clone();
+    let mut owners: Vec<_> = taken.iter().map(|unit| (unit.client, unit.level)).collect();
+    told.sort_unstable();
+    owners.sort_unstable();
+    match told == owners || view.items.is_empty() {
+        true => Ok(()),
+        false => violated("R", format!("{told:?} are told, not {owners:?}")),
+    }
+}
+
+fn is_left(after: &Semaphore, id: Unit) -> bool {
+    let waits = after.queue.get(id).is_some() || after.alive.get(id).is_some();
+    waits || id.all().any(|unit| after.held.get(unit).is_some())
+}
+
+/// Who was revoked is told so by every acquire, but for the first one of a permit.
+pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
+    if !call.is_acquire() {
+        return Ok(());
+    }
+    let is_over = |item: &Item| {
+        let mut revoked = effect.before[usize::from(item.key)].revoked.iter();
+        let is_it = |(permit, until): &(Permit, i64)| {
+            *permit == item.unit.permit() && is_live(Some(*until))
+        };
+        item.was_sent && revoked.any(is_it)
+    };
+    for (items, answer) in by_claim(call, effect) {
+        if items.iter().any(is_over) && !matches!(answer, Answer::Revoked { .. }) {
+            return violated("R", format!("{answer:?} to {items:?}, which was revoked"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! The messages that scripts send.
+
+use crate::{stand_in::StandIn, time::NOW, unit::Unit};
+
+/// A message to a waiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wake {
+    /// The process.
+    pub client: u8,
+    /// The level of its claim.
+    pub level: u8,
+    /// From now, microseconds; `None`: the waiter should poll.
+    pub token: Option<i64>,
+}
+
+/// The messages to waiters, and the clients and levels whose permits were revoked.
+type Messages = (Vec<Wake>, Vec<(u8, u8)>);
+
+/// The messages of a call.
+///
+/// # Errors
+///
+/// If one is not what the scripts' headers say.
+pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
+    let (mut wakes, mut revoked) = (Vec::new(), Vec::new());
+    for (channel, message) in &server.published {
+        let strange = || format!("a strange message {message} to {channel}");
+        let process = channel.strip_prefix("swake:").ok_or_else(strange)?;
+        let (serial, text) = message.split_once(' ').ok_or_else(strange)?;
+        let (client, level) = Unit::owner(process, serial).ok_or_else(strange)?;
+        if text == "revoked" {
+            revoked.push((client, level));
+            continue;
+        }
+        let token = token(text).ok_or_else(strange)?;
+        wakes.push(Wake {
+            client,
+            level,
+            token,
+        });
+    }
+    Ok((wakes, revoked))
+}
+
+/// Reads `TOKEN HELD`.
+fn token(text: &str) -> Option<Option<i64>> {
+    let (token, held) = text.split_once(' ')?;
+    let (token, _): (i64, u32) = (token.parse().ok()?, held.parse().ok()?);
+    Some((token != 0).then_some(token - NOW))
+}

@@ -1,0 +1,99 @@
+//! The call that requests of clients become.
+
+use crate::{
+    call::{Call, Item, Wait},
+    client::{Kind, Request},
+    model::Model,
+    scenario::Level,
+    scripts::Verb,
+    state::State,
+    unit::Unit,
+};
+
+impl Model {
+    /// What the server runs.
+    pub(crate) fn call(&self, state: &State, requests: &[(u8, Request)]) -> Call {
+        let (first, request) = requests[0];
+        let claims = requests
+            .iter()
+            .map(|(client, _)| self.claim(state, *client));
+        let is_together = self.scenario.is_together || claims.clone().any(|claim| claim.len() > 1);
+        let verb = match request.kind {
+            Kind::Acquire if is_together => Verb::AcquireAll,
+            Kind::Acquire => Verb::Acquire,
+            Kind::Refresh => Verb::Refresh,
+            Kind::Release | Kind::Lighten => Verb::Release,
+        };
+        let items = requests
+            .iter()
+            .map(|(client, request)| self.items(state, *client, *request));
+        let shares = match verb {
+            Verb::AcquireAll => items.collect(),
+            _ => by_key(items.flatten()),
+        };
+        let deadlines = requests.iter().map(|(_, request)| request.deadline);
+        Call {
+            verb,
+            with_answer: requests.iter().any(|(_, request)| request.with_answer),
+            deadline: if verb == Verb::Refresh {
+                0
+            } else {
+                deadlines.max().unwrap_or(0)
+            },
+            floor: state.clients[usize::from(first)].ahead.max(0),
+            shares,
+        }
+    }
+
+    /// What a request names.
+    fn items(&self, state: &State, client: u8, request: Request) -> Vec<Item> {
+        let owner = &state.clients[usize::from(client)];
+        let levels = self.claim(state, client).iter().enumerate();
+        let items = levels.flat_map(|(at, level)| {
+            let unit = unit(client, at, level);
+            let wait = (request.waits >> at & 1 == 1).then(|| Wait {
+                max_waiting: level.waits.unwrap_or_default(),
+                arrival: (request.knows >> at & 1 == 1).then(|| owner.arrivals[at]),
+                head_start: level.head_start * 1_000,
+            });
+            let units: Vec<_> = match request.kind {
+                Kind::Acquire => vec![unit],
+                Kind::Lighten => unit.all().skip(1).collect(),
+                _ if request.is_light => vec![unit],
+                _ => unit.all().collect(),
+            };
+            let key = level.key;
+            let was_sent = request.was_sent;
+            units.into_iter().map(move |unit| Item {
+                key,
+                unit,
+                wait,
+                was_sent,
+            })
+        });
+        items.collect()
+    }
+}
+
+/// The first unit that a claim has at a level.
+pub(crate) fn unit(client: u8, at: usize, level: &Level) -> Unit {
+    Unit {
+        process: level.added_to.unwrap_or(client),
+        client,
+        level: at as u8,
+        limit: level.limit,
+        weight: level.weight,
+        number: 1,
+    }
+}
+
+fn by_key(items: impl Iterator<Item = Item>) -> Vec<Vec<Item>> {
+    let mut shares: Vec<Vec<Item>> = Vec::new();
+    for item in items {
+        match shares.iter_mut().find(|share| share[0].key == item.key) {
+            Some(share) => share.push(item),
+            None => shares.push(vec![item]),
+        }
+    }
+    shares
+}
