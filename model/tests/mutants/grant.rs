@@ -75,6 +75,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "grant",
+        "          call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')\n",
+        "",
+        "head starts",
+        "T",
+    ),
+    Mutant(
+        "grant",
         "        self.clamp(alive)\n        alive_until = now + lease\n",
         "",
         "set back",

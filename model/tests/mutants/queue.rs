@@ -138,14 +138,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "      call('PEXPIRE', queue, text(ttl))\n",
-        "",
-        "levels",
-        "T",
-    ),
-    Mutant(
-        "queue",
-        "        call('PEXPIRE', alive, text(ttl))\n",
+        "      call('PEXPIRE', queue, text(lease * LEASES))\n",
         "",
         "levels",
         "T",
