@@ -109,6 +109,8 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_refresh_in
         let claim = Claim::new(1 + i % 100).with_limit(10);
         permits.push(store.acquire(claim).await.expect("there is room"));
     }
+    // The keeper refreshes all once more when it has begun to listen to revocations.
+    tokio::time::sleep(lease).await;
     raw.reset_stats().await;
     let intervals = 4;
     tokio::time::sleep(lease / 3 * intervals).await;

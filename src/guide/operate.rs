@@ -168,8 +168,8 @@
 //! # }
 //! ```
 //!
-//! Over Redis the holder may be any process. A message tells it at once, or its next refresh, a third of a lease later at
-//! most, if the message is lost. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
+//! Over Redis the holder may be any process. A message tells it at once. If the message is lost, it is told when it has
+//! subscribed anew, or by its next refresh, a third of a lease later at most. Revoking takes the *permit*, not the work: a handler that ignores the loss goes on. With
 //! `OnLost::Abort` its response is cut, and its body is dropped.
 //!
 //! # Change a limit

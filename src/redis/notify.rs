@@ -8,6 +8,7 @@
 
 mod notice;
 mod source;
+mod waiter;
 
 use super::{error::Error, transport::Transport};
 use futures_util::StreamExt;
@@ -30,6 +31,7 @@ use tokio::{
     sync::{Notify, mpsc, watch},
     time::{interval, sleep, timeout},
 };
+use waiter::Waiter;
 
 /// How long an attempt to subscribe may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
@@ -49,6 +51,8 @@ pub(super) struct Notifications {
     wanted: Notify,
     /// Whether permits are held for long, which operators may revoke.
     is_wanted: AtomicBool,
+    /// Whether messages may have been lost before the subscription that is live now.
+    is_new: AtomicBool,
     /// Receives the serials of permits that were revoked.
     revoked: mpsc::UnboundedSender<u64>,
 }
@@ -64,12 +68,6 @@ struct Waiters {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Subscription {
     pub(super) live: bool,
-}
-
-#[derive(Default)]
-struct Waiter {
-    notice: Mutex<Option<Notice>>,
-    notified: Notify,
 }
 
 /// A slot among the waiters of this process; free again when dropped.
@@ -88,16 +86,9 @@ impl WaiterSlot<'_> {
         self.notifications.subscription.subscribe()
     }
 
-    /// Waits for a notification to poll, or of a grant under a token higher than `last`. A process
-    /// that was stopped may receive a notification only after its grant has ended.
+    /// Waits for a notification to poll, or of a grant under a token higher than `last`.
     pub(super) async fn granted_after(&self, last: u64) -> Notice {
-        loop {
-            self.waiter.notified.notified().await;
-            let notice = self.waiter.notice.lock().take();
-            if let Some(notice) = notice.filter(|notice| notice.token == 0 || notice.token > last) {
-                return notice;
-            }
-        }
+        self.waiter.granted_after(last).await
     }
 }
 
@@ -127,6 +118,7 @@ impl Notifications {
             source: Source { transport, channel },
             wanted: Notify::new(),
             is_wanted: AtomicBool::new(false),
+            is_new: AtomicBool::new(false),
             revoked,
         };
         (notifications, receiver)
@@ -142,6 +134,11 @@ impl Notifications {
     /// Whether this process holds permits for long, or has claims that wait.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed) || self.waiters.lock().slots != [0, 0]
+    }
+
+    /// Whether the subscription has begun since the last call, so that a revocation may have been missed.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new.swap(false, Ordering::Relaxed)
     }
 
     /// Returns a slot for permits of these serials, unless `most` slots are in use by claims like this one.
@@ -201,6 +198,7 @@ impl Notifications {
     }
 
     fn announce(&self, live: bool) {
+        self.is_new.store(live, Ordering::Relaxed);
         self.subscription.send_replace(Subscription { live });
     }
 
@@ -238,10 +236,7 @@ impl Notifications {
         // Not locked below: a waker may drop the claim, which frees its slot.
         let waiter = self.waiters.lock().by_serial.get(&serial).cloned();
         if let Some(waiter) = waiter {
-            let mut last = waiter.notice.lock();
-            *last = Some(notice.after(*last));
-            drop(last);
-            waiter.notified.notify_one();
+            waiter.notify(notice);
         }
     }
 }

@@ -12,8 +12,8 @@ use std::{
 /// wait, says who it is. What is held while Redis is unavailable is not listed.
 ///
 /// A holder is told of its revocation at once by a message, if it has held permits for longer than a
-/// second; else, or if the message is lost, when the permit is refreshed next, a third of a lease later at
-/// most. Its id is remembered for an hour, or eight leases if that is longer, so it does not get the permit
+/// second; else soon after that. If the message is lost with its connection, the holder is told when it has
+/// subscribed anew, else when the permit is refreshed next, a third of a lease later at most. Its id is remembered for an hour, or eight leases if that is longer, so it does not get the permit
 /// back even if it cannot reach the server until then.
 /// A failover may forget a revocation of which the holder was not told yet, unless replicas
 /// [must have it](super::Builder::min_replicas).

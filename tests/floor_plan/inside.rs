@@ -22,7 +22,7 @@ const MEMORY: [&str; 12] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 116] = [
+const REDIS: [&str; 117] = [
     "connect",
     "topologies",
     "start",
@@ -64,6 +64,7 @@ const REDIS: [&str; 116] = [
     "keeper/thread",
     "notify",
     "notify/source",
+    "notify/waiter",
     "notify/notice",
     "outage/probe",
     "dispatch/door",

@@ -17,7 +17,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "revoked",
         "R",
     ),
-    Mutant("revoke", "call('ZREM', queue, id)\n", "", "revoked queue", "R"),
+    Mutant(
+        "revoke",
+        "call('ZREM', queue, id)\n",
+        "",
+        "revoked queue",
+        "R",
+    ),
     Mutant(
         "revoke",
         "local units = {id}\n",

@@ -27,6 +27,42 @@ async fn the_holder_is_told_by_its_next_refresh_and_never_gets_the_permit_back()
     }
 }
 
+/// Longer than the test.
+const LONG: Duration = Duration::from_secs(3_600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_whatever_the_lease()
+{
+    let (server, mut raw) = started().await;
+    let proxy = Proxy::start(&server).await;
+    proxy.drop_messages(true);
+    let [holder, operator] = [
+        store(&proxy.url(), LONG).await,
+        store(&server.url(), LONG).await,
+    ];
+    let permit = granted(&holder, 1).await;
+    let info = first(&operator).await;
+    listens(&mut raw, &info.process.id).await;
+    // What follows the first subscription is over.
+    sleep(Duration::from_secs(3)).await;
+    assert!(revoke(&operator, &info.id).await);
+    assert!(!permit.is_lost());
+    proxy.drop_messages(false);
+    raw.cmd(&["CLIENT", "KILL", "TYPE", "PUBSUB"]).await;
+    timeout(BOUND, permit.lost()).await.expect("it is told");
+    stays_revoked(&permit, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_revoked_before_its_process_listens_is_told_of_whatever_the_lease() {
+    let (server, mut raw) = started().await;
+    let store = store(&server.url(), LONG).await;
+    let permit = granted(&store, 1).await;
+    assert!(revoke(&store, &first(&store).await.id).await);
+    timeout(BOUND, permit.lost()).await.expect("it is told");
+    stays_revoked(&permit, &mut raw).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_that_grew_does_not_come_back_in_part() {
     let (server, mut raw) = started().await;

@@ -23,8 +23,13 @@ impl Task {
         let outage = &self.core.outage;
         self.schedule.expire(now, |lease| outage.kept_until(lease));
         due.extend(self.schedule.due(now));
-        let was_stopped = self.was_stopped();
-        if self.core.outage.has_returned() || was_stopped {
+        // Not in the condition: each of them is to be asked.
+        let reasons = [
+            self.was_stopped(),
+            self.core.outage.has_returned(),
+            self.core.notifications.is_new(),
+        ];
+        if reasons.contains(&true) {
             due = self.schedule.all();
         } else if self.core.outage.is_settling() {
             // A release that was on its way may have refused it before; later, waiters would.
