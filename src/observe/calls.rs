@@ -1,8 +1,8 @@
 //! Counts calls to a store's server.
 
-#[cfg(feature = "metrics")]
-use super::known;
 use super::outcome::{Answered, Store};
+#[cfg(feature = "metrics")]
+use super::{fault::contain, known};
 use std::time::Instant;
 
 /// Commands were sent together at `sent`. Each has so many claims or permits, and was answered so.
@@ -13,12 +13,14 @@ pub(crate) fn called(
     sent: Instant,
     commands: impl Iterator<Item = (usize, Answered)>,
 ) {
-    let now = Instant::now();
-    let calls = known::calls(store, verb, now);
-    for (size, answered) in commands {
-        calls.size.record(size as f64);
-        calls.duration[answered as usize].record(now - sent);
-    }
+    contain(|| {
+        let now = Instant::now();
+        let calls = known::calls(store, verb, now);
+        for (size, answered) in commands {
+            calls.size.record(size as f64);
+            calls.duration[answered as usize].record(now - sent);
+        }
+    });
 }
 
 #[cfg(not(feature = "metrics"))]

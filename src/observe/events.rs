@@ -1,6 +1,9 @@
 //! Events and spans, with the feature `tracing`. Without it `mute.rs` has the same names.
 
-use super::outcome::{LostBy, Outcome, Store};
+use super::{
+    fault::contain,
+    outcome::{LostBy, Outcome, Store},
+};
 use std::{error::Error, fmt};
 #[cfg(feature = "redis")]
 use tracing::info;
@@ -82,47 +85,57 @@ pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
 }
 
 pub(crate) fn lost(of: Option<(Store, &str)>, by: LostBy, token: u64) {
-    if let Some((store, policy)) = of {
-        let (store, by) = (store.as_str(), by.as_str());
-        warn!(target: TARGET, store, policy, by, token, "a permit is lost");
-    }
+    contain(|| {
+        if let Some((store, policy)) = of {
+            let (store, by) = (store.as_str(), by.as_str());
+            warn!(target: TARGET, store, policy, by, token, "a permit is lost");
+        }
+    });
 }
 
 /// A claim is admitted, or a permit is kept, while the store is unavailable.
 #[cfg(feature = "redis")]
 pub(crate) fn degraded(of: Option<(Store, &str)>, how: &'static str, name: &str) {
-    if let Some((store, policy)) = of {
-        let store = store.as_str();
-        debug!(target: TARGET, store, policy, how, key = name, "a permit is degraded");
-    }
+    contain(|| {
+        if let Some((store, policy)) = of {
+            let store = store.as_str();
+            debug!(target: TARGET, store, policy, how, key = name, "a permit is degraded");
+        }
+    });
 }
 
 /// A breaker opens.
 #[cfg(feature = "redis")]
 pub(crate) fn unavailable(error: &dyn Error) {
-    let error = Causes(error);
-    warn!(target: TARGET, %error, "the store is unavailable");
+    contain(|| {
+        let error = Causes(error);
+        warn!(target: TARGET, %error, "the store is unavailable");
+    });
 }
 
 /// A breaker that was open is not any more.
 #[cfg(feature = "redis")]
 pub(crate) fn available() {
-    info!(target: TARGET, "the store is available again");
+    contain(|| {
+        info!(target: TARGET, "the store is available again");
+    });
 }
 
 /// An attempt to connect has succeeded, the first one of a runtime or a later one.
 #[cfg(feature = "redis")]
 pub(crate) fn connected(address: &dyn fmt::Display, again: bool) {
-    match again {
+    contain(|| match again {
         true => info!(target: TARGET, %address, "connected again"),
         false => debug!(target: TARGET, %address, "connected"),
-    }
+    });
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &dyn Error) {
-    let error = Causes(error);
-    debug!(target: TARGET, %error, "not connected");
+    contain(|| {
+        let error = Causes(error);
+        debug!(target: TARGET, %error, "not connected");
+    });
 }
 
 #[cfg(feature = "redis")]

@@ -3,6 +3,7 @@
 pub(crate) use super::requests::{Requesting, shadowed};
 use super::{
     events::WaitSpan,
+    fault::contain,
     known,
     names::Claims,
     outcome::{LostBy, Outcome, Store},
@@ -31,12 +32,12 @@ impl Meter {
     }
 
     pub(crate) fn lost(&self, by: LostBy) {
-        self.with(|claims| claims.lost[by as usize].increment(1));
+        contain(|| self.with(|claims| claims.lost[by as usize].increment(1)));
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn degraded(&self) {
-        self.with(|claims| claims.degraded.increment(1));
+        contain(|| self.with(|claims| claims.degraded.increment(1)));
     }
 
     /// The store and the policy.
@@ -205,10 +206,11 @@ impl Holding {
     fn end(&self) -> bool {
         let ends = !self.has_ended.swap(true, Relaxed);
         if ends {
-            self.meter.with(|claims| {
+            let count = |claims: &Claims| {
                 claims.active.decrement(1.0);
                 claims.held.record(self.since.elapsed());
-            });
+            };
+            contain(|| self.meter.with(count));
         }
         ends
     }

@@ -78,6 +78,9 @@
 //! one, until its end. Recorders are told apart by their addresses: if a test of yours makes one local recorder after
 //! the other, keep each until the last is made.
 //!
+//! A recorder or subscriber that panics where a permit ends, or where the store tells of a server, loses what it was
+//! told, and nothing else. Where it panics at a claim, the claim fails with its panic.
+//!
 //! # Events
 //!
 //! With the feature `tracing` there is a span for each claim in a queue, and an event where something
@@ -128,6 +131,8 @@ pub(crate) mod events;
 #[cfg(not(feature = "tracing"))]
 #[path = "mute.rs"]
 pub(crate) mod events;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod fault;
 #[cfg(feature = "metrics")]
 mod known;
 #[cfg(feature = "metrics")]

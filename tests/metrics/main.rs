@@ -3,6 +3,8 @@
 #![cfg(feature = "metrics")]
 
 mod exposition;
+#[cfg(feature = "redis")]
+mod faults;
 mod gauges;
 #[cfg(feature = "redis")]
 mod over_redis;
