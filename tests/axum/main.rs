@@ -7,6 +7,7 @@ mod extract;
 mod handlers;
 mod hangups;
 mod limit;
+mod revoked;
 mod server;
 mod stalls;
 #[cfg(feature = "axum")]
