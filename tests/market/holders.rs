@@ -19,20 +19,20 @@ on_every_store! {
 }
 
 /// What the market says of an account's permits.
-async fn permits(client: &Client, account: &str) -> Value {
+pub(crate) async fn permits(client: &Client, account: &str) -> Value {
     let answer = client.get(&format!("/accounts/{account}/permits")).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.header("content-type"), "application/json");
     answer.json().await
 }
 
-async fn delete(client: &Client, account: &str, permit: &str) -> u16 {
+pub(crate) async fn delete(client: &Client, account: &str, permit: &str) -> u16 {
     let path = format!("/accounts/{account}/permits/{permit}");
     let answer = client.send(client.request(Method::DELETE, &path), "").await;
     answer.status()
 }
 
-fn ids(permits: &Value) -> Vec<String> {
+pub(crate) fn ids(permits: &Value) -> Vec<String> {
     let held = permits["held"].as_array().expect("a list").iter();
     let id = |permit: &Value| permit["id"].as_str().expect("an id").to_owned();
     held.map(id).collect()

@@ -1,6 +1,7 @@
 //! A socket holds its permit until it is closed, whoever closes it.
 
 use crate::{
+    holders::{delete, ids, permits},
     process::Market,
     socket_client::{Socket, asleep},
     soon,
@@ -39,6 +40,17 @@ on_every_store! {
     a_client_that_is_killed_frees_its_permit,
     a_request_that_is_no_handshake_is_bad_and_holds_no_permit,
     a_market_that_stops_says_so_to_its_sockets,
+    a_socket_whose_permit_is_deleted_is_closed_and_leaves_room,
+}
+
+async fn a_socket_whose_permit_is_deleted_is_closed_and_leaves_room(market: &Market) {
+    let mut sockets = Socket::several(market, "ann", 5).await;
+    let nobody = market.nobody();
+    let oldest = ids(&permits(&nobody, "ann").await).remove(0);
+    assert_eq!(delete(&nobody, "ann", &oldest).await, 204);
+    let lost = (1013, "the permit was lost".to_owned());
+    assert_eq!(soon("its end", sockets.remove(0).closed()).await, lost);
+    freed(market).await.close().await;
 }
 
 async fn listings_and_trades_come_over_a_socket(market: &Market) {

@@ -1,14 +1,15 @@
 //! The ways in which a call ends: each frees its permit.
 
 use crate::fixture::{BOUND, Client, ask, client, limit, soon};
+use grpc::messages::Price;
 use std::time::Duration;
 use testing::{
     ledger::{Ledger, Page},
     stubs::Fickle,
     wait::eventually,
 };
-use tonic::Code;
-use tower_semaphore::OnLost;
+use tonic::{Code, Streaming};
+use tower_semaphore::{Key, MemorySemaphore, OnLost, Operate, Policy};
 
 async fn server() -> (Ledger, Client) {
     let ledger = Ledger::default();
@@ -136,6 +137,26 @@ async fn a_stream_that_lost_its_permit_is_told_so() {
         1
     );
     store.lose();
+    told_that_it_is_lost(stream).await;
+    assert!(!store.is_out());
+}
+
+#[tokio::test]
+async fn a_stream_whose_permit_is_revoked_is_told_so_and_the_next_is_admitted() {
+    let store = MemorySemaphore::new().with_holders();
+    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
+    let mut client = client(layer).await;
+    let stream = client.follow(ask("ann", "endless")).await;
+    let stream = stream.expect("admitted");
+    let (policy, key) = (Policy::DEFAULT, Key::from("ann"));
+    let usage = store.usage(&policy, &key).await.expect("it is known");
+    let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
+    assert!(revoked.expect("it is done"));
+    told_that_it_is_lost(stream).await;
+    assert!(soon(client.now(ask("ann", "carrot"))).await.is_ok());
+}
+
+async fn told_that_it_is_lost(mut stream: Streaming<Price>) {
     let end = loop {
         if let Err(status) = soon(stream.message()).await {
             break status;
@@ -143,5 +164,4 @@ async fn a_stream_that_lost_its_permit_is_told_so() {
     };
     let lost = (Code::Unavailable, "the permit was lost");
     assert_eq!((end.code(), end.message()), lost);
-    assert!(!store.is_out());
 }
