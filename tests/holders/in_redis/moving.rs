@@ -3,11 +3,14 @@
 use super::claim;
 use crate::BOUND;
 use std::time::Duration;
-use testing::{redis::Cluster, wait::eventually};
+use testing::{
+    redis::Cluster,
+    wait::{eventually, refreshed_once},
+};
 use tokio::time::timeout;
 use tower_semaphore::{Operate, Policy, RedisSemaphore, Semaphore};
 
-/// No refresh is due for five minutes, so only a message can tell.
+/// No refresh is due for five minutes.
 const LONG: Duration = Duration::from_secs(1_000);
 const NAME: &str = "semaphore:{concurrency:a}";
 
@@ -44,6 +47,10 @@ async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() 
         !channels.is_empty()
     })
     .await;
+
+    // Later only a message can tell.
+    let mut raw = cluster.raw(from).await;
+    refreshed_once(&mut raw, &format!("{NAME}:held")).await;
 
     cluster.begin_move(slot, from, to).await;
     let revoked = operator.revoke(&policy, &key, &info.id).await;

@@ -13,7 +13,7 @@ use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
     stores,
-    wait::eventually,
+    wait::refreshed_once,
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, semaphore::MAX_WEIGHT};
 
@@ -75,10 +75,10 @@ impl Fleet {
             let _permit = store.acquire(claim).await.expect("there is room");
             let held = format!("semaphore:{{start:{number}}}:held");
             let mut raw = Raw::connect(server.port()).await;
-            let (id, ends) = raw.zmembers(&held).await.remove(0);
             if !supplied {
-                refreshed_once(&mut raw, &held, &id, ends).await;
+                refreshed_once(&mut raw, &held).await;
             }
+            let (id, _) = raw.zmembers(&held).await.remove(0);
             let id = String::from_utf8(id).expect("ids are plain");
             let process = id.split('.').next().expect("it begins with its process");
             fleet.push(Process(store, format!("{process}.")));
@@ -98,18 +98,6 @@ impl Fleet {
             schedule,
         }
     }
-}
-
-/// Waits until a permit was refreshed, whose lease ends then. With a lease of hours that is only once the
-/// process listens to messages. Later that refresh would bring back what a schedule has ended.
-async fn refreshed_once(raw: &mut Raw, held: &str, id: &[u8], ends: f64) {
-    let sooner = (ends - 1_000.0).to_string();
-    let args: [&[u8]; 5] = [b"ZADD", held.as_bytes(), b"XX", sooner.as_bytes(), id];
-    raw.cmd(&args).await;
-    eventually("it is refreshed", BOUND, async || {
-        raw.zmembers(held).await[0].1 > ends
-    })
-    .await;
 }
 
 async fn store(server: &RedisServer, supplied: bool) -> RedisSemaphore {
