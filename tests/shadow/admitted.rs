@@ -16,6 +16,11 @@ fn layer(limit: u32, store: impl Semaphore) -> ConcurrencyLimitLayer<fn(&Parts) 
     ConcurrencyLimitLayer::new(limit, claims, store).with_shadow(true)
 }
 
+fn permit_of(request: &Request<()>) -> Permit {
+    let permit = request.extensions().get::<Permit>();
+    permit.cloned().expect("it is there")
+}
+
 #[tokio::test]
 async fn every_request_is_admitted_and_the_rest_is_counted() {
     let store = Noted::new(MemorySemaphore::new());
@@ -96,11 +101,7 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
 async fn a_permit_in_shadow_takes_any_weight() {
     let store = Noted::new(MemorySemaphore::new());
     let handler = service_fn(async |request: Request<()>| {
-        let permit = request
-            .extensions()
-            .get::<Permit>()
-            .cloned()
-            .expect("it is there");
+        let permit = permit_of(&request);
         permit.resize(3).await.expect("a trial refuses nobody");
         assert_eq!(permit.weight(), 3);
         permit.resize(2).await.expect("it shrinks");
@@ -180,11 +181,7 @@ async fn bounds_end_what_is_held_in_the_store_and_no_response() {
         Duration::from_millis(20),
     );
     let handler = service_fn(async |request: Request<()>| {
-        let permit = request
-            .extensions()
-            .get::<Permit>()
-            .cloned()
-            .expect("it is there");
+        let permit = permit_of(&request);
         tokio::select! {
             () = permit.lost() => panic!("a permit in shadow was lost"),
             () = tokio::time::sleep(Duration::from_millis(200)) => {}
