@@ -62,7 +62,13 @@ impl<S, B> Acquiring<S, B> {
     pub(crate) fn refuse(self, error: AcquireError, settings: &Settings) -> Rejection {
         let (parts, _body) = self.request.into_parts();
         let reason = Reason::Acquire(error);
-        let rejection = Rejection::new(reason, self.limits, parts, &settings.retry);
+        let rejection = Rejection::new(
+            reason,
+            self.limits,
+            parts,
+            &settings.retry,
+            &settings.fields,
+        );
         let outcome = || rejection.reason().outcome();
         self.counted.refused(rejection.policy(), outcome);
         rejection
@@ -87,11 +93,16 @@ fn time(permit: &Permit, limits: &Limits, settings: &Settings) {
     };
     for (level, limit) in levels.iter().zip(limits.iter()) {
         let (policy, key) = (&limit.policy, limit.key);
-        settings.retry.time(level, policy, key, settings.max_hold);
+        settings.retry.time(level, policy, key);
     }
 }
 
 impl<B> Admitted<B> {
+    /// The permit of this limit and of the outer ones.
+    pub(crate) fn permit(&self) -> Option<&Permit> {
+        self.request.extensions().get()
+    }
+
     pub(crate) fn exempt(request: Request<B>) -> Self {
         Self {
             request,
@@ -118,6 +129,10 @@ impl Granted {
             extensions.insert(permit.clone().over(outer));
         }
         Self { permit, several }
+    }
+
+    pub(crate) fn permit(&self) -> &Permit {
+        &self.permit
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

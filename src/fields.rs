@@ -4,7 +4,7 @@
 use crate::semaphore::{Permit, Policy};
 use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -15,10 +15,14 @@ const UNQUOTABLE: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 /// The fields are cached for up to this many units in use: most keys use few.
 const CACHED: u32 = 32;
 
+/// What a limit counts, unless a layer says otherwise.
+const UNIT: &str = "concurrent-requests";
+
 /// The fields of a layer's own policy and limit, formatted once.
 pub(crate) struct Fields {
     policy: Policy,
     limit: u32,
+    unit: Cow<'static, str>,
     quota: Option<HeaderValue>,
     /// The field for the remaining units, indexed by the units in use.
     remaining: Vec<Option<HeaderValue>>,
@@ -26,20 +30,33 @@ pub(crate) struct Fields {
 
 impl Fields {
     pub(crate) fn new(policy: Policy, limit: u32) -> Self {
+        Self::of_unit(policy, limit, UNIT.into())
+    }
+
+    fn of_unit(policy: Policy, limit: u32, unit: Cow<'static, str>) -> Self {
         let remaining = |used| remaining_value(&policy, limit - used);
         Self {
-            quota: quota_value(&policy, limit),
+            quota: quota_value(&policy, limit, &unit),
             remaining: (0..=limit.min(CACHED)).map(remaining).collect(),
             policy,
             limit,
+            unit,
         }
+    }
+
+    pub(crate) fn with_policy(&self, policy: Policy) -> Self {
+        Self::of_unit(policy, self.limit, self.unit.clone())
+    }
+
+    pub(crate) fn with_unit(&self, unit: Cow<'static, str>) -> Self {
+        Self::of_unit(self.policy.clone(), self.limit, unit)
     }
 
     /// Adds the policy of a permit to the fields of an admitted response, beside other policies.
     pub(crate) fn append(&self, headers: &mut HeaderMap, permit: &Permit) {
         let (policy, limit, remaining) = (permit.policy(), permit.limit(), permit.remaining());
         if limit != self.limit || *policy != self.policy {
-            add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
+            self.list(headers, policy, limit);
             return add(headers, RATELIMIT, remaining_value(policy, remaining));
         }
         add(headers, RATELIMIT_POLICY, self.quota.clone());
@@ -48,38 +65,40 @@ impl Fields {
         let value = cached.map_or_else(|| remaining_value(policy, remaining), Clone::clone);
         add(headers, RATELIMIT, value);
     }
-}
 
-/// Adds a policy of which it is unknown what remains.
-pub(crate) fn list(headers: &mut HeaderMap, policy: &str, limit: u32) {
-    add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
-}
-
-/// Adds the policy of a refused request to the fields, beside those of other layers: when to try
-/// again, and what remains of the limit until then.
-///
-/// `remaining` is `None` if the number is unknown, for example because the store failed. Then there
-/// is no `RateLimit` field, because the draft requires the remaining units in it.
-pub(crate) fn refuse(
-    headers: &mut HeaderMap,
-    policy: &str,
-    limit: u32,
-    remaining: Option<u32>,
-    retry_after: u64,
-) {
-    headers.insert(RETRY_AFTER, retry_after.into());
-    add(headers, RATELIMIT_POLICY, quota_value(policy, limit));
-    if let Some(remaining) = remaining {
+    /// Adds a policy of which it is unknown what remains.
+    pub(crate) fn list(&self, headers: &mut HeaderMap, policy: &str, limit: u32) {
         add(
             headers,
-            RATELIMIT,
-            reset_value(policy, remaining, retry_after),
+            RATELIMIT_POLICY,
+            quota_value(policy, limit, &self.unit),
         );
+    }
+
+    /// Adds the policy of a refused request to the fields, beside those of other layers: when to try
+    /// again, and what remains of the limit until then.
+    ///
+    /// `remaining` is `None` if the number is unknown, for example because the store failed. Then there
+    /// is no `RateLimit` field, because the draft requires the remaining units in it.
+    pub(crate) fn refuse(
+        &self,
+        headers: &mut HeaderMap,
+        (policy, limit): (&str, u32),
+        remaining: Option<u32>,
+        retry_after: u64,
+    ) {
+        headers.insert(RETRY_AFTER, retry_after.into());
+        self.list(headers, policy, limit);
+        if let Some(remaining) = remaining {
+            let reset = reset_value(policy, remaining, retry_after);
+            add(headers, RATELIMIT, reset);
+        }
     }
 }
 
-fn quota_value(policy: &str, limit: u32) -> Option<HeaderValue> {
-    item(policy, format_args!("q={limit};qu=\"concurrent-requests\""))
+fn quota_value(policy: &str, limit: u32, unit: &str) -> Option<HeaderValue> {
+    let unit = utf8_percent_encode(unit, UNQUOTABLE);
+    item(policy, format_args!("q={limit};qu=\"{unit}\""))
 }
 
 fn remaining_value(policy: &str, remaining: u32) -> Option<HeaderValue> {
@@ -99,7 +118,9 @@ fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
 }
 
 fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
-    if let Some(value) = value {
+    // Nested limits that share a permit say the same.
+    let is_new = |value: &HeaderValue| !headers.get_all(&name).iter().any(|known| known == value);
+    if let Some(value) = value.filter(is_new) {
         headers.append(name, value);
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
+    nested::{Nested, poll_for},
     observe::{Outcome, Requesting},
     reject::{Limits, Reason, Rejection},
     semaphore::{Acquire, AcquireError, Claims, Permit},
@@ -82,8 +83,25 @@ where
         settings: Arc<Settings>,
     ) -> Self {
         let limits = Limits::of(&claims, &settings.retry);
-        let acquiring = Acquiring::new(service, request, limits);
-        let state = match settings.acquire(claims).answer() {
+        let acquire = settings.acquire(claims);
+        Self::acquiring(Acquiring::new(service, request, limits), acquire, settings)
+    }
+
+    /// A request for which an outer limit has acquired a permit of the same semaphore.
+    pub(crate) fn nested(
+        service: S,
+        request: Request<B>,
+        claims: &Claims,
+        nested: Nested,
+        settings: Arc<Settings>,
+    ) -> Self {
+        let limits = Limits::of(claims, &settings.retry);
+        let acquire = nested.acquire(&settings);
+        Self::acquiring(Acquiring::new(service, request, limits), acquire, settings)
+    }
+
+    fn acquiring(acquiring: Acquiring<S, B>, acquire: Acquire, settings: Arc<Settings>) -> Self {
+        let state = match acquire.answer() {
             Ok(answer) => State::answered(acquiring, answer, &settings),
             Err(acquire) => State::Acquire {
                 acquire,
@@ -125,7 +143,7 @@ where
         settings: Arc<Settings>,
     ) -> Self {
         let limits = Limits::one(settings.policy.clone(), limit);
-        let rejection = Rejection::new(reason, limits, parts, &settings.retry);
+        let rejection = Rejection::new(reason, limits, parts, &settings.retry, &settings.fields);
         let outcome = || rejection.reason().outcome();
         Requesting::without_claim(rejection.policy()).end(outcome);
         let state = State::rejected(rejection);
@@ -174,12 +192,16 @@ where
                 let acquiring = acquiring.take().expect(AGAIN);
                 Continue(State::answered(acquiring, answer, settings))
             }
-            StateProj::Ready { service, admitted } => match ready!(service.poll_ready(cx)) {
-                Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
-                Err(error) => Break(Err(error)),
-            },
+            StateProj::Ready { service, admitted } => {
+                let permit = admitted.as_ref().and_then(Admitted::permit);
+                match ready!(poll_for(permit, || service.poll_ready(cx))) {
+                    Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
+                    Err(error) => Break(Err(error)),
+                }
+            }
             StateProj::Call { future, granted } => {
-                let answer = ready!(future.poll(cx));
+                let permit = granted.as_ref().map(Granted::permit);
+                let answer = ready!(poll_for(permit, || future.poll(cx)));
                 Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
             }
             StateProj::Rejected { rejection } => {

@@ -52,8 +52,8 @@ use tower_layer::Layer;
 /// The end of that block releases the permit: when the client closes the socket or is killed, and when
 /// the handler panics. A client whose machine vanishes closes nothing, so send pings, and end the
 /// socket when they stay unanswered. When the process stops, close its sockets before
-/// [`RedisSemaphore::shutdown`](crate::RedisSemaphore::shutdown): a server does not wait for an
-/// upgraded connection. The example `market` does all of that.
+/// `RedisSemaphore::shutdown`: a server does not wait for an upgraded connection. The example
+/// `market` does all of that.
 ///
 /// # gRPC
 ///
@@ -76,6 +76,17 @@ use tower_layer::Layer;
 /// the client its limit and the remaining units. [`Rejection`](crate::Rejection) describes the
 /// response to a request that is not admitted. Both have the body type
 /// [`ResponseBody`](crate::ResponseBody).
+///
+/// # Nested limits
+///
+/// Limits of different policies, keys or stores count by themselves, each with a permit of its own; the one in the
+/// request's extensions keeps those of the outer limits. Two nested limits of one store (server and prefix,
+/// whatever the handle), policy and key are a mistake, which is logged as an error with the feature `tracing`.
+/// They count a request once: the inner limit shares the outer one's permit, which is held until both are done with
+/// it. The permit grows to the larger weight, as far as the lower limit goes. The inner limit refuses what it would
+/// have refused when the permit was granted, and does not let a request wait a second time. Of several inner calls
+/// that a request makes at once, one shares the permit, and the others acquire their own.
+/// Two stores over [supplied connections](crate::Semaphore::semaphore_id) know that they are one only after a check.
 ///
 /// # Limits that change
 ///
@@ -125,7 +136,7 @@ use tower_layer::Layer;
 /// # Clients
 ///
 /// The layer limits any service of `http` requests, so a client too. reqwest has request and response
-/// types of its own: [a recipe](crate::guide::recipes::calls#reqwest) converts them.
+/// types of its own: the [guide](crate) has two recipes for it.
 ///
 /// # How this differs from `tower::limit::ConcurrencyLimitLayer`
 ///

@@ -59,7 +59,7 @@
 //! settings. Permits that are held stay valid until their leases end. Then each is reported lost,
 //! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
 //! holder still runs is granted again if there is room and no claim waits. That is the default;
-//! [`Builder::when_unavailable`](redis::Builder::when_unavailable) can admit requests meanwhile, all of
+//! [`Builder::when_unavailable`][when_unavailable] can admit requests meanwhile, all of
 //! them or this process's share of the limit, and a handler sees that its permit
 //! [is degraded](Permit::is_degraded).
 //!
@@ -70,7 +70,7 @@
 //!
 //! **What is not promised?** A lease does not bound work that runs: a process that is paused for
 //! longer than its lease, a failover to a replica that lacks the last grants (unless
-//! [`Builder::min_replicas`](redis::Builder::min_replicas) is set), a flush, an eviction or a server's
+//! [`Builder::min_replicas`][min_replicas] is set), a flush, an eviction or a server's
 //! clock that jumps forward can each admit as many requests again as the limit. A resource that
 //! must not suffer from that can refuse a [`Permit::token`] lower than one that it has seen, and
 //! [`OnLost::Abort`] ends a response that has lost its permit.
@@ -82,7 +82,7 @@
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the
 //! request's extensions. Move that clone into the task of the socket, because the body of the upgrade
 //! response ends at once. Under several limits that one permit stands for all of them. There is
-//! [a recipe](guide::recipes::streams#websockets), and [`ConcurrencyLimitLayer`] says how such a socket ends.
+//! [a recipe][websockets], and [`ConcurrencyLimitLayer`] says how such a socket ends.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].
@@ -90,24 +90,6 @@
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold) and for
 //! [`with_max_stall`](ConcurrencyLimitLayer::with_max_stall).
-//!
-//! # The floor plan
-//!
-//! Two halves meet at one trait, [`Semaphore`]. The HTTP half knows no storage, the storage half
-//! knows no HTTP. Acquiring a permit is a future, releasing it is `Drop`, and refreshing it is the
-//! store's private business.
-//!
-//! ```text
-//! layer ─> service ─> future ─> admission ─> body       global     extract
-//!             │         │           │                     │          │
-//!            key      reject     settings                 │          │
-//!             └─────────┴────── semaphore ────────────────┴──────────┘   the seam
-//!                         ^          ^         ^
-//!                        lock      memory    redis           observe: below all of them
-//!
-//! in redis:  store ─> outage ─> acquire ─┬─────────────> dispatch ─> protocol ─> transport
-//!                                        └─> keeper ────────^
-//! ```
 //!
 //! # Features
 //!
@@ -121,6 +103,11 @@
 //! - `metrics`: what the crate does, in numbers. [`observe`] has the table of them.
 //! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
 //!   example of each.
+//!
+// What a feature brings is linked to here, or to docs.rs without the feature. The first link of a name counts.
+#![cfg_attr(feature = "redis", doc = include_str!("guide/links/redis.md"))]
+#![cfg_attr(feature = "axum", doc = include_str!("guide/links/axum.md"))]
+#![doc = include_str!("guide/links/docs_rs.md")]
 
 mod admission;
 mod body;
@@ -129,15 +116,18 @@ mod extract;
 mod fields;
 mod future;
 pub mod global;
-// Documentation only. Its examples need both features.
-#[cfg(all(doc, not(doctest)))]
-pub mod guide;
-#[cfg(all(doctest, feature = "axum", feature = "redis"))]
+// Documentation only. Its links need one of the features, its examples both.
+#[cfg(all(
+    feature = "redis",
+    any(all(doc, not(doctest)), all(doctest, feature = "axum"))
+))]
 pub mod guide;
 pub mod key;
 mod layer;
 pub mod lock;
 mod memory;
+mod mistakes;
+mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -157,14 +147,20 @@ pub use body::ResponseBody;
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use extract::MissingPermit;
 pub use future::ResponseFuture;
+#[doc(inline)]
 pub use global::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};
+#[doc(inline)]
 pub use key::{KeyError, KeyExtractor};
 pub use layer::ConcurrencyLimitLayer;
+#[doc(inline)]
 pub use lock::{Lock, LockGuard};
 pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+#[doc(inline)]
 pub use redis::RedisSemaphore;
 pub use reject::{Reason, Rejection};
+#[doc(inline)]
 pub use semaphore::{
     Acquire, AcquireError, Claim, Claims, Key, Operate, Permit, PermitLost, Policy, Semaphore,
 };

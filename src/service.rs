@@ -4,6 +4,7 @@ use crate::{
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
+    nested::Nested,
     reject::Reason,
     semaphore::{Claims, Semaphore},
     settings::Settings,
@@ -135,21 +136,34 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = Arc::clone(&self.settings);
-        let claims = match self.claims(&parts) {
-            Ok(claims) => claims,
-            Err(_) if settings.shadow.is_some() => {
-                let request = Request::from_parts(parts, body);
-                return ResponseFuture::invalid(self.inner.clone(), request, settings);
-            }
-            Err(error) => {
-                let reason = Reason::Key(error);
-                return ResponseFuture::refused(parts, reason, settings.limit, settings);
-            }
-        };
-        let (service, request) = (self.inner.clone(), Request::from_parts(parts, body));
+        let claims = self.claims(&parts);
+        if let Err(error) = &claims {
+            settings.mistakes.without_key(&settings.policy, error);
+        }
+        let service = self.inner.clone();
         match claims {
-            Some(claims) => ResponseFuture::limited(service, request, claims, settings),
-            None => ResponseFuture::exempt(service, request, settings),
+            Err(error) if settings.shadow.is_none() => {
+                let reason = Reason::Key(error);
+                ResponseFuture::refused(parts, reason, settings.limit, settings)
+            }
+            Err(_) => {
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::invalid(service, request, settings)
+            }
+            Ok(None) => {
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::exempt(service, request, settings)
+            }
+            Ok(Some(claims)) => {
+                let nested = Nested::of(&claims, &parts.extensions, &settings);
+                let request = Request::from_parts(parts, body);
+                match nested {
+                    None => ResponseFuture::limited(service, request, claims, settings),
+                    Some(nested) => {
+                        ResponseFuture::nested(service, request, &claims, nested, settings)
+                    }
+                }
+            }
         }
     }
 }

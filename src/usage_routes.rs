@@ -1,25 +1,25 @@
 //! Routes for operators: who holds what, as JSON.
 
-use crate::semaphore::{Key, KeyStream, Operate, Policy, StoreError, StoredKey};
+use crate::semaphore::{Key, KeyPage, Operate, Policy, StoreError, StoredKey};
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{RawQuery, State},
     response::{IntoResponse, Response},
     routing::get,
 };
 use http::{StatusCode, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use std::{future::poll_fn, sync::Arc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use std::{error::Error, sync::Arc, time::Duration};
 
-/// What is written as it is in a segment of a path: the characters that RFC 3986 calls unreserved.
+/// What is written as it is in a query: the characters that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// The most keys that an answer has.
-const MAX_KEYS: usize = 1_000;
+/// For how long a store looks for keys before they are answered.
+const TIME: Duration = Duration::from_millis(250);
 
 type Operated = Arc<dyn Operate>;
 
@@ -28,13 +28,29 @@ type Operated = Arc<dyn Operate>;
 ///
 /// | route | answer |
 /// |---|---|
-/// | `GET /{policy}` | `{"policy","keys":[…],"hashed":[…],"more"}`: keys with permits or waiters, 1,000 at most; `more`: there are others |
-/// | `GET /{policy}/{key}` | the [usage](crate::semaphore::Usage::to_json) of a key |
+/// | `GET /keys?policy=…&cursor=…` | the keys of a policy that have permits or waiters, some at a time |
+/// | `GET /usage?policy=…&key=…` | the [usage](crate::semaphore::Usage::to_json) of a key |
 ///
-/// A policy and a key are one segment of the path each, with every byte but letters, digits and `-_.~`
-/// percent-encoded: so any bytes can be written. An answer has them in that form too, ready for a path.
-/// `hashed` has the SHA-256 of the keys of which the [store](crate::semaphore::StoredKey::Hashed) keeps no
-/// more. A policy that is not UTF-8 is answered with status 400, and a store that fails with 503.
+/// A policy is `concurrency` unless the query names another one. A list is
+///
+/// ```json
+/// {"policy":"concurrency",
+///  "keys":[{"key":"ann","usage":"usage?policy=concurrency&key=ann"}],
+///  "hashed":["9f86d081…"],
+///  "next":"keys?policy=concurrency&cursor=1792%40"}
+/// ```
+///
+/// where `usage` and `next` are links relative to the list's own address. `next` has further keys; it is `null`
+/// when there are none. An answer has about 1,000 keys at most, as many as the store finds in a quarter of a
+/// second: so it may have none although there is a next one, and a key may be in two of them. The cursor is the
+/// [store's](Operate::keys_page), and any process that uses the same Redis can go on with it.
+///
+/// A policy and a key are any bytes. In a query every byte but letters, digits and `-_.~` is percent-encoded,
+/// and a space may be a `+`; in an answer keys and the policy have that form too. `hashed` has the SHA-256 of the
+/// keys of which the [store](crate::semaphore::StoredKey::Hashed) keeps no more.
+///
+/// A query that is not understood is answered with status 400, and a store that fails with 503; the text of
+/// the answer names the parameter or the cause.
 ///
 /// # Examples
 ///
@@ -50,86 +66,146 @@ type Operated = Arc<dyn Operate>;
 pub fn usage_routes<S: Clone + Send + Sync + 'static>(semaphore: impl Operate) -> Router<S> {
     let semaphore: Operated = Arc::new(semaphore);
     Router::new()
-        .route("/{policy}", get(keys))
-        .route("/{policy}/{key}", get(usage))
+        .route("/keys", get(keys))
+        .route("/usage", get(usage))
         .with_state(semaphore)
 }
 
-async fn keys(State(semaphore): State<Operated>, request: Request) -> Response {
-    let [policy] = last_segments(&request);
-    let Some(policy) = policy_of(policy) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
-    let found = first_keys(semaphore.keys(&policy)).await;
-    answer(found.map(|(keys, more)| keys_json(&policy, &keys, more)))
+async fn keys(
+    State(semaphore): State<Operated>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refused> {
+    let [policy, cursor] = values(query.as_deref(), ["policy", "cursor"])?;
+    let policy = policy_of(policy)?;
+    let cursor = cursor.map(|cursor| text("cursor", cursor)).transpose()?;
+    let page = semaphore
+        .keys_page(&policy, cursor.as_deref(), TIME)
+        .await?;
+    let page = page.ok_or_else(|| Refused::query("cursor", "it is not one that an answer had"))?;
+    Ok(answer(list(&policy, &page)))
 }
 
-async fn usage(State(semaphore): State<Operated>, request: Request) -> Response {
-    let [policy, key] = last_segments(&request);
-    let Some(policy) = policy_of(policy) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
-    let key = Key::from(percent_decode_str(key).collect::<Vec<u8>>());
-    let usage = semaphore.usage(&policy, &key).await;
-    answer(usage.map(|usage| usage.to_json()))
-}
-
-/// The last segments of the path, still encoded. Axum's own extractors refuse what is not UTF-8.
-fn last_segments<const N: usize>(request: &Request) -> [&str; N] {
-    let mut segments = [""; N];
-    let found = request.uri().path().rsplit('/');
-    for (segment, found) in segments.iter_mut().rev().zip(found) {
-        *segment = found;
+async fn usage(
+    State(semaphore): State<Operated>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refused> {
+    let [policy, key] = values(query.as_deref(), ["policy", "key"])?;
+    let policy = policy_of(policy)?;
+    let key = key.ok_or_else(|| Refused::query("key", "it is missing"))?;
+    if key.is_empty() {
+        return Err(Refused::query("key", "it is empty"));
     }
-    segments
+    let usage = semaphore.usage(&policy, &Key::from(key)).await?;
+    Ok(answer(usage.to_json()))
 }
 
-fn policy_of(segment: &str) -> Option<Policy> {
-    let policy = percent_decode_str(segment).decode_utf8().ok()?;
-    Some(Policy::from(policy.as_ref()))
-}
-
-/// The first keys, and whether there are more.
-async fn first_keys(mut keys: KeyStream) -> Result<(Vec<StoredKey>, bool), StoreError> {
-    let mut found = Vec::new();
-    while let Some(key) = poll_fn(|cx| keys.as_mut().poll_next(cx)).await {
-        if found.len() == MAX_KEYS {
-            return Ok((found, true));
+/// The values of the parameters of these names. There may be no others: with a misspelt cursor a list would
+/// begin anew for ever.
+fn values<const N: usize>(
+    query: Option<&str>,
+    names: [&str; N],
+) -> Result<[Option<Vec<u8>>; N], Refused> {
+    let mut values = [const { None }; N];
+    let parameters = query.unwrap_or_default().split('&');
+    for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let Some(at) = names.iter().position(|known| *known == name) else {
+            return Err(Refused::query(name, "this route has no such parameter"));
+        };
+        if values[at].replace(decoded(name, value)?).is_some() {
+            return Err(Refused::query(name, "it is there twice"));
         }
-        found.push(key?);
     }
-    Ok((found, false))
+    Ok(values)
 }
 
-fn keys_json(policy: &Policy, keys: &[StoredKey], more: bool) -> String {
-    let list = |name: fn(&StoredKey) -> Option<String>| {
-        let names: Vec<_> = keys.iter().filter_map(name).collect();
-        names.join(",")
+/// A value as a form writes it.
+fn decoded(name: &str, value: &str) -> Result<Vec<u8>, Refused> {
+    let is_encoded = |rest: &str| {
+        let digits = rest.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
-    let whole = list(|key| match key {
-        StoredKey::Whole(key) => Some(segment(key.as_bytes())),
-        StoredKey::Hashed(_) => None,
-    });
-    let hashed = list(|key| match key {
-        StoredKey::Whole(_) => None,
-        StoredKey::Hashed(hash) => Some(segment(hash.as_bytes())),
-    });
-    let policy = segment(policy.as_bytes());
-    format!(r#"{{"policy":{policy},"keys":[{whole}],"hashed":[{hashed}],"more":{more}}}"#)
+    if !value.split('%').skip(1).all(is_encoded) {
+        return Err(Refused::query(
+            name,
+            "a % is not followed by two hexadecimal digits",
+        ));
+    }
+    let value = value.replace('+', " ");
+    Ok(percent_decode(value.as_bytes()).collect())
 }
 
-/// A segment of a path as a JSON string. Nothing in it has to be escaped.
-fn segment(bytes: &[u8]) -> String {
-    format!("\"{}\"", percent_encode(bytes, ENCODED))
+fn policy_of(value: Option<Vec<u8>>) -> Result<Policy, Refused> {
+    match value {
+        Some(value) => Ok(Policy::from(text("policy", value)?)),
+        None => Ok(Policy::DEFAULT),
+    }
 }
 
-fn answer(json: Result<String, StoreError>) -> Response {
+fn text(name: &str, value: Vec<u8>) -> Result<String, Refused> {
+    String::from_utf8(value).map_err(|_| Refused::query(name, "it is not UTF-8"))
+}
+
+fn list(policy: &Policy, page: &KeyPage) -> String {
+    let policy = encoded(policy.as_bytes());
+    let (mut keys, mut hashed) = (Vec::new(), Vec::new());
+    for key in &page.keys {
+        match key {
+            StoredKey::Whole(key) => {
+                let key = encoded(key.as_bytes());
+                let usage = format!("usage?policy={policy}&key={key}");
+                keys.push(format!(r#"{{"key":"{key}","usage":"{usage}"}}"#));
+            }
+            StoredKey::Hashed(hash) => hashed.push(format!(r#""{}""#, encoded(hash.as_bytes()))),
+        }
+    }
+    let next = page.next.as_ref().map_or("null".to_owned(), |cursor| {
+        format!(
+            r#""keys?policy={policy}&cursor={}""#,
+            encoded(cursor.as_bytes())
+        )
+    });
+    let (keys, hashed) = (keys.join(","), hashed.join(","));
+    format!(r#"{{"policy":"{policy}","keys":[{keys}],"hashed":[{hashed}],"next":{next}}}"#)
+}
+
+/// Ready for a query, and for a JSON string: nothing in it has to be escaped.
+fn encoded(bytes: &[u8]) -> String {
+    percent_encode(bytes, ENCODED).to_string()
+}
+
+fn answer(json: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    match json {
-        Ok(json) => (headers, json).into_response(),
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    (headers, json).into_response()
+}
+
+/// Why there is no answer.
+struct Refused(StatusCode, String);
+
+impl Refused {
+    fn query(parameter: &str, why: &str) -> Self {
+        Self(StatusCode::BAD_REQUEST, format!("{parameter}: {why}"))
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        Self(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, text) = self;
+        (status, [(header::CACHE_CONTROL, "no-store")], text).into_response()
     }
 }

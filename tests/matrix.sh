@@ -15,7 +15,8 @@ all_ways=(resp2 resp3 resp2-tls resp3-tls)
 topologies=(single cluster sentinel)
 brief=
 target=${CARGO_TARGET_DIR:-target}
-logs=$target/matrix
+mkdir -p "$target/matrix"
+logs=$(cd "$target/matrix" && pwd)
 table=
 failures=0
 
@@ -32,7 +33,6 @@ main() {
     [ "${1:-all}" = all ] || all_servers=("$1")
     shift $(($# > 0))
     [ $# = 0 ] || all_ways=("$@")
-    mkdir -p "$logs"
     build
     [[ ${all_ways[*]} != *-tls* ]] || certificates
     for server in "${all_servers[@]}"; do

@@ -3,7 +3,7 @@
 #![cfg(feature = "redis")]
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{causes::causes, redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{
     RedisSemaphore,
     redis::{ConnectError, Risk},
@@ -120,9 +120,7 @@ async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
         .await;
-    // It may be over soon, so a store connects.
-    let store = RedisSemaphore::connect(server.url()).await;
-    let outcome = store.expect("a connection").check().await;
+    let outcome = RedisSemaphore::connect(server.url()).await;
     assert!(
         matches!(&outcome, Err(ConnectError::Unavailable(error)) if error.to_string().contains("ZREMRANGEBYSCORE")),
         "{outcome:?}"
@@ -270,16 +268,17 @@ async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() 
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_found() {
+async fn a_key_of_another_type_blames_the_prefix() {
     for name in ["semaphore:processes", "semaphore:clock"] {
         let server = RedisServer::start();
         let mut raw = Raw::connect(server.port()).await;
         raw.cmd(&["HSET", name, "mine", "1"]).await;
-        let store = RedisSemaphore::connect(server.url()).await.unwrap();
-        let outcome = store.check().await.expect_err("it is found");
-        let ConnectError::Unavailable(cause) = &outcome else {
-            panic!("{outcome:?}");
-        };
-        assert!(cause.to_string().contains(name), "{cause}");
+        let outcome = RedisSemaphore::connect(server.url()).await;
+        let error = outcome.expect_err("it is found");
+        let said = causes(&error);
+        assert!(
+            matches!(error, ConnectError::Setting { name: "prefix", .. }) && said.contains(name),
+            "{said}"
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::{error::Error as _, time::Duration};
 use testing::{
     redis::{RedisServer, Replicated},
     resp::Raw,
+    stores::connected,
     wait::eventually,
 };
 use tokio::time::{sleep, timeout};
@@ -37,8 +38,7 @@ impl Servers {
             .lease(Duration::from_secs(8))
             .when_unavailable(policy);
         let store = builder.min_replicas(min_replicas);
-        let store = store.connect(self.0.primary.url()).await;
-        store.expect("it connects")
+        connected(async || store.clone().connect(self.0.primary.url()).await).await
     }
 
     /// How many units are held, as the primary has it.

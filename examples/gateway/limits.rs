@@ -13,7 +13,7 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, KeyError, KeyExtractor, Reason, Rejection,
-    Semaphore,
+    Semaphore, semaphore::ClaimError,
 };
 
 /// A unit of the limits: so many tokens.
@@ -33,7 +33,9 @@ const HEAD_START: Duration = Duration::from_secs(30);
 pub(crate) fn layer(
     semaphore: Arc<dyn Semaphore>,
 ) -> ConcurrencyLimitLayer<impl KeyExtractor + Clone> {
-    ConcurrencyLimitLayer::new(1, claims, semaphore).with_rejection(refuse)
+    ConcurrencyLimitLayer::new(1, claims, semaphore)
+        .with_quota_unit(format!("{TOKENS_PER_UNIT}-tokens"))
+        .with_rejection(refuse)
 }
 
 /// How many units so many tokens take.
@@ -72,12 +74,25 @@ fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {
     key.ok_or_else(|| KeyError::Missing("the API key".into()))
 }
 
+/// What is wrong with a request. The client knows tokens, not units.
+fn invalid(error: ClaimError, rejection: &Rejection) -> String {
+    let completion = rejection.parts().extensions.get::<Completion>();
+    match (error, completion) {
+        (ClaimError::TooHeavy { .. } | ClaimError::Weight(_), Some(completion)) => {
+            let (tokens, policy) = (completion.max_tokens, rejection.policy());
+            let most = rejection.limit() * TOKENS_PER_UNIT;
+            format!("max_tokens: {tokens} is more than {most}, the limit of this {policy}")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The error object that clients of such APIs expect, with the fields of the default response.
 fn refuse(rejection: Rejection) -> Response<String> {
     let (kind, message) = match rejection.reason() {
         Reason::Key(error) => ("invalid_request_error", error.to_string()),
         Reason::Acquire(AcquireError::Invalid(error)) => {
-            ("invalid_request_error", error.to_string())
+            ("invalid_request_error", invalid(*error, &rejection))
         }
         Reason::Acquire(error) if error.is_refusal() => {
             let policy = rejection.policy();

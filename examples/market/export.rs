@@ -42,11 +42,13 @@ struct Row {
 }
 
 /// `GET /market/export?rows=N&interval_ms=M`: N rows of NDJSON, one each M milliseconds; 0: as fast as the client reads.
+/// Of a market that cannot be read there is a problem instead, and no head of a response without rows.
 pub(crate) async fn export(
     State(app): State<App>,
     query: Result<Query<Export>, QueryRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], Body), Problem> {
     let Query(Export { rows, interval_ms }) = query?;
+    app.market.listings().await?;
     let interval = Duration::from_millis(interval_ms.into());
     let lines = stream::iter(1..=rows).then(move |row| {
         let market = Arc::clone(&app.market);

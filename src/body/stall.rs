@@ -7,24 +7,20 @@
 use crate::{
     observe::LostBy,
     semaphore::{
-        Permit,
+        Permit, clock,
         countdown::{Bounded, Countdown},
     },
 };
 use std::{
     sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
 };
-use tokio::time::Instant;
-
-/// Where times count from.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The time of a body that waits for its handler.
-const NEVER: u64 = u64::MAX;
+const NEVER: i64 = i64::MAX;
 
 /// One countdown for the whole of a body. A poll only notes the time.
 pub(super) struct StallWatch {
@@ -35,8 +31,8 @@ pub(super) struct StallWatch {
 struct Stall {
     permit: Permit,
     max_stall: Duration,
-    /// Since when the body waits for the client, in microseconds since [`START`], or [`NEVER`].
-    since: AtomicU64,
+    /// Since when the body waits for the client, in [nanoseconds](clock::nanos), or [`NEVER`].
+    since: AtomicI64,
 }
 
 impl StallWatch {
@@ -47,7 +43,7 @@ impl StallWatch {
         let stall = Arc::new(Stall {
             permit,
             max_stall,
-            since: now().into(),
+            since: clock::nanos().into(),
         });
         let held: Arc<dyn Bounded> = Arc::clone(&stall) as _;
         Self {
@@ -58,7 +54,7 @@ impl StallWatch {
 
     /// The body was polled, and had a frame or not.
     pub(super) fn polled(&self, had_frame: bool) {
-        let since = if had_frame { now() } else { NEVER };
+        let since = if had_frame { clock::nanos() } else { NEVER };
         self.stall.since.store(since, Relaxed);
     }
 }
@@ -68,7 +64,8 @@ impl Bounded for Stall {
         match self.since.load(Relaxed) {
             NEVER => self.max_stall,
             since => {
-                let stalled = Duration::from_micros(now().saturating_sub(since));
+                let stalled = clock::nanos().saturating_sub(since).max(0);
+                let stalled = Duration::from_nanos(stalled.unsigned_abs());
                 self.max_stall.saturating_sub(stalled)
             }
         }
@@ -77,8 +74,4 @@ impl Bounded for Stall {
     fn end(&self) {
         self.permit.end(LostBy::Bound);
     }
-}
-
-fn now() -> u64 {
-    START.elapsed().as_micros() as u64
 }

@@ -1,6 +1,9 @@
 //! The permit of a service that is ready, or the acquire of a service that waits.
 
-use crate::semaphore::{Acquire, AcquireError, Permit};
+use crate::{
+    observe::events,
+    semaphore::{Acquire, AcquireError, Permit},
+};
 use parking_lot::Mutex;
 use std::{
     future::Future,
@@ -9,14 +12,14 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::{
-    runtime::{Handle, Id},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 /// How many probes in a row may stay unanswered before a gate counts as abandoned. More than one,
 /// because a busy runtime may be late to poll the task that a probe has notified.
 const PROBES: u8 = 3;
+
+/// After how long a wait is told: the permit that it waits for may be that of its own request.
+const LONG: Duration = Duration::from_secs(30);
 
 /// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
 const FRESH: Duration = Duration::from_secs(1);
@@ -31,14 +34,13 @@ struct Inner {
     state: State,
     /// The task that waits for the permit, or for the inner service while the permit is held.
     waker: Option<Waker>,
-    /// The runtime in which the service waits. The timers of its acquire belong to that runtime, and
-    /// panic when the runtime has ended.
-    runtime: Option<Id>,
     /// The limit under which the service waits.
     limit: u32,
     /// Since when it waits, under this limit or another one.
     since: Option<Instant>,
     unanswered: u8,
+    /// Whether a long wait was told.
+    is_told: bool,
 }
 
 #[derive(Default)]
@@ -77,8 +79,6 @@ impl Gate {
         if inner.state.is_over() {
             inner.since = None;
             inner.begin(limit, &acquire);
-        } else if inner.has_moved() {
-            inner.begin(limit, &acquire);
         }
         let waited = matches!(inner.state, State::Waiting(_));
         inner.poll(cx);
@@ -90,6 +90,14 @@ impl Gate {
             State::Waiting(_) => Poll::Pending,
             State::Granted(_) => Poll::Ready(true),
             _ => Poll::Ready(false),
+        }
+    }
+
+    /// The permit that is held.
+    pub(super) fn permit(&self) -> Option<Permit> {
+        match &self.0.lock().state {
+            State::Granted(permit) => Some(permit.clone()),
+            _ => None,
         }
     }
 
@@ -125,7 +133,13 @@ impl Gate {
         }
         inner.unanswered += 1;
         let waker = inner.waker.clone();
+        let is_long = inner.since.is_some_and(|since| since.elapsed() >= LONG)
+            && matches!(inner.state, State::Waiting(_))
+            && !mem::replace(&mut inner.is_told, true);
         drop(inner);
+        if is_long {
+            events::waits_long(LONG.as_secs());
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -139,11 +153,6 @@ impl Gate {
 }
 
 impl Inner {
-    /// Whether the service waits, but did so in another runtime until now.
-    fn has_moved(&self) -> bool {
-        matches!(self.state, State::Waiting(_)) && self.runtime != runtime()
-    }
-
     /// Whether what the service waited for counts under this limit too. Its permit does if there was
     /// room for it under both, so that a limit which changes all the time starves nobody.
     fn fits(&self, limit: u32) -> bool {
@@ -171,7 +180,6 @@ impl Inner {
         };
         let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
             self.remember(cx.waker());
-            self.runtime = runtime();
             return;
         };
         self.state = match answer {
@@ -195,10 +203,6 @@ impl Inner {
         };
         mem::replace(&mut self.state, left)
     }
-}
-
-fn runtime() -> Option<Id> {
-    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 impl State {

@@ -51,6 +51,15 @@
 //! - A service that waits in one Tokio runtime and is polled in another acquires anew there, in the same
 //!   way.
 //!
+//! # Within another limit
+//!
+//! Where an outer limit counts in the same semaphore (store, policy and key), the two
+//! [share a permit](crate::ConcurrencyLimitLayer#nested-limits). A service that is polled within the outer
+//! limit's call is ready without a permit of its own, and shares that of the request which it is called with; a
+//! request without one needs a permit that is granted without a wait. Behind a `buffer`, in a task of its own or in
+//! the response's body the service does not see the outer permit, and waits for its own request. With the feature `tracing` a wait of 30 s is logged as a warning. Give one of the
+//! limits a policy of its own.
+//!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!
 //! This layer counts across processes when the semaphore does, and a permit lasts until the body

@@ -8,15 +8,16 @@ use crate::{
     admission::Granted,
     body::ResponseBody,
     future::ResponseFuture,
+    nested::{called_for, is_polled_for, poll_for},
     reject::Reason,
-    semaphore::{Acquire, Claim, Key, Permit, PermitLost, Semaphore},
+    semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Semaphore},
     settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use std::{
-    fmt,
+    fmt, mem,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -57,6 +58,8 @@ pub struct GlobalConcurrencyLimit<S> {
     watch: Arc<Watch>,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
+    /// Whether it is ready because a request that polled it holds a permit of this semaphore.
+    is_covered: bool,
 }
 
 impl<S> GlobalConcurrencyLimit<S> {
@@ -77,6 +80,7 @@ impl<S> GlobalConcurrencyLimit<S> {
             settings,
             watch,
             gate: None,
+            is_covered: false,
         }
     }
 
@@ -110,9 +114,14 @@ impl<S> GlobalConcurrencyLimit<S> {
 
     /// Whether there is a permit, once that is known.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let (settings, key) = (&self.settings, &self.key);
+        let limit = settings.limit_now();
+        self.is_covered = is_polled_for(|| claim(settings, key, limit), settings);
+        if self.is_covered {
+            return Poll::Ready(true);
+        }
         let gate = self.gate.get_or_insert_with(|| self.watch.gate());
-        let limit = self.settings.limit_now();
-        let acquire = |waited| acquire(&self.settings, &self.key, limit, waited);
+        let acquire = |waited| acquire(settings, key, limit, waited);
         let answer = gate.poll(cx, limit, acquire);
         self.watch.start(answer.is_pending());
         answer
@@ -122,7 +131,8 @@ impl<S> GlobalConcurrencyLimit<S> {
     where
         S: Service<Request<B>>,
     {
-        let poll = self.inner.poll_ready(cx);
+        let permit = self.gate.as_ref().and_then(|gate| gate.permit());
+        let poll = poll_for(permit.as_ref(), || self.inner.poll_ready(cx));
         if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
             gate.wait_for_inner(cx);
         }
@@ -130,30 +140,54 @@ impl<S> GlobalConcurrencyLimit<S> {
     }
 
     /// The permit for a call, or why the call is refused, and under which limit.
-    fn take(&self) -> Result<Permit, (Reason, u32)> {
+    fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, (Reason, u32)> {
+        let is_covered = mem::take(&mut self.is_covered);
+        let limit = self.settings.limit_now();
+        let wanted = || claim(&self.settings, &self.key, limit);
+        if let Some(shared) = called_for(request.extensions(), wanted, &self.settings) {
+            // What was acquired before the outer limit's permit could be seen is not needed.
+            drop(self.gate.as_ref().map(|gate| gate.take()));
+            return shared.map_err(|error| (Reason::Acquire(error), limit));
+        }
         let answer = self.gate.as_ref().map(|gate| gate.take());
         match answer.unwrap_or(Answer::NotReady) {
             Answer::Granted(permit) => Ok(permit),
             Answer::Refused(error, limit) => Err((Reason::Acquire(error), limit)),
-            Answer::Lost => match acquire_now(&self.settings, &self.key).answer() {
-                Ok(Ok(permit)) => Ok(permit),
-                _ => Err((Reason::Lost(PermitLost), self.settings.limit_now())),
+            // It was another request's permit that covered the poll, or that has ended since.
+            Answer::NotReady if is_covered => match self.acquire_now() {
+                Ok(answer) => answer.map_err(|error| (Reason::Acquire(error), limit)),
+                Err(_) => Err((Reason::Lost(PermitLost), limit)),
             },
             Answer::NotReady => panic!("called before it was ready"),
+            Answer::Lost => match self.acquire_now() {
+                Ok(Ok(permit)) => Ok(permit),
+                _ => Err((Reason::Lost(PermitLost), limit)),
+            },
         }
+    }
+
+    /// A permit that needs no wait, if the answer is known at once.
+    fn acquire_now(&self) -> Result<Result<Permit, AcquireError>, Acquire> {
+        let limit = self.settings.limit_now();
+        acquire(&self.settings, &self.key, limit, Duration::MAX).answer()
     }
 }
 
 /// A service that `waited` already, for another claim, keeps the position and the end of its wait.
 fn acquire(settings: &Settings, key: &Key, limit: u32, waited: Duration) -> Acquire {
-    let claim = Claim::new(key.clone()).with_limit(limit);
-    let claim = claim.with_head_start(waited);
     let wait = settings.wait.saturating_sub(waited);
-    settings.acquire(settings.complete(claim.with_wait(wait)).into())
+    let claim = claim(settings, key, limit).with_head_start(waited);
+    settings.acquire(claim.with_wait(wait).into())
 }
 
-fn acquire_now(settings: &Settings, key: &Key) -> Acquire {
-    acquire(settings, key, settings.limit_now(), Duration::ZERO)
+fn granted<B>(permit: Permit, request: &mut Request<B>, settings: &Settings) -> Granted {
+    let permit = permit.under(settings.policy.clone());
+    settings.retry.time(&permit, &settings.policy, 0);
+    Granted::new(permit, false, request, settings)
+}
+
+fn claim(settings: &Settings, key: &Key, limit: u32) -> Claim {
+    settings.complete(Claim::new(key.clone()).with_limit(limit))
 }
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
@@ -179,12 +213,9 @@ where
     /// was used by an earlier call.
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let settings = Arc::clone(&self.settings);
-        match self.take() {
+        match self.take(&request) {
             Ok(permit) => {
-                let permit = permit.under(settings.policy.clone());
-                let policy = &settings.policy;
-                settings.retry.time(&permit, policy, 0, settings.max_hold);
-                let granted = Granted::new(permit, false, &mut request, &settings);
+                let granted = granted(permit, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err((reason, limit)) => {
@@ -204,6 +235,7 @@ impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
             settings: Arc::clone(&self.settings),
             watch: Arc::clone(&self.watch),
             gate: None,
+            is_covered: false,
         }
     }
 }

@@ -78,8 +78,9 @@
 //! | a limit per | protects | key |
 //! |---|---|---|
 //! | account | accounts from each other | [`key::from_extension`](crate::key::from_extension), [`key::header`](crate::key::header) |
-//! | address | a service that knows no accounts | [`key::peer_ip`](crate::key::peer_ip) |
-//! | route, tenant, model | one expensive part | a closure |
+//! | address | a service that knows no accounts | [`key::peer_ip`](crate::key::peer_ip), [for some clients](super::recipes::keys#an-account-or-else-an-address) |
+//! | route | one expensive part | [`key::matched_path`] |
+//! | tenant, model | one expensive part | a closure |
 //! | fleet | what all share: a database, a budget | [`key::fixed`](crate::key::fixed) |
 //! | host that you call | others from you | [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) |
 //!
@@ -140,3 +141,6 @@
 //!
 //! Both take the permit alone. The response goes on beside the limit, unless
 //! [`OnLost::Abort`](crate::OnLost) ends it too.
+//!
+#![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
+#![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

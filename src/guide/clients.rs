@@ -22,6 +22,7 @@
 //! | limit reached, queue full, wait over, wait ended by an operator | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After` |
 //! | the store failed, is overloaded or shut down | 503 | `temporary-reduced-capacity` | 14 `UNAVAILABLE` | after `Retry-After` |
 //! | no key, or a wrong one | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
+//! | the service has not provided the key's extension | 500 | `about:blank` | 13 `INTERNAL` | no |
 //! | heavier than the limit | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
 //!
 //! ```text
@@ -50,6 +51,47 @@
 //!         _ => rejection.into_response().into_response(),
 //!     });
 //! # drop(layer);
+//! ```
+//!
+//! To change the body alone, `map` the usual response: so it keeps its status and all fields, and a gRPC refusal,
+//! which has no body, stays one.
+//!
+//! ```
+//! use axum::{Router, body::{Body, to_bytes}, http::{HeaderValue, Request, Response, header::CONTENT_TYPE}, routing::get};
+//! use tower::ServiceExt;
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Rejection, key};
+//!
+//! fn busy(rejection: Rejection) -> Response<String> {
+//!     let (policy, seconds) = (rejection.policy().to_string(), rejection.retry_after());
+//!     let usual = rejection.into_response();
+//!     if usual.body().is_empty() {
+//!         return usual; // gRPC
+//!     }
+//!     let status = usual.status().as_u16();
+//!     let mut response =
+//!         usual.map(|_| format!(r#"{{"code":{status},"limit":"{policy}","retry_in":{seconds}}}"#));
+//!     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+//!     response
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new())
+//!     .with_rejection(busy);
+//! let app: Router = Router::new().route("/", get(|| async { "items" })).layer(limit);
+//! let send = || {
+//!     let request = Request::get("/").header("x-account-id", "ann").body(Body::empty());
+//!     app.clone().oneshot(request.unwrap())
+//! };
+//!
+//! let held = send().await.unwrap();
+//! let refused = send().await.unwrap();
+//! assert_eq!(refused.status(), 429);
+//! let seconds = refused.headers()["retry-after"].to_str().unwrap().to_owned();
+//! assert_eq!(refused.headers()["ratelimit"], format!(r#""concurrency";r=0;t={seconds}"#));
+//! let body = to_bytes(refused.into_body(), 1_000).await.unwrap();
+//! assert_eq!(body, format!(r#"{{"code":429,"limit":"concurrency","retry_in":{seconds}}}"#));
+//! # drop(held);
+//! # }
 //! ```
 //!
 //! A layer outside of the limit finds the reason in the response's extensions, as an
@@ -81,7 +123,7 @@
 //!   10 ms (BENCHMARKS.md, "Peers").
 //! - **A response that breaks off** was admitted, and has done something. Retry it only if it is idempotent.
 //!   Under [`OnLost::Abort`](crate::OnLost) that is how a lost permit looks.
-//! - **400 is a mistake** and stays one.
+//! - **400 is a mistake** of the client, **500** one of the service, and each stays one.
 //!
 //! [the rule]: crate::Rejection#when-to-try-again
 //!

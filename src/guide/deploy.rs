@@ -24,7 +24,8 @@
 //!
 //! `+info` may be left out: then the server's version, role and eviction policy are not checked, which
 //! [`check`](crate::RedisSemaphore::check) reports as a [risk](crate::redis::Risk). Connecting fails if another
-//! right is missing, and the error names the command, the keys or the channels. The user cannot read or
+//! right is missing, or if the server refuses the password, and the [error](crate::redis::ConnectError) names the
+//! command, the keys, the channels, or the setting that has the password. The user cannot read or
 //! write what has another prefix; with `+scan` it sees the names of all keys.
 //!
 //! ```no_run
@@ -141,8 +142,8 @@
 //! [Memorystore]: https://cloud.google.com/memorystore/docs/redis/supported-redis-configurations
 //! [cluster]: https://cloud.google.com/memorystore/docs/cluster/supported-instance-configurations
 //!
-//! `check` tells what is left to look at: [`Risk::ClusterNode`](crate::redis::Risk) where you connected to one node
-//! of a cluster, and [`Risk::Eviction`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
+//! `check` tells what is left to look at: [`Risk::ClusterNode`](crate::redis::Risk) where you connected to the only
+//! node of a cluster, and [`Risk::Eviction`](crate::redis::Risk). Where the policy cannot be changed, keep well below the
 //! memory limit.
 //!
 //! ```no_run

@@ -11,8 +11,9 @@
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
 //! | [`clients`] | What does a client see, and what should it retry? |
-//! | [`recipes`] | axum, hyper, tonic, streams, WebSockets, downloads, clients, jobs, locks |
+//! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, clients, jobs, locks |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
+//! | [`test`](mod@test) | How do I test my service: paused time, a store that is down or full, a handler's permit? |
 //! | [`moving`] | What replaces what in tower's limit, tower_governor, nginx and redis-semaphore? |
 //!
 //! The words of the guide are those of the [crate's docs](crate#words). Figures are from the files
@@ -28,3 +29,4 @@ pub mod operate;
 pub mod outages;
 pub mod recipes;
 pub mod several;
+pub mod test;

@@ -117,12 +117,13 @@
 //! # }
 //! ```
 //!
-//! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use. Of a key that
+//! [`keys`](crate::Operate::keys) streams the keys of a policy that are in use, and
+//! [`keys_page`](crate::Operate::keys_page) lists some of them in a bounded time, with a cursor to go on. Of a key that
 //! has more than 64 characters when percent-encoded Redis has only a hash; its usage is still found by the key itself.
 //! A [`Lock`](crate::Lock) counts under the policy `lock`.
 //!
-//! With the feature `axum`, [`usage_routes`](crate::usage_routes) answers both as JSON. The routes change nothing, and
-//! have no authentication of their own, so nest them behind yours:
+//! With the feature `axum`, [`usage_routes`] answers pages and usages as JSON, with links from the
+//! one to the other. The routes change nothing, and have no authentication of their own, so nest them behind yours:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -144,8 +145,10 @@
 //! ```
 //!
 //! ```sh
-//! curl -H 'x-operator: …' localhost:3000/debug/permits/concurrency       # the keys in use
-//! curl -H 'x-operator: …' localhost:3000/debug/permits/concurrency/ann   # who holds ann's units, who waits
+//! at=localhost:3000/debug/permits
+//! curl -H 'x-operator: …' $at/keys                                     # the keys in use, and links to their usage
+//! curl -H 'x-operator: …' $at/usage?key=ann                            # who holds ann's units, who waits
+//! curl -H 'x-operator: …' -G $at/usage -d policy=lock --data-urlencode 'key=item:a&b'
 //! ```
 //!
 //! # Take a permit back
@@ -175,3 +178,6 @@
 //! # Change a limit
 //!
 //! See [limits that change](super::recipes::changes): no restart is needed, and no permit ends.
+//!
+#![cfg_attr(feature = "axum", doc = include_str!("links/axum.md"))]
+#![cfg_attr(not(feature = "axum"), doc = include_str!("links/docs_rs.md"))]

@@ -81,7 +81,12 @@
 //! async fn ready(State(semaphore): State<RedisSemaphore>) -> (StatusCode, String) {
 //!     match semaphore.check().await {
 //!         Ok(risks) => (StatusCode::OK, risks.iter().map(|risk| format!("{risk}\n")).collect()),
-//!         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+//!         // Each level of an error says only its own part: the cause is in the levels below.
+//!         Err(error) => {
+//!             let levels = std::iter::successors(Some(&error as &dyn std::error::Error), |level| level.source());
+//!             let levels: Vec<_> = levels.map(ToString::to_string).collect();
+//!             (StatusCode::SERVICE_UNAVAILABLE, levels.join(": "))
+//!         }
 //!     }
 //! }
 //! # let _: axum::Router<RedisSemaphore> = axum::Router::new().route("/ready", axum::routing::get(ready));
@@ -93,9 +98,10 @@
 //!
 //! # At the start
 //!
-//! `connect` fails with `Unavailable` if no server answers within a second (`sentinel` within a second and a half), and
-//! at once if nothing listens there. Another attempt may succeed. After any other error it will not, because a setting
-//! or a right is wrong. A password that the server refuses is `Unavailable` too, because it is mended at the server:
+//! `connect` fails with [`Unavailable`](crate::redis::ConnectError::Unavailable) if another attempt may succeed: no
+//! server answers in time, or the server loads its data, accepts no writes just now, or has too few replicas. After any
+//! other error a person has to mend something, which the error names: a password, a right, a certificate, a setting.
+//! There is nothing to wait for then, so the process should end with that error:
 //!
 //! ```no_run
 //! use std::time::Duration;

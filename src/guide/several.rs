@@ -6,14 +6,16 @@
 //! returns several claims, the narrowest first:
 //!
 //! ```
+//! use axum::extract::MatchedPath;
 //! use std::time::Duration;
 //! use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
 //!
 //! let limits = key::from_fn(|parts| {
 //!     let account = parts.headers.get("x-account-id")?; // none: exempt
+//!     let route = parts.extensions.get::<MatchedPath>()?; // `/items/{id}`, not each item's path
 //!     Some([
 //!         Claim::new(account).with_limit(5),
-//!         Claim::new(parts.uri.path()).with_limit(100).with_policy("route"),
+//!         Claim::new(route.as_str()).with_limit(100).with_policy("route"),
 //!         Claim::new("all").with_limit(1_000).with_policy("fleet"),
 //!     ])
 //! });

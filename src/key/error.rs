@@ -4,8 +4,9 @@ use std::{error::Error, fmt};
 
 /// Why a request has no key.
 ///
-/// The response has status 400 and shows this error's text to the client, so the text should
-/// contain neither a key nor a secret. A `&str` or a `String` converts into [`Other`](Self::Other).
+/// The response shows this error's text, so the text should contain neither a key nor a secret. Its status
+/// is 400, or 500 for [`MissingExtension`](Self::MissingExtension). A `&str` or a `String` converts into
+/// [`Other`](Self::Other).
 ///
 /// # Examples
 ///
@@ -24,11 +25,12 @@ use std::{error::Error, fmt};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The part of the request that should contain the key is missing. The text names that part:
-    /// `the header x-account-id`, for example.
+    /// The client has left out the part of the request that should contain the key. The text names that
+    /// part: `the header x-account-id`, for example.
     Missing(String),
-    /// The extension of this type, which should contain the key, is missing. The type's name is for
-    /// operators; the text for the client leaves it out.
+    /// The service has not provided the extension of this type, which should contain the key: the layer
+    /// that inserts it is missing, or is inside of the limit. The response has status 500, and with the
+    /// feature `tracing` an error is logged, once a minute at most.
     MissingExtension(&'static str),
     /// The part of the request that contains the key occurs more than once. The text names that
     /// part.
@@ -43,7 +45,10 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
-            Self::MissingExtension(_) => f.write_str("the key is missing"),
+            Self::MissingExtension(of) => write!(
+                f,
+                "the service has put no extension of the type {of} into the request before this limit"
+            ),
             Self::Repeated(what) => write!(f, "{what} is given more than once"),
             Self::Empty => f.write_str("the key is empty"),
             Self::Other(why) => f.write_str(why),

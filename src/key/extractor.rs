@@ -1,7 +1,7 @@
 //! The trait of extractors, and closures as extractors.
 
 use super::KeyError;
-use crate::semaphore::{Claims, Key};
+use crate::semaphore::{Claim, Claims, Key};
 use http::{HeaderValue, request::Parts};
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ use std::sync::Arc;
     message = "`{Self}` does not extract a key from a request",
     label = "not a `KeyExtractor`",
     note = "write a closure as `|parts: &http::request::Parts| …`, or pass it through `key::from_fn`",
+    note = "an extractor cannot be async: let a middleware look the plan up and insert a `Claim` into the request's extensions, for `key::from_extension::<Claim>()`",
     note = "it may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these"
 )]
 pub trait KeyExtractor {
@@ -46,8 +47,29 @@ pub trait KeyExtractor {
     ///
     /// # Errors
     ///
-    /// A [`KeyError`] rejects the request with status 400.
+    /// A [`KeyError`] rejects the request, with the status that it says.
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError>;
+
+    /// Changes each claim that is found: its policy, its limit, its weight.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, key};
+    ///
+    /// let by_address = key::peer_ip().map_claim(|claim| claim.with_policy("address"));
+    /// let layer = ConcurrencyLimitLayer::new(5, by_address, MemorySemaphore::new());
+    /// # drop(layer);
+    /// ```
+    fn map_claim<F: Fn(Claim) -> Claim>(self, change: F) -> MapClaim<Self, F>
+    where
+        Self: Sized,
+    {
+        MapClaim {
+            extractor: self,
+            change,
+        }
+    }
 }
 
 impl<F, T> KeyExtractor for F
@@ -57,6 +79,21 @@ where
 {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         self(parts).into_claims()
+    }
+}
+
+/// The extractor that [`KeyExtractor::map_claim`] returns.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct MapClaim<K, F> {
+    extractor: K,
+    change: F,
+}
+
+impl<K: KeyExtractor, F: Fn(Claim) -> Claim> KeyExtractor for MapClaim<K, F> {
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
+        let claims = self.extractor.extract(parts)?;
+        Ok(claims.map(|claims| claims.map(&self.change)))
     }
 }
 
@@ -101,7 +138,8 @@ where
 /// [`Claims`], several claims as an array or a `Vec`, or an `Option` or `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
-    note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these"
+    note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these",
+    note = "an extractor cannot be async: let a middleware look the plan up and insert a `Claim` into the request's extensions, for `key::from_extension::<Claim>()`"
 )]
 pub trait IntoClaims {
     /// The claims, or `None` for a request that is exempt.
@@ -112,6 +150,8 @@ pub trait IntoClaims {
     fn into_claims(self) -> Result<Option<Claims>, KeyError>;
 }
 
+// So that the error of a closure says what the notes above do, and not that a `Key` cannot be made of it.
+#[diagnostic::do_not_recommend]
 impl<T: Into<Claims>> IntoClaims for T {
     fn into_claims(self) -> Result<Option<Claims>, KeyError> {
         Ok(Some(self.into()))

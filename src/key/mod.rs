@@ -4,7 +4,17 @@
 //! request's [`Parts`] is an extractor. The closure may return a [`Key`] (or anything that converts
 //! into one), a [`Claim`] with its own limit and weight, several claims as an array or a `Vec` (see
 //! [`Claims`](crate::Claims)), an `Option` of these (`None` exempts the request from the limit) or a
-//! `Result` of these (`Err` rejects the request with status 400).
+//! `Result` of these (`Err` rejects the request: see [`KeyError`]).
+//!
+//! | extractor | key |
+//! |---|---|
+//! | [`from_extension`] | what a layer outside of the limit has found: an account, or a whole claim |
+//! | [`header`], [`header_name`] | a header, which clients must not choose at will |
+//! | [`peer_ip`] | the address of the connection's peer, or its network |
+//! | `matched_path` | the route, with the feature `axum` |
+//! | [`fixed`] | the same for every request |
+//! | [`first_of`] | the first that is there: per account, else per address |
+//! | [`from_fn`] | whatever a closure returns |
 //!
 //! ```
 //! use http::request::Parts;
@@ -28,6 +38,9 @@
 //! # drop((by_header, by_tier));
 //! ```
 //!
+//! An extractor cannot await anything. Let a middleware outside of the limit look an account's plan up, and
+//! leave a `Claim` in the request's extensions for [`from_extension`].
+//!
 //! A closure cannot return a value that borrows from the request. A `Key::from(text)` of up to 38
 //! bytes is a copy without an allocation.
 //!
@@ -39,11 +52,18 @@
 
 mod error;
 mod extractor;
+mod first_of;
+#[cfg(feature = "axum")]
+mod matched_path;
+mod peer_ip;
 mod ready_made;
 
 pub use crate::semaphore::Key;
 pub use error::KeyError;
-pub use extractor::{IntoClaims, KeyExtractor, from_fn};
-pub use ready_made::{
-    Fixed, FromExtension, Header, PeerIp, fixed, from_extension, header, header_name, peer_ip,
-};
+pub use extractor::{IntoClaims, KeyExtractor, MapClaim, from_fn};
+pub use first_of::{FirstOf, first_of};
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use matched_path::{MatchedPath, matched_path};
+pub use peer_ip::{PeerIp, peer_ip};
+pub use ready_made::{Fixed, FromExtension, Header, fixed, from_extension, header, header_name};

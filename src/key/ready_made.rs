@@ -3,12 +3,7 @@
 use super::{Key, KeyError, KeyExtractor};
 use crate::semaphore::{Claim, Claims};
 use http::{HeaderName, request::Parts};
-use std::{
-    any::type_name,
-    fmt,
-    marker::PhantomData,
-    net::{IpAddr, SocketAddr},
-};
+use std::{any::type_name, fmt, marker::PhantomData};
 
 /// The key is the value of a header, which must occur exactly once. Use only a header that the
 /// client cannot choose at will, such as one that a gateway sets after it has authenticated the
@@ -16,8 +11,8 @@ use std::{
 ///
 /// # Panics
 ///
-/// When `name` is not a header's name in lower case. [`header_name`] takes a name that was checked
-/// before.
+/// When `name` is not a header's name. Its case does not matter. [`header_name`] takes a name that was
+/// checked before.
 ///
 /// # Examples
 ///
@@ -29,7 +24,10 @@ use std::{
 /// # drop(layer);
 /// ```
 pub fn header(name: &'static str) -> Header {
-    header_name(HeaderName::from_static(name))
+    match name.parse() {
+        Ok(name) => Header(name),
+        Err(_) => panic!("{name:?} is not a header's name"),
+    }
 }
 
 /// The key is the value of a header, as with [`header`]. For a name that is known at run time only.
@@ -48,13 +46,17 @@ pub fn header_name(name: HeaderName) -> Header {
     Header(name)
 }
 
-/// The key is a value of type `T` that an outer layer has put into the request's extensions. A
-/// request without it is rejected with [`KeyError::MissingExtension`].
+/// The key, or all of the claims, is a value of type `T` that an outer layer has put into the request's
+/// extensions: an account, or a [`Claim`] that a middleware has made after it has looked up the account's
+/// plan.
+///
+/// A request without it is rejected with [`KeyError::MissingExtension`], because the service has
+/// forgotten that layer or has put it inside of the limit.
 ///
 /// # Examples
 ///
 /// ```
-/// use tower_semaphore::{Key, key};
+/// use tower_semaphore::{Claim, Key, key};
 ///
 /// #[derive(Clone)]
 /// struct Account(u64);
@@ -66,32 +68,14 @@ pub fn header_name(name: HeaderName) -> Header {
 /// }
 ///
 /// let by_account = key::from_extension::<Account>();
-/// # drop(by_account);
+/// let by_plan = key::from_extension::<Claim>();
+/// # drop((by_account, by_plan));
 /// ```
 pub fn from_extension<T>() -> FromExtension<T>
 where
-    T: Into<Key> + Clone + Send + Sync + 'static,
+    T: Into<Claims> + Clone + Send + Sync + 'static,
 {
     FromExtension(PhantomData)
-}
-
-/// The key is the IP address of the connection's peer. No header is read, because a client can
-/// forge headers; so behind a proxy all requests have the proxy's address.
-///
-/// The extractor reads a [`SocketAddr`] or [`IpAddr`] from the request's extensions and, with the
-/// feature `axum`, the `ConnectInfo<SocketAddr>` that `into_make_service_with_connect_info` of an
-/// axum `Router` puts there.
-///
-/// # Examples
-///
-/// ```
-/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
-///
-/// let layer = ConcurrencyLimitLayer::new(5, key::peer_ip(), MemorySemaphore::new());
-/// # drop(layer);
-/// ```
-pub fn peer_ip() -> PeerIp {
-    PeerIp
 }
 
 /// The key is the same for every request.
@@ -132,13 +116,12 @@ pub struct FromExtension<T>(PhantomData<fn() -> T>);
 
 impl<T> KeyExtractor for FromExtension<T>
 where
-    T: Into<Key> + Clone + Send + Sync + 'static,
+    T: Into<Claims> + Clone + Send + Sync + 'static,
 {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let value = parts.extensions.get::<T>().cloned();
-        value
-            .map(|value| Some(Claim::new(value).into()))
-            .ok_or(KeyError::MissingExtension(type_name::<T>()))
+        let value = value.ok_or(KeyError::MissingExtension(type_name::<T>()))?;
+        Ok(Some(value.into()))
     }
 }
 
@@ -152,31 +135,6 @@ impl<T> fmt::Debug for FromExtension<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FromExtension<{}>", type_name::<T>())
     }
-}
-
-/// The extractor that [`peer_ip`] returns.
-#[derive(Debug, Clone, Copy)]
-#[must_use]
-pub struct PeerIp;
-
-impl KeyExtractor for PeerIp {
-    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-        let ip = peer(parts).ok_or_else(|| KeyError::Missing("the peer's address".into()))?;
-        Ok(Some(Claim::new(ip).into()))
-    }
-}
-
-fn peer(parts: &Parts) -> Option<IpAddr> {
-    let extensions = &parts.extensions;
-    let address = extensions.get::<SocketAddr>().copied();
-    #[cfg(feature = "axum")]
-    let address = address.or_else(|| {
-        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
-        info.map(|info| info.0)
-    });
-    address
-        .map(|address| address.ip())
-        .or_else(|| extensions.get::<IpAddr>().copied())
 }
 
 /// The extractor that [`fixed`] returns.

@@ -4,7 +4,8 @@ use super::{holders::Details, key_semaphore::Refusal, queue::Acquired, shard::En
 use crate::{
     observe::Store,
     semaphore::{
-        AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, StoreError, Units,
+        AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, SemaphoreId, StoreError,
+        Units,
     },
     sync::Mutex,
 };
@@ -125,6 +126,10 @@ impl Grant for MemoryGrant {
 
     fn loss(&self) -> &Loss {
         &self.loss
+    }
+
+    fn semaphore_id(&self) -> Option<SemaphoreId> {
+        Some(self.entry.semaphore_id())
     }
 
     fn weight(&self) -> Option<u32> {

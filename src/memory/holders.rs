@@ -11,8 +11,75 @@ use std::{
         Arc,
         atomic::Ordering::{Acquire, Release},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
+use tokio::time::Instant;
+
+/// What the clock of a store says at some instant. Ages are those of Tokio's clock, which a test can pause.
+#[derive(Clone, Copy)]
+struct Reading {
+    instant: Instant,
+    system: SystemTime,
+}
+
+impl Reading {
+    fn now() -> Self {
+        // In this order nothing is shown as older than it is.
+        let instant = Instant::now();
+        let system = SystemTime::now();
+        Self { instant, system }
+    }
+
+    /// What the clock says at another instant, if it is a time at all.
+    fn at(self, instant: Instant) -> Option<SystemTime> {
+        match instant.checked_duration_since(self.instant) {
+            Some(later) => self.system.checked_add(later),
+            None => self.system.checked_sub(self.instant - instant),
+        }
+    }
+}
+
+/// The clock of a store: what it says of an instant stays the same, until the system's clock is a second
+/// ahead of it or behind.
+pub(super) struct Clock(Mutex<Reading>);
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Reading::now()))
+    }
+
+    pub(super) fn now(&self) -> Now {
+        const APART: Duration = Duration::from_secs(1);
+        let now = Reading::now();
+        let mut last = self.0.lock();
+        let said = last.at(now.instant).unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_near = |one: SystemTime, other| one.duration_since(other).is_ok_and(|by| by < APART);
+        if !is_near(now.system, said) && !is_near(said, now.system) {
+            *last = now;
+        }
+        Now {
+            instant: now.instant,
+            clock: *last,
+        }
+    }
+}
+
+/// Now, by the clock of a store.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    instant: Instant,
+    clock: Reading,
+}
+
+impl Now {
+    pub(super) fn shown(self) -> SystemTime {
+        self.shown_at(self.instant)
+    }
+
+    fn shown_at(self, instant: Instant) -> SystemTime {
+        self.clock.at(instant).unwrap_or(self.clock.system)
+    }
+}
 
 /// What operators see of a claim.
 #[derive(Debug)]
@@ -20,7 +87,7 @@ pub(super) struct Details {
     /// Unique within the store.
     serial: u64,
     label: Option<Label>,
-    since: SystemTime,
+    since: Instant,
     limit: u32,
     weight: u32,
     /// Whether its permit is listed.
@@ -34,7 +101,7 @@ impl Details {
         Arc::new(Self {
             serial,
             label: claim.label.clone(),
-            since: SystemTime::now(),
+            since: Instant::now(),
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             is_listed,
@@ -59,13 +126,14 @@ impl Details {
     }
 
     /// What is shown of a claim that has no permit yet.
-    pub(super) fn info(&self) -> PermitInfo {
-        self.with_weight(self.weight)
+    pub(super) fn info(&self, now: Now) -> PermitInfo {
+        self.with_weight(self.weight, now)
     }
 
-    fn with_weight(&self, weight: u32) -> PermitInfo {
+    fn with_weight(&self, weight: u32, now: Now) -> PermitInfo {
         let (id, process) = (id(self.serial), Process::current());
-        let mut info = PermitInfo::new(id, process, weight, self.limit, self.since);
+        let since = now.shown_at(self.since);
+        let mut info = PermitInfo::new(id, process, weight, self.limit, since);
         info.label = self.label.as_ref().map(ToString::to_string);
         info
     }
@@ -143,14 +211,14 @@ impl Holders {
 type Listed = (Arc<Details>, u32, Permit);
 
 /// What is shown of permits, and of claims that are granted. Some of these may have their permit by now.
-pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>]) -> Vec<PermitInfo> {
+pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>], now: Now) -> Vec<PermitInfo> {
     let with_permit = permits.iter().map(|(details, weight, _)| {
-        let info = (*weight > 0).then(|| details.with_weight(*weight));
+        let info = (*weight > 0).then(|| details.with_weight(*weight, now));
         (details.serial, info)
     });
     let granted = granted
         .iter()
-        .map(|details| (details.serial, Some(details.info())));
+        .map(|details| (details.serial, Some(details.info(now))));
     // In the order of their claims.
     let infos: BTreeMap<_, _> = granted.chain(with_permit).collect();
     infos.into_values().flatten().collect()

@@ -5,18 +5,25 @@ use super::{
     shard::Shard,
     store::{MemorySemaphore, SHARDS},
 };
-use crate::semaphore::{BoxFuture, Key, KeyStream, Operate, Policy, StoreError, StoredKey, Usage};
+use crate::semaphore::{
+    BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, StoreError, StoredKey, Usage,
+};
 use futures_core::Stream;
 use std::{
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::SystemTime,
+    time::Duration,
     vec,
 };
+use tokio::{task::yield_now, time::Instant};
 
 /// Answers when it is polled first. Permits are listed only by a store [with holders](MemorySemaphore::with_holders);
 /// without, [`units`](Usage::units) counts them, and nothing but a claim that waits can be revoked.
+///
+/// `now` and `since` of a usage follow Tokio's clock, which a test can pause. They are that of the system within a
+/// second.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
@@ -25,9 +32,23 @@ impl Operate for MemorySemaphore {
 
     fn keys(&self, policy: &Policy) -> KeyStream {
         Box::pin(Keys {
-            shards: self.shards().clone().into_iter(),
+            shards: self.0.shards.clone().into_iter(),
             policy: policy.clone(),
             found: Vec::new().into_iter(),
+        })
+    }
+
+    fn keys_page(
+        &self,
+        policy: &Policy,
+        cursor: Option<&str>,
+        time: Duration,
+    ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
+        let from = cursor.map_or(Some(Position::default()), Position::parse);
+        let (store, policy) = (self.clone(), policy.clone());
+        Box::pin(async move {
+            let Some(from) = from else { return Ok(None) };
+            Ok(Some(store.page(&policy, from, time).await))
         })
     }
 
@@ -40,10 +61,36 @@ impl Operate for MemorySemaphore {
 }
 
 impl MemorySemaphore {
+    async fn page(&self, policy: &Policy, from: Position, time: Duration) -> KeyPage {
+        let (start, mut keys, mut at) = (Instant::now(), Vec::new(), Some(from));
+        while let Some(position) = at {
+            at = self.list(policy, position, &mut keys);
+            if keys.len() == KeyPage::MOST || start.elapsed() >= time {
+                break;
+            }
+            yield_now().await;
+        }
+        KeyPage::new(keys, at.map(|at| at.to_string()))
+    }
+
+    /// Adds the keys of one shard, as far as a page has room. Returns where the next ones are.
+    fn list(&self, policy: &Policy, at: Position, keys: &mut Vec<StoredKey>) -> Option<Position> {
+        let Position { shard, hash } = at;
+        let mut found = self.0.shards.get(shard)?.keys_of(policy, hash);
+        found.sort_unstable_by_key(|(hash, _)| *hash);
+        let room = KeyPage::MOST - keys.len();
+        let rest = found.get(room).map(|(hash, _)| (shard, *hash));
+        let added = found.into_iter().take(room);
+        keys.extend(added.map(|(_, key)| StoredKey::Whole(key)));
+        let (shard, hash) = rest.unwrap_or((shard + 1, 0));
+        (shard < SHARDS).then_some(Position { shard, hash })
+    }
+
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
+        let now = self.0.clock.now();
         match self.0.find(policy, key) {
-            Some(entry) => entry.usage(),
-            None => Usage::new(SystemTime::now(), 0, Vec::new(), Vec::new()),
+            Some(entry) => entry.usage(now),
+            None => Usage::new(now.shown(), 0, Vec::new(), Vec::new()),
         }
     }
 
@@ -53,11 +100,33 @@ impl MemorySemaphore {
     }
 }
 
+/// Where a list goes on: at a shard, and at a hash of a key there.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    shard: usize,
+    hash: u64,
+}
+
+impl Position {
+    fn parse(cursor: &str) -> Option<Self> {
+        let (shard, hash) = cursor.split_once('.')?;
+        let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
+        let hash = u64::from_str_radix(hash, 16).ok()?;
+        Some(Self { shard, hash })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:x}", self.shard, self.hash)
+    }
+}
+
 /// The keys of a policy, shard by shard: no lock is held for longer than one takes.
 struct Keys {
     shards: std::array::IntoIter<Arc<Shard>, SHARDS>,
     policy: Policy,
-    found: vec::IntoIter<Key>,
+    found: vec::IntoIter<(u64, Key)>,
 }
 
 impl Stream for Keys {
@@ -65,13 +134,13 @@ impl Stream for Keys {
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(key) = self.found.next() {
+            if let Some((_, key)) = self.found.next() {
                 return Poll::Ready(Some(Ok(StoredKey::Whole(key))));
             }
             let Some(shard) = self.shards.next() else {
                 return Poll::Ready(None);
             };
-            self.found = shard.keys_of(&self.policy).into_iter();
+            self.found = shard.keys_of(&self.policy, 0).into_iter();
         }
     }
 }

@@ -2,17 +2,10 @@
 
 use super::holders::Details;
 use crate::{
-    semaphore::{Units, Wait},
+    semaphore::{Units, Wait, clock},
     sync::oneshot,
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, LazyLock},
-    time::Instant,
-};
-
-/// Arrivals count from here.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+use std::{collections::VecDeque, sync::Arc};
 
 /// The waiters of a key in the order of their arrivals less their head starts.
 #[derive(Default)]
@@ -28,7 +21,7 @@ pub(super) struct Queue {
 #[must_use]
 pub(super) struct Waiting {
     number: u64,
-    /// Nanoseconds from the start to the arrival, less the head start.
+    /// When it arrived, in [nanoseconds](clock::nanos), less its head start.
     rank: i64,
     units: Units,
     details: Arc<Details>,
@@ -100,7 +93,7 @@ impl Queue {
         wait: Wait,
         details: Arc<Details>,
     ) -> Option<Position> {
-        let rank = START.elapsed().as_nanos() as i64 - wait.head_start.as_nanos() as i64;
+        let rank = clock::nanos() - wait.head_start.as_nanos() as i64;
         let index = self.waiting.partition_point(|other| other.rank <= rank);
         if index >= wait.max_waiting as usize {
             return None;

@@ -1,18 +1,18 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    holders::{Details, Holders, infos},
+    holders::{Details, Holders, Now, infos},
     key_semaphore::{KeySemaphore, Refusal},
     locked::Locked,
     queue::{Acquired, Position},
 };
 use crate::{
     observe::LostBy,
-    semaphore::{AcquireError, Claim, Key, Policy, Units, Usage, Wait},
+    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId, Units, Usage, Wait},
     sync::Mutex,
 };
 use hashbrown::hash_table::HashTable;
-use std::{ptr, sync::Arc, time::SystemTime};
+use std::{ptr, sync::Arc};
 
 /// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and
 /// looking an entry up is cheaper than allocating one. With 1,000 keys and 8 threads a pair of
@@ -121,12 +121,12 @@ impl Shard {
         table.entries.iter().filter(busy).count()
     }
 
-    /// The keys that have permits or waiters under a policy.
-    pub(super) fn keys_of(&self, policy: &Policy) -> Vec<Key> {
+    /// The keys that have permits or waiters under a policy, by their hashes, from this hash on.
+    pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, Key)> {
         let table = self.0.lock();
-        let entries = table.entries.iter();
+        let entries = table.entries.iter().filter(|entry| entry.hash >= from);
         let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.is_busy());
-        busy.map(|entry| entry.key.clone()).collect()
+        busy.map(|entry| (entry.hash, entry.key.clone())).collect()
     }
 
     #[cfg(test)]
@@ -170,14 +170,18 @@ impl Entry {
         self.hash == hash && self.key == *key && self.policy == *policy
     }
 
+    /// There is no other entry of its policy and key while it is in use.
+    pub(super) fn semaphore_id(&self) -> SemaphoreId {
+        SemaphoreId::new(format!("memory {:p}", ptr::from_ref(self)))
+    }
+
     pub(super) fn holders(&self) -> &Holders {
         &self.holders
     }
 
-    pub(super) fn usage(&self) -> Usage {
-        let now = SystemTime::now();
+    pub(super) fn usage(&self, now: Now) -> Usage {
         let Some(locked) = self.semaphore.lock() else {
-            return Usage::new(now, 0, Vec::new(), Vec::new());
+            return Usage::new(now.shown(), 0, Vec::new(), Vec::new());
         };
         // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
         let units = locked.held();
@@ -185,8 +189,8 @@ impl Entry {
         drop(locked);
         // A release meanwhile has left it to this.
         self.evict_if_idle();
-        let waiting = waiting.iter().map(|details| details.info()).collect();
-        Usage::new(now, units, infos(&permits, &granted), waiting)
+        let waiting = waiting.iter().map(|details| details.info(now)).collect();
+        Usage::new(now.shown(), units, infos(&permits, &granted, now), waiting)
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.

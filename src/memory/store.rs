@@ -3,7 +3,7 @@
 use super::{
     grant::permit,
     hasher::KeyHasher,
-    holders::{Details, first_serial},
+    holders::{Clock, Details, first_serial},
     key_semaphore::Refusal,
     several::try_all,
     shard::{Entry, Shard},
@@ -12,8 +12,8 @@ use super::{
 use crate::{
     observe::Store::Memory as MEMORY,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, Units, Wait, check,
-        level_by_level, narrowest,
+        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, Wait,
+        check, level_by_level, narrowest,
     },
     sync::{AtomicBool, AtomicU64},
 };
@@ -70,7 +70,8 @@ pub(super) struct Store {
     /// Whether permits are listed.
     pub(super) has_holders: AtomicBool,
     serial: AtomicU64,
-    shards: [Arc<Shard>; SHARDS],
+    pub(super) clock: Clock,
+    pub(super) shards: [Arc<Shard>; SHARDS],
 }
 
 impl MemorySemaphore {
@@ -81,6 +82,7 @@ impl MemorySemaphore {
             waiter_slots: Arc::new(WaiterSlots::new(MAX_WAITING_TOTAL)),
             has_holders: AtomicBool::new(false),
             serial: AtomicU64::new(first_serial()),
+            clock: Clock::new(),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
     }
@@ -119,10 +121,6 @@ impl MemorySemaphore {
         }
         let store = Arc::clone(&self.0);
         Acquire::pending(level_by_level(claims, move |claim| store.decide(&claim)))
-    }
-
-    pub(super) fn shards(&self) -> &[Arc<Shard>; SHARDS] {
-        &self.0.shards
     }
 }
 
@@ -232,6 +230,11 @@ impl Semaphore for MemorySemaphore {
         };
         let (policy, key) = narrowest(&claims);
         self.decide_all(claims).counted(MEMORY, &policy, &key)
+    }
+
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        let entry = self.0.find(policy, key)?;
+        Some(entry.semaphore_id())
     }
 }
 

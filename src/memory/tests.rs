@@ -30,7 +30,7 @@ fn acquire(store: &MemorySemaphore, key: u64) -> Permit {
 }
 
 fn keys_in_tables(store: &MemorySemaphore) -> HashSet<Key> {
-    let shards = store.shards().iter();
+    let shards = store.0.shards.iter();
     shards.flat_map(|shard| shard.keys_in_table()).collect()
 }
 
@@ -81,7 +81,7 @@ fn recent_keys_are_kept() {
 fn a_dropped_store_leaves_no_reference_cycle() {
     let store = MemorySemaphore::new();
     let held: Vec<Permit> = (0..10_000).map(|key| acquire(&store, key)).collect();
-    let shards = store.shards().each_ref().map(Arc::downgrade);
+    let shards = store.0.shards.each_ref().map(Arc::downgrade);
     drop((store, held));
     assert!(shards.iter().all(|shard| shard.upgrade().is_none()));
 }

@@ -8,14 +8,13 @@ use super::{
 };
 use crate::{
     observe::{LostBy, Meter, Outcome, Store, Waiting},
-    semaphore::{AcquireError, Claim, Permit, Policy, Units},
+    semaphore::{AcquireError, Claim, Permit, Policy, Units, timer::timeout},
     sync::AtomicUsize,
 };
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
-use tokio::time::timeout;
 
 /// How many claims wait in a store, and how many may.
 pub(super) struct WaiterSlots {

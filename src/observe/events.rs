@@ -1,16 +1,10 @@
 //! Events and spans, with the feature `tracing`. Without it `mute.rs` has the same names.
 
 use super::{
-    fault::contain,
     outcome::{LostBy, Outcome, Store},
+    subscriber::{Wait, is_debug, tell},
 };
 use std::{error::Error, fmt};
-#[cfg(feature = "redis")]
-use tracing::info;
-use tracing::{Level, Span, debug, enabled, info_span, warn};
-
-/// What the events belong to, wherever in this crate they are.
-const TARGET: &str = "tower_semaphore";
 
 /// What a claim is for: remembered only while somebody wants to know the keys.
 pub(crate) struct Asked(Option<(Store, Box<str>, Box<[u8]>)>);
@@ -18,8 +12,7 @@ pub(crate) struct Asked(Option<(Store, Box<str>, Box<[u8]>)>);
 impl Asked {
     #[inline]
     pub(crate) fn of(store: Store, policy: &str, key: &[u8]) -> Self {
-        let is_wanted = enabled!(target: TARGET, Level::DEBUG);
-        Self(is_wanted.then(|| (store, policy.into(), key.into())))
+        Self(is_debug().then(|| (store, policy.into(), key.into())))
     }
 
     /// The claim is refused, by that policy if the refusal names one.
@@ -28,7 +21,7 @@ impl Asked {
             let (store, policy) = (store.as_str(), by.unwrap_or(policy));
             let (key, outcome) = (key.escape_ascii().to_string(), outcome.as_str());
             let error = Causes(error);
-            debug!(target: TARGET, store, policy, outcome, key, %error, "a claim is refused");
+            tell!(DEBUG, store, policy, outcome, key, %error, "a claim is refused");
         }
     }
 }
@@ -51,29 +44,27 @@ impl Origin {
 
 /// A claim in a queue. By default it is in none.
 #[derive(Default)]
-pub(crate) struct WaitSpan(Option<(Span, Store, Box<str>)>);
+pub(crate) struct WaitSpan(Option<(Wait, Store, Box<str>)>);
 
 impl WaitSpan {
-    pub(crate) fn begin(of: Store, policy: &str, key: impl FnOnce() -> String) -> Self {
-        let (store, none) = (of.as_str(), tracing::field::Empty);
-        let span = info_span!(target: TARGET, "wait", store, policy, outcome = none);
-        if enabled!(target: TARGET, Level::DEBUG) {
-            let key = key();
-            debug!(target: TARGET, parent: &span, key, "a claim waits");
+    pub(crate) fn begin(store: Store, policy: &str, key: impl FnOnce() -> String) -> Self {
+        let span = Wait::begin(store.as_str(), policy);
+        if is_debug() {
+            span.waits(&key());
         }
-        Self(Some((span, of, policy.into())))
+        Self(Some((span, store, policy.into())))
     }
 
     /// Whether the claim is in the queue of that policy. One claim waits under each only once.
     #[cfg(not(feature = "metrics"))]
     pub(crate) fn is_of(&self, store: Store, policy: &str) -> bool {
-        let is_it = |(_, of, known): &(Span, Store, Box<str>)| *of == store && **known == *policy;
+        let is_it = |(_, of, known): &(Wait, Store, Box<str>)| *of == store && **known == *policy;
         self.0.as_ref().is_some_and(is_it)
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
         if let Some((span, ..)) = self.0.take() {
-            span.record("outcome", outcome.as_str());
+            span.end(outcome);
         }
     }
 }
@@ -81,66 +72,126 @@ impl WaitSpan {
 /// A policy in shadow would have refused a request that is admitted.
 pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
     let outcome = outcome.as_str();
-    debug!(target: TARGET, policy, outcome, "a request in shadow would be refused");
+    tell!(
+        DEBUG,
+        policy,
+        outcome,
+        "a request in shadow would be refused"
+    );
+}
+
+/// A request has no key, because the client has left it out or it is malformed.
+pub(crate) fn without_key(policy: &str, error: &dyn Error) {
+    tell!(DEBUG, policy, %error, "a request is refused without a key");
+}
+
+/// A request has no key, because the service provides none.
+pub(crate) fn forgotten(policy: &str, extension: &str) {
+    tell!(
+        ERROR,
+        policy,
+        extension,
+        "requests have no key because the service does not provide it: apply the layer that inserts \
+         this extension outside of the limit (in axum: after it), and serve an axum router with \
+         into_make_service_with_connect_info for the peer's address"
+    );
+}
+
+/// Two limits count the same request in the same semaphore.
+pub(crate) fn nested(policy: &str, outer: u32, inner: u32) {
+    tell!(
+        ERROR,
+        policy,
+        outer,
+        inner,
+        "two nested limits have one store, policy and key, so they count each request once, under the lower \
+         limit: give one of them a policy of its own with with_policy"
+    );
+}
+
+/// A service of a global limit is still not ready.
+pub(crate) fn waits_long(seconds: u64) {
+    tell!(
+        WARN,
+        seconds,
+        "a service waits long for the permit of its global limit: if a limit outside of it, behind a buffer, has \
+         the same store, policy and key, it waits for its own request, so give one of them a policy of its own \
+         with with_policy"
+    );
+}
+
+/// The first of several extractors has found nothing, as if the client had left its key out.
+pub(crate) fn no_extension(extension: &str) {
+    tell!(
+        DEBUG,
+        extension,
+        "a request has no such extension, so the next extractor counts"
+    );
+}
+
+#[cfg(feature = "axum")]
+pub(crate) fn no_route() {
+    tell!(
+        WARN,
+        "a request has no route for key::matched_path: unless it was for an unknown path or a nested \
+         service, apply the limit to axum's Router instead of around it"
+    );
 }
 
 pub(crate) fn lost(of: Option<(Store, &str)>, by: LostBy, token: u64) {
-    contain(|| {
-        if let Some((store, policy)) = of {
-            let (store, by) = (store.as_str(), by.as_str());
-            warn!(target: TARGET, store, policy, by, token, "a permit is lost");
-        }
-    });
+    if let Some((store, policy)) = of {
+        let (store, by) = (store.as_str(), by.as_str());
+        tell!(WARN, store, policy, by, token, "a permit is lost");
+    }
 }
 
 /// A claim is admitted, or a permit is kept, while the store is unavailable.
 #[cfg(feature = "redis")]
 pub(crate) fn degraded(of: Option<(Store, &str)>, how: &'static str, name: &str) {
-    contain(|| {
-        if let Some((store, policy)) = of {
-            let store = store.as_str();
-            debug!(target: TARGET, store, policy, how, key = name, "a permit is degraded");
-        }
-    });
+    if let Some((store, policy)) = of {
+        let store = store.as_str();
+        tell!(
+            DEBUG,
+            store,
+            policy,
+            how,
+            key = name,
+            "a permit is degraded"
+        );
+    }
 }
 
-/// A breaker opens.
+/// A time in which claims fail begins.
 #[cfg(feature = "redis")]
-pub(crate) fn unavailable(error: &dyn Error) {
-    contain(|| {
-        let error = Causes(error);
-        warn!(target: TARGET, %error, "the store is unavailable");
-    });
+pub(crate) fn fails(error: &dyn Error) {
+    let error = Causes(error);
+    tell!(WARN, %error, "the store fails");
 }
 
-/// A breaker that was open is not any more.
+/// It is over.
 #[cfg(feature = "redis")]
-pub(crate) fn available() {
-    contain(|| {
-        info!(target: TARGET, "the store is available again");
-    });
+pub(crate) fn works() {
+    tell!(WARN, "the store works again");
 }
 
 /// An attempt to connect has succeeded, the first one of a runtime or a later one.
 #[cfg(feature = "redis")]
 pub(crate) fn connected(address: &dyn fmt::Display, again: bool) {
-    contain(|| match again {
-        true => info!(target: TARGET, %address, "connected again"),
-        false => debug!(target: TARGET, %address, "connected"),
-    });
+    match again {
+        true => tell!(INFO, %address, "connected again"),
+        false => tell!(DEBUG, %address, "connected"),
+    }
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &dyn Error) {
-    contain(|| {
-        let error = Causes(error);
-        debug!(target: TARGET, %error, "not connected");
-    });
+    let error = Causes(error);
+    tell!(DEBUG, %error, "not connected");
 }
 
 #[cfg(feature = "redis")]
 pub(crate) fn risk(risk: &dyn fmt::Display) {
-    warn!(target: TARGET, "{risk}");
+    tell!(WARN, "{risk}");
 }
 
 /// An error and its causes. One that repeats its cause itself is not doubled.

@@ -9,13 +9,12 @@
 #[cfg(feature = "redis")]
 use super::names::Calls;
 use super::{
-    names::{self, Claims, Requests, describe},
+    names::{self, Claims, Requests, describe_all},
     outcome::{Outcome, Store},
+    recorder::{self, Counter},
 };
-use metrics::{Counter, with_recorder};
 use std::{
     cell::RefCell,
-    ptr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -102,13 +101,13 @@ impl Known {
     /// What is kept, if it still counts. `now` costs as much as all the rest, so a caller that does
     /// not need the time itself relies on the others.
     fn fresh(&mut self, now: Option<Instant>) -> &mut Self {
-        let recorder = with_recorder(|recorder| ptr::from_ref(recorder).addr());
+        let recorder = recorder::address();
         let is_old = |since: Instant| now.is_some_and(|now| now - since >= FRESH);
         if self.recorder != recorder || self.since.is_none_or(is_old) {
             *self = Self::new();
             (self.recorder, self.since) = (recorder, Some(now.unwrap_or_else(Instant::now)));
             if DESCRIBED.swap(recorder, Relaxed) != recorder {
-                describe();
+                describe_all();
             }
         }
         self

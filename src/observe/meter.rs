@@ -1,25 +1,19 @@
 //! Counts, with the feature `metrics`. Without it `silent.rs` has the same names.
 
-pub(crate) use super::requests::{Requesting, shadowed};
+pub(crate) use super::held::Held;
+#[cfg(feature = "redis")]
+use super::outcome::Answered;
 use super::{
     events::WaitSpan,
-    fault::contain,
     known,
-    names::Claims,
+    names::{Claims, Requests},
     outcome::{LostBy, Outcome, Store},
 };
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Instant,
-};
+use std::{mem, sync::Arc, time::Instant};
 
 /// Counts what happens under a policy in a store. By default nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Meter(Option<Arc<Claims>>);
+pub(crate) struct Meter(pub(super) Option<Arc<Claims>>);
 
 impl Meter {
     pub(crate) fn of(store: Store, policy: &str) -> Self {
@@ -28,16 +22,16 @@ impl Meter {
 
     /// A claim has this outcome.
     pub(crate) fn claimed(&self, outcome: Outcome) {
-        self.with(|claims| claims.by_outcome[outcome as usize].increment(1));
+        self.with(|claims| claims.by_outcome[outcome as usize].increment());
     }
 
     pub(crate) fn lost(&self, by: LostBy) {
-        contain(|| self.with(|claims| claims.lost[by as usize].increment(1)));
+        self.with(|claims| claims.lost[by as usize].increment());
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn degraded(&self) {
-        contain(|| self.with(|claims| claims.degraded.increment(1)));
+        self.with(|claims| claims.degraded.increment());
     }
 
     /// The store and the policy.
@@ -52,10 +46,8 @@ impl Meter {
     }
 
     #[inline]
-    fn with(&self, count: impl FnOnce(&Claims)) {
-        if let Some(claims) = &self.0 {
-            count(claims);
-        }
+    pub(super) fn with<T: Default>(&self, count: impl FnOnce(&Claims) -> T) -> T {
+        self.0.as_deref().map(count).unwrap_or_default()
     }
 }
 
@@ -103,8 +95,10 @@ pub(crate) struct Waiting(Option<InQueue>);
 
 struct InQueue {
     meter: Meter,
+    /// Whether the gauge counts it.
+    is_counted: bool,
     span: WaitSpan,
-    since: Instant,
+    since: tokio::time::Instant,
     outcome: Outcome,
 }
 
@@ -116,14 +110,15 @@ impl Waiting {
             return;
         }
         self.leave(Outcome::Admitted);
-        meter.with(|claims| claims.queued.increment(1.0));
+        let is_counted = meter.with(|claims| claims.queued.increment());
         let of_what = meter
             .of_what()
             .map(|(store, policy)| WaitSpan::begin(store, policy, key));
         self.0 = Some(InQueue {
             meter: meter.clone(),
+            is_counted,
             span: of_what.unwrap_or_default(),
-            since: Instant::now(),
+            since: tokio::time::Instant::now(),
             outcome: Outcome::Cancelled,
         });
     }
@@ -140,84 +135,70 @@ impl Drop for InQueue {
     fn drop(&mut self) {
         self.span.end(self.outcome);
         self.meter.with(|claims| {
-            claims.queued.decrement(1.0);
+            if self.is_counted {
+                claims.queued.decrement();
+            }
             let waited = self.since.elapsed();
-            claims.in_queue[self.outcome as usize].record(waited);
+            claims.in_queue[self.outcome as usize].seconds(waited);
         });
     }
 }
 
-/// A permit that is held, until it ends or is dropped. By default it is that of no limit of its own.
-#[derive(Default)]
-pub(crate) struct Held(Option<Holding>);
+/// A request whose outcome is not known yet: cancelled, if it is dropped.
+pub(crate) struct Requesting(Option<Arc<Requests>>);
 
-struct Holding {
-    store: Store,
-    meter: Meter,
-    since: Instant,
-    has_ended: AtomicBool,
-}
-
-impl Held {
-    #[inline]
-    pub(crate) fn begin(store: Store, policy: &str) -> Self {
-        let since = Instant::now();
-        let claims = known::claims(store, policy, since);
-        claims.active.increment(1.0);
-        Self(Some(Holding {
-            store,
-            meter: Meter(Some(claims)),
-            since,
-            has_ended: AtomicBool::new(false),
-        }))
+impl Requesting {
+    /// Its claim, which is counted too, looks at the time.
+    pub(crate) fn begin(policy: &str) -> Self {
+        Self(Some(known::requests(policy, None)))
     }
 
-    /// A permit that was just made is of another policy.
-    pub(crate) fn under(&mut self, policy: &str) {
-        if let Some(holding) = &mut self.0 {
-            holding.meter.with(|claims| claims.active.decrement(1.0));
-            holding.meter = Meter::of(holding.store, policy);
-            holding.meter.with(|claims| claims.active.increment(1.0));
+    /// A request that makes no claim.
+    pub(crate) fn without_claim(policy: &str) -> Self {
+        Self(Some(known::requests(policy, Some(Instant::now()))))
+    }
+
+    /// The request has this outcome.
+    pub(crate) fn end(mut self, outcome: impl FnOnce() -> Outcome) {
+        self.count(outcome);
+    }
+
+    /// The request is refused by this policy.
+    pub(crate) fn refused(mut self, by: &str, outcome: impl FnOnce() -> Outcome) {
+        self.0 = None;
+        Self::begin(by).end(outcome);
+    }
+
+    fn count(&mut self, outcome: impl FnOnce() -> Outcome) {
+        if let Some(requests) = self.0.take() {
+            requests.by_outcome[outcome() as usize].increment();
         }
-    }
-
-    /// The permit is released or ended. `false`: it was before, or is that of no limit of its own.
-    pub(crate) fn end(&self) -> bool {
-        self.0.as_ref().is_some_and(Holding::end)
-    }
-
-    pub(crate) fn claimed(&self, outcome: impl FnOnce() -> Outcome) {
-        if let Some(holding) = &self.0 {
-            holding.meter.claimed(outcome());
-        }
-    }
-
-    pub(crate) fn lost(&self, by: LostBy) {
-        self.0.iter().for_each(|holding| holding.meter.lost(by));
-    }
-
-    /// `None`: the permit is that of no limit of its own.
-    pub(crate) fn store(&self) -> Option<Store> {
-        self.0.as_ref().map(|holding| holding.store)
     }
 }
 
-impl Holding {
-    fn end(&self) -> bool {
-        let ends = !self.has_ended.swap(true, Relaxed);
-        if ends {
-            let count = |claims: &Claims| {
-                claims.active.decrement(1.0);
-                claims.held.record(self.since.elapsed());
-            };
-            contain(|| self.meter.with(count));
-        }
-        ends
-    }
-}
-
-impl Drop for Holding {
+impl Drop for Requesting {
     fn drop(&mut self) {
-        self.end();
+        self.count(|| Outcome::Cancelled);
+    }
+}
+
+/// A policy in shadow would have refused a request that is admitted.
+pub(crate) fn shadowed(policy: &str, outcome: impl FnOnce() -> Outcome) {
+    known::shadow(policy, outcome()).increment();
+}
+
+/// Commands were sent together at `sent`. Each has so many claims or permits, and was answered so.
+#[cfg(feature = "redis")]
+pub(crate) fn called(
+    store: Store,
+    verb: &'static str,
+    sent: Instant,
+    commands: impl Iterator<Item = (usize, Answered)>,
+) {
+    let now = Instant::now();
+    let calls = known::calls(store, verb, now);
+    for (size, answered) in commands {
+        calls.size.number(size);
+        calls.duration[answered as usize].seconds(now - sent);
     }
 }

@@ -78,8 +78,8 @@
 //! one, until its end. Recorders are told apart by their addresses: if a test of yours makes one local recorder after
 //! the other, keep each until the last is made.
 //!
-//! A recorder or subscriber that panics where a permit ends, or where the store tells of a server, loses what it was
-//! told, and nothing else. Where it panics at a claim, the claim fails with its panic.
+//! A recorder or subscriber that panics, once or at every call, loses what it was told, and nothing else: its panic
+//! goes to the panic hook and ends there. (Where panics abort the process, this one does too.)
 //!
 //! # Events
 //!
@@ -92,12 +92,17 @@
 //! DEBUG wait{store="memory" policy="concurrency"}: tower_semaphore: a claim waits key="ann"
 //! DEBUG tower_semaphore: a claim is refused store="memory" policy="concurrency" outcome="full" key="ann" error=limit reached: 1 of 1 units are held
 //! DEBUG tower_semaphore: a request in shadow would be refused policy="concurrency" outcome="full"
+//! DEBUG tower_semaphore: a request is refused without a key policy="concurrency" error=the header x-account-id is missing
+//! ERROR tower_semaphore: requests have no key because the service does not provide it: apply the layer that inserts this extension outside of the limit (in axum: after it), and serve an axum router with into_make_service_with_connect_info for the peer's address policy="concurrency" extension="u64"
+//! DEBUG tower_semaphore: a request has no such extension, so the next extractor counts extension="u64"
+//! ERROR tower_semaphore: two nested limits have one store, policy and key, so they count each request once, under the lower limit: give one of them a policy of its own with with_policy policy="concurrency" outer=20 inner=5
+//!  WARN tower_semaphore: a request has no route for key::matched_path: unless it was for an unknown path or a nested service, apply the limit to axum's Router instead of around it
 //!  WARN tower_semaphore: a permit is lost store="memory" policy="concurrency" by="bound" token=1
 //!  WARN tower_semaphore: a permit is lost store="redis" policy="concurrency" by="lease" token=1784000000000001
 //! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="admitted" key="semaphore:{concurrency:ann}"
 //! DEBUG tower_semaphore: a permit is degraded store="redis" policy="concurrency" how="kept" key="semaphore:{concurrency:ann}"
-//!  WARN tower_semaphore: the store is unavailable error=no answer from Redis within 100.2ms
-//!  INFO tower_semaphore: the store is available again
+//!  WARN tower_semaphore: the store fails error=no answer from Redis within 100.2ms
+//!  WARN tower_semaphore: the store works again
 //! DEBUG tower_semaphore: connected address=127.0.0.1:6379
 //! DEBUG tower_semaphore: not connected error=Connection refused (os error 111)
 //!  INFO tower_semaphore: connected again address=127.0.0.1:6379
@@ -112,14 +117,21 @@
 //!   that event has its key.
 //! - No event, span or error has a password of a URL, or a certificate's key.
 //! - Each runtime that uses a store has connections of its own, so there may be several lines of a
-//!   connection. `the store is unavailable` is said once of an outage, for each server of a cluster.
+//!   connection.
+//! - `the store fails` and `the store works again` are the beginning and the end of a time in which claims
+//!   fail, for each server of a cluster. What may pass, as silence does, is told once several claims in a row have
+//!   failed and it is no stall; what a person has to mend, as a password or a right, at the first, also if
+//!   something else was told before. The end is a claim that is answered once none has failed for a lease: so
+//!   failures and successes by turns are one time. After an outage it is told as soon as the server answers.
+//!
+#![cfg_attr(not(feature = "metrics"), doc = include_str!("../guide/links/docs_rs.md"))]
 
 /// Whether anybody counts, or is told. Where nobody is, an answer need not be looked at, which takes as long as
 /// a tenth of a pair of acquire and release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
-#[cfg(feature = "redis")]
-mod calls;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod boundary;
 #[cfg(feature = "metrics")]
 #[path = "meter.rs"]
 mod counts;
@@ -131,15 +143,17 @@ pub(crate) mod events;
 #[cfg(not(feature = "tracing"))]
 #[path = "mute.rs"]
 pub(crate) mod events;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-mod fault;
+#[cfg(feature = "metrics")]
+mod held;
 #[cfg(feature = "metrics")]
 mod known;
 #[cfg(feature = "metrics")]
 mod names;
 mod outcome;
 #[cfg(feature = "metrics")]
-mod requests;
+mod recorder;
+#[cfg(feature = "tracing")]
+mod subscriber;
 
 #[cfg(feature = "metrics")]
 pub use names::{
@@ -147,7 +161,7 @@ pub use names::{
     PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
 #[cfg(feature = "redis")]
-pub(crate) use {calls::called, outcome::Answered};
+pub(crate) use {counts::called, outcome::Answered};
 pub(crate) use {
     counts::{Claiming, Held, Meter, Requesting, Waiting, refused, shadowed},
     outcome::{LostBy, Outcome, Store},

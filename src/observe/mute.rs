@@ -55,16 +55,34 @@ impl WaitSpan {
 pub(crate) fn shadowed(_: &str, _: Outcome) {}
 
 #[inline]
+pub(crate) fn without_key(_: &str, _: &dyn Error) {}
+
+#[inline]
+pub(crate) fn forgotten(_: &str, _: &str) {}
+
+#[inline]
+pub(crate) fn nested(_: &str, _: u32, _: u32) {}
+
+#[inline]
+pub(crate) fn waits_long(_: u64) {}
+
+#[inline]
+pub(crate) fn no_extension(_: &str) {}
+
+#[inline]
+pub(crate) fn no_route() {}
+
+#[inline]
 pub(crate) fn lost(_: Option<(Store, &str)>, _: LostBy, _: u64) {}
 
 #[inline]
 pub(crate) fn degraded(_: Option<(Store, &str)>, _: &'static str, _: &str) {}
 
 #[inline]
-pub(crate) fn unavailable(_: &dyn Error) {}
+pub(crate) fn fails(_: &dyn Error) {}
 
 #[inline]
-pub(crate) fn available() {}
+pub(crate) fn works() {}
 
 #[inline]
 pub(crate) fn connected(_: &dyn fmt::Display, _: bool) {}

@@ -2,10 +2,9 @@
 
 #[cfg(feature = "redis")]
 use super::outcome::Answered;
-use super::outcome::{LostBy, Outcome, Store};
-use metrics::{
-    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
-    describe_histogram, gauge, histogram,
+use super::{
+    outcome::{LostBy, Outcome, Store},
+    recorder::{Counter, Gauge, Histogram, Kind, describe},
 };
 
 /// Requests by their outcome. Counter; labels `policy`, `outcome`.
@@ -97,43 +96,35 @@ pub(super) struct Claims {
 
 impl Requests {
     pub(super) fn register(policy: &str) -> Self {
-        let by_outcome = OF_REQUESTS.map(
-            |outcome| counter!(REQUESTS, "policy" => policy.to_owned(), "outcome" => outcome.as_str()),
-        );
+        let of = |outcome: Outcome| [("policy", policy), ("outcome", outcome.as_str())];
+        let by_outcome = OF_REQUESTS.map(|outcome| Counter::of(REQUESTS, &of(outcome)));
         Self { by_outcome }
     }
 }
 
 impl Claims {
     pub(super) fn register(store: Store, policy: &str) -> Self {
-        let labels = || {
-            let store = Label::from_static_parts("store", store.as_str());
-            vec![store, Label::new("policy", policy.to_owned())]
-        };
-        let with = |name: &'static str, value: &'static str| {
-            let mut labels = labels();
-            labels.push(Label::from_static_parts(name, value));
-            labels
-        };
+        let labels = [("store", store.as_str()), ("policy", policy)];
+        let with = |name, value| [labels[0], labels[1], (name, value)];
         let is_of_claims = |outcome| !matches!(outcome, Outcome::Exempt | Outcome::Lost);
         Self {
             store,
             policy: policy.into(),
             by_outcome: OF_REQUESTS.map(|outcome| match is_of_claims(outcome) {
-                true => counter!(CLAIMS, with("outcome", outcome.as_str())),
+                true => Counter::of(CLAIMS, &with("outcome", outcome.as_str())),
                 false => Counter::noop(),
             }),
-            active: gauge!(ACTIVE_PERMITS, labels()),
-            queued: gauge!(QUEUED_CLAIMS, labels()),
+            active: Gauge::of(ACTIVE_PERMITS, &labels),
+            queued: Gauge::of(QUEUED_CLAIMS, &labels),
             in_queue: OF_REQUESTS.map(|outcome| match OF_WAITS.contains(&outcome) {
-                true => histogram!(TIME_IN_QUEUE, with("outcome", outcome.as_str())),
+                true => Histogram::of(TIME_IN_QUEUE, &with("outcome", outcome.as_str())),
                 false => Histogram::noop(),
             }),
-            held: histogram!(PERMIT_DURATION, labels()),
+            held: Histogram::of(PERMIT_DURATION, &labels),
             lost: [LostBy::Lease, LostBy::Bound, LostBy::Revoked]
-                .map(|by| counter!(LOST_PERMITS, with("by", by.as_str()))),
+                .map(|by| Counter::of(LOST_PERMITS, &with("by", by.as_str()))),
             #[cfg(feature = "redis")]
-            degraded: counter!(DEGRADED_PERMITS, labels()),
+            degraded: Counter::of(DEGRADED_PERMITS, &labels),
         }
     }
 }
@@ -141,47 +132,65 @@ impl Claims {
 #[cfg(feature = "redis")]
 impl Calls {
     pub(super) fn register(store: Store, verb: &'static str) -> Self {
-        let store = store.as_str();
+        let (store, verb) = (("store", store.as_str()), ("verb", verb));
         let answered = [Answered::Ok, Answered::Timeout, Answered::Error];
+        let of = |outcome: Answered| [store, verb, ("outcome", outcome.as_str())];
         Self {
-            duration: answered.map(|outcome| {
-                let outcome = outcome.as_str();
-                histogram!(CALL_DURATION, "store" => store, "verb" => verb, "outcome" => outcome)
-            }),
-            size: histogram!(CALL_SIZE, "store" => store, "verb" => verb),
+            duration: answered.map(|outcome| Histogram::of(CALL_DURATION, &of(outcome))),
+            size: Histogram::of(CALL_SIZE, &[store, verb]),
         }
     }
 }
 
+/// Requests that a policy in shadow would have refused so.
 pub(super) fn shadow(policy: &str, outcome: Outcome) -> Counter {
-    counter!(SHADOW_REFUSALS, "policy" => policy.to_owned(), "outcome" => outcome.as_str())
+    let labels = [("policy", policy), ("outcome", outcome.as_str())];
+    Counter::of(SHADOW_REFUSALS, &labels)
 }
 
-/// Tells the recorder what the instruments are.
-pub(super) fn describe() {
-    describe_counter!(REQUESTS, "Requests by their outcome");
-    describe_counter!(
+const DESCRIPTIONS: [(Kind, &str, &str); 11] = [
+    (Kind::Counter, REQUESTS, "Requests by their outcome"),
+    (
+        Kind::Counter,
         SHADOW_REFUSALS,
-        "Requests that a policy in shadow would have refused, by their outcome then"
-    );
-    describe_counter!(CLAIMS, "Claims by their outcome");
-    describe_gauge!(ACTIVE_PERMITS, "Permits that this process holds now");
-    describe_gauge!(
+        "Requests that a policy in shadow would have refused, by their outcome then",
+    ),
+    (Kind::Counter, CLAIMS, "Claims by their outcome"),
+    (
+        Kind::Gauge,
+        ACTIVE_PERMITS,
+        "Permits that this process holds now",
+    ),
+    (
+        Kind::Gauge,
         QUEUED_CLAIMS,
-        "Claims of this process that wait in a queue now"
-    );
-    describe_histogram!(
+        "Claims of this process that wait in a queue now",
+    ),
+    (
+        Kind::Seconds,
         TIME_IN_QUEUE,
-        Unit::Seconds,
-        "How long claims waited in a queue"
-    );
-    describe_histogram!(PERMIT_DURATION, Unit::Seconds, "How long permits were held");
-    describe_counter!(LOST_PERMITS, "Permits that were lost");
-    describe_counter!(DEGRADED_PERMITS, "Permits that became degraded");
-    describe_histogram!(
+        "How long claims waited in a queue",
+    ),
+    (Kind::Seconds, PERMIT_DURATION, "How long permits were held"),
+    (Kind::Counter, LOST_PERMITS, "Permits that were lost"),
+    (
+        Kind::Counter,
+        DEGRADED_PERMITS,
+        "Permits that became degraded",
+    ),
+    (
+        Kind::Seconds,
         CALL_DURATION,
-        Unit::Seconds,
-        "How long calls to the store took"
-    );
-    describe_histogram!(CALL_SIZE, "Claims or permits of a call to the store");
+        "How long calls to the store took",
+    ),
+    (
+        Kind::Sizes,
+        CALL_SIZE,
+        "Claims or permits of a call to the store",
+    ),
+];
+
+/// Tells the recorder what the instruments are.
+pub(super) fn describe_all() {
+    DESCRIPTIONS.iter().for_each(describe);
 }

@@ -5,9 +5,12 @@
 
 use super::{
     events::{Origin, WaitSpan},
-    outcome::{LostBy, Outcome, Store},
+    outcome::{Answered, LostBy, Outcome, Store},
 };
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Instant,
+};
 
 #[derive(Clone, Default)]
 pub(crate) struct Meter(Origin);
@@ -131,4 +134,13 @@ impl Requesting {
 
     #[inline]
     pub(crate) fn refused(self, _: &str, _: impl FnOnce() -> Outcome) {}
+}
+
+#[inline]
+pub(crate) fn called(
+    _: Store,
+    _: &'static str,
+    _: Instant,
+    _: impl Iterator<Item = (usize, Answered)>,
+) {
 }

@@ -10,7 +10,7 @@ use super::{
     shared::Store,
     wait::{self, Wanted},
 };
-use crate::semaphore::{AcquireError, Claim, Permit, StoreError, Wait};
+use crate::semaphore::{AcquireError, Claim, Permit, StoreError, Wait, timer::timeout_at};
 use futures_util::future::{Either, select};
 use std::{
     ops::Range,
@@ -19,7 +19,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::time::timeout_at;
 
 impl Store {
     /// Acquires for a claim that may have a reservation in the share; by the deadline if it does not wait.
@@ -37,13 +36,16 @@ impl Store {
         // A shutdown that has missed this lease has set `closed` before this check.
         self.check_open()?;
         let answer = match claim.wait() {
-            None => self.try_once(&grant.lease, deadline).await?,
+            None => self.try_once(&grant.lease, deadline).await,
             // Boxed, so that the future of a claim that does not wait stays small.
             Some(wait) => {
                 let wanted = [(Arc::clone(&grant.lease), Some(wait))];
-                Box::pin(self.wait(&wanted, serials)).await?.only()
+                let answer = Box::pin(self.wait(&wanted, serials)).await;
+                answer.map(AllAcquired::only)
             }
         };
+        self.outage.note(&grant.lease, &answer);
+        let answer = answer?;
         self.check_open()?;
         match answer {
             Acquired::Granted { held, .. } => {
@@ -113,7 +115,7 @@ impl Store {
         {
             return Ok(first);
         }
-        let second = timeout_at(deadline.into(), attempt()).await;
+        let second = timeout_at(deadline, attempt()).await;
         Ok(second.ok().and_then(Result::ok).unwrap_or(first))
     }
 
@@ -183,7 +185,7 @@ impl Store {
         if Instant::now() >= deadline {
             return false;
         }
-        let settled = timeout_at(deadline.into(), self.keeper.settled(full.name())).await;
+        let settled = timeout_at(deadline, self.keeper.settled(full.name())).await;
         settled.is_ok_and(|settled| settled || self.released(leases) != before)
     }
 

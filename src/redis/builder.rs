@@ -37,6 +37,8 @@ pub struct Builder {
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) credentials: Option<Credentials>,
     pub(super) min_replicas: u32,
+    /// The number of the database, which the connection has chosen.
+    pub(super) database: i64,
 }
 
 /// The shortest lease: the refresh interval of a shorter one may be shorter than a round trip.
@@ -56,6 +58,7 @@ impl Default for Builder {
             when_unavailable: WhenUnavailable::default(),
             credentials: None,
             min_replicas: 0,
+            database: 0,
         }
     }
 }

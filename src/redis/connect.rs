@@ -7,7 +7,7 @@ use super::{
     start::ATTEMPT,
     store::RedisSemaphore,
     tls,
-    transport::{Server, Supplied},
+    transport::{Place, Server, Supplied},
 };
 use redis::{IntoConnectionInfo, aio::ConnectionLike};
 
@@ -78,16 +78,20 @@ impl RedisSemaphore {
 impl Builder {
     /// Connects to one server. The [module docs](super#connections) list the URLs.
     ///
-    /// The first connection is made within a second, or this method fails. When a connection
-    /// breaks later, the store reconnects.
+    /// The first connection is made within a second, and what a [check](RedisSemaphore::check) finds is
+    /// known within another one, or this method fails. When a connection breaks later, the store
+    /// reconnects.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] if a setting or the URL cannot work;
-    /// [`ConnectError::Unavailable`] if no server can be reached, or if the server refuses this
-    /// client; the other kinds for what a server has that will not do, such as an access control
-    /// list without a command. What cannot be known now, because the server is still loading its data
-    /// or does not answer in time, is no error. [`RedisSemaphore::check`] tells the same later.
+    /// [`ConnectError::Unavailable`] if another attempt may succeed: no server answers, or the server
+    /// accepts no connections or no writes just now, because it loads its data or has fewer replicas than
+    /// [`min_replicas`](Self::min_replicas).
+    ///
+    /// The other kinds name what a person has to mend: [`Setting`](ConnectError::Setting) a setting that
+    /// cannot work, such as a URL of a database that does not exist, of a Sentinel, or of one node of a
+    /// cluster; [`Credentials`](ConnectError::Credentials) a user or a password;
+    /// [`Tls`](ConnectError::Tls) a certificate; and the others what the server is or does not permit.
     ///
     /// # Panics
     ///
@@ -108,16 +112,17 @@ impl Builder {
     /// # drop(semaphore); Ok(()) }
     /// ```
     pub async fn connect(
-        self,
+        mut self,
         url: impl IntoConnectionInfo,
     ) -> Result<RedisSemaphore, ConnectError> {
         self.check()?;
         self.check_credentials()?;
         let info = self.tuned(tls::parse(url)?);
         let client = tls::client(info, &self.certificates)?;
+        self.database = client.get_connection_info().redis_settings().db();
         let server = Server::new(client, self.timeout);
         let connected = server.connected(after(ATTEMPT)).await;
-        connected.map_err(ConnectError::connecting)?;
+        connected.map_err(|error| self.judge(Place::Url).connecting(error))?;
         self.started(server).await
     }
 
@@ -156,7 +161,7 @@ impl Builder {
     /// let semaphore = RedisSemaphore::builder().prefix("shop:").build_on(connection)?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub fn build_on<C>(self, connection: C) -> Result<RedisSemaphore, ConnectError>
+    pub fn build_on<C>(mut self, connection: C) -> Result<RedisSemaphore, ConnectError>
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
@@ -168,6 +173,7 @@ impl Builder {
         }
         self.check_not_supplied()?;
         let timeout = self.timeout;
+        self.database = connection.get_db();
         let transport = Supplied {
             connection,
             timeout,

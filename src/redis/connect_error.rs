@@ -1,10 +1,14 @@
 //! Errors of making a store.
 
-use super::error::Error;
-use redis::{ErrorKind, RedisError};
-use std::{error::Error as StdError, fmt, sync::Arc};
+use super::error::{Error, said};
+use redis::RedisError;
+use std::{error::Error as StdError, fmt, iter::successors, sync::Arc};
 
-/// Why a [`RedisSemaphore`](super::RedisSemaphore) could not be made.
+/// Why a [`RedisSemaphore`](super::RedisSemaphore) could not be made, or what a
+/// [check](super::RedisSemaphore::check) has found.
+///
+/// After [`Unavailable`](Self::Unavailable) another attempt may succeed. After any other error it fails
+/// too, until a person has changed something: a setting of this process, or of the server.
 ///
 /// # Examples
 ///
@@ -24,20 +28,40 @@ use std::{error::Error as StdError, fmt, sync::Arc};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A setting cannot work, so another attempt fails too.
+    /// A setting cannot work: by itself, or with the server that was found.
     #[non_exhaustive]
     Setting {
-        /// The setting's name: a method of [`Builder`](super::Builder), or `url`.
+        /// The setting's name: a method of [`Builder`](super::Builder), `url`, or `connection` for one
+        /// that was supplied.
         name: &'static str,
         /// What is wrong with its value.
         reason: &'static str,
-        /// The error of another library that refused the value, if one did.
+        /// The error of the server or of another library that refused the value, if one did.
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
-    /// No connection was made: no server answered, the server refused the user or the password,
-    /// or one side refused the other's certificate. The error is also the
-    /// [`source`](StdError::source).
+    /// Another attempt may succeed: no server answers, or one accepts no connections or no writes just
+    /// now, for example because it loads its data or has too few replicas.
     Unavailable(RedisError),
+    /// Tokio's time is paused. The store needs real time, because its servers go by it.
+    PausedClock,
+    /// The server refuses the user or the password.
+    #[non_exhaustive]
+    Credentials {
+        /// The setting that has them: `url`, `credentials`, or `connection` for one that was supplied.
+        name: &'static str,
+        /// What is wrong with them.
+        reason: &'static str,
+        /// What the server said.
+        source: RedisError,
+    },
+    /// One side of a TLS connection refuses the other's certificate, or they have no version of TLS in
+    /// common. A server that refuses a client certificate may end the connection before its reason is
+    /// read: that attempt is [`Unavailable`](Self::Unavailable), and a later one is this error.
+    #[non_exhaustive]
+    Tls {
+        /// What the TLS library said.
+        source: Arc<dyn StdError + Send + Sync>,
+    },
     /// The server is older than Redis 6.2.
     #[non_exhaustive]
     Version {
@@ -64,6 +88,8 @@ pub enum ConnectError {
         /// The pattern that an access control list has to allow.
         pattern: String,
     },
+    /// The server refuses for another reason. The error says which.
+    Refused(RedisError),
 }
 
 impl ConnectError {
@@ -78,49 +104,42 @@ impl ConnectError {
     /// Adds the error of another library that refused the setting.
     pub(super) fn with_source(mut self, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         if let Self::Setting { source, .. } = &mut self {
-            *source = Some(error.into().into());
+            *source = Some(Arc::new(Once(error.into())));
         }
         self
     }
 
+    pub(super) fn tls(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let source = Arc::new(Once(error.into()));
+        Self::Tls { source }
+    }
+
     /// A URL that redis-rs does not accept.
     pub(super) fn url(error: RedisError) -> Self {
-        Self::setting("url", "redis-rs does not accept it").with_source(error)
-    }
-
-    /// The error of a first connection that failed.
-    pub(super) fn connecting(error: Error) -> Self {
-        match error {
-            Error::Unavailable(error) if error.kind() == ErrorKind::InvalidClientConfig => {
-                Self::setting("url", "redis-rs cannot connect with it").with_source(error)
-            }
-            error => Self::Unavailable(error.into_cause()),
-        }
-    }
-}
-
-impl ConnectError {
-    /// The error of servers that were queried for where others are.
-    pub(super) fn discovering(error: Error) -> Self {
-        match error {
-            Error::Redis(error) if error.code() == Some("ERR") => {
-                Self::setting("cluster", "the server is not a node of a cluster").with_source(error)
-            }
-            error => Self::connecting(error),
-        }
+        // The only thing that redis-rs tells of a text that is no URL of its schemes.
+        let reason = match error.to_string().contains("did not parse") {
+            true => "redis-rs does not accept it (is \"redis://\" missing?)",
+            false => "redis-rs does not accept it",
+        };
+        Self::setting("url", reason).with_source(error)
     }
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setting { name, reason, .. } => write!(f, "{name}: {reason}"),
-            Self::Unavailable(_) => f.write_str("no connection to Redis"),
+            Self::Setting { name, reason, .. } | Self::Credentials { name, reason, .. } => {
+                write!(f, "{name}: {reason}")
+            }
+            Self::Unavailable(_) => f.write_str("Redis is unavailable"),
+            Self::PausedClock => Error::PausedClock.fmt(f),
+            Self::Tls { .. } => f.write_str("no TLS connection to Redis"),
             Self::Version { found } => write!(f, "Redis {found} is older than 6.2"),
             Self::Replica => f.write_str("the server is a replica"),
             Self::Command { name } => write!(f, "the server does not permit {name}"),
             Self::Keys { pattern } => write!(f, "the user may not use the keys {pattern}"),
             Self::Channels { pattern } => write!(f, "the user may not use the channels {pattern}"),
+            Self::Refused(_) => f.write_str("the server refuses what the store needs"),
         }
     }
 }
@@ -129,39 +148,70 @@ impl StdError for ConnectError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Setting { source, .. } => source.as_deref().map(|source| source as _),
-            Self::Unavailable(error) => Some(error),
+            Self::Tls { source } => Some(&**source),
+            Self::Unavailable(error)
+            | Self::Refused(error)
+            | Self::Credentials { source: error, .. } => Some(said(error)),
             _ => None,
         }
+    }
+}
+
+/// An error without the causes that it repeats itself.
+#[derive(Debug)]
+struct Once(Box<dyn StdError + Send + Sync>);
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Once {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let text = self.0.to_string();
+        let is_news = |cause: &&(dyn StdError + 'static)| !text.contains(&cause.to_string());
+        successors(self.0.source(), |&cause| cause.source()).find(is_news)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redis::ErrorKind;
+    use std::io;
 
-    fn said(error: &ConnectError) -> (String, Option<String>) {
-        (error.to_string(), error.source().map(ToString::to_string))
+    fn chain(error: &ConnectError) -> Vec<String> {
+        let causes = successors(Some(error as &dyn StdError), |&error| error.source());
+        causes.map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_setting_that_another_library_refuses_has_its_error_as_the_source() {
         let error = ConnectError::setting("root_certificate", "it is no certificate");
-        let text = "root_certificate: it is no certificate".to_owned();
-        assert_eq!(said(&error), (text.clone(), None));
+        let text = "root_certificate: it is no certificate";
+        assert_eq!(chain(&error), [text]);
         let error = error.with_source("no PEM");
-        assert_eq!(said(&error), (text, Some("no PEM".to_owned())));
+        assert_eq!(chain(&error), [text, "no PEM"]);
     }
 
     #[test]
-    fn a_first_connection_fails_because_of_the_url_or_of_the_server() {
-        let from = |kind| RedisError::from((kind, "why"));
-        let config = Error::Unavailable(from(ErrorKind::InvalidClientConfig));
-        let error = ConnectError::connecting(config);
-        assert!(matches!(error, ConnectError::Setting { name: "url", .. }));
-        assert!(error.source().is_some());
-        let io = Error::Unavailable(from(ErrorKind::Io));
-        let error = ConnectError::connecting(io);
-        assert!(matches!(error, ConnectError::Unavailable(_)));
-        assert!(error.source().is_some());
+    fn what_a_cause_repeats_is_said_once() {
+        let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let causes = ["Redis is unavailable", "connection refused"];
+        assert_eq!(chain(&ConnectError::Unavailable(refused())), causes);
+        let causes = ["no TLS connection to Redis", "connection refused"];
+        assert_eq!(chain(&ConnectError::tls(refused())), causes);
+    }
+
+    #[test]
+    fn a_scheme_is_missed_where_a_text_is_no_url() {
+        let url = |text| {
+            chain(&ConnectError::url(
+                (ErrorKind::InvalidClientConfig, text).into(),
+            ))
+        };
+        assert!(url("Redis URL did not parse")[0].ends_with("(is \"redis://\" missing?)"));
+        assert!(url("Invalid database number")[0].ends_with("redis-rs does not accept it"));
     }
 }

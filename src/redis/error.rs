@@ -1,5 +1,6 @@
 //! Errors of the store in Redis.
 
+use crate::semaphore::timer::Elapsed;
 use redis::RedisError;
 use std::{error::Error as StdError, fmt, io, time::Duration};
 
@@ -44,11 +45,19 @@ pub enum Error {
     /// The claim was granted, but its future was not polled within this time, the lease, so that the
     /// grant has ended. The task, or its runtime, was held up.
     Expired(Duration),
+    /// Tokio's time is paused, so a time was over long before it had passed. The store needs real time, because
+    /// its servers go by it. The command may have run.
+    PausedClock,
     /// The server's answer has a shape that no script of this crate returns.
     Reply,
 }
 
 impl Error {
+    /// An attempt to connect has failed.
+    pub(super) fn unconnected(error: impl Into<RedisError>) -> Self {
+        Self::Unavailable(error.into())
+    }
+
     /// Whether the command never left this process.
     pub(super) fn was_not_sent(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Congested)
@@ -99,6 +108,11 @@ impl Error {
     pub(super) fn is_of_a_key(&self) -> bool {
         const CODES: [&str; 5] = ["CROSSSLOT", "WRONGTYPE", "NOPERM", "TRYAGAIN", "ERR"];
         self.code().is_some_and(|code| CODES.contains(&code))
+    }
+
+    /// Whether a server has said it.
+    pub(super) fn is_an_answer(&self) -> bool {
+        matches!(self, Self::Unavailable(error) | Self::Redis(error) if error.code().is_some())
     }
 
     /// Whether the keys of a call live on several nodes.
@@ -153,8 +167,17 @@ impl fmt::Display for Error {
             Self::Congested => f.write_str("more claims than the connection to Redis carries"),
             Self::Timeout(bound) => write!(f, "no answer from Redis within {bound:?}"),
             Self::Late(_) => f.write_str("Redis got the command too late"),
-            Self::NotReplicated(have) => write!(f, "only {have} replicas of Redis have it"),
+            Self::NotReplicated(have) => {
+                write!(
+                    f,
+                    "only {have} replicas of Redis have it, fewer than min_replicas"
+                )
+            }
             Self::Expired(lease) => write!(f, "granted, but not taken within {lease:?}"),
+            Self::PausedClock => f.write_str(
+                "Tokio's time is paused (`tokio::time::pause` or `start_paused`), but a store in Redis \
+                 needs real time",
+            ),
             Self::Redis(_) => f.write_str("Redis failed"),
             Self::Reply => f.write_str("Redis gave an answer that no script of ours gives"),
         }
@@ -164,10 +187,25 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Unavailable(error) | Self::Redis(error) => Some(error),
+            Self::Unavailable(error) | Self::Redis(error) => Some(said(error)),
             _ => None,
         }
     }
+}
+
+impl Elapsed {
+    /// This error, unless the time has not passed: then Tokio's clock is paused.
+    pub(super) fn or(self, error: Error) -> Error {
+        match self.is_early {
+            true => Error::PausedClock,
+            false => error,
+        }
+    }
+}
+
+/// What an error of redis-rs says. One that has a source only repeats its text.
+pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
+    error.source().unwrap_or(error)
 }
 
 #[cfg(test)]

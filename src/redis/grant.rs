@@ -6,7 +6,8 @@ use super::{
     shared::{Added, RedisGrant, Store},
 };
 use crate::semaphore::{
-    AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, StoreError, future::all_held,
+    AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, SemaphoreId, StoreError,
+    future::all_held,
 };
 use std::{future::ready, slice, sync::Arc, time::Instant};
 use tokio::sync::oneshot;
@@ -30,6 +31,10 @@ impl Grant for RedisGrant {
     fn is_degraded(&self) -> bool {
         let is_degraded = |grant: &Self| grant.lease.is_degraded();
         is_degraded(self) || self.any_added(is_degraded)
+    }
+
+    fn semaphore_id(&self) -> Option<SemaphoreId> {
+        Some(self.store.semaphore_id(&self.lease.name()))
     }
 
     fn weight(&self) -> Option<u32> {

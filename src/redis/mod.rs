@@ -65,7 +65,12 @@
 //! The keeper runs on a thread of its own, with a runtime and a connection of its own. So handlers
 //! that block every worker of a runtime lose no permit, and several runtimes may share a store and
 //! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
-//! over the keeper's; that of a runtime that has no connection does so too.
+//! over the keeper's; that of a runtime that has no connection does so too. One that waits goes on in
+//! another runtime, in its place, if that polls it soon enough.
+//!
+//! The store needs real time, as its servers do. Where Tokio's is paused (`tokio::time::pause`,
+//! `start_paused`) each wait for an answer is over at once: connecting and claims fail with
+//! [`ConnectError::PausedClock`] and [`Error::PausedClock`]. Test with a [`MemorySemaphore`](crate::MemorySemaphore) then.
 //!
 //! # Connections
 //!
@@ -115,7 +120,7 @@
 //! `+sentinel|get-master-addr-by-name +sentinel|master`; with [`Builder::min_replicas`] `+wait`. An
 //! eviction policy that may evict keys with a time to live may evict permits; use `noeviction`.
 //!
-//! [`Builder::connect`] and [`RedisSemaphore::check`] name what is missing. [`Operate::keys`](crate::Operate::keys)
+//! [`Builder::connect`] and [`RedisSemaphore::check`] fail with what is missing. [`Operate::keys`](crate::Operate::keys)
 //! needs `+scan` too, and fails alone without it.
 //!
 //! # Who holds what
@@ -155,6 +160,7 @@ mod group;
 mod holders;
 mod keeper;
 mod lease;
+mod mistake;
 mod notify;
 mod operate;
 mod outage;

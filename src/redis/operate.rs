@@ -1,11 +1,20 @@
 //! What operators ask of the store in Redis.
 
-use super::{holders, protocol::name, scan, shared::Store, store::RedisSemaphore};
-use crate::semaphore::{BoxFuture, Key, KeyStream, Operate, Policy, Process, StoreError, Usage};
+use super::{
+    holders,
+    protocol::name,
+    scan::{Position, Scan},
+    shared::Store,
+    store::RedisSemaphore,
+};
+use crate::semaphore::{
+    BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, Process, StoreError, Usage,
+};
+use futures_util::stream;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Permits of all processes are listed, and each process that holds one for a while, or has claims that
@@ -18,8 +27,8 @@ use std::{
 /// A failover may forget a revocation of which the holder was not told yet, unless replicas
 /// [must have it](super::Builder::min_replicas).
 ///
-/// `keys` needs `SCAN`, on every primary. Over a connection that was
-/// [supplied](RedisSemaphore::with_connection) it fails, because such a connection may be one to several servers.
+/// `keys` and `keys_page` need `SCAN`, on every primary. Over a connection that was
+/// [supplied](RedisSemaphore::with_connection) they fail, because such a connection may be one to several servers.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let store = Arc::clone(self.store());
@@ -28,9 +37,24 @@ impl Operate for RedisSemaphore {
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
-        let store = self.store();
-        let servers = store.dispatch.attempts().protocol.servers();
-        scan::keys(servers, &store.prefix, policy, store.times)
+        match self.store().scan(policy) {
+            Ok(scan) => scan.stream(),
+            Err(error) => Box::pin(stream::iter([Err(error)])),
+        }
+    }
+
+    fn keys_page(
+        &self,
+        policy: &Policy,
+        cursor: Option<&str>,
+        time: Duration,
+    ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
+        let from = cursor.map_or_else(|| Some(Position::default()), Position::parse);
+        let scan = self.store().scan(policy);
+        Box::pin(async move {
+            let Some(from) = from else { return Ok(None) };
+            scan?.page(from, time).await.map(Some)
+        })
     }
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
@@ -46,6 +70,11 @@ impl Operate for RedisSemaphore {
 }
 
 impl Store {
+    fn scan(&self, policy: &Policy) -> Result<Scan, StoreError> {
+        let servers = self.dispatch.attempts().protocol.servers();
+        Scan::new(servers, &self.prefix, policy, self.times)
+    }
+
     async fn usage(&self, name: &str) -> Result<Usage, StoreError> {
         let deadline = Instant::now() + self.times.budget();
         let protocol = &self.dispatch.attempts().protocol;

@@ -37,9 +37,13 @@ impl Store {
         let leases = grants.iter().map(|grant| Arc::clone(&grant.lease));
         let wanted: Vec<Wanted> = leases.zip(claims.iter().map(Claim::wait)).collect();
         let answer = match wanted.iter().any(|(_, wait)| wait.is_some()) {
-            true => self.wait(&wanted, serials).await?,
-            false => self.try_all(&wanted, deadline).await?,
+            true => self.wait(&wanted, serials).await,
+            false => self.try_all(&wanted, deadline).await,
         };
+        if let Some((lease, _)) = wanted.first() {
+            self.outage.note(lease, &answer);
+        }
+        let answer = answer?;
         self.check_open()?;
         match answer {
             AllAcquired::Granted(granted) => {

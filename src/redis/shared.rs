@@ -12,7 +12,7 @@ use super::{
     protocol::{Of, PermitId, Protocol, Tag, name},
 };
 use crate::observe::{Meter, Store::Redis as REDIS};
-use crate::semaphore::{AcquireError, Claim, Grant, Permit, StoreError, Units};
+use crate::semaphore::{AcquireError, Claim, Grant, Permit, SemaphoreId, StoreError, Units};
 use futures_util::future::join4;
 use parking_lot::Mutex;
 use std::{
@@ -29,6 +29,10 @@ use tokio::sync::{mpsc, watch};
 /// What all handles and permits of a store share. The keeper ends after the last of them is dropped.
 pub(super) struct Store {
     pub(super) prefix: String,
+    database: i64,
+    /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
+    /// find out that they are one.
+    server: OnceLock<String>,
     pub(super) times: Times,
     pub(super) dispatch: Dispatch,
     pub(super) keeper: Keeper,
@@ -43,7 +47,7 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(
-        prefix: String,
+        (prefix, database): (String, i64),
         times: Times,
         clock: Arc<ServerClock>,
         protocol: Protocol,
@@ -63,6 +67,8 @@ impl Store {
         };
         Self {
             prefix,
+            database,
+            server: OnceLock::new(),
             times,
             keeper: Keeper::new(
                 dispatch.attempts(),
@@ -80,6 +86,19 @@ impl Store {
             closed,
             checks: Checks::default(),
         }
+    }
+
+    /// The id of a semaphore of this store, by its name.
+    pub(super) fn semaphore_id(&self, name: &str) -> SemaphoreId {
+        match self.server.get() {
+            Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
+            None => SemaphoreId::new(format!("{self:p} {name}")),
+        }
+    }
+
+    /// What the server calls itself.
+    pub(super) fn is_at(&self, server: &str) {
+        self.server.get_or_init(|| server.to_owned());
     }
 
     /// Starts the keeper and learns the server's time.

@@ -5,13 +5,14 @@ use super::{
     check::Risk,
     clock::{ServerClock, Times},
     connect_error::ConnectError,
+    mistake::Judge,
     notify::Notifications,
     outage::{Breakers, Outage},
     protocol::Protocol,
     shared::Store,
     store::RedisSemaphore,
     tls,
-    transport::Transport,
+    transport::{Place, Transport},
 };
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 use std::{sync::Arc, time::Duration};
@@ -50,20 +51,21 @@ impl Builder {
         info.set_tcp_settings(settings)
     }
 
+    /// What errors of servers mean that are connected to with these settings.
+    pub(super) fn judge(&self, place: Place) -> Judge<'_> {
+        let prefix = &self.prefix;
+        Judge { place, prefix }
+    }
+
     /// Makes a store whose first claims need not wait for anything.
     pub(super) async fn started(
         self,
         transport: impl Transport,
     ) -> Result<RedisSemaphore, ConnectError> {
         let semaphore = self.build(transport);
-        match semaphore.check().await {
-            Ok(risks) => risks.iter().for_each(Risk::warn),
-            // It was there a moment ago, so this is an outage, as later claims have to bear too.
-            Err(ConnectError::Unavailable(_)) => {}
-            Err(error) => return Err(error),
-        }
+        semaphore.check().await?.iter().for_each(Risk::warn);
         let warm = semaphore.warm_up().await;
-        warm.map_err(ConnectError::connecting)?;
+        warm.map_err(|error| ConnectError::Unavailable(error.into_cause()))?;
         Ok(semaphore)
     }
 
@@ -87,7 +89,7 @@ impl Builder {
             self.min_replicas,
         );
         RedisSemaphore::new(Store::new(
-            self.prefix,
+            (self.prefix, self.database),
             times,
             clock,
             protocol,

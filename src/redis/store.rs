@@ -2,11 +2,11 @@
 
 use super::{
     check::Risk, clock::after, connect_error::ConnectError, error::Error, lease::Lease,
-    shared::Store,
+    protocol::name, shared::Store,
 };
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{Acquire, Claim, Claims, Semaphore, check, narrowest},
+    semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, check, narrowest},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -52,14 +52,16 @@ impl RedisSemaphore {
     /// server answers, is a primary, is recent enough, and permits each command, key and channel
     /// that the store needs. [`Builder::connect`](super::Builder::connect) checks the same.
     ///
+    /// On a cluster each node is checked. What one of them refuses is an error; one that does not answer
+    /// harms its own keys only, so that is an error if no node works.
+    ///
     /// Returns what works but may fail later. Takes a second at most. Runs a few
     /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running share its
     /// answer, so a health route may call it as often as it is called.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] names what is wrong. [`ConnectError::Unavailable`] is also a server that accepts
-    /// no writes just now, for example because it has too few replicas.
+    /// Those of [`Builder::connect`](super::Builder::connect): [`ConnectError::Unavailable`] is what may pass.
     ///
     /// # Cancel safety
     ///
@@ -142,6 +144,10 @@ impl Semaphore for RedisSemaphore {
             Err(error) => Acquire::ready(Err(error)),
         };
         acquire.counted(REDIS, &policy, &key)
+    }
+
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        Some(self.0.semaphore_id(&name(&self.0.prefix, policy, key)))
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     credentials::Credentials,
     start::ATTEMPT,
     store::RedisSemaphore,
-    transport::{Cluster, Sentinels, Server, Unnamed},
+    transport::{Cluster, Place, Sentinels, Server, Unnamed},
 };
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
@@ -15,7 +15,8 @@ impl Builder {
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
     ///
     /// The user, the password and the TLS settings are the same for all nodes. A node is queried within a
-    /// second, or this method fails. When slots move or a replica is promoted later, the store follows.
+    /// second, and the nodes are [checked](RedisSemaphore::check) within another one, or this method fails.
+    /// One node that works is enough. When slots move or a replica is promoted later, the store follows.
     ///
     /// - A semaphore lives on one node. A node that is down harms its own semaphores only, and a
     ///   moment after its replica was promoted they are served again. The server setting
@@ -27,8 +28,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] if a setting or a URL cannot work, or if a node is not one of a cluster;
-    /// [`ConnectError::Unavailable`] if no node can be reached, or if they refuse this client.
+    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a node of a
+    /// cluster.
     ///
     /// # Panics
     ///
@@ -57,7 +58,7 @@ impl Builder {
         let seeds = self.clients(nodes, "cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let cluster = Cluster::connect(seeds, self.timeout, after(ATTEMPT)).await;
-        let cluster = cluster.map_err(ConnectError::discovering)?;
+        let cluster = cluster.map_err(|error| self.judge(Place::Node).connecting(error))?;
         if !cluster.has_slots() {
             return Err(ConnectError::setting("cluster", "no node has any slots"));
         }
@@ -66,7 +67,7 @@ impl Builder {
 
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
     /// enough to name some Sentinels, but most of those that are named have to be reached: one that is
-    /// cut off from the others would name an old primary. All this takes a second and a half at most, or
+    /// cut off from the others would name an old primary. All this takes two and a half seconds at most, or
     /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
     /// that they named last, until that is started again.
     ///
@@ -80,9 +81,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Setting`] if a setting, a URL or the name cannot work;
-    /// [`ConnectError::Unavailable`] if no Sentinel or no primary can be reached, or if one refuses this
-    /// client.
+    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a Sentinel,
+    /// and a name that the Sentinels do not know. [`ConnectError::Credentials`] names the URL if it is a
+    /// Sentinel that refuses them, and [`credentials`](Self::credentials) if it is the primary. A server that
+    /// is no primary yet, or no longer, is [`ConnectError::Unavailable`].
     ///
     /// # Panics
     ///
@@ -103,7 +105,7 @@ impl Builder {
     /// # drop(semaphore); Ok(()) }
     /// ```
     pub async fn sentinel<I>(
-        self,
+        mut self,
         nodes: I,
         name: impl Into<String>,
     ) -> Result<RedisSemaphore, ConnectError>
@@ -115,11 +117,13 @@ impl Builder {
         let template = self.primary(&clients)?;
         let clients = clients.iter().map(without_database);
         let clients = clients.collect::<Result<_, _>>()?;
+        self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
-        sentinels.find_primary().await.map_err(unnamed)?;
+        let found = sentinels.find_primary().await;
+        found.map_err(|unnamed| self.unnamed(unnamed))?;
         let server = Server::of_sentinels(sentinels, self.timeout);
         let connected = server.connected(after(ATTEMPT)).await;
-        connected.map_err(ConnectError::connecting)?;
+        connected.map_err(|error| self.judge(Place::Primary).connecting(error))?;
         self.started(server).await
     }
 
@@ -140,6 +144,16 @@ impl Builder {
             }
         };
         Ok(info.set_redis_settings(settings))
+    }
+
+    /// Why Sentinels have named no primary.
+    fn unnamed(&self, unnamed: Unnamed) -> ConnectError {
+        match unnamed {
+            Unnamed::WrongName => {
+                ConnectError::setting("sentinel", "the Sentinels know no primary of this name")
+            }
+            Unnamed::Unavailable(error) => self.judge(Place::Sentinel).connecting(error),
+        }
     }
 
     /// URLs say the user and the password of servers that they name.
@@ -168,13 +182,4 @@ fn without_database(client: &Client) -> Result<Client, ConnectError> {
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_db(0);
     Client::open(info.set_redis_settings(settings)).map_err(ConnectError::url)
-}
-
-fn unnamed(unnamed: Unnamed) -> ConnectError {
-    match unnamed {
-        Unnamed::WrongName => {
-            ConnectError::setting("sentinel", "the Sentinels know no primary of this name")
-        }
-        Unnamed::Unavailable(error) => ConnectError::Unavailable(error),
-    }
 }

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     observe::{Outcome::Unavailable, Waiting},
-    semaphore::{AcquireError, StoreError, Wait},
+    semaphore::{AcquireError, StoreError, Wait, timer::sleep_until},
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{sync::watch, time::sleep_until};
+use tokio::sync::watch;
 
 /// How often the head of the queue polls, and how often the others, while no message can reach
 /// them.
@@ -197,7 +197,7 @@ impl Waiter<'_> {
                 _ => Wake::Notified(notice),
             },
             () = resubscribed(&mut self.subscription) => Wake::Poll,
-            () = sleep_until(next.into()) => Wake::Poll,
+            () = sleep_until(next) => Wake::Poll,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
 
 use super::{Reason, grpc};
-use crate::semaphore::AcquireError;
+use crate::{key::KeyError, semaphore::AcquireError};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use std::fmt::{self, Write};
 
@@ -23,6 +23,7 @@ impl Problem {
             Reason::Acquire(AcquireError::Invalid(error)) => Self::bad_request(error.to_string()),
             Reason::Acquire(error) if error.is_refusal() => Self::quota_exceeded(),
             Reason::Acquire(_) | Reason::Lost(_) => Self::reduced_capacity(),
+            Reason::Key(error @ KeyError::MissingExtension(_)) => Self::internal(error.to_string()),
             Reason::Key(error) => Self::bad_request(error.to_string()),
         }
     }
@@ -60,6 +61,16 @@ impl Problem {
             detail: Some(detail),
             violated: false,
             retry: false,
+        }
+    }
+
+    /// The service has made a mistake, which its developer reads here first.
+    fn internal(detail: String) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            grpc_status: "13",
+            title: "Internal Server Error",
+            ..Self::bad_request(detail)
         }
     }
 

@@ -1,7 +1,7 @@
 //! A request that is not admitted, and its response.
 
 use super::{Limits, Reason, RejectionBody, grpc, limits::Limit, problem::Problem};
-use crate::{fields, retry::Retry, semaphore::Policy};
+use crate::{fields::Fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
 use http::{HeaderMap, Response, request::Parts};
 use http_body::Body;
@@ -36,6 +36,7 @@ where
 /// | the store failed, is overloaded or is shut down | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | a global limit's permit was lost between readiness and call | 503, `Retry-After` | `temporary-reduced-capacity` |
 /// | the request names no key, or a wrong one | 400 | `about:blank` |
+/// | the service has not provided what the key is read from ([`KeyError::MissingExtension`](crate::KeyError::MissingExtension)) | 500 | `about:blank` |
 /// | no store can grant the claim ([`AcquireError::Invalid`](crate::AcquireError::Invalid)) | 400 | `about:blank` |
 ///
 /// The RateLimit fields are added where there is a `Retry-After`. The `RateLimit` field of a refusal
@@ -51,7 +52,7 @@ where
 ///
 /// A gRPC or gRPC-Web request gets status 200 without a body, and with the same fields its
 /// `grpc-status` in the head (*Trailers-Only*): 8 (`RESOURCE_EXHAUSTED`) for 429, 14 (`UNAVAILABLE`)
-/// for 503, 3 (`INVALID_ARGUMENT`) for 400. Nothing of the call was processed, so it may be retried.
+/// for 503, 3 (`INVALID_ARGUMENT`) for 400, 13 (`INTERNAL`) for 500. Nothing of the call was processed, so it may be retried.
 /// Generated clients see the fields as metadata of the status.
 ///
 /// - Beside `Retry-After` there is `grpc-retry-pushback-ms`, the same time in milliseconds. A client
@@ -70,8 +71,11 @@ where
 ///
 /// - It times its permits. The mean of the last 64 holds, of the key if it was refused before and of
 ///   the policy if not, is the *hold*: half a second while none has ended, and no more than 60 s,
-///   so a stream of hours tells nobody to come back in hours. Where holds are shorter than 5 ms one
-///   permit in 16 is timed.
+///   so a stream of hours tells nobody to come back in hours. Where a key's holds are shorter than
+///   5 ms one permit of it in 16 is timed.
+/// - Permits that are still held count too. The hold is at least as long as the youngest permit of the key
+///   has been held and, while none has ended, as the key's permits have been held on average. Where
+///   one permit in 16 is timed, these ages are not known, and do not count.
 /// - A key has `limit / weight` places, of which the rule plans to use `1 / margin` parts, where
 ///   `margin = 1 + 1.25 / √(limit / weight)`: holds are random, so a return finds a place only if some
 ///   are left over.
@@ -117,12 +121,19 @@ pub struct Rejection {
     parts: Parts,
     /// Seconds.
     retry_after: u64,
+    fields: Arc<Fields>,
 }
 
 impl Rejection {
     /// `limits` are those of the claims. A store that combines several limits may refuse under
     /// another one.
-    pub(crate) fn new(reason: Reason, limits: Limits, parts: Parts, retry: &Retry) -> Self {
+    pub(crate) fn new(
+        reason: Reason,
+        limits: Limits,
+        parts: Parts,
+        retry: &Retry,
+        fields: &Arc<Fields>,
+    ) -> Self {
         let refusing = match &reason {
             Reason::Acquire(error) => limits.refusing(error),
             _ => limits.narrowest().clone(),
@@ -133,6 +144,7 @@ impl Rejection {
             refusing,
             limits,
             parts,
+            fields: Arc::clone(fields),
         }
     }
 
@@ -202,16 +214,12 @@ impl Rejection {
     /// Lists every policy, first the one that refused: only of that one it is known what is left.
     fn add_fields(&self, headers: &mut HeaderMap) {
         let remaining = self.reason.remaining();
-        fields::refuse(
-            headers,
-            self.policy(),
-            self.limit(),
-            remaining,
-            self.retry_after,
-        );
+        let refusing = (self.policy().as_str(), self.limit());
+        self.fields
+            .refuse(headers, refusing, remaining, self.retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|other| fields::list(headers, &other.policy, other.limit));
+            others.for_each(|other| self.fields.list(headers, &other.policy, other.limit));
         }
     }
 }

@@ -1,5 +1,8 @@
 //! How long permits are held.
 
+use super::ages::Ages;
+use std::time::Duration;
+
 /// A longer hold counts as one of this length, in seconds: a stream of hours tells nobody to come
 /// back in hours.
 pub(super) const MAX_HOLD: f64 = 60.0;
@@ -25,5 +28,14 @@ impl Mean {
 
     pub(super) fn get(self) -> f64 {
         if self.seen == 0 { UNSEEN } else { self.mean }
+    }
+
+    /// The mean, where a hold is at least as long as these permits are held already.
+    pub(super) fn beside(self, held: Ages, now: Duration) -> f64 {
+        let age = match self.seen {
+            0 => held.mean(now),
+            _ => held.least(now),
+        };
+        self.get().max(age.as_secs_f64().min(MAX_HOLD))
     }
 }

@@ -1,6 +1,7 @@
 //! The returns of one key's refused clients.
 
-use super::mean::Mean;
+use super::{ages::Ages, mean::Mean};
+use std::time::Duration;
 
 /// Into how many parts a second is divided at most. Clients that were refused in one part of a second
 /// return in that part of another one, because a client is told whole seconds.
@@ -55,14 +56,16 @@ impl Schedule {
     }
 
     /// The return of a client that is refused now: in how many seconds.
-    pub(super) fn next(&mut self, now: f64, limit: u32, weight: u32) -> u64 {
+    pub(super) fn next(&mut self, now: Duration, held: Ages, limit: u32, weight: u32) -> u64 {
+        let hold = self.mean.beside(held, now);
+        let now = now.as_secs_f64();
         if self.is_over(now) {
             // Who took the places then says nothing of now.
             self.pace = 1.0;
         } else if self.is_due(now) {
             self.adapt(1.0 + GAIN * (1.0 - TARGET));
         }
-        let plan = Plan::new(self.mean.get(), limit, weight);
+        let plan = Plan::new(hold, limit, weight);
         let lane = &mut self.lanes[plan.lane(now)];
         let back = lane.max(now + plan.first);
         // The sum of two times may round down.

@@ -1,9 +1,9 @@
 //! What a layer has seen of each policy and key, in bounded memory.
 
-use super::{mean::Mean, outage::Outage, schedule::Schedule};
+use super::{ages::Ages, mean::Mean, outage::Outage, schedule::Schedule};
 
-/// How many keys have a schedule of their own at a time. Keys beyond that share one.
-const SCHEDULES: usize = 1_024;
+/// How many keys have a schedule and ages of their own at a time. Keys beyond that share them.
+pub(super) const KEYS: usize = 1_024;
 
 /// How many policies have a mean of their own. Policies beyond that share one.
 const POLICIES: usize = 16;
@@ -18,6 +18,8 @@ pub(crate) struct KeyHash {
 #[derive(Default)]
 pub(super) struct Seen {
     policies: [Mean; POLICIES],
+    /// Empty until the first permit.
+    held: Vec<Ages>,
     /// Empty until the first refusal.
     schedules: Vec<Option<Box<(KeyHash, Schedule)>>>,
     pub(super) outage: Outage,
@@ -26,6 +28,14 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn mean(&mut self, hash: KeyHash) -> &mut Mean {
         &mut self.policies[hash.policy as usize % POLICIES]
+    }
+
+    /// The permits of this key that are held, and of those that hash alike.
+    pub(super) fn held(&mut self, hash: KeyHash) -> &mut Ages {
+        if self.held.is_empty() {
+            self.held.resize_with(KEYS, Ages::default);
+        }
+        &mut self.held[index(hash)]
     }
 
     /// The schedule of this key, if it was refused of late.
@@ -38,7 +48,7 @@ impl Seen {
     /// alike: then they are told to come later than they must.
     pub(super) fn schedule(&mut self, hash: KeyHash, mean: Mean, now: f64) -> &mut Schedule {
         if self.schedules.is_empty() {
-            self.schedules.resize_with(SCHEDULES, || None);
+            self.schedules.resize_with(KEYS, || None);
         }
         let found = &mut self.schedules[index(hash)];
         if found
@@ -53,5 +63,5 @@ impl Seen {
 }
 
 fn index(KeyHash { policy, key }: KeyHash) -> usize {
-    (policy ^ key) as usize % SCHEDULES
+    (policy ^ key) as usize % KEYS
 }

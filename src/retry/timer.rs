@@ -1,6 +1,9 @@
 //! Times the permits of a layer, and tells refused clients when to try again.
 
-use super::seen::{KeyHash, Seen};
+use super::{
+    ages::Ages,
+    seen::{KEYS, KeyHash, Seen},
+};
 use crate::semaphore::{Key, Permit, Policy};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -32,8 +35,8 @@ pub(crate) struct Refused {
 pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
-    /// Whether most permits end so soon that few need to be timed.
-    is_sparse: AtomicBool,
+    /// For each key, or those that hash alike, whether its permits end so soon that few need to be timed.
+    sparse: Box<[AtomicBool]>,
     seen: Mutex<Seen>,
 }
 
@@ -42,7 +45,7 @@ impl Default for Retry {
         Self {
             hasher: RandomState::default(),
             start: Instant::now(),
-            is_sparse: AtomicBool::new(false),
+            sparse: (0..KEYS).map(|_| AtomicBool::new(false)).collect(),
             seen: Mutex::default(),
         }
     }
@@ -62,44 +65,56 @@ impl Retry {
 
     /// Times a permit that was just granted, or not: see [`SPARSE`].
     #[inline]
-    pub(crate) fn time(
-        self: &Arc<Self>,
-        permit: &Permit,
-        policy: &Policy,
-        key: u64,
-        max_hold: Option<Duration>,
-    ) {
-        let sparse = self.is_sparse.load(Relaxed);
+    pub(crate) fn time(self: &Arc<Self>, permit: &Permit, policy: &Policy, key: u64) {
+        let sparse = self.sparse(key).load(Relaxed);
         if !sparse || is_chosen() {
             let hash = self.hash(policy, key);
-            let hold = Hold::begin(Arc::clone(self), hash, sparse, max_hold);
+            let hold = Hold::begin(Arc::clone(self), hash, sparse);
             permit.keep(Box::new(hold));
         }
     }
 
+    fn sparse(&self, key: u64) -> &AtomicBool {
+        &self.sparse[key as usize % KEYS]
+    }
+
     /// A timed permit has ended.
-    fn ended(&self, hash: KeyHash, since: Instant, held: f64, of: u32) {
-        let since = since.duration_since(self.start).as_secs_f64();
+    fn ended(&self, hash: KeyHash, since: Duration, of: u32) {
+        let now = self.start.elapsed();
+        let held = now.saturating_sub(since).as_secs_f64();
         let mut seen = self.seen.lock();
+        if of == 1 {
+            seen.held(hash).end(since, now);
+        }
         let mean = seen.mean(hash);
         mean.add(held);
-        self.is_sparse.store(mean.get() < OFTEN, Relaxed);
+        let is_sparse = mean.get() < OFTEN && held < OFTEN;
+        self.sparse(hash.key).store(is_sparse, Relaxed);
         if let Some((_, schedule)) = seen.own(hash) {
             schedule.mean.add(held);
-            schedule.admitted(since, of);
+            schedule.admitted(since.as_secs_f64(), of);
         }
     }
 
     /// After how many seconds a refused client should try again.
     pub(crate) fn refused(&self, refused: Refused) -> u64 {
-        let now = self.start.elapsed().as_secs_f64();
+        let now = self.start.elapsed();
         let mut seen = self.seen.lock();
         if refused.limit == 0 {
-            return seen.outage.next(now);
+            return seen.outage.next(now.as_secs_f64());
         }
         let mean = *seen.mean(refused.hash);
-        seen.schedule(refused.hash, mean, now)
-            .next(now, refused.limit, refused.weight)
+        // Of few timed permits it is not known whether others are younger.
+        let held = match self.sparse(refused.hash.key).load(Relaxed) {
+            true => Ages::default(),
+            false => *seen.held(refused.hash),
+        };
+        seen.schedule(refused.hash, mean, now.as_secs_f64()).next(
+            now,
+            held,
+            refused.limit,
+            refused.weight,
+        )
     }
 
     /// After how many seconds a client should try again whom no full limit has refused.
@@ -109,40 +124,34 @@ impl Retry {
     }
 }
 
-/// Times a permit: it is kept by the permit, and dropped with its last clone.
+/// Times a permit: it is kept by the permit, and dropped when that ends.
 struct Hold {
     retry: Arc<Retry>,
     hash: KeyHash,
-    since: Instant,
+    since: Duration,
     /// How many permits this one stands for.
     of: u32,
-    /// After which time the permit ends, although clones may still be there.
-    max_hold: Option<Duration>,
 }
 
 impl Hold {
-    fn begin(
-        retry: Arc<Retry>,
-        hash: KeyHash,
-        is_sparse: bool,
-        max_hold: Option<Duration>,
-    ) -> Self {
+    fn begin(retry: Arc<Retry>, hash: KeyHash, is_sparse: bool) -> Self {
+        let since = retry.start.elapsed();
+        let of = if is_sparse { SPARSE } else { 1 };
+        if of == 1 {
+            retry.seen.lock().held(hash).begin(since);
+        }
         Self {
             retry,
             hash,
-            since: Instant::now(),
-            of: if is_sparse { SPARSE } else { 1 },
-            max_hold,
+            since,
+            of,
         }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let held = self.since.elapsed();
-        let held = self.max_hold.map_or(held, |most| held.min(most));
-        self.retry
-            .ended(self.hash, self.since, held.as_secs_f64(), self.of);
+        self.retry.ended(self.hash, self.since, self.of);
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Claim {
     pub(super) head_start: Duration,
     pub(super) strict: bool,
     pub(super) is_trial: bool,
+    /// Which of several extractors has found it, unless it was the first: part of the policy's name.
+    alternative: u16,
     pub(crate) label: Option<Label>,
 }
 
@@ -67,6 +69,7 @@ impl Claim {
             head_start: Duration::ZERO,
             strict: false,
             is_trial: false,
+            alternative: 0,
             label: None,
         }
     }
@@ -149,6 +152,15 @@ impl Claim {
         self
     }
 
+    /// The claim of the extractor at this place, from 0 on, among four at most. Extractors may be nested, so
+    /// that each has a number of its own. A claim that names its policy needs none.
+    pub(crate) fn of_alternative(mut self, place: u16) -> Self {
+        if self.policy.is_none() {
+            self.alternative = self.alternative.wrapping_mul(4).wrapping_add(place);
+        }
+        self
+    }
+
     /// The claim, with defaults for each value that it does not set.
     pub(crate) fn or(
         mut self,
@@ -157,7 +169,11 @@ impl Claim {
         wait: Duration,
         max_waiting: usize,
     ) -> Self {
-        self.policy.get_or_insert_with(|| policy.clone());
+        let alternative = self.alternative;
+        self.policy.get_or_insert_with(|| match alternative {
+            0 => policy.clone(),
+            place => format!("{policy}-{}", place + 1).into(),
+        });
         self.limit.get_or_insert(limit);
         self.wait.get_or_insert(wait);
         self.max_waiting.get_or_insert(at_most_u32(max_waiting));

@@ -1,11 +1,11 @@
 //! Ends what is held for too long, also beyond the end of the runtime that began to count.
 
 use super::background;
-use std::{
-    sync::Weak,
-    time::{Duration, Instant},
+use std::{sync::Weak, time::Duration};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep},
 };
-use tokio::{task::AbortHandle, time::sleep};
 
 /// What a countdown ends, unless it is dropped before.
 pub(crate) trait Bounded: Send + Sync + 'static {

@@ -138,6 +138,7 @@ impl Shared<dyn Grant> {
     /// The permits of single limits count, which know nothing of each other. What is lost or
     /// released already is not lost by this, and of two ends that meet one counts.
     fn counts_end(&self, by: LostBy) {
+        self.drop_kept();
         let is_gone = || self.grant.is_lost() || self.grant.weight() == Some(0);
         if self.held.end() && !is_gone() {
             self.held.lost(by);

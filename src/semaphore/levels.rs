@@ -4,17 +4,20 @@ use super::{
     Acquire, AcquireError, BoxFuture, Claim, ClaimError, Claims, Grant, Loss, Permit, Policy,
     Units,
     future::{all_held, first},
+    timer::sleep,
 };
 use crate::observe::Held;
 use std::{
+    any::Any,
     future::{Future, pending, poll_fn},
+    iter,
     pin::pin,
     slice,
     sync::Arc,
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::time::sleep;
+use tokio::time::Instant;
 
 /// How often a lost permit is looked at, while a claim waits for a wider limit.
 const RECHECK: Duration = Duration::from_millis(50);
@@ -168,19 +171,44 @@ impl Permit {
         match permits.len() {
             0 => Err(ClaimError::None.into()),
             1 => Ok(permits.remove(0)),
-            _ => Ok(Self::joined(permits.into())),
+            _ => Ok(Self::joined(permits.into(), None)),
         }
     }
 
     /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
-    /// of the two is, and releasing it releases both. All else that it reports is its own.
+    /// of the two is, and releasing it releases both. All else that it reports is its own. A level that the two
+    /// share is one level.
     ///
     /// Nested layers need it, because a request's extensions hold one permit.
     pub(crate) fn over(self, outer: Self) -> Self {
-        Self::joined([self, outer].into())
+        if !self.0.is_share {
+            return Self::joined([self, outer].into(), None);
+        }
+        let own: Vec<_> = self.leaves().into_iter().cloned().collect();
+        let permits = iter::once(self).chain(outer.without(&own)).collect();
+        Self::joined(permits, Some(Box::new(outer)))
     }
 
-    fn joined(permits: Box<[Self]>) -> Self {
+    /// This permit, or its parts, without these levels.
+    fn without(&self, own: &[Self]) -> Vec<Self> {
+        let is_own = |level: &Self| own.iter().any(|own| Arc::ptr_eq(&own.0, &level.0));
+        match self.parts() {
+            _ if !self.leaves().into_iter().any(is_own) => vec![self.clone()],
+            parts => parts.iter().flat_map(|part| part.without(own)).collect(),
+        }
+    }
+
+    /// A permit of these levels, the narrowest first, of which some are those of an outer limit. It keeps what
+    /// it shares with that one.
+    pub(crate) fn sharing(permits: Vec<Self>, kept: impl Send + Sync + 'static) -> Self {
+        let mut permit = Self::joined(permits.into(), Some(Box::new(kept)));
+        if let Some(shared) = Arc::get_mut(&mut permit.0) {
+            shared.is_share = true;
+        }
+        permit
+    }
+
+    fn joined(permits: Box<[Self]>, kept: Option<Kept>) -> Self {
         let narrowest = &permits[0];
         let (policy, remaining) = (narrowest.policy().clone(), narrowest.remaining());
         let units = Units {
@@ -190,16 +218,20 @@ impl Permit {
         let levels = Levels {
             permits,
             loss: Loss::default(),
+            _kept: kept,
         };
         Self::from_parts(levels, policy, units, remaining, Held::default())
     }
 }
+
+type Kept = Box<dyn Any + Send + Sync>;
 
 /// The permits of several limits, the narrowest first.
 struct Levels {
     permits: Box<[Permit]>,
     /// Set only when all of them are ended together.
     loss: Loss,
+    _kept: Option<Kept>,
 }
 
 impl Grant for Levels {

@@ -25,6 +25,7 @@ pub(crate) mod background;
 mod changing;
 mod claim;
 mod claims;
+pub(crate) mod clock;
 pub(crate) mod countdown;
 mod counted;
 mod degraded;
@@ -36,12 +37,14 @@ mod label;
 mod levels;
 mod loss;
 mod operate;
+pub(crate) mod outer;
 mod permit;
 mod policy;
 mod process;
 mod refusal;
 mod resize;
 mod shadow;
+pub(crate) mod timer;
 mod units;
 mod usage;
 
@@ -58,9 +61,9 @@ pub use key::Key;
 pub use label::MAX_LABEL;
 pub(crate) use levels::level_by_level;
 pub use loss::{Loss, PermitLost};
-pub use operate::{KeyStream, Operate, StoredKey};
+pub use operate::{KeyPage, KeyStream, Operate, StoredKey};
 pub use permit::{Grant, Permit};
-pub use policy::Policy;
+pub use policy::{Policy, SemaphoreId};
 pub use process::Process;
 pub use units::{Units, Wait};
 pub use usage::{PermitInfo, Usage};
@@ -131,6 +134,16 @@ pub trait Semaphore: Send + Sync + 'static {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         levels::acquire_all(claims, |claim| self.acquire(claim))
     }
+
+    /// Names the semaphore of a policy and key among those of all stores: two handles to one store give the
+    /// same name. By it a layer notices that an outer one counts its requests in the same semaphore, if
+    /// [`Grant::semaphore_id`] gives it too. `None` unless implemented; a store may know no name of a semaphore
+    /// of which nothing is held. A store that implements it implements [`Grant::weight`] too, by which a released
+    /// permit is told.
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        let _ = (policy, key);
+        None
+    }
 }
 
 impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
@@ -141,6 +154,10 @@ impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         (**self).acquire_all(claims)
     }
+
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        (**self).semaphore_id(policy, key)
+    }
 }
 
 impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
@@ -150,5 +167,9 @@ impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
         (**self).acquire_all(claims)
+    }
+
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        (**self).semaphore_id(policy, key)
     }
 }

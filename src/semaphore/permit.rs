@@ -1,6 +1,8 @@
 //! A permit, and the grant of a store behind it.
 
-use super::{AcquireError, BoxFuture, ClaimError, Loss, Policy, Units, countdown::Countdown};
+use super::{
+    AcquireError, BoxFuture, ClaimError, Loss, Policy, SemaphoreId, Units, countdown::Countdown,
+};
 use crate::{
     observe::{Held, Store},
     sync::{AtomicBool, Mutex},
@@ -9,7 +11,7 @@ use std::{
     any::Any,
     fmt,
     future::{Future, ready},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 /// Units of a key that a store has granted. They are held until the last clone is dropped.
@@ -113,6 +115,12 @@ pub trait Grant: Send + Sync + 'static {
         Err(ClaimError::FixedWeight.into())
     }
 
+    /// Names the semaphore that the permit counts in, as
+    /// [`Semaphore::semaphore_id`](super::Semaphore::semaphore_id) does. `None` unless implemented.
+    fn semaphore_id(&self) -> Option<SemaphoreId> {
+        None
+    }
+
     /// Releases the permit now. The release is queued when this method returns; the future only
     /// reports whether the permit was still held. A later call reports `false`.
     fn release(&self) -> BoxFuture<bool>;
@@ -124,6 +132,8 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) remaining: u32,
     /// How many units it was granted with.
     pub(super) weight: u32,
+    /// Whether it shares levels with the permit of an outer limit.
+    pub(super) is_share: bool,
     /// Whether a clone changes its weight now.
     pub(super) is_changing: AtomicBool,
     pub(super) held: Held,
@@ -132,10 +142,12 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) grant: G,
 }
 
-/// What is dropped with a permit's last clone.
+/// What is dropped with a permit's last clone at the latest.
 #[derive(Default)]
 pub(super) struct Attached {
     pub(super) max_hold: Option<Countdown>,
+    /// The inner limit that shares this permit now.
+    pub(super) taken: Weak<()>,
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -159,6 +171,7 @@ impl Permit {
             limit: units.limit,
             remaining,
             weight: units.weight,
+            is_share: false,
             is_changing: AtomicBool::new(false),
             held,
             attached: Mutex::new(None),
@@ -166,7 +179,7 @@ impl Permit {
         }))
     }
 
-    /// Keeps something until the last clone is dropped. Only the first call counts.
+    /// Keeps something until the permit is released, for all its clones. Only the first call counts.
     pub(crate) fn keep(&self, kept: Box<dyn Any + Send + Sync>) {
         let mut attached = self.0.attached.lock();
         attached.get_or_insert_default().kept.get_or_insert(kept);
@@ -201,7 +214,17 @@ impl Permit {
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
         self.0.held.end();
+        self.0.drop_kept();
         self.0.grant.release()
+    }
+}
+
+impl<G: ?Sized> Shared<G> {
+    pub(super) fn drop_kept(&self) {
+        let take = |attached: &mut Box<Attached>| attached.kept.take();
+        let kept = self.attached.lock().as_mut().and_then(take);
+        // Only now, without the lock: its `Drop` runs.
+        drop(kept);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Policies: names of rules under which permits are counted.
+//! Policies: names of rules under which permits are counted; and names of the semaphores that count them.
 
 use std::{
     fmt,
@@ -114,5 +114,33 @@ impl From<String> for Policy {
 impl From<Arc<str>> for Policy {
     fn from(name: Arc<str>) -> Self {
         Self(Text::Shared(name))
+    }
+}
+
+/// Names one semaphore among those of all stores. `Semaphore::semaphore_id` returns it.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Policy, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let (store, other) = (MemorySemaphore::new(), MemorySemaphore::new());
+/// let claim = Claim::new("account-42").with_limit(5);
+/// let permits = [store.acquire(claim.clone()).await, other.acquire(claim).await];
+///
+/// let id = |store: &MemorySemaphore| store.semaphore_id(&Policy::DEFAULT, &"account-42".into());
+/// assert_eq!(id(&store), id(&store.clone()));
+/// assert_ne!(id(&store), id(&other));
+/// # drop(permits);
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SemaphoreId(Vec<u8>);
+
+impl SemaphoreId {
+    /// The name of a semaphore, which must differ for each two stores, policies and keys.
+    pub fn new(name: impl Into<Vec<u8>>) -> Self {
+        Self(name.into())
     }
 }

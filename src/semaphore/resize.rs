@@ -99,7 +99,7 @@ impl Permit {
     }
 
     /// The permits of single limits that it is made of, from the narrowest to the widest.
-    fn leaves(&self) -> Vec<&Self> {
+    pub(super) fn leaves(&self) -> Vec<&Self> {
         match self.parts() {
             [] => vec![self],
             parts => parts.iter().flat_map(Self::leaves).collect(),

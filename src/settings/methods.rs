@@ -103,6 +103,21 @@ macro_rules! settings_methods {
             self
         }
 
+        /// Sets what a unit of the limits is called in the field `RateLimit-Policy`, as its parameter `qu`:
+        /// `concurrent-requests` unless set, which is right where every request has weight 1.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use tower_semaphore::*;
+        #[doc = concat!("let layer = ", $new, ".with_quota_unit(\"16-tokens\");")]
+        /// ```
+        pub fn with_quota_unit(mut self, unit: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+            let settings = self.settings_mut();
+            settings.fields = std::sync::Arc::new(settings.fields.with_unit(unit.into()));
+            self
+        }
+
         /// Sets what happens to a response whose permit is lost: [`OnLost::Finish`](crate::OnLost)
         /// unless set, so that the response goes on.
         ///

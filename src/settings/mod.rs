@@ -6,6 +6,7 @@ pub(crate) use methods::settings_methods;
 
 use crate::{
     fields::Fields,
+    mistakes::Mistakes,
     reject::{Reject, default_rejection},
     retry::Retry,
     semaphore::{Acquire, Claim, Claims, DEFAULT_MAX_WAITING, Policy, Semaphore},
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     /// Shared by the copies of a layer.
     pub(crate) retry: Arc<Retry>,
     pub(crate) shadow: Option<Arc<Shadow>>,
+    /// Shared by the copies of a layer, so that each is logged once.
+    pub(crate) mistakes: Arc<Mistakes>,
     /// Of a fixed key. With keys of requests the extractor sets the limit.
     pub(crate) live_limit: Option<Arc<LiveLimit>>,
 }
@@ -53,6 +56,7 @@ impl Settings {
             reject: Arc::new(default_rejection),
             retry: Arc::default(),
             shadow: None,
+            mistakes: Arc::default(),
             live_limit: None,
         }
     }
@@ -64,7 +68,7 @@ impl Settings {
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        self.fields = Arc::new(Fields::new(policy.clone(), self.limit));
+        self.fields = Arc::new(self.fields.with_policy(policy.clone()));
         self.policy = policy;
     }
 

@@ -14,6 +14,7 @@ pub use rcgen;
 
 pub mod bench;
 pub mod book;
+pub mod causes;
 #[cfg(target_os = "linux")]
 pub mod clock;
 pub mod example;

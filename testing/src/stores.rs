@@ -27,7 +27,7 @@ pub fn memory() -> Store {
 #[cfg(feature = "redis")]
 pub async fn redis(url: &str) -> Store {
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
-    connected(async || patient.clone().connect(url).await).await
+    Arc::new(connected(async || patient.clone().connect(url).await).await)
 }
 
 /// A store in the Redis at `url` on a supplied connection. Keys may live on several nodes
@@ -61,7 +61,7 @@ pub async fn cluster() -> Store {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
     let patient = patient_of_its_own();
-    connected(async || patient.clone().cluster(cluster.urls()).await).await
+    Arc::new(connected(async || patient.clone().cluster(cluster.urls()).await).await)
 }
 
 /// A store of its own on a primary with a replica, found by three Sentinels, which the tests of this
@@ -71,18 +71,23 @@ pub async fn sentinel() -> Store {
     static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
     let sentinels = SENTINELS.get_or_init(Sentinels::start).await;
     let (patient, name) = (patient_of_its_own(), Sentinels::NAME);
-    connected(async || patient.clone().sentinel(sentinels.urls(), name).await).await
+    Arc::new(connected(async || patient.clone().sentinel(sentinels.urls(), name).await).await)
 }
 
-/// A store that connects. On a busy machine that may take longer than a store waits for it.
+/// A store that connects. On a busy machine that may take longer than a store waits for it, and so
+/// may a replica that is on its way.
+///
+/// # Panics
+///
+/// When it never connects.
 #[cfg(feature = "redis")]
-async fn connected(
+pub async fn connected(
     mut connect: impl AsyncFnMut() -> Result<RedisSemaphore, ConnectError>,
-) -> Store {
+) -> RedisSemaphore {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         match connect().await {
-            Ok(store) => return Arc::new(store),
+            Ok(store) => return store,
             Err(ConnectError::Unavailable(_)) if Instant::now() < end => {}
             Err(error) => panic!("it connects: {error:?}"),
         }

@@ -1,11 +1,14 @@
 //! The layer in an axum service on real sockets, with clients that behave and clients that do not.
 
 mod client;
+mod cors;
 mod endings;
 #[cfg(feature = "axum")]
 mod extract;
 mod handlers;
 mod hangups;
+#[cfg(feature = "axum")]
+mod keys;
 mod limit;
 mod revoked;
 mod server;

@@ -1,28 +1,70 @@
 //! The routes that show operators who holds what.
 
 use axum::{Router, body::Body};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use std::future::ready;
+use std::{collections::BTreeSet, future::ready, time::Duration};
+use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_semaphore::{
     Claim, Key, MemorySemaphore, Operate, Permit, Policy, Semaphore,
     semaphore::{BoxFuture, KeyStream, StoreError, StoredKey, Usage},
     usage_routes,
 };
+use url::{Position, Url};
 
-/// The answer of the routes, nested as an operator would nest them.
-async fn get(semaphore: impl Operate, path: &str) -> (StatusCode, Value) {
+/// Where an operator would nest the routes.
+const BASE: &str = "http://host/debug/permits/";
+
+/// The text that is answered at an address, of which a client sends what the `url` crate makes of it.
+async fn text(semaphore: impl Operate, address: &Url) -> (StatusCode, String) {
     let app: Router = Router::new().nest("/debug/permits", usage_routes(semaphore));
-    let request = Request::get(format!("/debug/permits/{path}"));
+    let request = Request::get(&address[Position::BeforePath..]);
     let request = request.body(Body::empty()).expect("a request");
     let response = app.oneshot(request).await.expect("an answer");
     let status = response.status();
     let body = response.into_body().collect().await.expect("a body");
-    let json = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-    (status, json)
+    let text = String::from_utf8(body.to_bytes().into());
+    (status, text.expect("an answer is UTF-8"))
+}
+
+async fn get(semaphore: impl Operate, address: &Url) -> Value {
+    let (status, text) = text(semaphore, address).await;
+    assert_eq!(status, StatusCode::OK, "{address}: {text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// An address relative to the routes, as a browser resolves it.
+fn at(link: &str) -> Url {
+    let base = Url::parse(BASE).expect("an address");
+    base.join(link).expect("a link")
+}
+
+/// The address of a list or of a usage, with a query as a form makes it.
+fn form(route: &str, parameters: &[(&str, &str)]) -> Url {
+    let mut address = at(route);
+    address.query_pairs_mut().extend_pairs(parameters);
+    address
+}
+
+/// The links to the usage of all keys of a policy.
+async fn links(semaphore: impl Operate + Clone, policy: &str) -> Vec<String> {
+    let (mut links, mut next) = (Vec::new(), Some(form("keys", &[("policy", policy)])));
+    while let Some(address) = next {
+        let list = get(semaphore.clone(), &address).await;
+        let keys = list["keys"].as_array().expect("a list");
+        assert!(keys.len() <= 1_000);
+        links.extend(
+            keys.iter()
+                .map(|key| key["usage"].as_str().expect("a link").to_owned()),
+        );
+        next = list["next"]
+            .as_str()
+            .map(|link| address.join(link).expect("a link"));
+    }
+    links
 }
 
 async fn permit(semaphore: &MemorySemaphore, key: impl Into<Key>, label: &'static str) -> Permit {
@@ -30,32 +72,68 @@ async fn permit(semaphore: &MemorySemaphore, key: impl Into<Key>, label: &'stati
     semaphore.acquire(claim).await.expect("there is room")
 }
 
+const NAMES: [&str; 14] = [
+    "concurrency",
+    ".",
+    "..",
+    "%2e",
+    "%2E%2e",
+    "a/b?c#d&e=f",
+    "/",
+    "+",
+    "a b",
+    "\0\r\n",
+    "\u{fc}",
+    "%41",
+    "\"<\\",
+    "a;b",
+];
+
 #[tokio::test]
-async fn keys_and_usage_are_shown_for_keys_of_any_bytes() {
+async fn every_link_of_a_list_works_for_keys_and_policies_of_any_bytes() {
     let semaphore = MemorySemaphore::new().with_holders();
-    let keys: [&[u8]; 6] = [
-        b"ann",
-        b"a/b?c#d",
-        b"\xff\0\r\n",
-        "\u{fc}".as_bytes(),
-        b"..",
-        b"%41",
-    ];
-    let mut permits = Vec::new();
-    for key in keys {
-        permits.push(permit(&semaphore, key, "job").await);
+    for policy in NAMES.into_iter().chain([""]) {
+        let keys = NAMES.map(str::as_bytes).into_iter();
+        let keys: Vec<_> = keys.chain([&b"\xff\xfe."[..]]).collect();
+        let mut permits = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let claim = Claim::new(*key).with_limit(3).with_policy(policy);
+            let claim = claim.with_label(number.to_string());
+            permits.push(semaphore.acquire(claim).await.expect("there is room"));
+        }
+        let mut labels = BTreeSet::new();
+        for link in links(semaphore.clone(), policy).await {
+            let usage = get(semaphore.clone(), &at(&link)).await;
+            labels.insert(usage["held"][0]["label"].as_str().expect(&link).to_owned());
+        }
+        assert_eq!(labels.len(), keys.len(), "{policy:?}: {labels:?}");
     }
-    let (status, shown) = get(semaphore.clone(), "concurrency").await;
-    assert_eq!((status, &shown["more"]), (StatusCode::OK, &json!(false)));
-    let names = shown["keys"].as_array().expect("a list");
-    assert_eq!(names.len(), keys.len());
-    for name in names.iter().filter_map(Value::as_str) {
-        let (status, usage) = get(semaphore.clone(), &format!("concurrency/{name}")).await;
-        assert_eq!(status, StatusCode::OK, "{name}");
-        assert_eq!(usage["held"][0]["label"], json!("job"), "{name}: {usage}");
+}
+
+#[tokio::test]
+async fn a_form_finds_a_usage_by_its_policy_and_its_key() {
+    let semaphore = MemorySemaphore::new().with_holders();
+    for name in NAMES {
+        let claim = Claim::new(name).with_limit(3).with_policy(name);
+        let _permit = semaphore.acquire(claim).await.expect("there is room");
+        let address = form("usage", &[("key", name), ("policy", name)]);
+        assert_eq!(
+            get(semaphore.clone(), &address).await["units"],
+            json!(1),
+            "{name:?}"
+        );
     }
-    let (_, other) = get(semaphore, "other").await;
-    assert_eq!(other["keys"], json!([]));
+}
+
+#[tokio::test]
+async fn a_policy_that_is_not_named_is_the_default() {
+    let semaphore = MemorySemaphore::new().with_holders();
+    let _permit = permit(&semaphore, "a", "job").await;
+    let list = get(semaphore.clone(), &at("keys")).await;
+    let keys = json!([{"key": "a", "usage": "usage?policy=concurrency&key=a"}]);
+    let all = json!({"policy": "concurrency", "keys": keys, "hashed": [], "next": null});
+    assert_eq!(list, all);
+    assert_eq!(get(semaphore, &at("usage?key=a")).await["units"], json!(1));
 }
 
 #[tokio::test]
@@ -68,7 +146,7 @@ async fn a_label_of_any_text_is_one_json_string() {
         "\u{1f600} \u{fc}",
     ] {
         let _permit = permit(&semaphore, "a", label).await;
-        let (_, usage) = get(semaphore.clone(), "concurrency/a").await;
+        let usage = get(semaphore.clone(), &at("usage?key=a")).await;
         assert_eq!(usage["held"][0]["label"], json!(label));
     }
 }
@@ -77,30 +155,78 @@ async fn a_label_of_any_text_is_one_json_string() {
 async fn nothing_is_changed_and_no_other_route_answers() {
     let semaphore = MemorySemaphore::new().with_holders();
     let permit = permit(&semaphore, "a", "job").await;
-    let (_, usage) = get(semaphore.clone(), "concurrency/a").await;
-    let id = usage["held"][0]["id"].as_str().expect("an id").to_owned();
-    for path in ["", "concurrency/a/", &format!("concurrency/a/{id}")] {
-        assert_eq!(get(semaphore.clone(), path).await.0, StatusCode::NOT_FOUND);
+    for path in ["", "keys/", "keys/concurrency", "usage/a", "concurrency/a"] {
+        let (status, _) = text(semaphore.clone(), &at(path)).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
     }
-    assert_eq!(get(semaphore, "%FF").await.0, StatusCode::BAD_REQUEST);
     assert!(!permit.is_lost());
 }
 
-/// A store that answers as it was told.
-struct Told(Result<usize, ()>);
+#[tokio::test]
+async fn a_query_that_is_not_understood_names_the_parameter() {
+    for (link, parameter) in [
+        ("usage", "key"),
+        ("usage?key=", "key"),
+        ("usage?key", "key"),
+        ("usage?key=%zz", "key"),
+        ("usage?key=100%", "key"),
+        ("usage?key=a&key=b", "key"),
+        ("usage?key=a&policy=%FF", "policy"),
+        ("usage?key=a&cursor=1", "cursor"),
+        ("keys?polcy=a", "polcy"),
+        ("keys?policy=a&policy=a", "policy"),
+        ("keys?cursor=%FF", "cursor"),
+        ("keys?cursor=", "cursor"),
+        ("keys?cursor=1", "cursor"),
+        ("keys?cursor=64.0", "cursor"),
+        ("keys?cursor=-1.0", "cursor"),
+        ("keys?cursor=0.10000000000000000", "cursor"),
+    ] {
+        let (status, text) = text(MemorySemaphore::new(), &at(link)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{link}");
+        assert!(
+            text.starts_with(&format!("{parameter}: ")),
+            "{link}: {text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn all_pages_together_have_each_key_once() {
+    let semaphore = MemorySemaphore::new();
+    let mut permits = Vec::new();
+    for key in 0..2_500 {
+        permits.push(permit(&semaphore, key, "").await);
+    }
+    let links = links(semaphore, "concurrency").await;
+    assert_eq!(
+        (links.len(), BTreeSet::from_iter(&links).len()),
+        (2_500, 2_500)
+    );
+}
+
+/// A store that lists as it was told, with the trait's own pages.
+#[derive(Clone)]
+enum Told {
+    Keys(usize),
+    KeysAndThenNothing(usize),
+    Fails,
+}
 
 impl Operate for Told {
     fn usage(&self, _: &Policy, _: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        Box::pin(ready(Err(StoreError::new("it failed"))))
+        Box::pin(ready(Err(StoreError::new("the disk is gone"))))
     }
 
     fn keys(&self, _: &Policy) -> KeyStream {
-        let failed = || Err(StoreError::new("it failed"));
-        match self.0 {
-            Ok(count) => Box::pin(stream::iter(
-                (0..count).map(|key| Ok(StoredKey::Whole(key.into()))),
-            )),
-            Err(()) => Box::pin(stream::iter([Ok(StoredKey::Whole("a".into())), failed()])),
+        let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::Whole(key.into()))));
+        match self {
+            Self::Keys(count) => Box::pin(keys(*count)),
+            Self::KeysAndThenNothing(count) => Box::pin(keys(*count).chain(stream::pending())),
+            Self::Fails => {
+                let error = Err(StoreError::new("the disk is gone"));
+                Box::pin(keys(1).chain(stream::iter([error])))
+            }
         }
     }
 
@@ -110,20 +236,31 @@ impl Operate for Told {
 }
 
 #[tokio::test]
-async fn an_answer_has_a_bounded_number_of_keys() {
-    for (count, shown, more) in [(1_000, 1_000, false), (1_000_000, 1_000, true)] {
-        let (_, keys) = get(Told(Ok(count)), "concurrency").await;
-        let names = keys["keys"].as_array().expect("a list");
-        assert_eq!((names.len(), &keys["more"]), (shown, &json!(more)));
+async fn a_store_that_only_streams_its_keys_has_pages_too() {
+    for count in [0, 1_000, 1_001, 2_500] {
+        assert_eq!(links(Told::Keys(count), "a").await.len(), count);
     }
+    let (status, text) = text(Told::Keys(1), &at("keys?cursor=a")).await;
+    assert_eq!((status, &text[..7]), (StatusCode::BAD_REQUEST, "cursor:"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_a_slow_store_has_what_was_found_in_time() {
+    let start = Instant::now();
+    let slow = Told::KeysAndThenNothing(7);
+    let list = get(slow.clone(), &at("keys")).await;
+    assert_eq!(list["keys"].as_array().map(Vec::len), Some(7));
+    let next = at(list["next"].as_str().expect("there may be more"));
+    let (status, text) = text(slow, &next).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(start.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_unavailable() {
-    for path in ["concurrency", "concurrency/a"] {
-        assert_eq!(
-            get(Told(Err(())), path).await.0,
-            StatusCode::SERVICE_UNAVAILABLE
-        );
+async fn a_store_that_fails_is_unavailable_and_says_why() {
+    for link in ["keys", "usage?key=a"] {
+        let (status, text) = text(Told::Fails, &at(link)).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(text.ends_with(": the disk is gone"), "{text}");
     }
 }

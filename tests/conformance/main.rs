@@ -6,6 +6,7 @@ mod head_starts;
 mod keys;
 mod queue;
 mod resize;
+mod runtimes;
 mod several;
 mod several_contenders;
 mod several_limits;
@@ -41,6 +42,15 @@ facts! {
     a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid
     a_thousand_keys_of_any_bytes_are_distinct
     keys_that_look_like_the_names_of_other_keys_are_distinct
+}
+
+mod moving {
+    use super::{facts, runtimes::*};
+
+    facts! {
+        a_claim_waits_on_when_its_runtime_has_ended
+        a_claim_times_out_in_another_runtime
+    }
 }
 
 mod waiting {

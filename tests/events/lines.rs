@@ -8,7 +8,8 @@ use std::{
 use testing::{redis::RedisServer, rig::Rig, wait::eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, RedisSemaphore, Semaphore, key,
+    Claim, ConcurrencyLimitLayer, KeyExtractor, MemorySemaphore, Permit, RedisSemaphore, Semaphore,
+    key,
     redis::{Builder, WhenUnavailable},
 };
 
@@ -55,6 +56,38 @@ async fn in_memory() {
     held.end_after(Duration::from_millis(1));
     held.lost().await;
     in_shadow().await;
+    with_mistakes().await;
+}
+
+async fn with_mistakes() {
+    let memory = MemorySemaphore::new;
+    send(ConcurrencyLimitLayer::new(
+        1,
+        key::header("x-account-id"),
+        memory(),
+    ))
+    .await;
+    let forgotten = key::from_extension::<u64>;
+    send(ConcurrencyLimitLayer::new(1, forgotten(), memory())).await;
+    let either = key::first_of((forgotten(), key::fixed("all")));
+    send(ConcurrencyLimitLayer::new(1, either, memory())).await;
+    #[cfg(feature = "axum")]
+    send(ConcurrencyLimitLayer::new(1, key::matched_path(), memory())).await;
+    let store = memory();
+    let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
+    let service = limit(20).layer(limit(5).layer(service_fn(answer)));
+    let Ok(_) = service.oneshot(Request::new(())).await;
+}
+
+async fn send<K: KeyExtractor>(layer: ConcurrencyLimitLayer<K>) {
+    let Ok(_) = layer
+        .layer(service_fn(answer))
+        .oneshot(Request::new(()))
+        .await;
+}
+
+async fn answer(_: Request<()>) -> Result<Response<String>, Infallible> {
+    Ok(Response::default())
 }
 
 /// What its claim meets in the store is told as that of any other is.
@@ -85,11 +118,11 @@ async fn over_a_connection_that_stalls() {
     eventually("it is kept", BOUND, async || held.is_degraded()).await;
     eventually("it is an outage", BOUND, async || {
         drop(acquire(&rig.store).await);
-        text().contains("the store is unavailable")
+        text().contains("the store fails")
     })
     .await;
     rig.proxy.forward();
-    let is_over = async || text().contains("the store is available again");
+    let is_over = async || text().contains("the store works again");
     eventually("the outage is over", BOUND, is_over).await;
 }
 

@@ -4,8 +4,11 @@
 #![cfg(feature = "tracing")]
 
 #[cfg(feature = "redis")]
+mod failing;
+#[cfg(feature = "redis")]
 mod lines;
 mod log;
+mod mistakes;
 #[cfg(feature = "redis")]
 mod secrets;
 mod spans;

@@ -22,7 +22,7 @@ const MEMORY: [&str; 12] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 117] = [
+const REDIS: [&str; 121] = [
     "connect",
     "topologies",
     "start",
@@ -47,6 +47,7 @@ const REDIS: [&str; 117] = [
     "shared",
     "check/together",
     "check/risk",
+    "mistake",
     "keeper/handle",
     "keeper/task/tick",
     "keeper/task/revoke",
@@ -124,12 +125,15 @@ const REDIS: [&str; 117] = [
     "transport/sentinel/answer",
     "transport/endpoint",
     "transport/address",
+    "transport/attempt",
     "transport/connection",
+    "transport/secret",
     "transport/per_runtime",
     "transport/contract",
     "outage/breaker/alarm",
     "outage/breaker/kept",
     "outage/breaker",
+    "outage/alert",
     "outage/summary",
     "outage/phase",
     "outage/cause",

@@ -24,7 +24,10 @@ impl Source {
             path: path.to_owned(),
             module: first.trim_end_matches(".rs").to_owned(),
             text: text.to_owned(),
-            code: code(text),
+            code: match path.ends_with(".md") {
+                true => String::new(), // all of it is documentation
+                false => code(text),
+            },
         }
     }
 

@@ -15,7 +15,7 @@ async fn a_request_weighs_what_its_max_tokens_say_under_all_three_limits() {
             .stream(&format!("key-{tokens}"), "small", tokens)
             .await;
         let limits = ["key", "model", "fleet"].into_iter().zip([32, 256, 1_024]);
-        let limits = limits.map(|(name, limit)| format!(r#""{name}";q={limit};"#));
+        let limits = limits.map(|(name, limit)| format!(r#""{name}";q={limit};qu="16-tokens""#));
         let policy = answer.header("ratelimit-policy");
         assert!(
             limits.into_iter().all(|limit| policy.contains(&limit)),
@@ -24,11 +24,21 @@ async fn a_request_weighs_what_its_max_tokens_say_under_all_three_limits() {
         let own = format!(r#""key";r={left}"#);
         assert!(answer.header("ratelimit").starts_with(&own), "{own}");
     }
-    let too_heavy = gateway
-        .complete("ann", &json!({"max_tokens": ALL + 1}))
-        .await;
-    assert_eq!(too_heavy.status(), 400);
-    assert_eq!(too_heavy.error().await["type"], "invalid_request_error");
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_heavy_is_told_so_in_tokens() {
+    let gateway = Gateway::start(&[]).await;
+    // The second is more than any claim may weigh.
+    for tokens in [ALL + 1, 20_000, u32::MAX] {
+        let too_heavy = json!({"max_tokens": tokens});
+        let too_heavy = gateway.complete("ann", &too_heavy).await;
+        assert_eq!(too_heavy.status(), 400);
+        let error = too_heavy.error().await;
+        assert_eq!(error["type"], "invalid_request_error");
+        let told = format!("max_tokens: {tokens} is more than 512, the limit of this key");
+        assert_eq!(error["message"], told);
+    }
 }
 
 #[tokio::test]
@@ -40,6 +50,8 @@ async fn an_api_key_over_its_limit_gets_a_429_as_such_clients_expect_it() {
     let retry_after: u32 = refused.header("retry-after").parse().expect("seconds");
     assert!(retry_after >= 1);
     assert!(refused.header("ratelimit").starts_with(r#""key";r=0;t="#));
+    let policy = refused.header("ratelimit-policy");
+    assert_eq!(policy.matches(r#"qu="16-tokens""#).count(), 3, "{policy}");
     let error = refused.error().await;
     assert_eq!(error["type"], "rate_limit_exceeded");
     assert_eq!(error["code"], "rate_limit_exceeded");

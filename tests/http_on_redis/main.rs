@@ -3,6 +3,7 @@
 
 #![cfg(feature = "redis")]
 
+mod nested;
 mod streaming;
 
 use std::time::Duration;

@@ -5,8 +5,11 @@ use futures_util::FutureExt;
 use http::Request;
 use std::{
     collections::HashSet,
+    env, fs,
     future::{Future, ready},
+    path::PathBuf,
     pin::pin,
+    process::Command,
     sync::Arc,
     task::{Context, Waker},
     time::Duration,
@@ -215,4 +218,51 @@ async fn a_composite_store_s_permit_is_lost_with_its_part() {
         async { inner.lose() }
     );
     assert!(lost.is_ok() && permit.is_lost());
+}
+
+/// What the compiler says of a program that uses this crate.
+fn compile_errors(program: &str) -> String {
+    let deps = env::current_exe().expect("a path");
+    let deps = deps.parent().expect("it is in a folder");
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libtower_semaphore-") && name.ends_with(".rlib")
+    };
+    let files = fs::read_dir(deps).expect("the folder of this program");
+    let libraries = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(is_library);
+    let newest = libraries.max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok());
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("main.rs");
+    fs::write(&source, program).expect("it is written");
+    let output = Command::new("rustc")
+        .args([
+            "--edition=2024",
+            "--crate-type=lib",
+            "--emit=metadata",
+            "--out-dir",
+        ])
+        .args([folder.path(), &source])
+        .arg(format!("-Ldependency={}", deps.display()))
+        .arg("--extern")
+        .arg(format!(
+            "tower_semaphore={}",
+            newest.expect("the library").display()
+        ))
+        .output();
+    String::from_utf8_lossy(&output.expect("rustc runs").stderr).into_owned()
+}
+
+#[test]
+fn an_async_extractor_does_not_compile_and_the_error_says_what_to_do() {
+    let errors =
+        compile_errors("pub fn extractor() { tower_semaphore::key::from_fn(async |_| 1); }");
+    assert!(errors.contains("is neither a key nor a claim"), "{errors}");
+    assert!(
+        errors.contains("let a middleware look the plan up"),
+        "{errors}"
+    );
+    let fine = compile_errors("pub fn extractor() { tower_semaphore::key::from_fn(|_| 1); }");
+    assert!(!fine.contains("error"), "{fine}");
 }

@@ -13,7 +13,7 @@ use tower_semaphore::{AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphor
 
 const POLICY: &str = r#""concurrency";q=2;qu="concurrent-requests""#;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_response_says_the_limit_and_what_is_left_of_it() {
     let service = limit(2, MemorySemaphore::new()).layer(ok());
     let mut in_flight = Vec::new();
@@ -23,6 +23,19 @@ async fn every_response_says_the_limit_and_what_is_left_of_it() {
         let remaining = format!(r#""concurrency";{left}"#);
         assert_eq!(values(&answer, "ratelimit"), [remaining]);
         in_flight.push(answer);
+    }
+}
+
+#[tokio::test]
+async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() {
+    let limit = limit(1, MemorySemaphore::new()).with_policy("b");
+    let limit = limit.with_quota_unit("\"16\" tokens").with_policy("a");
+    let service = limit.layer(ok());
+    let admitted = send(&service, request("alice")).await;
+    let refused = send(&service, request("alice")).await;
+    for answer in [&admitted, &refused] {
+        let policy = values(answer, "ratelimit-policy");
+        assert_eq!(policy, [r#""a";q=1;qu="%2216%22 tokens""#]);
     }
 }
 

@@ -162,6 +162,28 @@ fn a_header_names_the_key_byte_by_byte() {
 }
 
 #[test]
+fn a_header_s_name_may_have_any_case() {
+    let found = key_in(&key::header("X-Account-ID"), &parts());
+    assert_eq!(found, Ok(Some("alice".into())));
+}
+
+#[test]
+#[should_panic(expected = "\"x account\" is not a header's name")]
+fn a_name_that_no_header_can_have_is_named() {
+    let _ = key::header("x account");
+}
+
+#[test]
+fn an_extension_may_be_a_whole_claim() {
+    let plan = Claim::new("ann").with_limit(20).with_policy("plan");
+    let found = key::from_extension::<Claim>().extract(&extended(plan.clone()));
+    assert_eq!(found, Ok(Some(plan.clone().into())));
+    let several = vec![plan, Claim::new("all").with_policy("fleet")];
+    let found = key::from_extension::<Vec<Claim>>().extract(&extended(several.clone()));
+    assert_eq!(found, Ok(Some(several.into())));
+}
+
+#[test]
 fn an_extension_names_the_key() {
     let found = key_in(&key::from_extension::<u64>(), &extended(42_u64));
     assert_eq!(found, Ok(Some("42".into())));
@@ -170,15 +192,19 @@ fn an_extension_names_the_key() {
 }
 
 #[tokio::test]
-async fn a_client_reads_no_type_of_a_missing_extension_and_an_operator_does() {
+async fn an_extension_that_the_service_forgot_is_500_and_named() {
     let by_u64 = key::from_extension::<u64>();
     let service = ConcurrencyLimitLayer::new(1, by_u64, MemorySemaphore::new()).layer(ok());
     let answer = send(&service, request("alice")).await;
     let error = answer.extensions().get::<KeyError>().expect("a reason");
     assert!(format!("{error:?}").contains("u64"));
     let problem = problem(answer).await;
-    assert_eq!(problem["status"], 400);
-    assert_eq!(problem["detail"], "the key is missing");
+    assert_eq!(problem["status"], 500);
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(
+        detail.contains("u64") && detail.contains("extension"),
+        "{detail}"
+    );
 }
 
 #[test]
@@ -189,8 +215,41 @@ fn the_peer_s_address_names_the_key_without_its_port() {
     let found = Ok(Some("192.0.2.7".into()));
     assert_eq!(key_in(&key::peer_ip(), &extended(socket)), found);
     assert_eq!(key_in(&key::peer_ip(), &extended(mapped)), found);
-    let found = Ok(Some("2001:db8::1".into()));
+    let found = Ok(Some("2001:db8::/64".into()));
     assert_eq!(key_in(&key::peer_ip(), &extended(ip)), found);
+}
+
+#[test]
+fn addresses_of_one_network_share_a_key() {
+    let key_of = |address: &str, by: key::PeerIp| {
+        let address: IpAddr = address.parse().unwrap();
+        let Ok(Some(key)) = key_in(&by, &extended(address)) else {
+            panic!("{address} has no key");
+        };
+        key
+    };
+    let default = key::peer_ip();
+    let same = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9"].map(|at| key_of(at, default));
+    assert_eq!(same[0], same[1]);
+    assert_ne!(same[0], key_of("2001:db8:1:3::1", default));
+    assert_ne!(key_of("192.0.2.7", default), key_of("192.0.2.8", default));
+
+    let whole = default.with_prefix(32, 128);
+    assert_eq!(key_of("2001:db8::1", whole), "2001:db8::1".into());
+    let wide = default.with_prefix(24, 48);
+    assert_eq!(key_of("192.0.2.7", wide), "192.0.2.0/24".into());
+    // A mapped address is an IPv4 address before its network is found.
+    assert_eq!(key_of("::ffff:192.0.2.7", wide), "192.0.2.0/24".into());
+    assert_eq!(key_of("2001:db8:1:2::1", wide), "2001:db8:1::/48".into());
+    let none = default.with_prefix(0, 0);
+    assert_eq!(key_of("192.0.2.7", none), "0.0.0.0/0".into());
+    assert_eq!(key_of("2001:db8::1", none), "::/0".into());
+}
+
+#[test]
+#[should_panic(expected = "an IPv4 address has 32 bits")]
+fn a_network_has_no_more_bits_than_an_address() {
+    let _ = key::peer_ip().with_prefix(33, 64);
 }
 
 #[test]
@@ -199,8 +258,8 @@ fn the_peer_s_address_never_comes_from_a_header() {
     let forged = HeaderValue::from_static("192.0.2.7");
     parts.headers.insert("x-forwarded-for", forged.clone());
     parts.headers.insert("x-real-ip", forged);
-    let missing = KeyError::Missing("the peer's address".into());
-    assert_eq!(key_in(&key::peer_ip(), &parts), Err(missing));
+    let missing = key_in(&key::peer_ip(), &parts);
+    assert!(matches!(missing, Err(KeyError::MissingExtension(_))));
 }
 
 #[cfg(feature = "axum")]

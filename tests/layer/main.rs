@@ -4,6 +4,7 @@
 mod api;
 mod claims;
 mod fields;
+mod first_of;
 mod grpc;
 mod inner;
 mod keys;
@@ -13,6 +14,7 @@ mod permit;
 mod refusal;
 mod rig;
 mod runtimes;
+mod same;
 mod several;
 mod stack;
 mod stall;

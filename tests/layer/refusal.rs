@@ -33,7 +33,7 @@ async fn refused(mut request: Request<()>) -> Answer {
     send(&service, request).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_is_the_quota_problem_of_the_draft() {
     let answer = refused(request("alice")).await;
     assert_eq!(answer.status(), 429);
@@ -60,7 +60,7 @@ async fn a_failed_store_is_reduced_capacity() {
     assert_eq!(problem(answer).await, reduced);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_limit_that_refused() {
     let answer = answer(Fleet, request("alice")).await;
     assert_eq!(answer.status(), 429);
@@ -175,7 +175,7 @@ async fn a_rejection_of_one_s_own_replaces_all() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
         let mut response = rejection.into_response();

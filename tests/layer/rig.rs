@@ -44,18 +44,18 @@ where
 }
 
 /// The statuses of `requests` that are all in flight at once.
-pub(crate) async fn statuses<S>(
+pub(crate) async fn statuses<S, B>(
     service: &S,
     requests: impl IntoIterator<Item = Request<()>>,
 ) -> Vec<u16>
 where
-    S: Service<Request<()>, Response = Answer, Error = Infallible> + Clone,
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let mut in_flight = Vec::new();
     for request in requests {
         in_flight.push(send(service, request).await);
     }
-    let status = |answer: &Answer| answer.status().as_u16();
+    let status = |answer: &Response<B>| answer.status().as_u16();
     in_flight.iter().map(status).collect()
 }
 

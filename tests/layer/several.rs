@@ -70,7 +70,7 @@ fn quota(policy: &str, limit: u32) -> String {
     format!(r#""{policy}";q={limit};qu="concurrent-requests""#)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_response_lists_every_policy_as_an_item_of_its_own() {
     let service = limited(MemorySemaphore::new()).layer(ok());
     let mut in_flight = Vec::new();
@@ -93,7 +93,7 @@ async fn every_response_lists_every_policy_as_an_item_of_its_own() {
     assert_eq!(values(&answer, "retry-after"), ["1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_policy_that_refused() {
     let layer = ConcurrencyLimitLayer::new(LIMITS[0], claims_by_route, MemorySemaphore::new());
     let service = layer.layer(ok());
@@ -119,7 +119,7 @@ async fn a_refusal_names_the_policy_that_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refused_grpc_request_is_told_of_every_policy_too() {
     let service = limited(MemorySemaphore::new()).layer(ok());
     let mut grpc = request("ann");

@@ -8,7 +8,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use std::{convert::Infallible, time::Duration};
 use testing::http_requests::{limit, request};
-use tokio::time::{advance, sleep};
+use tokio::{
+    runtime::Builder,
+    time::{advance, sleep},
+};
 use tower::{Layer, Service, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt, key,
@@ -68,6 +71,22 @@ async fn a_body_that_is_never_polled_loses_its_permit_after_the_longest_stall() 
     assert!(!is_free(&service).await);
     sleep(Duration::from_millis(10)).await;
     assert!(is_free(&service).await);
+}
+
+#[test]
+fn a_clock_that_was_advanced_in_another_test_hides_no_stall() {
+    for ahead in [3_600, 0] {
+        let test = async move {
+            advance(Duration::from_secs(ahead)).await;
+            let service = strict().layer(slow());
+            let _first = send::<_, Response<_>>(&service, request("alice")).await;
+            sleep(MAX_STALL + Duration::from_millis(5)).await;
+            assert!(is_free(&service).await, "{ahead}");
+        };
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(test);
+    }
 }
 
 #[tokio::test(start_paused = true)]

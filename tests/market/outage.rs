@@ -5,12 +5,16 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::sync::Mutex;
 
 /// A whole try is over in half a second; the rest is slack for a busy machine.
 const BUDGET: Duration = Duration::from_millis(1_500);
 /// Within this, a market whose Redis is back serves again.
 const BACK: Duration = Duration::from_secs(2);
+
+/// A stream that reads nothing of the market.
+const EVENTS: &str = "/market/events";
 
 async fn on(server: &RedisServer) -> (Market, Client) {
     let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")];
@@ -131,12 +135,60 @@ async fn a_market_that_was_told_to_admits_streams_while_redis_is_gone() {
         let ann = market.client("ann");
         assert_eq!(ann.get("/market").await.status(), 200);
         server.kill();
-        let streams = [ann.get(ENDLESS).await, ann.get(ENDLESS).await];
+        let streams = [ann.get(EVENTS).await, ann.get(EVENTS).await];
         assert!(
             streams.iter().all(|answer| answer.status() == 200),
             "{policy}"
         );
+        for path in [ENDLESS, "/market"] {
+            let unreadable = ann.get(path).await;
+            assert_eq!(unreadable.status(), 503, "{path}");
+            let kind = unreadable.header("content-type");
+            assert_eq!(kind, "application/problem+json");
+        }
     }
+}
+
+/// All that a market does, each time as the first after its connections were lost.
+async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) {
+    let (ann, bob) = (market.client("ann"), market.client("bob"));
+    lose().await;
+    let rows = ann.get("/market/export?rows=2&interval_ms=0").await;
+    assert_eq!(rows.status(), 200);
+    assert_eq!(rows.text().await.lines().count(), 2);
+    lose().await;
+    let listed = ann.list("ann-1", 7).await;
+    assert_eq!(listed.status(), 201);
+    let listed = listed.json().await;
+    lose().await;
+    // A server that was restarted has forgotten the listing, and says so.
+    let id = listed["id"].as_str().expect("an id");
+    let bought = bob.purchase(id).await.status();
+    assert!([200, 404].contains(&bought), "{bought}");
+    lose().await;
+    assert_eq!(bob.get("/accounts/bob").await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_first_request_after_connections_were_killed_is_served() {
+    let server = RedisServer::start();
+    let (market, ann) = on(&server).await;
+    let raw = Mutex::new(Raw::connect(server.port()).await);
+    let kill = async || {
+        let mut raw = raw.lock().await;
+        raw.cmd(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    };
+    serves_each_first(&market, kill).await;
+    kill().await;
+    assert_eq!(ann.get("/market").await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_first_request_after_redis_was_restarted_is_served() {
+    let mut server = RedisServer::start();
+    let (market, _) = on(&server).await;
+    serves_each_first(&market, async || server.restart()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

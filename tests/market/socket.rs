@@ -28,7 +28,7 @@ async fn is_refused(market: &Market) {
     let refused = Socket::try_open(market, "ann").await;
     let answer = refused.err().expect("refused");
     assert_eq!(answer.status(), 429);
-    assert_eq!(answer.headers()["retry-after"], "1");
+    assert!(answer.headers().contains_key("retry-after"));
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
 }
 

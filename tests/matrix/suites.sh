@@ -23,7 +23,7 @@ make_certificates() {
 
 # Runs a command in an environment that chooses a server (file, way).
 reached_by() {
-    local file=$1 way=$2 folder=$PWD/$logs/certificates
+    local file=$1 way=$2 folder=$logs/certificates
     shift 2
     (
         export REDIS_SERVER=$file REDIS_PROTOCOL=${way%-tls}

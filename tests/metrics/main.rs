@@ -8,6 +8,8 @@ mod faults;
 mod gauges;
 #[cfg(feature = "redis")]
 mod over_redis;
+#[cfg(feature = "redis")]
+mod poisoned;
 mod recorders;
 mod requests;
 #[cfg(feature = "redis")]

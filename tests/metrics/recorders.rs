@@ -9,10 +9,9 @@ use metrics::{
 use metrics_exporter_prometheus::PrometheusRecorder;
 use std::{
     convert::Infallible,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -146,17 +145,38 @@ async fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_clai
     .await;
 }
 
-/// Panics the first time that this gauge is incremented, which is a fault of the user's.
-struct Panicking(&'static str, Arc<AtomicBool>);
+/// What a gauge shows that panics the first time that it is incremented, which is a fault of the user's.
+#[derive(Default)]
+struct Shown {
+    value: AtomicIsize,
+    has_panicked: AtomicBool,
+}
 
-impl GaugeFn for Panicking {
+impl GaugeFn for Shown {
     fn increment(&self, _: f64) {
-        assert!(self.1.swap(true, Relaxed), "a recorder's own");
+        assert!(self.has_panicked.swap(true, Relaxed), "a recorder's own");
+        self.value.fetch_add(1, Relaxed);
     }
 
-    fn decrement(&self, _: f64) {}
+    fn decrement(&self, _: f64) {
+        self.value.fetch_sub(1, Relaxed);
+    }
 
     fn set(&self, _: f64) {}
+}
+
+/// Panics at the first increment of the gauge of this name.
+struct Panicking(&'static str, Arc<Shown>);
+
+impl Panicking {
+    fn at(name: &'static str) -> Self {
+        Self(name, Arc::default())
+    }
+
+    fn shows(&self) -> isize {
+        assert!(self.1.has_panicked.load(Relaxed));
+        self.1.value.load(Relaxed)
+    }
 }
 
 impl Recorder for Panicking {
@@ -172,7 +192,7 @@ impl Recorder for Panicking {
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
         match key.name() == self.0 {
-            true => Gauge::from_arc(Arc::new(Self(self.0, Arc::clone(&self.1)))),
+            true => Gauge::from_arc(Arc::clone(&self.1)),
             false => Gauge::noop(),
         }
     }
@@ -183,33 +203,37 @@ impl Recorder for Panicking {
 }
 
 #[tokio::test]
-async fn a_claim_whose_recorder_panics_leaves_the_queue() {
-    let recorder = Panicking(QUEUED_CLAIMS, Arc::default());
+async fn a_claim_whose_recorder_panics_keeps_its_place_in_the_queue() {
+    let recorder = Panicking::at(QUEUED_CLAIMS);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let claim = || Claim::new("a").with_limit(1);
-    let waiting = || claim().with_wait(Duration::from_secs(20));
+    let waiting = || store.acquire(claim().with_wait(Duration::from_secs(20)));
     let held = store.acquire(claim()).await.expect("there is room");
-    let joins = AssertUnwindSafe(|| drop(store.acquire(waiting())));
-    assert!(catch_unwind(joins).is_err());
-    let mut next = store.acquire(waiting());
-    assert!((&mut next).now_or_never().is_none());
+    let (first, mut second) = (waiting(), waiting());
+    assert_eq!(
+        recorder.shows(),
+        1,
+        "what it has panicked at is not counted"
+    );
+    assert!((&mut second).now_or_never().is_none());
     drop(held);
-    let next = next.now_or_never().expect("it is the head of the queue");
-    drop(next.expect("there is room"));
-    assert_eq!(store.busy_keys(), 0);
+    let first = first.now_or_never().expect("it is the head of the queue");
+    drop(first.expect("there is room"));
+    drop(second.await.expect("it is the next"));
+    assert_eq!((store.busy_keys(), recorder.shows()), (0, 0));
 }
 
 /// The permits of several limits are made one after the other.
 #[tokio::test]
-async fn claims_whose_recorder_panics_at_one_limit_hold_nothing_of_the_others() {
-    let recorder = Panicking(ACTIVE_PERMITS, Arc::default());
+async fn claims_whose_recorder_panics_at_one_limit_hold_both() {
+    let recorder = Panicking::at(ACTIVE_PERMITS);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let claim = |policy| Claim::new("a").with_limit(1).with_policy(policy);
-    let both = || store.acquire_all([claim("narrow"), claim("wide")].into());
-    let panics = catch_unwind(AssertUnwindSafe(|| drop(both())));
-    assert!(panics.is_err());
-    assert_eq!(store.busy_keys(), 0);
-    drop(both().await.expect("there is room at both"));
+    let both = store.acquire_all([claim("narrow"), claim("wide")].into());
+    let both = both.await.expect("there is room at both");
+    assert_eq!((store.busy_keys(), recorder.shows()), (2, 1));
+    drop(both);
+    assert_eq!((store.busy_keys(), recorder.shows()), (0, 0));
 }

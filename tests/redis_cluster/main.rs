@@ -16,7 +16,7 @@ mod start;
 use testing as support;
 
 use std::time::Duration;
-use support::redis::Cluster;
+use support::{redis::Cluster, stores::connected};
 use tower_semaphore::{RedisSemaphore, redis::Builder};
 
 /// Nothing that waits for this is about time.
@@ -28,7 +28,7 @@ pub(crate) fn patient() -> Builder {
 }
 
 pub(crate) async fn connect(builder: Builder, cluster: &Cluster) -> RedisSemaphore {
-    builder.cluster(cluster.urls()).await.expect("it connects")
+    connected(async || builder.clone().cluster(cluster.urls()).await).await
 }
 
 /// What the keys of a semaphore begin with.

@@ -75,6 +75,33 @@ async fn one_living_node_of_those_that_are_named_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_connects_while_any_node_is_silent_and_its_check_is_good() {
+    let cluster = Cluster::of_primaries(3).await;
+    for silent in 0..3 {
+        cluster.node(silent).stop();
+        let store = connect(patient(), &cluster).await;
+        let risks = store.check().await.expect("the others work");
+        assert_eq!(risks, []);
+        cluster.node(silent).cont();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_any_node_lacks_is_named() {
+    let cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        let mut raw = cluster.raw(node).await;
+        raw.cmd(&["ACL", "SETUSER", "default", "-zadd"]).await;
+        let outcome = patient().cluster(cluster.urls()).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            "{outcome:?}"
+        );
+        raw.cmd(&["ACL", "SETUSER", "default", "+zadd"]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_user_and_a_password_are_those_of_all_nodes() {
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
@@ -98,7 +125,7 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
     works(&store.expect("it is let in")).await;
     let wrong = patient().cluster([url("wrong-staple")]).await;
     assert!(
-        matches!(wrong, Err(ConnectError::Unavailable(_))),
+        matches!(wrong, Err(ConnectError::Credentials { name: "url", .. })),
         "{wrong:?}"
     );
     assert!(!format!("{wrong:?}").contains("staple"), "{wrong:?}");

@@ -12,6 +12,7 @@ mod client_list;
 mod identity;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod market;
+mod paused;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod roots;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
@@ -24,8 +25,10 @@ mod tls;
 mod urls;
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 mod without_tls;
+mod wrong;
 
-use std::{error::Error, iter::successors, time::Duration};
+use std::time::Duration;
+use support::causes::causes;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::ConnectError};
 
 /// Until then everything has happened, on a busy machine too.
@@ -41,13 +44,6 @@ async fn works(store: &RedisSemaphore) {
     assert!(permit.release().await);
 }
 
-/// What a refused connection says, with all its causes.
-fn chain(error: &ConnectError) -> String {
-    let causes = successors(Some(error as &dyn Error), |&error| error.source());
-    let lines: Vec<_> = causes.map(ToString::to_string).collect();
-    lines.join(": ")
-}
-
 /// The setting that an outcome blames.
 fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
     match outcome {
@@ -56,10 +52,11 @@ fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
     }
 }
 
-/// What the server or the handshake said, if that is why there is no connection.
+/// What TLS has failed with.
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 fn refusal(outcome: Result<RedisSemaphore, ConnectError>) -> String {
     match outcome {
-        Err(error @ ConnectError::Unavailable(_)) => chain(&error),
-        other => panic!("the connection was not refused: {other:?}"),
+        Err(error @ ConnectError::Tls { .. }) => causes(&error),
+        other => panic!("TLS has not failed: {other:?}"),
     }
 }

@@ -312,3 +312,36 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     );
     drop(other);
 }
+
+/// Words of the server's own answer, which must still be read as one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_is_changed_admits_nobody_whatever_its_words() {
+    for password in ["password", "user", "a"] {
+        let server = RedisServer::start();
+        let mut raw = Raw::connect(server.port()).await;
+        let old = format!(">{password}");
+        raw.cmd(&["ACL", "SETUSER", "ann", "on", &old, "~*", "&*", "+@all"])
+            .await;
+        let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Admit);
+        let url = server.url_of(&format!("ann:{password}"));
+        let store = builder.connect(url).await.expect("it connects");
+        raw.cmd(&["ACL", "SETUSER", "ann", "resetpass", ">new"])
+            .await;
+        raw.cmd(&["CLIENT", "KILL", "USER", "ann"]).await;
+        // Just after the cut there is no connection at all, for which the policy decides.
+        let are_refused = async || {
+            for _ in 0..20 {
+                let answer = store.acquire(claim(100)).await;
+                if !format!("{answer:?}").contains("WRONGPASS") {
+                    return false;
+                }
+            }
+            true
+        };
+        eventually("the user is refused", BOUND, are_refused).await;
+        for _ in 0..50 {
+            let answer = format!("{:?}", store.acquire(claim(100)).await);
+            assert!(answer.contains("WRONGPASS"), "{password}: {answer}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use crate::{
     patient,
     support::{
+        causes::causes,
         redis::{RedisServer, Sentinels, sentinel},
         resp::Raw,
     },
@@ -104,11 +105,20 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
         .lines()
         .filter(|line| line.contains("user=ann"));
     assert!(ours.clone().count() > 0 && ours.clone().all(|line| line.contains(" db=3 ")));
-    let said = unavailable(patient().credentials("ann", "wrong-staple"), &urls).await;
-    assert!(!said.contains("staple"), "{said}");
-    unavailable(patient(), &urls).await;
-    let without = [sentinel.url()];
-    unavailable(patient().credentials("ann", "battery-staple"), &without).await;
+    let refused = async |builder: Builder, urls: &[String]| {
+        let outcome = builder.sentinel(urls.to_vec(), Sentinels::NAME).await;
+        let Err(error @ ConnectError::Credentials { name, .. }) = outcome else {
+            panic!("no credentials are refused: {outcome:?}");
+        };
+        let said = format!("{} {error:?}", causes(&error));
+        assert!(!said.contains("staple"), "{said}");
+        name
+    };
+    let wrong = patient().credentials("ann", "wrong-staple");
+    assert_eq!(refused(wrong, &urls).await, "credentials");
+    assert_eq!(refused(patient(), &urls).await, "credentials");
+    let right = patient().credentials("ann", "battery-staple");
+    assert_eq!(refused(right, &[sentinel.url()]).await, "url");
 }
 
 #[tokio::test]

@@ -10,8 +10,10 @@ use testing::{
     stubs::Failing,
 };
 use tokio::time::sleep;
-use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_semaphore::{MemorySemaphore, Permit};
+use tower::{Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower_semaphore::{MemorySemaphore, Permit, ResponseBody};
+
+type Endless = BoxCloneSyncService<Request<()>, Response<ResponseBody<Stream>>, Infallible>;
 
 type Stream = StreamBody<stream::Pending<Result<http_body::Frame<bytes::Bytes>, Infallible>>>;
 
@@ -58,6 +60,94 @@ async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
     assert!(times.iter().all(|told| *told <= 600));
     let last: BTreeSet<_> = times[400..].iter().collect();
     assert_eq!(last.len(), 100, "also those that do not fit are spread");
+}
+
+/// Holds two permits of an account, of which the second is so much younger, and says what a third is told.
+async fn third(service: &Endless, account: &str, ages: [u64; 2]) -> u64 {
+    let one = send(service, account).await;
+    sleep(Duration::from_secs(ages[0] - ages[1])).await;
+    let other = send(service, account).await;
+    sleep(Duration::from_secs(ages[1])).await;
+    let refused = send(service, account).await;
+    assert_eq!([one.status(), other.status()], [200, 200]);
+    told(&refused)
+}
+
+fn streams(limit: u32) -> Endless {
+    let layer = self::limit(limit, MemorySemaphore::new());
+    BoxCloneSyncService::new(layer.layer(service_fn(endless)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_which_none_has_ended_tell_their_mean_age() {
+    assert_eq!(third(&streams(2), "ann", [16, 16]).await, 30);
+    assert_eq!(third(&streams(2), "ann", [16, 8]).await, 22);
+    assert_eq!(third(&streams(2), "ann", [36_000, 0]).await, 113, "60 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_tell_their_age_although_others_were_short() {
+    let service = streams(2);
+    for _ in 0..100 {
+        hold(&service, "bob", Duration::from_millis(10), 0).await;
+    }
+    assert_eq!(third(&service, "ann", [16, 16]).await, 30);
+    assert_eq!(
+        third(&service, "bob", [0, 0]).await,
+        1,
+        "each account its own"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_tell_their_age_beside_short_requests_of_another_account() {
+    let service = streams(2);
+    let streaming = [send(&service, "ann").await, send(&service, "ann").await];
+    sleep(Duration::from_secs(16)).await;
+    for _ in 0..200 {
+        drop(send(&service, "bob").await);
+    }
+    assert!(told(&send(&service, "ann").await) >= 16);
+    drop(streaming);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_old_stream_says_nothing_of_the_requests_beside_it() {
+    let service = streams(2);
+    let stream = send(&service, "ann").await;
+    hold(&service, "ann", Duration::from_millis(10), 0).await;
+    for _ in 0..100 {
+        sleep(Duration::from_secs(10)).await;
+        let told = hold(&service, "ann", Duration::from_millis(10), 1).await;
+        assert_eq!(told, [1]);
+    }
+    drop(stream);
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_that_have_become_short_again_are_told_so() {
+    let service = streams(2);
+    assert_eq!(third(&service, "ann", [16, 16]).await, 30);
+    sleep(Duration::from_secs(600)).await;
+    for _ in 0..200 {
+        hold(&service, "ann", Duration::from_millis(10), 0).await;
+    }
+    assert_eq!(third(&service, "ann", [0, 0]).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_counts_no_longer_than_it_is_held_although_its_response_goes_on() {
+    let ten = Duration::from_secs(10);
+    let limit = || limit(1, MemorySemaphore::new());
+    for layer in [limit().with_max_hold(ten), limit().with_max_stall(ten)] {
+        let service = layer.layer(service_fn(endless));
+        hold(&service, "ann", Duration::from_secs(1_000), 0).await;
+        let cut = send(&service, "ann").await;
+        sleep(Duration::from_secs(1_000)).await;
+        let times = hold(&service, "ann", Duration::ZERO, 1).await;
+        assert_eq!(times, [22], "10 s and a margin");
+        drop(cut);
+    }
 }
 
 #[tokio::test(start_paused = true)]

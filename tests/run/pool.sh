@@ -24,6 +24,7 @@ commands() {
     echo "tests/matrix.sh --brief installed resp3-tls"
     grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
     echo "cargo test -p tower-semaphore-model"
+    echo "cargo test -p tower-semaphore-sim"
     echo "cargo test -p tower-semaphore-properties"
     echo "cargo test -p tower-semaphore-grpc"
     # In a real browser.

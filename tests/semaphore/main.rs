@@ -5,3 +5,4 @@ mod debug;
 mod ends;
 mod errors;
 mod grants;
+mod paused;

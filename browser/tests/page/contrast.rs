@@ -39,6 +39,10 @@ async fn every_text_is_readable_in_both_themes() {
     let holder = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser.click("#open-many").await;
+    browser
+        .reads("#streams > li[data-state=refused]", "Retry-After")
+        .await;
+    let _refused = market.send("GET", "/market?account=ann").await;
     browser.reads("#refusals > li", "Retry-After").await;
     let _waiter = market.send("GET", ENDLESS).await;
     browser.prefer("prefers-reduced-motion", "reduce").await;

@@ -100,7 +100,9 @@ async fn changes_are_announced_once_and_countdowns_are_not() {
     browser.reads("#announcement", "1 of 1 permits held").await;
     browser.run(COUNT_CHANGES, &[]).await;
     browser.click("#open").await;
-    browser.reads("#refusals > li", "Retry-After").await;
+    browser
+        .reads("#streams > li:nth-child(2)", "Retry-After")
+        .await;
     // Long enough for several ticks of the clock.
     browser
         .shows("time has passed", "performance.now() - window.began > 2000")

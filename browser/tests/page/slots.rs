@@ -2,6 +2,7 @@
 
 use crate::{ENDLESS, shows_held, watching};
 use browser::market::{Market, status};
+use testing::redis::RedisServer;
 
 #[tokio::test]
 async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
@@ -19,6 +20,63 @@ async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
     drop(stream);
     shows_held(&browser, 0).await;
 }
+
+#[tokio::test]
+async fn an_account_that_has_all_its_permits_looks_full() {
+    let market = Market::start(&[("LIMIT", "2")]).await;
+    let browser = watching(&market).await;
+    let look = "const section = document.getElementById('slots-section');
+        return [section.innerText.includes('full'), getComputedStyle(section).borderColor]";
+    let first = market.send("GET", ENDLESS).await;
+    shows_held(&browser, 1).await;
+    let with_room = browser.run(look, &[]).await;
+    assert_eq!(with_room[0], false);
+    let second = market.send("GET", ENDLESS).await;
+    shows_held(&browser, 2).await;
+    let full = browser.run(look, &[]).await;
+    assert_eq!(full[0], true);
+    assert_ne!(full[1], with_room[1]);
+    browser
+        .reads("#announcement", "2 of 2 permits held, full")
+        .await;
+    drop((first, second));
+    shows_held(&browser, 0).await;
+    assert_eq!(browser.run(look, &[]).await, with_room);
+}
+
+#[tokio::test]
+async fn a_lease_s_bar_is_as_long_as_its_number_says() {
+    let server = RedisServer::start();
+    let market = Market::start(&[("REDIS_URL", &server.url()), ("LEASE_MS", "3000")]).await;
+    let browser = watching(&market).await;
+    let _stream = market.send("GET", ENDLESS).await;
+    shows_held(&browser, 1).await;
+    browser.run(COMPARE, &[]).await;
+    browser
+        .shows(
+            "some refreshes were seen",
+            "window.seen > 60 && window.rises > 2",
+        )
+        .await;
+    let apart = browser.run("return window.apart", &[]).await;
+    assert!(apart.as_f64().expect("seconds") < 0.06, "{apart} s");
+}
+
+/// Compares the bar with the number at each frame, in seconds of a lease of three; counts the refreshes.
+const COMPARE: &str = "
+    Object.assign(window, { seen: 0, rises: 0, apart: 0, last: 0 });
+    const look = () => {
+        const slot = document.querySelector('.slot.held');
+        const number = parseFloat(slot.querySelector('.lease').innerText.replace('lease', ''));
+        const bar = parseFloat(getComputedStyle(slot.querySelector('.meter > i')).scale);
+        window.apart = Math.max(window.apart, Math.abs(3 * bar - Math.min(3, number)));
+        window.rises += number > window.last;
+        window.last = number;
+        window.seen += 1;
+        requestAnimationFrame(look);
+    };
+    look();
+";
 
 #[tokio::test]
 async fn a_permit_keeps_its_slot_while_others_end() {

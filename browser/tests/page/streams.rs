@@ -16,8 +16,6 @@ async fn the_sixth_stream_is_refused_and_says_when_to_come_back() {
     let sixth = "#streams > li:nth-child(6)";
     browser.reads(sixth, "refused, 429").await;
     browser.reads(sixth, "Retry-After: ").await;
-    browser.reads("#refusals > li", "GET /market/export").await;
-    browser.reads("#refusals > li", "Retry-After: ").await;
     shows_held(&browser, 5).await;
 
     browser.click("#streams > li:nth-child(1) .stop").await;
@@ -25,6 +23,25 @@ async fn the_sixth_stream_is_refused_and_says_when_to_come_back() {
     browser.click("#streams > li:nth-child(5) .plain").await;
     shows_held(&browser, 5).await;
     browser.reads("#streams > li:nth-child(5)", ": open").await;
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
+    let market = Market::start(&[("LIMIT", "1")]).await;
+    let (browser, other) = (watching(&market).await, watching(&market).await);
+    browser.click("#open").await;
+    browser.reads("#streams > li", ": open").await;
+    browser.click("#open").await;
+    let second = "#streams > li:nth-child(2)";
+    browser.reads(second, "refused, 429").await;
+    browser.reads("#announcement", "Stream 2 was refused").await;
+    other.reads("#refusals > li", "GET /market/export").await;
+    // The market tells of refusals in their order.
+    let _refused = market.send("GET", "/market?account=ann").await;
+    browser.reads("#refusals-note", "1 so far").await;
+    let shown = browser.texts("#refusals > li .mark").await;
+    assert_eq!(shown, ["GET /market"]);
+    other.reads("#refusals-note", "2 so far").await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::Watchers;
 use crate::account;
 use axum::{
     extract::{Request, State},
-    http::{HeaderValue, header::RETRY_AFTER},
+    http::{HeaderValue, header::RETRY_AFTER, request::Parts},
     middleware::Next,
     response::Response,
 };
@@ -15,6 +15,8 @@ use tower_semaphore::AcquireError;
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Refusal {
     request: String,
+    /// What the client calls its stream, in the query: a page shows its own streams itself.
+    stream: Option<String>,
     status: u16,
     reason: String,
     /// In seconds.
@@ -32,7 +34,10 @@ pub(crate) async fn told(
     }
     let (parts, body) = request.into_parts();
     let account = account::of(&parts);
-    let asked = format!("{} {}", parts.method, parts.uri.path());
+    let asked = (
+        format!("{} {}", parts.method, parts.uri.path()),
+        stream(&parts),
+    );
     let response = next.run(Request::from_parts(parts, body)).await;
     if let (Ok(account), Some(refusal)) = (account, refusal(asked, &response)) {
         watchers.tell(&account, refusal);
@@ -41,15 +46,22 @@ pub(crate) async fn told(
 }
 
 /// The refusal in a response, if it is one: the layer leaves its reason there.
-fn refusal(request: String, response: &Response) -> Option<Refusal> {
+fn refusal((request, stream): (String, Option<String>), response: &Response) -> Option<Refusal> {
     let reason = response.extensions().get::<AcquireError>()?;
     let retry_after = response.headers().get(RETRY_AFTER);
     Some(Refusal {
         request,
+        stream,
         status: response.status().as_u16(),
         reason: reason.to_string(),
         retry_after: retry_after.and_then(seconds),
     })
+}
+
+fn stream(parts: &Parts) -> Option<String> {
+    let mut fields = parts.uri.query()?.split('&');
+    let name = fields.find_map(|field| field.strip_prefix("stream="));
+    name.map(ToOwned::to_owned)
 }
 
 fn seconds(value: &HeaderValue) -> Option<u64> {

@@ -25,19 +25,26 @@ impl Link {
         Ok(link)
     }
 
+    /// Reads, if need be over a second connection: that the first is dead is found out only by a
+    /// command that fails on it.
     pub(super) async fn query<T: FromRedisValue>(&self, read: &Pipeline) -> Result<T, StoreError> {
         self.within(async {
-            let mut connection = self.connection().await?;
-            read.query_async(&mut connection).await
+            if let Ok(answer) = read.query_async(&mut self.connection().await?).await {
+                return Ok(answer);
+            }
+            self.connection.lock().await.take();
+            read.query_async(&mut self.connection().await?).await
         })
         .await
     }
 
-    /// Runs a script once: without an answer, its outcome is unknown.
+    /// Runs a script once, over a connection that has just answered: without an answer, the script's
+    /// outcome is unknown.
     pub(super) async fn invoke<T: FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, StoreError> {
+        self.query::<()>(redis::pipe().ping().ignore()).await?;
         self.within(async {
             let mut connection = self.connection().await?;
             call.invoke_async(&mut connection).await

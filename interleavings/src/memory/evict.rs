@@ -15,7 +15,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     explore_once(move || {
         let store = MemorySemaphore::new();
         let permits: Vec<_> = (0..8_000).map(|key: u64| touch(&store, key)).collect();
-        *keys.lock().expect("one thread") = store.shards()[0].keys_in_table();
+        *keys.lock().expect("one thread") = store.0.shards[0].keys_in_table();
         drop(permits);
     });
     let mut keys = found.lock().expect("one thread").split_off(0);
@@ -40,7 +40,7 @@ fn full_shard() -> Arc<Fixture> {
 
 /// Whether the store keeps no entry of the key.
 fn assert_evicted(fixture: &Fixture) {
-    let keys = fixture.store.shards()[0].keys_in_table();
+    let keys = fixture.store.0.shards[0].keys_in_table();
     assert_eq!(keys.len(), IDLE_CAPACITY, "an idle entry is left behind");
 }
 

@@ -24,7 +24,7 @@
 //! | `methods` | a closure that returns `None` for the others | |
 //! | `use_headers`: `x-ratelimit-limit`, `-remaining` | always: `RateLimit-Policy`, `RateLimit` | fields of the RateLimit draft |
 //! | `retry-after` and `x-ratelimit-after` | `Retry-After`, and `t` of `RateLimit` | a rate knows when the next request may come; a concurrency limit estimates |
-//! | 429 when over the limit; 500 when there is no key | 429; 400 when there is no key | [what clients see](super::super::clients) |
+//! | 429 when over the limit; 500 when there is no key | 429; 400 when the client left the key out, 500 when the service did | [what clients see](super::super::clients) |
 //! | `error_handler` | [`with_rejection`](crate::ConcurrencyLimitLayer::with_rejection) | |
 //! | `limiter().retain_recent()` now and then | nothing | idle keys are forgotten |
 //! | the memory of a process | [`MemorySemaphore`](crate::MemorySemaphore), [`RedisSemaphore`](crate::RedisSemaphore) | over Redis one limit for all processes |

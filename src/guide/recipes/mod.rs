@@ -2,7 +2,8 @@
 //!
 //! | recipe | |
 //! |---|---|
-//! | [`servers`] | axum, hyper, tonic |
+//! | [`servers`] | axum, CORS, hyper, tonic |
+//! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |
 //! | [`streams`] | server-sent events, WebSockets, downloads, bytes to a client that waits |
 //! | [`calls`] | limits for the requests that you send: one host, many hosts, reqwest |
 //! | [`jobs`] | work without HTTP: background jobs, jobs that run once, a database protected from a dogpile |
@@ -12,6 +13,7 @@
 pub mod calls;
 pub mod changes;
 pub mod jobs;
+pub mod keys;
 pub mod locks;
 pub mod servers;
 pub mod streams;

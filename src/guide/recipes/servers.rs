@@ -1,4 +1,4 @@
-//! Servers: axum, hyper, tonic.
+//! Servers: axum, CORS, hyper, tonic.
 //!
 //! # axum
 //!
@@ -20,6 +20,48 @@
 //! let app: Router = Router::new().route("/left", get(left)).route_layer(limit);
 //! # drop(app);
 //! ```
+//!
+//! # CORS
+//!
+//! The layer belongs *inside* of tower-http's `CorsLayer`, which in axum is added after it. Let pages read the fields of
+//! a refusal:
+//!
+//! ```
+//! use axum::{Router, body::Body, http::{Method, Request, header::RETRY_AFTER}, routing::get};
+//! use tower::ServiceExt;
+//! use tower_http::cors::{Any, CorsLayer};
+//! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let account = "x-account-id".parse().unwrap();
+//! let cors = CorsLayer::new()
+//!     .allow_origin(Any)
+//!     .allow_headers([account])
+//!     .expose_headers([RETRY_AFTER, "ratelimit".parse().unwrap(), "ratelimit-policy".parse().unwrap()]);
+//! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new());
+//! let app: Router = Router::new().route("/items", get(|| async { "items" })).layer(limit).layer(cors);
+//!
+//! let send = |request: http::request::Builder| {
+//!     let request = request.uri("/items").header("origin", "https://shop.example").body(Body::empty());
+//!     app.clone().oneshot(request.unwrap())
+//! };
+//! let held = send(Request::builder().header("x-account-id", "ann")).await.unwrap();
+//!
+//! let preflight = Request::builder().method(Method::OPTIONS).header("access-control-request-method", "GET");
+//! let preflight = send(preflight).await.unwrap();
+//! assert_eq!(preflight.status(), 200, "needs no account and no permit");
+//!
+//! let refused = send(Request::builder().header("x-account-id", "ann")).await.unwrap();
+//! assert_eq!(refused.status(), 429);
+//! assert_eq!(refused.headers()["access-control-allow-origin"], "*", "so a page's script sees the 429");
+//! # drop(held);
+//! # }
+//! ```
+//!
+//! The CORS layer answers a preflight itself, so it takes no permit. The other way round a preflight, which never has
+//! the header of the account, is refused with 400, and the browser sends no request at all. With a key that
+//! each request has, such as an address, a preflight takes a permit, and a refusal lacks
+//! `access-control-allow-origin`: the page's script gets a network error instead of the 429 and its `Retry-After`.
 //!
 //! # hyper
 //!

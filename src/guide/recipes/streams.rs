@@ -103,35 +103,84 @@
 //!
 //! # Bytes to a client that waits
 //!
-//! A request in the layer's queue sends nothing, and a proxy may cut it. For waits of minutes answer at once, and
-//! wait inside the stream:
+//! A request in the layer's queue sends nothing, and a proxy may cut it. For waits of minutes answer at once, wait
+//! inside the stream, and say meanwhile how many are before this request. [`usage`](crate::Operate::usage) lists
+//! the queue in its order; a label that no other claim has finds one's own place in it:
 //!
 //! ```
 //! use axum::{extract::State, response::{IntoResponse, sse::{Event, KeepAlive, Sse}}};
-//! use std::{convert::Infallible, sync::Arc, time::Duration};
-//! use tokio::sync::mpsc;
+//! use std::{convert::Infallible, time::Duration};
+//! use tokio::{sync::mpsc, time::interval};
 //! use tokio_stream::wrappers::ReceiverStream;
-//! use tower_semaphore::{Claim, Semaphore};
+//! use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Operate, Permit, Policy, Semaphore};
+//! use uuid::Uuid;
 //!
-//! async fn report(State(semaphore): State<Arc<dyn Semaphore>>) -> impl IntoResponse {
+//! type Events = mpsc::Sender<Result<Event, Infallible>>;
+//!
+//! async fn report(State(store): State<MemorySemaphore>) -> impl IntoResponse {
 //!     let (events, receiver) = mpsc::channel(8);
 //!     tokio::spawn(async move {
-//!         let claim = Claim::new("reports").with_limit(4).with_wait(Duration::from_secs(600));
 //!         let answer = tokio::select! {
-//!             answer = semaphore.acquire(claim) => answer,
+//!             answer = wait(&store, &events) => answer,
 //!             () = events.closed() => return, // hung up: leaves the queue
 //!         };
 //!         let event = match answer {
 //!             Ok(_permit) => Event::default().event("report").data(compute().await),
 //!             Err(error) => Event::default().event("refused").data(error.to_string()),
 //!         };
-//!         let _ = events.send(Ok::<_, Infallible>(event)).await;
+//!         let _ = events.send(Ok(event)).await;
 //!     });
-//!     // Sends a comment each 15 s while there is nothing to say.
 //!     Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default())
 //! }
+//!
+//! /// Waits for a permit, and says every two seconds how many wait before it.
+//! async fn wait(store: &MemorySemaphore, events: &Events) -> Result<Permit, AcquireError> {
+//!     let label = Uuid::new_v4().to_string();
+//!     let claim = Claim::new("reports").with_limit(4).with_wait(Duration::from_secs(600));
+//!     let mut permit = store.acquire(claim.with_label(label.clone()));
+//!     let mut ticks = interval(Duration::from_secs(2));
+//!     loop {
+//!         tokio::select! {
+//!             biased; // is in the queue before it asks for its place
+//!             answer = &mut permit => return answer,
+//!             _ = ticks.tick() => {}
+//!         }
+//!         let usage = store.usage(&Policy::DEFAULT, &"reports".into()).await;
+//!         let waiting = usage.map(|usage| usage.waiting).unwrap_or_default();
+//!         let place = waiting.iter().position(|claim| claim.label.as_ref() == Some(&label));
+//!         if let Some(before) = place {
+//!             let comment = Event::default().comment(format!("{before} before you"));
+//!             let _ = events.try_send(Ok(comment)); // not for a client that does not read
+//!         }
+//!     }
+//! }
 //! # async fn compute() -> String { "42".to_owned() }
-//! # let _: axum::Router<Arc<dyn Semaphore>> = axum::Router::new().route("/", axum::routing::get(report));
+//! #
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use tokio::{io::{AsyncBufReadExt, AsyncWriteExt, BufReader}, net::{TcpListener, TcpStream}};
+//! # let store = MemorySemaphore::new();
+//! # let app = axum::Router::new().route("/", axum::routing::get(report)).with_state(store.clone());
+//! # let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! # let address = listener.local_addr()?;
+//! # tokio::spawn(async move { axum::serve(listener, app).await });
+//! # let claim = Claim::new("reports").with_limit(4).with_wait(Duration::from_secs(600));
+//! # let mut held = Vec::new();
+//! # for _ in 0..4 {
+//! #     held.push(store.acquire(claim.clone()).await?);
+//! # }
+//! # let before: Vec<_> = (0..3).map(|_| tokio::spawn(store.acquire(claim.clone()))).collect();
+//! # tokio::task::yield_now().await;
+//! # let mut client = BufReader::new(TcpStream::connect(address).await?);
+//! # client.write_all(b"GET / HTTP/1.1\r\nhost: reports\r\n\r\n").await?;
+//! # let mut lines = client.lines();
+//! # while lines.next_line().await?.expect("more") != ": 3 before you" {}
+//! # drop(before);
+//! # held.clear();
+//! # while lines.next_line().await?.expect("more") != "data: 42" {}
+//! # Ok(()) }
 //! ```
 //!
-//! The status is 200 by then, so a refusal has to be an event.
+//! - A client sees the comment `: 3 before you`. An event instead of a comment would reach a browser's `EventSource`.
+//! - `usage` reads all that is held and waits for the key, so ask for it every few seconds, not more often. It works
+//!   over [`RedisSemaphore`](crate::RedisSemaphore) in the same way, for the queue of the whole fleet.
+//! - The status is 200 by then, so a refusal has to be an event.

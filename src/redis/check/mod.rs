@@ -4,11 +4,12 @@ mod risk;
 pub(super) mod together;
 
 use super::{
-    clock::after, connect_error::ConnectError, error::Error, protocol::Inspected, shared::Store,
+    clock::after, connect_error::ConnectError, error::Error, mistake::Judge, protocol::Inspected,
+    shared::Store,
 };
-use redis::{ErrorKind, RedisError};
+use crate::semaphore::timer::timeout_at;
+use futures_util::future::join;
 use std::time::{Duration, Instant};
-use tokio::time::timeout_at;
 
 pub use risk::Risk;
 
@@ -20,71 +21,82 @@ impl Store {
     pub(super) async fn check(&self) -> Result<Vec<Risk>, ConnectError> {
         let deadline = after(BOUND);
         let checked = self.checks.run(|| self.check_until(deadline));
-        let late = || ConnectError::connecting(Error::Timeout(BOUND));
-        let checked = timeout_at(deadline.into(), checked).await;
-        checked.unwrap_or_else(|_| Err(late()))
+        let checked = timeout_at(deadline, checked).await;
+        checked.unwrap_or_else(|late| Err(self.judge().connecting(late.or(Error::Timeout(BOUND)))))
     }
 
     async fn check_until(&self, deadline: Instant) -> Result<Vec<Risk>, ConnectError> {
-        let channel = format!("{}wake:check", self.prefix);
         let protocol = &self.dispatch.attempts().protocol;
-        let inspected = protocol.inspect(&channel, deadline);
-        let inspected = inspected.await.map_err(ConnectError::connecting)?;
-        let mut risks = inspected.risks()?;
+        let judge = self.judge();
+        let subscribed = self.notifications.check(deadline);
+        let (inspected, subscribed) = join(self.inspected(deadline), subscribed).await;
+        let inspected = inspected.map_err(|error| judge.connecting(error))?;
+        inspected
+            .field("run_id")
+            .iter()
+            .for_each(|id| self.is_at(id));
+        let mut risks = inspected.risks(&judge)?;
+        inspected.verdict(&judge)?;
         if !protocol.is_one_server() {
             risks.retain(|risk| *risk != Risk::ClusterNode);
+        } else if risks.contains(&Risk::ClusterNode) {
+            let elsewhere = protocol.elsewhere(deadline).await;
+            elsewhere.map_err(|error| judge.connecting(error))?;
         }
-        for (command, said) in &inspected.failed {
-            self.permitted(command, said)?;
-        }
-        if let Some((command, said)) = inspected.failed.into_iter().next() {
-            let said = format!("{command}: {said}");
-            let error = RedisError::from((ErrorKind::Client, "a command fails just now", said));
-            return Err(ConnectError::Unavailable(error));
-        }
-        if let Err(error) = self.notifications.check(deadline).await {
-            self.may_subscribe(error.into_cause())?;
-        }
+        subscribed.map_err(|error| judge.judge("SUBSCRIBE", error))?;
         Ok(risks)
     }
 
-    fn may_subscribe(&self, error: RedisError) -> Result<(), ConnectError> {
-        self.permitted("SUBSCRIBE", &error.to_string())?;
-        Err(ConnectError::Unavailable(error))
+    fn judge(&self) -> Judge<'_> {
+        Judge {
+            place: self.dispatch.attempts().protocol.place(),
+            prefix: &self.prefix,
+        }
     }
 
-    /// What is missing if the server said this of a command; nothing if it cannot run it just now.
-    fn permitted(&self, command: &str, said: &str) -> Result<(), ConnectError> {
-        let pattern = format!("{}*", self.prefix);
-        let said = said.to_lowercase();
-        let is_about = |what| said.contains(what);
-        // Whole phrases, because the text may have the user's name.
-        if ["of the channels", "the channel", "a channel"]
-            .into_iter()
-            .any(is_about)
-        {
-            return Err(ConnectError::Channels { pattern });
-        }
-        if ["of the keys", "access a key"].into_iter().any(is_about) {
-            return Err(ConnectError::Keys { pattern });
-        }
-        let is_refused = ["permission", "can't run", "unknown", "not allowed"];
-        match is_refused.into_iter().any(is_about) {
-            true => Err(ConnectError::Command {
-                name: command.to_owned(),
-            }),
-            false => Ok(()),
+    /// A call that a busy machine has delayed is repeated, while there is time.
+    async fn inspected(&self, deadline: Instant) -> Result<Inspected, Error> {
+        let channel = format!("{}wake:check", self.prefix);
+        let protocol = &self.dispatch.attempts().protocol;
+        loop {
+            match protocol.inspect(&channel, deadline).await {
+                Err(Error::Timeout(_)) if Instant::now() < deadline => {}
+                // The last attempt had only what was left.
+                Err(Error::Timeout(_)) => return Err(Error::Timeout(BOUND)),
+                inspected => return inspected,
+            }
         }
     }
 }
 
 impl Inspected {
-    fn risks(&self) -> Result<Vec<Risk>, ConnectError> {
-        if self.info.is_none() {
-            return Ok(vec![Risk::NoInfo]);
+    /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
+    /// cluster one that is down harms its own keys.
+    fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
+        let mut passing = None;
+        for (command, error) in &self.failed {
+            match judge.judge(command, error.clone()) {
+                error @ ConnectError::Unavailable(_) => passing.get_or_insert(error),
+                error => return Err(error),
+            };
+        }
+        match passing {
+            Some(error) if !self.works => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
+        match &self.info {
+            Ok(_) => {}
+            Err(error) if error.is_an_answer() => return Ok(vec![Risk::NoInfo]),
+            Err(_) => return Ok(Vec::new()),
+        }
+        if self.field("redis_mode") == Some("sentinel") {
+            return Err(judge.is_sentinel());
         }
         if self.field("role") == Some("slave") {
-            return Err(ConnectError::Replica);
+            return Err(judge.replica());
         }
         if let Some(found) = self.field("redis_version").filter(|found| is_old(found)) {
             let found = found.to_owned();
@@ -106,7 +118,7 @@ impl Inspected {
 
     /// A field of `INFO`.
     fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.info.as_ref()?.lines();
+        let mut lines = self.info.as_ref().ok()?.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
     }
 }

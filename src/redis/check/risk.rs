@@ -14,7 +14,8 @@ pub enum Risk {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// The server is a node of a cluster, so the keys of other nodes cannot be used.
+    /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
+    /// cannot be used: connect with [`Builder::cluster`](crate::redis::Builder::cluster).
     ClusterNode,
     /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
     /// known.
@@ -35,7 +36,7 @@ impl fmt::Display for Risk {
                 "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
             ),
             Self::ClusterNode => {
-                f.write_str("the server is a node of a cluster: keys of other nodes cannot be used")
+                f.write_str("the server is the only node of a cluster: keys of further nodes cannot be used")
             }
             Self::NoInfo => f.write_str(
                 "the server does not permit INFO: its version, role and eviction policy are not known",

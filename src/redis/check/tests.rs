@@ -1,10 +1,17 @@
 use super::{Inspected, Risk};
-use crate::redis::ConnectError;
+use crate::redis::{ConnectError, mistake::Judge, transport::Place};
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
-    let info = Some(info.replace('\n', "\r\n"));
-    let failed = Vec::new();
-    Inspected { info, failed }.risks()
+    let inspected = Inspected {
+        info: Ok(info.replace('\n', "\r\n")),
+        failed: Vec::new(),
+        works: true,
+    };
+    let judge = Judge {
+        place: Place::Url,
+        prefix: "p:",
+    };
+    inspected.risks(&judge)
 }
 
 #[test]

@@ -6,20 +6,20 @@ use super::{
     lanes::{Lane, Lanes},
     load::{BUSY, InFlight, NodesLoad, RoundTrip},
 };
-use crate::redis::{
-    clock::{ServerClock, Times},
-    error::Error,
-    protocol::{Acquired, AllAcquired, Protocol},
+use crate::{
+    redis::{
+        clock::{ServerClock, Times},
+        error::Error,
+        protocol::{Acquired, AllAcquired, Protocol},
+    },
+    semaphore::timer::{sleep, timeout, timeout_at},
 };
 use std::{
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    task::unconstrained,
-    time::{sleep, timeout, timeout_at},
-};
+use tokio::task::unconstrained;
 
 /// The pause before a claim is sent again whose keys were moving from one node to another: the first
 /// one, and the longest one.
@@ -74,8 +74,9 @@ impl Dispatch {
 
     async fn answer(&self, claim: Claim) -> Answer {
         let deadline = claim.deadline;
-        let answer = timeout_at(deadline.into(), self.alone_or_batched(claim)).await;
-        answer.unwrap_or(Err(Error::Timeout(self.attempts.times.budget())))
+        let answer = timeout_at(deadline, self.alone_or_batched(claim)).await;
+        let budget = self.attempts.times.budget();
+        answer.unwrap_or_else(|late| Err(late.or(Error::Timeout(budget))))
     }
 
     async fn alone_or_batched(&self, claim: Claim) -> Answer {
@@ -100,7 +101,7 @@ impl Dispatch {
             if Instant::now() >= latest {
                 break;
             }
-            let again = timeout_at(claim.deadline.into(), self.once(&claim)).await;
+            let again = timeout_at(claim.deadline, self.once(&claim)).await;
             // What was not sent any more has no newer answer.
             let is_newer = |again: &Answer| !matches!(again, Err(Error::Congested));
             answer = again.ok().filter(is_newer).unwrap_or(answer);
@@ -132,8 +133,8 @@ impl Dispatch {
         // Unconstrained, so that the first poll sends the claim if it need not wait, although its task
         // has used up its budget.
         let in_flight = unconstrained(self.load.enter(claim.weight()));
-        let in_flight = timeout_at(latest.into(), in_flight).await;
-        let mut in_flight = in_flight.map_err(|_| Error::Congested)?;
+        let in_flight = timeout_at(latest, in_flight).await;
+        let mut in_flight = in_flight.map_err(|late| late.or(Error::Congested))?;
         let busy = self.attempts.times.timeout / BUSY;
         // The round trips to several nodes say nothing of each other.
         let mut answer = pin!(self.alone(claim, None));

@@ -1,15 +1,18 @@
 //! Where messages come from.
 
-use crate::redis::{
-    error::Error,
-    transport::{Transport, without_password},
+use crate::{
+    redis::{
+        clock::after,
+        error::Error,
+        transport::{Transport, without_password},
+    },
+    semaphore::timer::timeout_at,
 };
 use redis::{
     Client,
     aio::{PubSubSink, PubSubStream},
 };
 use std::{sync::Arc, time::Instant};
-use tokio::time::timeout;
 
 /// At how many of several servers a check tries to subscribe.
 const FEW: u32 = 3;
@@ -31,7 +34,7 @@ impl Source {
         let client = publisher.await?;
         let subscription = client.get_async_pubsub().await;
         let subscription = subscription.map_err(|error| without_password(error, &client));
-        let mut subscription = subscription.map_err(Error::Unavailable)?;
+        let mut subscription = subscription.map_err(Error::unconnected)?;
         let subscribed = subscription.subscribe(&self.channel).await;
         subscribed.map_err(Error::Redis)?;
         let (sink, messages) = subscription.split();
@@ -52,8 +55,9 @@ impl Source {
                 return Ok(());
             };
             let time = deadline.saturating_duration_since(Instant::now()) / left;
-            let subscribed = timeout(time, self.subscribe(publisher)).await;
-            checked = subscribed.unwrap_or(Err(Error::Timeout(time))).map(drop);
+            let subscribed = timeout_at(after(time), self.subscribe(publisher)).await;
+            let subscribed = subscribed.unwrap_or_else(|late| Err(late.or(Error::Timeout(time))));
+            checked = subscribed.map(drop);
             if checked.is_ok() {
                 break;
             }

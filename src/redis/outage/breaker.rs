@@ -3,13 +3,16 @@
 mod alarm;
 mod kept;
 
-use super::{cause::Evidence, phase::Phase, policy::WhenUnavailable, summary::Summary};
-use crate::{
-    observe::events,
-    redis::{
-        clock::{CONNECT, CONNECT_PAUSE, Times},
-        error::Error,
-    },
+use super::{
+    alert::Alert,
+    cause::{Evidence, MAX_FAILURES},
+    phase::Phase,
+    policy::WhenUnavailable,
+    summary::Summary,
+};
+use crate::redis::{
+    clock::{CONNECT, CONNECT_PAUSE, Times},
+    error::Error,
 };
 use parking_lot::Mutex;
 use std::{
@@ -22,10 +25,6 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Failures in a row that open the breaker, unless they are all within a timeout: one stall of the
-/// server, or of this process, fails all calls that are in flight.
-const MAX_FAILURES: u32 = 3;
-
 /// Timeouts between two claims that try while the breaker is open: each may take one.
 const MIN_BETWEEN: u32 = 4;
 
@@ -36,6 +35,8 @@ pub(super) struct Breaker {
     /// Whether all its keys live on one server, to which the store makes connections by itself.
     one_server: bool,
     summary: Arc<Summary>,
+    /// Shared by all breakers whose keys may live on one server.
+    pub(super) alert: Arc<Alert>,
     /// The phase, for who must not wait for a lock: every call and every claim reads it.
     phase: AtomicU8,
     /// Leases that end before this are kept, microseconds since the store's creation.
@@ -66,14 +67,15 @@ impl Breaker {
         times: Times,
         policy: WhenUnavailable,
         one_server: bool,
-        summary: &Arc<Summary>,
+        alert: &Arc<Alert>,
     ) -> Self {
         let now = Instant::now();
         Self {
             times,
             policy,
             one_server,
-            summary: Arc::clone(summary),
+            summary: Arc::clone(&alert.summary),
+            alert: Arc::clone(alert),
             phase: AtomicU8::new(Phase::Well as u8),
             kept_until: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -110,7 +112,9 @@ impl Breaker {
         for (key, outcome) in outcomes {
             match outcome.map_or(Evidence::Works, Error::evidence) {
                 Evidence::Works => {
-                    self.answered();
+                    if self.answered() {
+                        self.alert.closes(outcome.is_none());
+                    }
                     return false;
                 }
                 Evidence::Unsent => {}
@@ -120,9 +124,10 @@ impl Breaker {
         failure.is_some_and(|(key, error)| self.failing(key, error))
     }
 
-    fn answered(&self) {
+    /// Returns whether it was open.
+    fn answered(&self) -> bool {
         if self.phase() == Phase::Well {
-            return;
+            return false;
         }
         let mut state = self.state.lock();
         state.failures = 0;
@@ -131,12 +136,14 @@ impl Breaker {
         let was_local = mem::replace(&mut state.is_local, true);
         let was_settling = mem::take(&mut state.was_settling);
         if matches!(phase, Phase::Well | Phase::Settling) {
-            return self.settle(&state);
+            self.settle(&state);
+            return false;
         }
         self.keep_until(self.times.held_until(now));
         if was_settling && was_local && !was_gone {
             self.change(Phase::Settling);
-            return self.settle(&state);
+            self.settle(&state);
+            return false;
         }
         state.returned = now;
         if was_gone {
@@ -150,10 +157,7 @@ impl Breaker {
             true => Phase::Settling,
             false => Phase::Well,
         });
-        drop(state);
-        if phase == Phase::Open {
-            events::available();
-        }
+        phase == Phase::Open
     }
 
     /// An answer after the time to settle ends it: without one the server may have fallen silent.
@@ -185,7 +189,7 @@ impl Breaker {
         }
         drop(state);
         if opens {
-            events::unavailable(error);
+            self.alert.opens(error);
         }
         is_first
     }

@@ -1,6 +1,8 @@
 //! A breaker for each part of the keys, so that a server that is away decides for its own keys only.
 
-use super::{breaker::Breaker, phase::Phase, policy::WhenUnavailable, summary::Summary};
+use super::{
+    alert::Alert, breaker::Breaker, phase::Phase, policy::WhenUnavailable, summary::Summary,
+};
 use crate::redis::{
     clock::Times,
     error::Error,
@@ -16,6 +18,8 @@ pub(in crate::redis) struct Breakers {
     times: Times,
     policy: WhenUnavailable,
     pub(super) summary: Arc<Summary>,
+    /// Of all parts that may be of one server.
+    alert: Arc<Alert>,
     breakers: RwLock<Vec<Arc<Breaker>>>,
 }
 
@@ -27,12 +31,14 @@ impl Breakers {
     ) -> Arc<Self> {
         let summary = Arc::<Summary>::default();
         let is_one_server = transport.is_one_server();
-        let first = Breaker::new(times, policy, is_one_server, &summary);
+        let alert = Arc::new(Alert::new(&summary));
+        let first = Breaker::new(times, policy, is_one_server, &alert);
         Arc::new(Self {
             transport,
             times,
             policy,
             summary,
+            alert,
             breakers: RwLock::new(vec![Arc::new(first)]),
         })
     }
@@ -80,7 +86,11 @@ impl Breakers {
         let mut breakers = self.breakers.write();
         while breakers.len() <= part.number {
             let is_one_server = part.is_of_one_server;
-            let breaker = Breaker::new(self.times, self.policy, is_one_server, &self.summary);
+            let alert = match is_one_server {
+                true => Arc::new(Alert::new(&self.summary)),
+                false => Arc::clone(&self.alert),
+            };
+            let breaker = Breaker::new(self.times, self.policy, is_one_server, &alert);
             breakers.push(Arc::new(breaker));
         }
         Arc::clone(&breakers[part.number])

@@ -3,6 +3,10 @@
 use crate::redis::error::Error;
 use redis::{ErrorKind, RedisError};
 
+/// Failures in a row that are an outage, unless they are all within a timeout: one stall of the
+/// server, or of this process, fails all calls that are in flight.
+pub(super) const MAX_FAILURES: u32 = 3;
+
 /// Answers of a server that cannot work now.
 const CODES: [&str; 8] = [
     "BUSY",
@@ -34,16 +38,33 @@ impl Error {
     /// Whether the store is unavailable, so that the policy decides.
     pub(in crate::redis) fn is_unavailable(&self) -> bool {
         match self {
-            Self::Unavailable(error) => !is_refusal(error),
+            Self::Unavailable(error) if error.code().is_none() => !is_refusal(error),
             Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
-            Self::Redis(error) => !is_refusal(error) && (self.is_disconnect() || is_down(error)),
-            Self::Congested | Self::Expired(_) | Self::Reply => false,
+            // A server that refuses a connection has answered.
+            Self::Unavailable(error) | Self::Redis(error) => {
+                !is_refusal(error) && (self.is_disconnect() || is_down(error))
+            }
+            Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
+        }
+    }
+
+    /// Whether the next claim may well succeed.
+    pub(super) fn may_pass(&self) -> bool {
+        self.is_unavailable() || self.is_moving()
+    }
+
+    /// Whether claims for other keys of the server need not fail.
+    pub(super) fn is_of_one_key(&self) -> bool {
+        match self {
+            Self::Redis(error) if is_refusal(error) => names_key(error),
+            Self::Redis(_) | Self::Reply => !self.is_unavailable(),
+            _ => false,
         }
     }
 
     pub(super) fn evidence(&self) -> Evidence {
         match self {
-            Self::Congested => Evidence::Unsent,
+            Self::Congested | Self::PausedClock => Evidence::Unsent,
             _ if !self.is_unavailable() => Evidence::Works,
             _ => Evidence::Fails,
         }
@@ -57,7 +78,13 @@ fn is_refusal(error: &RedisError) -> bool {
         error.kind(),
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
     );
-    is_mistake || error.code().is_some_and(|code| CODES.contains(&code))
+    is_mistake || error.code().is_some_and(|code| CODES.contains(&code)) || lacks_password(error)
+}
+
+/// Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
+fn lacks_password(error: &RedisError) -> bool {
+    let said = error.detail().unwrap_or_default();
+    said.starts_with("Protocol error: unauthenticated")
 }
 
 /// Whether the server says that it cannot work now, or a cluster's connection that it has no node.
@@ -65,10 +92,18 @@ fn is_down(error: &RedisError) -> bool {
     match error.code() {
         // Before Redis 7 the error of a command within a script comes as text: `-CODE` behind the
         // place in the script.
-        Some("ERR") => error.detail().is_some_and(names_code),
+        Some("ERR") => error
+            .detail()
+            .is_some_and(|said| names_code(said) || said.contains("max number of clients")),
         Some(code) => CODES.contains(&code),
         None => error.kind() == ErrorKind::ClusterConnectionNotFound,
     }
+}
+
+/// Whether the user lacks a right to a key, and not to a command.
+fn names_key(error: &RedisError) -> bool {
+    let said = error.detail().unwrap_or_default();
+    said.contains(" key") && !said.contains(" run ")
 }
 
 fn names_code(detail: &str) -> bool {

@@ -23,6 +23,7 @@
 //! that it has run.
 
 mod admit;
+mod alert;
 mod breaker;
 mod breakers;
 mod cause;

@@ -1,8 +1,8 @@
 //! Waits for what a failure turns out to be, and for the end of an outage.
 
 use super::{breaker::Breaker, phase::Phase};
+use crate::semaphore::timer::timeout_at;
 use std::time::Instant;
-use tokio::time::timeout_at;
 
 impl Breaker {
     /// Waits for what a failure turns out to be, until `end` at most. `true`: the server has answered
@@ -12,7 +12,7 @@ impl Breaker {
     pub(super) async fn was_a_blip(&self, end: Instant) -> bool {
         let mut phases = self.changes();
         let is_clear = phases.wait_for(|phase| *phase != Phase::Failing);
-        let clear = timeout_at(self.clear_at().min(end).into(), is_clear).await;
+        let clear = timeout_at(self.clear_at().min(end), is_clear).await;
         clear.is_ok_and(|phase| phase.is_ok_and(|phase| *phase != Phase::Open))
     }
 
@@ -20,6 +20,6 @@ impl Breaker {
     pub(super) async fn settled(&self, end: Instant) {
         let mut phases = self.changes();
         let settled = phases.wait_for(|phase| matches!(phase, Phase::Well | Phase::Open));
-        let _ = timeout_at(end.into(), settled).await;
+        let _ = timeout_at(end, settled).await;
     }
 }

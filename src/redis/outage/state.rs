@@ -10,16 +10,17 @@ use super::{
 };
 use crate::{
     redis::{clock::Times, error::Error, lease::Lease},
-    semaphore::{AcquireError, StoreError},
+    semaphore::{AcquireError, StoreError, timer::timeout_at},
 };
 use std::{
+    error::Error as StdError,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::{sync::watch, time::timeout_at};
+use tokio::sync::watch;
 
 /// The policy, and what it needs to decide.
 pub(in crate::redis) struct Outage {
@@ -160,6 +161,24 @@ impl Outage {
         }
     }
 
+    /// Takes what the server has answered to a claim, if it was sent.
+    #[inline]
+    pub(in crate::redis) fn note<T>(&self, lease: &Lease, answer: &Result<T, AcquireError>) {
+        let error = match answer {
+            Ok(_) if self.breakers.summary.is_alerted() => None,
+            Err(AcquireError::Store(error)) => Some(error),
+            _ => return,
+        };
+        let error = error.and_then(StdError::source);
+        let alert = &self.breakers.of(&lease.name()).alert;
+        match error.map(<dyn StdError>::downcast_ref) {
+            None => alert.claim_worked(&self.times),
+            // Due to this process alone.
+            Some(None | Some(Error::Congested | Error::Expired(_))) => {}
+            Some(Some(error)) => alert.claim_failed(error, &self.times),
+        }
+    }
+
     /// A lease was released.
     #[inline]
     pub(in crate::redis) fn released(&self, lease: &Lease) {
@@ -192,7 +211,7 @@ impl Outage {
     async fn are_counted(&self, end: Instant) -> bool {
         let alarm = *self.breakers.summary.alarms.borrow();
         let end = end.max(Instant::now() + self.times.timeout / 4);
-        let counted = timeout_at(end.into(), self.counts.are_counted(alarm));
+        let counted = timeout_at(end, self.counts.are_counted(alarm));
         counted.await.is_ok()
     }
 }

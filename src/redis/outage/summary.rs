@@ -15,6 +15,8 @@ const RESOLUTION: u64 = 1_000;
 pub(super) struct Summary {
     /// How many breakers are in another phase than `Well`.
     unwell: AtomicUsize,
+    /// How many [alerts](super::alert) are not idle.
+    alerts: AtomicUsize,
     /// Whether any breaker has ever kept leases.
     any_kept: AtomicBool,
     /// When the last call was sent that was answered, microseconds since the store's creation; up to a
@@ -35,6 +37,21 @@ impl Summary {
     #[inline]
     pub(super) fn is_well(&self) -> bool {
         self.unwell.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether an answer to a claim is news.
+    #[inline]
+    pub(super) fn is_alerted(&self) -> bool {
+        self.alerts.load(Ordering::Relaxed) != 0
+    }
+
+    /// An alert changes.
+    pub(super) fn alert(&self, was_idle: bool, is_idle: bool) {
+        match (was_idle, is_idle) {
+            (true, false) => self.alerts.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.alerts.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use crate::{
         clock::ServerClock,
         error::Error,
         outage::Breakers,
-        transport::{Terms, Transport},
+        transport::{Servers, Terms, Transport},
     },
     semaphore::BoxFuture,
 };
@@ -109,7 +109,7 @@ impl Protocol {
     }
 
     /// All servers, each by itself. `None`: it is not known which there are.
-    pub(in crate::redis) fn servers(&self) -> Option<Vec<Arc<dyn Transport>>> {
+    pub(in crate::redis) fn servers(&self) -> Option<Servers> {
         Arc::clone(&self.transport).servers()
     }
 

@@ -4,97 +4,147 @@ use super::{
     call::Protocol,
     script::{Form, Script},
 };
-use crate::redis::{error::Error, transport::Terms};
-use futures_util::future::join_all;
-use redis::{Cmd, Value, cmd, from_redis_value};
-use std::{sync::LazyLock, time::Instant};
+use crate::redis::{
+    error::Error,
+    transport::{Place, SAMPLES, Terms},
+};
+use futures_util::future::{join, join_all};
+use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
+use std::{collections::BTreeSet, sync::LazyLock, time::Instant};
 
 static SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new("check", include_str!("check.lua"), &[]));
 
-/// How long replicas may take to tell what they have.
-const WAIT_MS: u32 = 100;
+/// The question whose answer is all that fails.
+const CHECK: &str = "EVAL";
 
 /// What a server says of itself and of this client's rights.
 pub(in crate::redis) struct Inspected {
-    /// The answer to `INFO`; `None` if the server does not permit it.
-    pub(in crate::redis) info: Option<String>,
+    /// The answer to `INFO`.
+    pub(in crate::redis) info: Result<String, Error>,
     /// The commands that failed, each with its error.
-    pub(in crate::redis) failed: Vec<(String, String)>,
+    pub(in crate::redis) failed: Vec<(String, Error)>,
+    /// Whether all commands work on a server.
+    pub(in crate::redis) works: bool,
+}
+
+impl Inspected {
+    fn new(
+        info: Result<String, Error>,
+        answers: impl Iterator<Item = (String, Result<Value, Error>)>,
+    ) -> Self {
+        let (mut failed, mut works) = (Vec::new(), false);
+        for (name, answer) in answers {
+            let failures = failures(&name, answer);
+            works |= name == CHECK && failures.is_empty();
+            failed.extend(failures);
+        }
+        Self {
+            info,
+            failed,
+            works,
+        }
+    }
 }
 
 impl Protocol {
-    /// Runs `INFO`, and each command that a script needs. `channel` is that of this process.
+    /// What the servers of this store are.
+    pub(in crate::redis) fn place(&self) -> Place {
+        self.transport.place()
+    }
+
+    /// Runs `INFO`, and each command that a script needs, on a key of each part. `channel` is that of this
+    /// process.
     pub(in crate::redis) async fn inspect(
         &self,
         channel: &str,
         deadline: Instant,
     ) -> Result<Inspected, Error> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let probes = self.reached(self.probes(), deadline - left / 2).await?;
+        let own = vec![self.processes_key(), self.clock_key()];
+        // What cannot be reached now is on a server that is down.
+        let own = self.reached(own, deadline - left / 2).await;
+        let questions = self.questions(channel, &probes, &own.unwrap_or_default());
+        let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
+        // Before the deadline, so that one silent node leaves time for what the others say.
+        let bound = Terms::by(deadline - left / 4);
+        let replicas = self.min_replicas;
+        // `INFO` travels alone, because with too few replicas no other answer counts.
+        let terms = Terms { replicas, ..bound };
+        let info = self.transport.send(vec![cmd("INFO")], bound);
+        let (info, answers) = join(info, self.transport.send(commands, terms)).await;
+        let info = info.and_then(|mut info| info.pop().unwrap_or(Err(Error::Reply)));
+        let info = info.and_then(|info| from_redis_value(info).map_err(|_| Error::Reply));
+        Ok(Inspected::new(info, names.into_iter().zip(answers?)))
+    }
+
+    /// Those of the keys whose servers can be reached until then, or why none can.
+    async fn reached(&self, keys: Vec<String>, deadline: Instant) -> Result<Vec<String>, Error> {
         // Not observed, as the answers are not: this may be the only runtime that cannot connect.
-        let ready = async |key: &str, deadline| match self.transport.ready(key, deadline) {
-            Some(ready) => ready.await,
-            None => Ok(()),
+        let ready = async |key: String| match self.transport.ready(&key, deadline) {
+            Some(ready) => ready.await.map(|()| key),
+            None => Ok(key),
         };
-        ready(&format!("{}{{check}}", self.prefix), deadline).await?;
-        let own = [self.processes_key(), self.clock_key()];
-        // Without a connection to their nodes, the reads say so.
-        let soon = deadline - deadline.saturating_duration_since(Instant::now()) / 2;
-        join_all(own.iter().map(|key| ready(key, soon))).await;
-        let commands = self.questions(channel, &own);
-        let answers = self.transport.send(commands, Terms::by(deadline)).await?;
-        let mut answers = answers.into_iter();
-        let info = answers.next().ok_or(Error::Reply)?;
-        let mut failed = Vec::new();
-        for (name, answer) in ["EVALSHA", "EVAL"].into_iter().zip(&mut answers) {
-            failed.extend(failures(name, answer)?);
-        }
-        for (key, answer) in own.into_iter().zip(&mut answers) {
-            let failures = failures("EVAL", answer);
-            failed.extend(failures.unwrap_or_else(|error| vec![(key, error.to_string())]));
-        }
-        if let Some(replicas) = answers.next() {
-            failed.extend(self.lacks_replicas(replicas)?);
-        }
-        let info = info.ok().and_then(|info| from_redis_value(info).ok());
-        Ok(Inspected { info, failed })
-    }
-
-    fn questions(&self, channel: &str, own: &[String; 2]) -> Vec<Cmd> {
-        let mut commands = vec![
-            cmd("INFO"),
-            self.check(Form::Hash, channel),
-            self.check(Form::Source, channel),
-            self.check_own("ZCARD", &own[0]),
-            self.check_own("GET", &own[1]),
-        ];
-        if self.is_confirmed() {
-            commands.push(cmd("WAIT").arg(self.min_replicas).arg(WAIT_MS).take());
-        }
-        commands
-    }
-
-    /// What is wrong with the answer to `WAIT`.
-    fn lacks_replicas(&self, answer: Result<Value, Error>) -> Result<Vec<(String, String)>, Error> {
-        match answer {
-            Ok(Value::Int(have)) if have < i64::from(self.min_replicas) => {
-                let said = format!("only {have} replicas have what was written");
-                Ok(vec![("WAIT".to_owned(), said)])
-            }
-            Ok(Value::Int(_)) => Ok(Vec::new()),
-            answer => failures("WAIT", answer),
+        let mut error = None;
+        let outcomes = join_all(keys.into_iter().map(ready)).await.into_iter();
+        let reached = outcomes.filter_map(|outcome| outcome.map_err(|e| error = Some(e)).ok());
+        let reached: Vec<_> = reached.collect();
+        match error {
+            Some(error) if reached.is_empty() => Err(error),
+            _ => Ok(reached),
         }
     }
 
-    fn check(&self, form: Form, channel: &str) -> Cmd {
+    /// Keys of a check, one of each part.
+    fn probes(&self) -> Vec<String> {
+        let keys = (0..SAMPLES).map(|number| format!("{}{{check{number}}}", self.prefix));
+        let mut parts = BTreeSet::new();
+        keys.filter(|key| parts.insert(self.transport.part_of(key)))
+            .collect()
+    }
+
+    /// Commands, and what they are called in an error.
+    fn questions(&self, channel: &str, probes: &[String], own: &[String]) -> Vec<(String, Cmd)> {
+        let named = |name: &str, command| (name.to_owned(), command);
+        let probes = probes.iter().flat_map(|key| {
+            let check = |form| self.check(form, key, channel);
+            [
+                named("EVALSHA", check(Form::Hash)),
+                named(CHECK, check(Form::Source)),
+            ]
+        });
+        let own = own.iter().map(|key| named(key, self.check_own(key)));
+        probes.chain(own).collect()
+    }
+
+    /// Fails if a server says that another one has some of the keys: one node of a cluster of several.
+    pub(in crate::redis) async fn elsewhere(&self, deadline: Instant) -> Result<(), Error> {
+        let commands = (0..SAMPLES).map(|number| {
+            let key = format!("{}{{{number}}}", self.prefix);
+            cmd("EVAL").arg("return 0").arg(1).arg(key).take()
+        });
+        let terms = Terms::by(deadline);
+        let answers = self.transport.send(commands.collect(), terms).await?;
+        let errors = answers.into_iter().filter_map(Result::err);
+        let mut moved = errors.filter(Error::is_moving);
+        moved.next().map_or(Ok(()), Err)
+    }
+
+    fn check(&self, form: Form, key: &str, channel: &str) -> Cmd {
         let mut command = SCRIPT.call(form, 5, 0);
-        let key = |name: &str| format!("{}{{check}}:{name}", self.prefix);
+        let key = |name: &str| format!("{key}:{name}");
         command.arg(2).arg(key("probe")).arg(key("number"));
         command.arg(channel);
         command
     }
 
     /// Reads a key of the store itself, which may live on another node.
-    fn check_own(&self, read: &str, key: &str) -> Cmd {
+    fn check_own(&self, key: &str) -> Cmd {
+        let read = match key == self.clock_key() {
+            true => "GET",
+            false => "ZCARD",
+        };
         let mut command = SCRIPT.call(Form::Source, 5, 0);
         command.arg(1).arg(key).arg("").arg(read);
         command
@@ -102,14 +152,50 @@ impl Protocol {
 }
 
 /// The commands that failed in a script, or the script itself, each with its error.
-fn failures(name: &str, answer: Result<Value, Error>) -> Result<Vec<(String, String)>, Error> {
-    match answer {
-        Ok(answer) => from_redis_value(answer).map_err(|_| Error::Reply),
-        Err(error) if error.is_no_script() => Ok(Vec::new()),
-        Err(Error::Redis(error)) if error.code().is_some() => {
-            let said = error.detail().unwrap_or_default();
-            Ok(vec![(name.to_owned(), said.to_owned())])
+fn failures(name: &str, answer: Result<Value, Error>) -> Vec<(String, Error)> {
+    let answer = answer.and_then(|answer| from_redis_value(answer).map_err(|_| Error::Reply));
+    let failed: Vec<(String, String)> = match answer {
+        Ok(failed) => failed,
+        Err(error) if error.is_no_script() => Vec::new(),
+        Err(error) => return vec![(name.to_owned(), error)],
+    };
+    let failed = failed.into_iter();
+    failed
+        .map(|(command, said)| (command, Error::Redis(of_script(&said))))
+        .collect()
+}
+
+/// The error of a command in a script, which comes as text: `CODE text`, and before Redis 7 `-CODE text`
+/// or only text, behind the place in the script.
+fn of_script(said: &str) -> RedisError {
+    let said = said.trim_start_matches("ERR ");
+    let text = match said.strip_prefix('@').and_then(|_| said.split_once(": ")) {
+        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text),
+        None => said,
+    };
+    let is_code = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let (code, text) = match text.trim_start_matches('-').split_once(' ') {
+        Some((code, rest)) if is_code(code) => (code, rest),
+        _ => ("ERR", text),
+    };
+    make_extension_error(code.to_owned(), Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_script;
+
+    #[test]
+    fn an_error_in_a_script_has_the_code_of_its_text() {
+        for (said, code, text) in [
+            ("NOREPLICAS Not enough", "NOREPLICAS", "Not enough"),
+            ("ERR The user can't", "ERR", "The user can't"),
+            ("-MISCONF Errors", "MISCONF", "Errors"),
+            ("@user_script: 7: -OOM too much", "OOM", "too much"),
+            ("@user_script: 7: The user can't", "ERR", "The user can't"),
+        ] {
+            let error = of_script(said);
+            assert_eq!((error.code(), error.detail()), (Some(code), Some(text)));
         }
-        Err(error) => Err(error),
     }
 }

@@ -4,8 +4,14 @@
 //! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
 //! If no answer of any call comes for a whole timeout from then on, the connection is dead.
 
-use super::contract::{Replies, checked};
-use crate::redis::{clock::CONNECT, error::Error};
+use super::{
+    contract::{Replies, checked},
+    secret::without_password,
+};
+use crate::{
+    redis::error::Error,
+    semaphore::timer::{Elapsed, timeout},
+};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError,
     aio::MultiplexedConnection,
@@ -16,7 +22,6 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
-use tokio::time::timeout;
 
 /// See the module docs.
 pub(super) struct Connection {
@@ -30,14 +35,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn connect(client: &Client) -> Result<Self, RedisError> {
+    /// Makes a connection. Why there is none is explained by an [attempt](super::attempt) only.
+    pub(super) async fn open(client: &Client) -> Result<Self, RedisError> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
+            .set_connection_timeout(None)
             .set_response_timeout(None);
-        let attempt = client.get_multiplexed_async_connection_with_config(&config);
-        let multiplexed = timeout(CONNECT, attempt)
+        let multiplexed = client
+            .get_multiplexed_async_connection_with_config(&config)
             .await
-            .unwrap_or_else(|_| Err(timed_out()))
             .map_err(|error| without_password(error, client))?;
         Ok(Self {
             address: client.get_connection_info().addr().clone(),
@@ -106,20 +111,11 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     }
 }
 
-/// A server that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
-pub(in crate::redis) fn without_password(error: RedisError, client: &Client) -> RedisError {
-    let password = client.get_connection_info().redis_settings().password();
-    let secret = password.filter(|password| !password.is_empty());
-    let repeats = |said: &str| {
-        let is_secret = |secret| said.contains(secret);
-        said.contains("args beginning with") || secret.is_some_and(is_secret)
-    };
-    match error.detail().is_some_and(repeats) {
-        true => (error.kind(), "the server repeats what it was sent").into(),
-        false => error,
-    }
+/// The time of a part of connecting is over.
+pub(super) fn too_late(late: Elapsed) -> Error {
+    late.or(timed_out())
 }
 
-pub(super) fn timed_out() -> RedisError {
-    io::Error::from(io::ErrorKind::TimedOut).into()
+pub(super) fn timed_out() -> Error {
+    Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }

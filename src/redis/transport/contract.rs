@@ -2,7 +2,7 @@
 
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::{Client, Cmd, Value};
-use std::{future::ready, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, future::ready, sync::Arc, time::Instant};
 
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
@@ -53,6 +53,24 @@ impl Part {
     }
 }
 
+/// Servers by their names.
+pub(in crate::redis) type Servers = BTreeMap<String, Arc<dyn Transport>>;
+
+/// What a server is to this store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Place {
+    /// The server of a URL.
+    Url,
+    /// At the other end of a connection that was supplied.
+    Supplied,
+    /// A Sentinel, which is no store.
+    Sentinel,
+    /// The primary that Sentinels name.
+    Primary,
+    /// A node of a cluster.
+    Node,
+}
+
 /// A way to a server, or to several: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// Waits for a connection to the server of the key; `None` if there is one. So that the time of a
@@ -72,6 +90,11 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// Whether all keys live on one server for sure.
     fn is_one_server(&self) -> bool;
 
+    /// What its servers are.
+    fn place(&self) -> Place {
+        Place::Url
+    }
+
     /// The number of the server on which the key lives, as far as is known: numbers are small, and
     /// those of servers that are gone are given to others. `None` if nothing is known.
     fn server_of(&self, _key: &str) -> Option<usize> {
@@ -87,8 +110,9 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         }
     }
 
-    /// The servers that keys live on now, each as a transport of its own. `None`: that is not known.
-    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
+    /// The servers that keys live on now, each as a transport of its own, by names that all processes
+    /// give them. `None`: that is not known.
+    fn servers(self: Arc<Self>) -> Option<Servers> {
         None
     }
 

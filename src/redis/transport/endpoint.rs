@@ -1,8 +1,8 @@
 //! Where the connections to one server go.
 
-use super::connection::Connection;
-use crate::semaphore::BoxFuture;
-use redis::{Client, RedisError};
+use super::{attempt, connection::Connection, contract::Place};
+use crate::{redis::error::Error, semaphore::BoxFuture};
+use redis::Client;
 use std::{future::pending, sync::Arc};
 
 /// A connection, and the [generation](Endpoint::generation) of the server at its other end.
@@ -11,10 +11,15 @@ pub(super) type Connected = (Connection, u64);
 /// A server with a fixed address, or the primary that Sentinels name.
 pub(super) trait Endpoint: Send + Sync + 'static {
     /// Finds the server.
-    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, RedisError>>;
+    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, Error>>;
 
     /// Makes a connection that is known to be of use.
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, RedisError>>;
+    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, Error>>;
+
+    /// What the server is.
+    fn place(&self) -> Place {
+        Place::Url
+    }
 
     /// Whether connections of this client go to the right server, as far as is known.
     fn is_current(&self, client: &Client) -> bool;
@@ -32,12 +37,12 @@ pub(super) trait Endpoint: Send + Sync + 'static {
 }
 
 impl Endpoint for Client {
-    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, RedisError>> {
+    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, Error>> {
         Box::pin(async move { Ok(Client::clone(&self)) })
     }
 
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, RedisError>> {
-        Box::pin(async move { Ok((Connection::connect(&self).await?, 0)) })
+    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, Error>> {
+        Box::pin(async move { Ok((attempt::connect(&self).await?, 0)) })
     }
 
     fn is_current(&self, _: &Client) -> bool {

@@ -7,7 +7,7 @@
 //! refused at once. No caller holds anything that others wait for.
 
 use super::{
-    connection::{Connection, timed_out},
+    connection::{Connection, too_late},
     contract::{Replies, Terms},
     endpoint::Endpoint,
     replicas::{confirmed, with_wait},
@@ -15,10 +15,12 @@ use super::{
 use crate::{
     observe::events,
     redis::{clock::CONNECT_PAUSE, error::Error},
+    semaphore::timer::timeout_at,
 };
 use parking_lot::Mutex;
-use redis::{Cmd, RedisError};
+use redis::Cmd;
 use std::{
+    error::Error as _,
     mem,
     sync::{
         Arc,
@@ -26,7 +28,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
+use tokio::{runtime::Handle, sync::Notify};
 
 /// The connection of one runtime.
 pub(super) struct Link {
@@ -44,7 +46,7 @@ enum State {
     Connecting,
     /// To the server of this generation.
     Connected(Arc<Connection>, u64),
-    Failed(Instant, RedisError),
+    Failed(Instant, Error),
 }
 
 impl Link {
@@ -85,11 +87,12 @@ impl Link {
         // The time counts from here: connecting may have used up some of it.
         let sent = Instant::now();
         let deadline = terms.deadline.min(sent + self.timeout);
-        let commands = with_wait(commands, terms.replicas, self.timeout / 2);
+        // Sooner than the deadline, so that the answer says what is missing.
+        let left = deadline.saturating_duration_since(sent) * 3 / 4;
+        let commands = with_wait(commands, terms.replicas, left.min(self.timeout / 2));
         let unanswered = Unanswered(self, &connection);
-        let Ok(replies) = timeout_at(deadline.into(), connection.call(commands)).await else {
-            return Err(Error::Timeout(sent.elapsed()));
-        };
+        let replies = timeout_at(deadline, connection.call(commands)).await;
+        let replies = replies.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?;
         mem::forget(unanswered);
         let replies = confirmed(replies, terms.replicas);
         self.note(&connection, &replies);
@@ -107,9 +110,8 @@ impl Link {
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
-            if timeout_at(deadline.into(), attempted).await.is_err() {
-                return Err(Error::Unavailable(timed_out()));
-            }
+            let attempted = timeout_at(deadline, attempted).await;
+            attempted.map_err(too_late)?;
         }
     }
 
@@ -123,7 +125,7 @@ impl Link {
                 return Some(Ok(Arc::clone(connection)));
             }
             State::Failed(at, error) if at.elapsed() < CONNECT_PAUSE => {
-                return Some(Err(Error::Unavailable(error.clone())));
+                return Some(Err(error.clone()));
             }
             State::Connecting => return None,
             State::Idle | State::Connected(..) | State::Failed(..) => {}
@@ -141,7 +143,8 @@ impl Link {
                 let again = self.was_connected.swap(true, Ordering::Relaxed);
                 events::connected(connection.address(), again);
             }
-            Err(error) => events::not_connected(error),
+            // Its level says nothing more.
+            Err(error) => events::not_connected(error.source().unwrap_or(error)),
         }
         *self.state.lock() = match attempt {
             Ok((connection, generation)) => State::Connected(Arc::new(connection), generation),
@@ -173,7 +176,8 @@ impl Link {
             Some(error @ Error::Redis(cause))
                 if error.is_read_only() || !connection.is_proven() =>
             {
-                self.end(connection, State::Failed(Instant::now(), cause.clone()));
+                let error = Error::unconnected(cause.clone());
+                self.end(connection, State::Failed(Instant::now(), error));
             }
             Some(_) => self.end(connection, State::Idle),
             None => {}

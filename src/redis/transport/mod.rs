@@ -1,6 +1,7 @@
 //! How commands get to Redis and back in bounded time.
 
 mod address;
+mod attempt;
 mod cluster;
 mod connection;
 mod contract;
@@ -8,13 +9,15 @@ mod endpoint;
 mod link;
 mod per_runtime;
 mod replicas;
+mod secret;
 mod sentinel;
 mod server;
 mod supplied;
 
+pub(super) use attempt::Unfit;
 pub(super) use cluster::Cluster;
-pub(super) use connection::without_password;
-pub(super) use contract::{Part, SAMPLES, Terms, Transport};
+pub(super) use contract::{Part, Place, SAMPLES, Servers, Terms, Transport};
+pub(super) use secret::without_password;
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;

@@ -6,7 +6,7 @@
 //! runtime's fate touches the others.
 
 use super::{
-    contract::{Replies, Terms, Transport},
+    contract::{Place, Replies, Servers, Terms, Transport},
     endpoint::Endpoint,
     link::Link,
     per_runtime::PerRuntime,
@@ -96,19 +96,20 @@ impl Transport for Server {
         true
     }
 
+    fn place(&self) -> Place {
+        self.endpoint.place()
+    }
+
     fn server_of(&self, _: &str) -> Option<usize> {
         Some(0)
     }
 
-    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
-        Some(vec![self])
+    fn servers(self: Arc<Self>) -> Option<Servers> {
+        Some(Servers::from([(String::new(), self as _)]))
     }
 
     fn publisher(&self) -> Option<BoxFuture<Result<Client, Error>>> {
-        let client = Arc::clone(&self.endpoint).client();
-        Some(Box::pin(
-            async move { client.await.map_err(Error::Unavailable) },
-        ))
+        Some(Arc::clone(&self.endpoint).client())
     }
 
     fn is_publisher(&self, client: &Client) -> bool {

@@ -2,13 +2,15 @@
 
 use super::{
     cluster::{SLOTS, slot_of},
-    contract::{Part, Replies, Terms, Transport, checked},
+    contract::{Part, Place, Replies, Terms, Transport, checked},
 };
-use crate::{redis::error::Error, semaphore::BoxFuture};
+use crate::{
+    redis::error::Error,
+    semaphore::{BoxFuture, timer::timeout_at},
+};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::{Duration, Instant};
-use tokio::time::timeout_at;
 
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
 /// for those that it shares with another. With more of them more probes are sent to a node, or to the only
@@ -47,6 +49,10 @@ where
         false
     }
 
+    fn place(&self) -> Place {
+        Place::Supplied
+    }
+
     /// Nodes of a cluster mostly have slots in a row.
     fn part_of(&self, key: &str) -> Part {
         Part::of_several(part(key))
@@ -64,8 +70,8 @@ async fn call<C: ConnectionLike>(
     deadline: Instant,
 ) -> Result<Value, Error> {
     let sent = Instant::now();
-    let reply = timeout_at(deadline.into(), connection.req_packed_command(&command)).await;
-    let reply = reply.map_err(|_| Error::Timeout(sent.elapsed()))?;
+    let reply = timeout_at(deadline, connection.req_packed_command(&command)).await;
+    let reply = reply.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?;
     reply.map_err(Error::Redis).and_then(checked)
 }
 

@@ -3,7 +3,7 @@
 use super::{HELD, LEASE, claim, first, granted, started, store, usage};
 use crate::{BOUND, shown};
 use futures_util::StreamExt;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use testing::{redis::RedisServer, resp::Raw, stores::connection, wait::eventually};
 use tower_semaphore::{Key, Operate, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey};
 
@@ -117,6 +117,55 @@ async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
+    let (server, mut raw) = started().await;
+    let store = store(&server.url(), LEASE).await;
+    let script = "for key = 1, 100000 do redis.call('SET', 'semaphore:' .. key, '') end";
+    raw.cmd(&["EVAL", script, "0"]).await;
+    let _permit = granted(&store, 1).await;
+    raw.reset_stats().await;
+    let (mut found, mut cursor, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = store.keys_page(&Policy::DEFAULT, cursor.as_deref(), Duration::ZERO);
+        let page = page.await.expect("it answers").expect("its own cursor");
+        (cursor, pages) = (page.next, pages + 1);
+        found.extend(page.keys);
+        let scans = raw.commandstats().await.get("scan").copied();
+        assert_eq!(scans, Some(pages), "a page without time is one call");
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 50, "{pages}");
+    assert_eq!(found, [StoredKey::Whole("a".into())]);
+    let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
+    let page = page.expect("it answers").expect("no cursor is right");
+    assert_eq!(
+        (page.keys.len(), page.next),
+        (1, None),
+        "with enough time it is one page"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_no_page_has_ended_with_is_told_from_a_failure() {
+    let (mut server, _) = started().await;
+    let store = store(&server.url(), LEASE).await;
+    let page = async |cursor| store.keys_page(&Policy::DEFAULT, Some(cursor), BOUND).await;
+    for cursor in ["", "a", "1", "-1@", "@", "18446744073709551616@"] {
+        assert!(matches!(page(cursor).await, Ok(None)), "{cursor}");
+    }
+    // A server that is gone is followed by none, as after its last page.
+    let gone = page("17@other:1")
+        .await
+        .expect("it answers")
+        .expect("it might be one");
+    assert_eq!((gone.keys, gone.next), (Vec::new(), None));
+    server.kill();
+    assert!(page("0@").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_is_an_error_of_the_store() {
     let (mut server, _) = started().await;
     let store = store(&server.url(), LEASE).await;
@@ -156,7 +205,7 @@ async fn permits_that_were_claimed_together_are_shown_in_one_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
     let (server, mut raw) = started().await;
-    let lease = std::time::Duration::from_secs(20 * 60 * 60);
+    let lease = Duration::from_secs(20 * 60 * 60);
     let store = store(&server.url(), lease).await;
     let _permit = granted(&store, 1).await;
     assert!(super::revoke(&store, &first(&store).await.id).await);

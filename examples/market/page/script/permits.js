@@ -22,6 +22,7 @@ function showPermits(usage) {
   drawQueue(waiting.slice(0, MOST_WAITERS), length);
   setText(byId("held-count"), units(held));
   setText(byId("limit"), limit);
+  byId("full").hidden = units(held) < limit;
   document.title = `${units(held)}/${limit} · ${watched} · Market`;
   announcePermits(units(held), limit, length);
 }
@@ -164,8 +165,9 @@ let announcing = null;
 /** Says how many are held, once the numbers stay the same for a moment. */
 function announcePermits(held, limit, waiting) {
   clearTimeout(announcing);
+  const full = held < limit ? "" : ", full";
   const queue = waiting ? `, ${waiting} waiting` : "";
-  announcing = setTimeout(() => announce(`${held} of ${limit} permits held${queue}`), 600);
+  announcing = setTimeout(() => announce(`${held} of ${limit} permits held${full}${queue}`), 600);
 }
 
 const announce = (text) => setText(byId("announcement"), text);

@@ -3,6 +3,9 @@
 const streams = new Map();
 let opened = 0;
 
+/** What its streams are called begins with this, so that the page knows them among refusals. */
+const page = crypto.getRandomValues(new Uint32Array(2)).join("-");
+
 /** Opens a stream of one row a second. It holds a permit of the account until it ends. */
 async function open(account, seconds) {
   const stream = { number: ++opened, account, seconds, state: "waiting", rows: 0, abort: new AbortController() };
@@ -13,7 +16,7 @@ async function open(account, seconds) {
 
 async function run(stream) {
   const account = encodeURIComponent(stream.account);
-  const path = `/market/export?rows=${stream.seconds}&interval_ms=1000&account=${account}`;
+  const path = `/market/export?rows=${stream.seconds}&interval_ms=1000&account=${account}&stream=${page}.${stream.number}`;
   const response = await reach(path, { signal: stream.abort.signal, cache: "no-store" });
   if (!response.ok) return refused(stream, response);
   stream.state = "open";
@@ -34,6 +37,7 @@ async function refused(stream, response) {
   stream.wait = Number(response.headers.get("retry-after"));
   stream.until = stream.wait ? Date.now() + 1000 * stream.wait : null;
   finish(stream, "refused");
+  announce(`Stream ${stream.number} was refused`);
 }
 
 /** A stream that the visitor has closed is gone already. */
@@ -114,7 +118,7 @@ function tickUntil(row, { until }) {
 
 ticking.add(() => [...byId("streams").children].forEach((row) => tickUntil(row, row.stream)));
 
-// Refusals of everybody, as the market tells of them.
+// Refusals as the market tells of them. Those of this page's streams are shown with the streams.
 
 const clock = new Intl.DateTimeFormat([], { timeStyle: "medium" });
 
@@ -128,6 +132,7 @@ const noRefusals = () => ({ newest: [], count: 0, total: 0, drawn: 0, timer: nul
 let refusals = noRefusals();
 
 function showRefusal(refusal) {
+  if (refusal.stream?.startsWith(`${page}.`)) return;
   refusals.count += 1;
   refusals.newest.push({ ...refusal, at: Date.now() });
   if (refusals.newest.length > MOST_REFUSALS) refusals.newest.shift();

@@ -8,9 +8,12 @@ use super::{
     survey::{Survey, view_of, view_of_seed},
     view::View,
 };
-use crate::redis::{
-    error::Error,
-    transport::{address::Address, contract::Terms},
+use crate::{
+    redis::{
+        error::Error,
+        transport::{address::Address, contract::Terms},
+    },
+    semaphore::timer::timeout_at,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use redis::Client;
@@ -18,7 +21,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{sync::Notify, time::timeout_at};
+use tokio::sync::Notify;
 
 /// The pause after an update.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -133,7 +136,7 @@ impl Topology {
         // Registered before the update starts, so that its end is not missed.
         let updated = self.updated.notified();
         if self.start_update() {
-            let _ = timeout_at(deadline.into(), updated).await;
+            let _ = timeout_at(deadline, updated).await;
         }
         self.node(slot).filter(|next| next.address != node.address)
     }
@@ -165,12 +168,12 @@ impl Topology {
         survey.query(first.iter().map(|node| view_of(node, terms)));
         let alone = deadline.min(Instant::now() + ALONE);
         if survey.is_good_by(alone).await {
-            return survey.best;
+            return survey.into_best();
         }
         let terms = Terms::by(deadline);
         survey.query(others.iter().map(|node| view_of(node, terms)));
         survey.query(self.seeds.iter().map(view_of_seed));
         survey.is_good_by(deadline).await;
-        survey.best
+        survey.into_best()
     }
 }

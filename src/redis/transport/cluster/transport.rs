@@ -6,7 +6,7 @@ use crate::{
         error::Error,
         transport::{
             address::Address,
-            contract::{Replies, Terms, Transport},
+            contract::{Place, Replies, Servers, Terms, Transport},
         },
     },
     semaphore::BoxFuture,
@@ -92,13 +92,20 @@ impl Transport for Cluster {
         false
     }
 
+    fn place(&self) -> Place {
+        Place::Node
+    }
+
     fn server_of(&self, key: &str) -> Option<usize> {
         self.topology.map().number_of(slot_of(key.as_bytes()))
     }
 
-    fn servers(self: Arc<Self>) -> Option<Vec<Arc<dyn Transport>>> {
+    fn servers(self: Arc<Self>) -> Option<Servers> {
         let map = self.topology.map();
-        let server = |node: &Arc<Node>| -> Arc<dyn Transport> { Arc::clone(&node.server) as _ };
+        let server = |node: &Arc<Node>| {
+            let Address { host, port } = &node.address;
+            (format!("{host}:{port}"), Arc::clone(&node.server) as _)
+        };
         Some(map.nodes().map(server).collect())
     }
 

@@ -1,12 +1,19 @@
 //! What one Sentinel answers.
 
-use crate::redis::transport::{
-    address::Address,
-    connection::{Connection, timed_out},
+use crate::{
+    redis::{
+        clock::after,
+        error::Error,
+        transport::{
+            address::Address,
+            attempt::{self, Unfit},
+            connection::{Connection, timed_out, too_late},
+        },
+    },
+    semaphore::timer::timeout_at,
 };
-use redis::{Client, Cmd, RedisError, Value, cmd};
+use redis::{Client, Cmd, Value, cmd};
 use std::{io, time::Duration};
-use tokio::time::timeout;
 
 /// How long a Sentinel may take to answer, a new connection included.
 pub(super) const ANSWER: Duration = Duration::from_millis(500);
@@ -24,7 +31,20 @@ pub(in crate::redis) enum Unnamed {
     /// The Sentinels know no primary of this name.
     WrongName,
     /// No Sentinel answers, or none is allowed to.
-    Unavailable(RedisError),
+    Unavailable(Error),
+}
+
+impl Unnamed {
+    /// How much it says: nothing if another answer may come a moment later.
+    pub(super) fn says(&self) -> u8 {
+        match self {
+            Self::WrongName => 2,
+            Self::Unavailable(Error::Unavailable(error)) => {
+                (!error.is_io_error() || Unfit::of(error).is_some()).into()
+            }
+            Self::Unavailable(_) => 1,
+        }
+    }
 }
 
 /// Connects to a Sentinel, and queries it for the primary of this name.
@@ -36,7 +56,7 @@ pub(super) async fn query(sentinel: &Client, name: &str) -> Result<Named, Unname
 /// Connects to a Sentinel.
 pub(super) async fn connect(sentinel: &Client) -> Result<Connection, Unnamed> {
     let connection = async {
-        let connection = Connection::connect(sentinel).await;
+        let connection = attempt::connect(sentinel).await;
         connection.map_err(Unnamed::Unavailable)
     };
     within(connection).await
@@ -48,8 +68,8 @@ pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Name
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, Unnamed>>) -> Result<T, Unnamed> {
-    let answer = timeout(ANSWER, answer).await;
-    answer.unwrap_or_else(|_| Err(Unnamed::Unavailable(timed_out())))
+    let answer = timeout_at(after(ANSWER), answer).await;
+    answer.unwrap_or_else(|late| Err(Unnamed::Unavailable(too_late(late))))
 }
 
 async fn named(connection: &Connection, name: &str) -> Result<Named, Unnamed> {
@@ -58,7 +78,8 @@ async fn named(connection: &Connection, name: &str) -> Result<Named, Unnamed> {
     let (Some(address), Some(details)) = (replies.next(), replies.next()) else {
         return Err(Unnamed::Unavailable(timed_out()));
     };
-    let address = address.map_err(|error| Unnamed::Unavailable(error.into_cause()))?;
+    let address =
+        address.map_err(|error| Unnamed::Unavailable(Error::unconnected(error.into_cause())))?;
     Ok(Named {
         address: read_address(address).ok_or(Unnamed::WrongName)?,
         epoch: details.ok().and_then(epoch).unwrap_or_default(),
@@ -82,10 +103,12 @@ fn epoch(details: Value) -> Option<u64> {
     epoch.parse().ok()
 }
 
-impl From<Unnamed> for RedisError {
+impl From<Unnamed> for Error {
     fn from(unnamed: Unnamed) -> Self {
         match unnamed {
-            Unnamed::WrongName => io::Error::other("no Sentinel knows the primary's name").into(),
+            Unnamed::WrongName => {
+                Self::unconnected(io::Error::other("no Sentinel knows the primary's name"))
+            }
             Unnamed::Unavailable(error) => error,
         }
     }
@@ -93,5 +116,6 @@ impl From<Unnamed> for RedisError {
 
 /// Most Sentinels have to answer before anything is known.
 pub(super) fn too_few() -> Unnamed {
-    Unnamed::Unavailable(io::Error::other("too few of the Sentinels answer").into())
+    let few = io::Error::other("too few of the Sentinels answer");
+    Unnamed::Unavailable(Error::unconnected(few))
 }

@@ -7,17 +7,33 @@ use crate::redis::transport::{address::Address, connection::timed_out};
 #[derive(Default)]
 pub(super) struct Heard {
     named: Vec<Named>,
-    error: Option<Unnamed>,
+    /// How many have refused to name one.
+    refusals: usize,
+    /// The refusal that says most.
+    refusal: Option<Unnamed>,
+    /// Why one has not answered.
+    silence: Option<Unnamed>,
 }
 
 impl Heard {
     pub(super) fn add(&mut self, answer: Result<Named, Unnamed>) {
-        match (answer, &self.error) {
-            (Ok(named), _) => self.named.push(named),
-            // It says more than the others.
-            (Err(_), Some(Unnamed::WrongName)) => {}
-            (Err(error), _) => self.error = Some(error),
+        match answer {
+            Ok(named) => self.named.push(named),
+            Err(silence) if silence.says() == 0 => self.silence = Some(silence),
+            Err(error) => {
+                self.refusals += 1;
+                let says_more = |known: &Unnamed| error.says() > known.says();
+                if self.refusal.as_ref().is_none_or(says_more) {
+                    self.refusal = Some(error);
+                }
+            }
         }
+    }
+
+    /// Why no primary will be named by most of so many Sentinels, however long the others take.
+    pub(super) fn refusal(&mut self, of: usize, most: usize) -> Option<Unnamed> {
+        let refused = self.refusals + most > of;
+        self.refusal.take_if(|_| refused)
     }
 
     /// How many Sentinels have named a primary.
@@ -42,10 +58,17 @@ impl Heard {
         votes >= most || votes == self.named.iter().filter(of_epoch).count()
     }
 
-    /// The same, or why there is none.
-    pub(super) fn into_best(mut self, known: Option<&Address>) -> Result<Named, Unnamed> {
-        let error = self.error.take();
+    /// The same of so many Sentinels, or why there is none: while others might name one, because they have
+    /// not answered.
+    pub(super) fn into_best(
+        mut self,
+        known: Option<&Address>,
+        of: usize,
+        most: usize,
+    ) -> Result<Named, Unnamed> {
         let best = self.best(known).cloned();
+        let refusal = self.refusal(of, most);
+        let error = refusal.or(self.silence).or(self.refusal);
         best.ok_or_else(|| error.unwrap_or_else(|| Unnamed::Unavailable(timed_out())))
     }
 

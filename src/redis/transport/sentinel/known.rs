@@ -4,9 +4,8 @@ use super::{
     answer::{Named, Unnamed, too_few},
     server_info::ServerInfo,
 };
-use crate::redis::transport::address::Address;
+use crate::redis::{error::Error, transport::address::Address};
 use parking_lot::Mutex;
-use redis::RedisError;
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering},
@@ -88,12 +87,12 @@ impl Known {
         primary: &Primary,
         is_named: bool,
         info: ServerInfo,
-    ) -> Result<(), RedisError> {
+    ) -> Result<(), Error> {
         if !info.is_primary {
-            return Err(io::Error::other(NO_PRIMARY).into());
+            return Err(Error::unconnected(io::Error::other(NO_PRIMARY)));
         }
         if !is_named && (info.run_id.is_none() || info.run_id != primary.run_id) {
-            return Err(io::Error::other(UNKNOWN).into());
+            return Err(Error::unconnected(io::Error::other(UNKNOWN)));
         }
         let mut known = self.primary.lock();
         let known = known

@@ -7,15 +7,20 @@ use super::{
     server_info::ServerInfo,
 };
 use crate::{
-    redis::transport::{
-        address::Address,
-        connection::{Connection, timed_out},
-        endpoint::{Connected, Endpoint},
+    redis::{
+        error::Error,
+        transport::{
+            address::Address,
+            attempt,
+            connection::timed_out,
+            contract::Place,
+            endpoint::{Connected, Endpoint},
+        },
     },
     semaphore::BoxFuture,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redis::{Client, ConnectionInfo, RedisError};
+use redis::{Client, ConnectionInfo};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
@@ -61,9 +66,14 @@ impl Sentinels {
                 break;
             }
         }
+        if self.address().is_none()
+            && let Some(refusal) = heard.refusal(self.clients.len(), most)
+        {
+            return Err(refusal);
+        }
         // What was said before another primary was found may be what that was found instead of.
         let is_of_most = heard.count() >= most && self.known.generation() == before;
-        let best = heard.into_best(self.address().as_ref());
+        let best = heard.into_best(self.address().as_ref(), self.clients.len(), most);
         self.known.learn(best, is_of_most)
     }
 
@@ -80,7 +90,7 @@ impl Sentinels {
     }
 
     /// The primary that is known now, and whether Sentinels have just named it.
-    async fn primary(&self) -> Result<(Primary, bool), RedisError> {
+    async fn primary(&self) -> Result<(Primary, bool), Error> {
         let is_named = self.find_primary().await?;
         let primary = self.known.primary().ok_or_else(timed_out)?;
         Ok((primary, is_named))
@@ -101,22 +111,28 @@ impl Sentinels {
 }
 
 impl Endpoint for Sentinels {
-    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, RedisError>> {
+    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, Error>> {
         Box::pin(async move {
             let (primary, _) = self.primary().await?;
-            primary.address.client(&self.template)
+            let client = primary.address.client(&self.template);
+            client.map_err(Error::unconnected)
         })
     }
 
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, RedisError>> {
+    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, Error>> {
         Box::pin(async move {
             let (primary, is_named) = self.primary().await?;
-            let client = primary.address.client(&self.template)?;
-            let connection = Connection::connect(&client).await?;
+            let client = primary.address.client(&self.template);
+            let client = client.map_err(Error::unconnected)?;
+            let connection = attempt::connect(&client).await?;
             let info = ServerInfo::of(&connection).await?;
             self.known.check(&primary, is_named, info)?;
             Ok((connection, primary.generation))
         })
+    }
+
+    fn place(&self) -> Place {
+        Place::Primary
     }
 
     fn is_current(&self, client: &Client) -> bool {

@@ -1,15 +1,18 @@
 //! What a server says of itself.
 
 use super::answer::ANSWER;
-use crate::redis::{
-    error::Error,
-    transport::{
-        connection::{Connection, timed_out},
-        contract::Replies,
+use crate::{
+    redis::{
+        clock::after,
+        error::Error,
+        transport::{
+            connection::{Connection, timed_out, too_late},
+            contract::Replies,
+        },
     },
+    semaphore::timer::timeout_at,
 };
-use redis::{RedisError, Value, cmd};
-use tokio::time::timeout;
+use redis::{Value, cmd};
 
 /// What a server says of itself.
 pub(super) struct ServerInfo {
@@ -19,16 +22,16 @@ pub(super) struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(super) async fn of(connection: &Connection) -> Result<Self, RedisError> {
+    pub(super) async fn of(connection: &Connection) -> Result<Self, Error> {
         let commands = vec![cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let replies = timeout(ANSWER, connection.call(commands)).await;
-        Self::read(replies.map_err(|_| timed_out())?)
+        let replies = timeout_at(after(ANSWER), connection.call(commands)).await;
+        Self::read(replies.map_err(too_late)?)
     }
 
-    fn read(replies: Replies) -> Result<Self, RedisError> {
+    fn read(replies: Replies) -> Result<Self, Error> {
         let mut replies = replies.into_iter();
         let role = replies.next().ok_or_else(timed_out)?;
-        let role = role.map_err(Error::into_cause)?;
+        let role = role.map_err(|error| Error::unconnected(error.into_cause()))?;
         let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
         Ok(Self {
             is_primary: matches!(role, Value::Array(role) if role.first().is_some_and(is_master)),

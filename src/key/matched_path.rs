@@ -1,0 +1,54 @@
+//! The route of a request in axum.
+
+use super::{KeyError, KeyExtractor};
+use crate::{
+    observe::events,
+    semaphore::{Claim, Claims},
+};
+use http::request::Parts;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// The key is the route that axum has matched, such as `/items/{id}`, however many items there are. The
+/// method is no part of it.
+///
+/// Apply the layer to the `Router`, with `layer` or `route_layer`: outside of the router no request has a
+/// route. Requests without a route, which axum answers with its fallback, share the key `no route`. If the
+/// first request has none, a warning says so once.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
+///
+/// let limit = ConcurrencyLimitLayer::new(100, key::matched_path(), MemorySemaphore::new());
+/// let app: Router = Router::new().route("/items/{id}", get(|| async { "item" })).layer(limit);
+/// # drop(app);
+/// ```
+pub fn matched_path() -> MatchedPath {
+    MatchedPath {
+        has_begun: Arc::default(),
+    }
+}
+
+/// The extractor that [`matched_path`] returns.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct MatchedPath {
+    /// Whether there was a request.
+    has_begun: Arc<AtomicBool>,
+}
+
+impl KeyExtractor for MatchedPath {
+    fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
+        let route = parts.extensions.get::<axum::extract::MatchedPath>();
+        if !self.has_begun.load(Relaxed) && !self.has_begun.swap(true, Relaxed) && route.is_none() {
+            events::no_route();
+        }
+        let route = route.map_or("no route", |route| route.as_str());
+        Ok(Some(Claim::new(route).into()))
+    }
+}

@@ -1,0 +1,120 @@
+use super::*;
+use redis::{ErrorKind, RedisError};
+
+const TIMES: (Duration, Duration) = (Duration::from_secs(9), Duration::from_millis(250));
+
+/// Tells as a server would, and keeps what was told.
+struct Server(State, Instant);
+
+impl Server {
+    fn new() -> Self {
+        Self(State::default(), Instant::now())
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.1 += time;
+    }
+
+    fn fails(&mut self, error: &Error) -> bool {
+        let times = Times::new(TIMES.0, TIMES.1);
+        self.0.failed(error, self.1, &times)
+    }
+
+    fn works(&mut self) -> bool {
+        self.0.worked(self.1, TIMES.0)
+    }
+
+    /// It works, and after a lease without a failure that is told, once.
+    fn assert_ends(&mut self) {
+        assert!(!self.works(), "a failure may follow");
+        self.wait(TIMES.0);
+        assert!(self.works() && !self.works() && self.0.is_idle());
+    }
+}
+
+fn answer(text: &str) -> Error {
+    let line = format!("-{text}\r\n");
+    let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
+    let redis::Value::ServerError(error) = value else {
+        panic!("{text} is no error");
+    };
+    Error::Redis(error.into())
+}
+
+fn key() -> Error {
+    answer("WRONGTYPE x")
+}
+
+#[test]
+fn what_a_person_has_to_mend_is_told_at_once_and_once() {
+    let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
+    for error in [
+        answer("NOAUTH Authentication required."),
+        answer("ERR Protocol error: unauthenticated multibulk length"),
+        answer("WRONGPASS invalid username-password pair"),
+        answer("NOPERM User ann has no permissions to run the 'evalsha' command"),
+        answer(
+            "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+        ),
+        Error::Unavailable(wrong),
+        Error::PausedClock,
+    ] {
+        let mut server = Server::new();
+        assert!(server.fails(&error), "{error:?}");
+        assert!(!server.fails(&error) && !server.fails(&key()) && !server.0.opens());
+        assert!(!server.0.closes(true), "a person has to");
+        server.assert_ends();
+    }
+}
+
+#[test]
+fn silence_is_told_once_it_is_no_stall() {
+    let (mut server, silence) = (Server::new(), Error::Timeout(TIMES.1));
+    let round = |server: &mut Server| {
+        assert!((0..9).all(|_| !server.fails(&silence)), "a stall");
+        server.wait(TIMES.1);
+    };
+    round(&mut server);
+    assert!(!server.works());
+    round(&mut server);
+    assert!(server.fails(&silence) && !server.fails(&silence));
+    server.assert_ends();
+}
+
+#[test]
+fn failures_by_turns_with_successes_are_one_time() {
+    for text in [
+        "WRONGTYPE x",
+        "NOPERM No permissions to access a key",
+        "NOPERM User ann has no permissions to run the 'zrange' command",
+    ] {
+        let (mut server, error) = (Server::new(), answer(text));
+        assert!(server.fails(&error));
+        for _ in 0..9 {
+            server.wait(TIMES.0 / 2);
+            assert!(!server.works() && !server.fails(&error));
+        }
+        server.assert_ends();
+    }
+}
+
+#[test]
+fn a_breaker_that_closes_ends_what_may_pass_unless_others_are_open() {
+    let mut server = Server::new();
+    assert!(server.0.opens() && !server.0.opens());
+    server.wait(TIMES.0);
+    assert!(!server.0.closes(true) && !server.works());
+    assert!(server.0.closes(true) && server.0.is_idle());
+    // An answer that is an error may be due to a restart. The first claim that is answered shows it.
+    assert!(server.0.opens() && !server.0.closes(false));
+    assert!(server.works() && server.0.is_idle());
+}
+
+#[test]
+fn a_cause_that_needs_another_remedy_is_told_too() {
+    let mut server = Server::new();
+    assert!(server.fails(&key()));
+    assert!(server.0.opens() && !server.0.closes(false));
+    assert!(server.fails(&answer("NOAUTH x")) && !server.fails(&key()));
+    server.assert_ends();
+}

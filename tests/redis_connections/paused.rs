@@ -1,0 +1,91 @@
+//! Tokio's time is paused, so that it runs ahead while a test waits for a socket.
+
+use std::{error::Error, time::Duration};
+use testing::{
+    redis::{Cluster, RedisServer, Sentinels, sentinel},
+    stores::connection,
+};
+use tokio::time::{pause, resume};
+use tower_semaphore::{
+    AcquireError, Claim, RedisSemaphore, Semaphore,
+    redis::{self, ConnectError, WhenUnavailable},
+};
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(1_000)
+}
+
+fn assert_explains(error: &dyn Error) {
+    let text = error.to_string();
+    for word in ["paused", "tokio::time::pause", "start_paused", "real time"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+fn assert_paused(outcome: Result<RedisSemaphore, ConnectError>) {
+    let error = outcome.expect_err("the time is paused");
+    assert!(matches!(error, ConnectError::PausedClock), "{error:?}");
+    assert_explains(&error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_in_paused_time_says_so() {
+    let server = RedisServer::start();
+    assert_paused(RedisSemaphore::connect(server.url()).await);
+    assert_paused(RedisSemaphore::builder().cluster([server.url()]).await);
+    resume();
+    let sentinel = sentinel(server.client_port(), 1);
+    pause();
+    let url = format!("redis://127.0.0.1:{}/", sentinel.port());
+    assert_paused(
+        RedisSemaphore::builder()
+            .sentinel([url.as_str()], Sentinels::NAME)
+            .await,
+    );
+}
+
+/// An answer that comes before the test waits is used, so some claims may be granted.
+async fn assert_claims_say_so(store: &RedisSemaphore) {
+    pause();
+    let mut is_told = false;
+    for at in 0..50 {
+        let wait = Duration::from_secs(at % 2);
+        let Err(error) = store.acquire(claim().with_wait(wait)).await else {
+            continue;
+        };
+        assert!(matches!(error, AcquireError::Store(_)), "{error:?}");
+        let cause = error.source().and_then(|cause| cause.downcast_ref());
+        let cause: &redis::Error = cause.expect("it is an error of the store");
+        assert!(matches!(cause, redis::Error::PausedClock), "{cause:?}");
+        assert_explains(cause);
+        is_told = true;
+    }
+    assert!(is_told);
+    let checked = store.check().await;
+    let says_so = matches!(checked, Ok(_) | Err(ConnectError::PausedClock));
+    assert!(says_so, "{checked:?}");
+    resume();
+    let permit = store.acquire(claim()).await;
+    assert!(!permit.expect("time goes on").is_degraded());
+}
+
+#[tokio::test]
+async fn claims_in_paused_time_say_so_whatever_the_policy() {
+    let server = RedisServer::start();
+    for policy in [WhenUnavailable::Refuse, WhenUnavailable::Admit] {
+        let builder = RedisSemaphore::builder().when_unavailable(policy);
+        let store = builder.connect(server.url()).await;
+        assert_claims_say_so(&store.expect("it connects")).await;
+    }
+}
+
+#[tokio::test]
+async fn claims_to_a_cluster_and_over_a_supplied_connection_say_so_too() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = RedisSemaphore::builder().cluster(cluster.urls()).await;
+    assert_claims_say_so(&store.expect("it connects")).await;
+    let server = RedisServer::start();
+    let supplied = connection(&server.url()).await;
+    let store = RedisSemaphore::with_connection(supplied);
+    assert_claims_say_so(&store.expect("the settings are right")).await;
+}

@@ -1,0 +1,138 @@
+//! Time in memory is tokio's, so that a test may pause it.
+
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{
+    thread,
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    runtime::Builder,
+    time::{Instant, advance, sleep},
+};
+use tower_semaphore::{
+    AcquireError, Claim, Claims, MemorySemaphore, Operate, Permit, Policy, Semaphore,
+    semaphore::PermitInfo,
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(1)
+}
+
+fn granted(store: &MemorySemaphore) -> Permit {
+    let answer = store.acquire(claim()).now_or_never();
+    answer
+        .expect("it is answered at once")
+        .expect("there is room")
+}
+
+/// A claim in the queue, which is served at once when there is room.
+fn waiter(store: &MemorySemaphore, head_start: Duration) -> BoxFuture<'static, Permit> {
+    let claim = claim().with_wait(100 * HOUR).with_head_start(head_start);
+    let mut waiter = store
+        .acquire(claim)
+        .map(|answer| answer.expect("there is room"))
+        .boxed();
+    assert!((&mut waiter).now_or_never().is_none(), "it waits");
+    waiter
+}
+
+/// Which of two claims is served first.
+async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -> usize {
+    let held = granted(store);
+    let mut waiters = Vec::new();
+    for (passes, head_start) in times {
+        waiters.push(waiter(store, head_start));
+        advance(passes).await;
+    }
+    drop(held);
+    let served = waiters
+        .iter_mut()
+        .position(|waiter| waiter.now_or_never().is_some());
+    served.expect("one is served")
+}
+
+/// Runs in a runtime of its own, whose clock is paused.
+fn paused<T>(test: impl Future<Output = T>) -> T {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_start_counts_from_the_arrival() {
+    let store = MemorySemaphore::new();
+    let in_time = [(9 * SECOND, Duration::ZERO), (SECOND, 10 * SECOND)];
+    assert_eq!(earlier_of(&store, in_time).await, 1);
+    let too_late = [(11 * SECOND, Duration::ZERO), (SECOND, 10 * SECOND)];
+    assert_eq!(earlier_of(&store, too_late).await, 0);
+}
+
+#[test]
+fn a_clock_that_was_advanced_in_another_test_changes_no_order() {
+    let ahead = paused(async {
+        advance(100 * HOUR).await;
+        let store = MemorySemaphore::new();
+        earlier_of(&store, [(SECOND, Duration::ZERO); 2]).await
+    });
+    assert_eq!(ahead, 0);
+    let too_late = [(HOUR, Duration::ZERO), (SECOND, SECOND)];
+    let behind = thread::spawn(move || {
+        paused(async { earlier_of(&MemorySemaphore::new(), too_late).await })
+    });
+    assert_eq!(behind.join().expect("it ends"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_several_limits_is_one_wait() {
+    let store = MemorySemaphore::new();
+    let [inner, outer] = ["inner", "outer"].map(|policy| claim().with_policy(policy));
+    let held = store.acquire(inner.clone()).await.expect("there is room");
+    let _outer = store.acquire(outer.clone()).await.expect("there is room");
+    let both = [inner, outer].map(|claim| claim.with_wait(10 * SECOND));
+    let (start, waiter) = (
+        Instant::now(),
+        tokio::spawn(store.acquire_all(Claims::from_iter(both))),
+    );
+    sleep(6 * SECOND).await;
+    drop(held);
+    let answer = waiter.await.expect("it ends");
+    assert!(
+        matches!(answer, Err(AcquireError::Full { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(start.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_shown_to_be_as_old_as_the_clock_says() {
+    let store = MemorySemaphore::new().with_holders();
+    let _permit = granted(&store);
+    advance(HOUR).await;
+    let _waiter = waiter(&store, Duration::ZERO);
+    advance(SECOND).await;
+    let usage = store
+        .usage(&Policy::DEFAULT, &"a".into())
+        .await
+        .expect("it answers");
+    let age = |info: &PermitInfo| usage.now.duration_since(info.since).ok();
+    assert_eq!(age(&usage.held[0]), Some(HOUR + SECOND));
+    assert_eq!(age(&usage.waiting[0]), Some(SECOND));
+}
+
+#[tokio::test]
+async fn what_is_shown_of_a_permit_stays_the_same_while_it_is_held() {
+    let store = MemorySemaphore::new().with_holders();
+    let begun = SystemTime::now();
+    let _permit = granted(&store);
+    let shown = async || {
+        let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
+        usage.expect("it answers").held
+    };
+    let first = shown().await;
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(shown().await, first);
+    assert!(first[0].since >= begun);
+}
