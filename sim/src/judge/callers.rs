@@ -1,0 +1,296 @@
+//! What callers are told: in time, once, and the truth.
+
+use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
+use crate::{
+    process::Process,
+    schedule::Schedule,
+    subject::{
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, PermitId, Refusal, Settings,
+        Time,
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waits,
+    Holds,
+    Over,
+}
+
+#[derive(Debug)]
+struct Record {
+    claim: Claim,
+    asked: Time,
+    state: State,
+    /// Whether the caller has given it up.
+    is_released: bool,
+    /// Until when its permit may be held: from the sending of what was answered last.
+    until: Option<Time>,
+    /// Until when it counts as alive in the queue, likewise.
+    alive: Option<Time>,
+    /// The last answer in its time, and one after that which came too late, so that it may count or not.
+    answers: [Option<Acquired>; 2],
+    /// Whether its process stood still a moment ago or does now, and whether it ever has.
+    is_dazed: bool,
+    was_dazed: bool,
+}
+
+/// What is at hand when a caller is told something.
+pub(super) struct Seen<'a> {
+    pub(super) process: &'a Process,
+    /// The world's, and the process's.
+    pub(super) times: (Duration, Time),
+    pub(super) flights: &'a Flights,
+    /// What the servers have given to its claim.
+    pub(super) tokens: &'a BTreeSet<u64>,
+}
+
+/// All callers.
+#[derive(Debug)]
+pub(super) struct Callers {
+    settings: Settings,
+    records: BTreeMap<Who, Record>,
+    /// When a process last saw a call to a server fail, by its clock.
+    failures: BTreeMap<(usize, usize), Time>,
+}
+
+impl Callers {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            settings: schedule.settings(0),
+            records: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn claim(&self, who: Who) -> Option<Claim> {
+        self.records.get(&who).map(|record| record.claim)
+    }
+
+    pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) -> Verdict {
+        let record = Record {
+            claim,
+            asked: local,
+            state: State::Waits,
+            is_released: false,
+            until: None,
+            alive: None,
+            answers: [None; 2],
+            is_dazed: false,
+            was_dazed: false,
+        };
+        let old = self.records.insert(who, record);
+        check(old.is_none(), "ids", || format!("{who:?} is used again"))
+    }
+
+    pub(super) fn over(&mut self, who: Who) {
+        if let Some(record) = self.records.get_mut(&who) {
+            (record.state, record.is_released) = (State::Over, true);
+        }
+    }
+
+    pub(super) fn open(&self) -> Vec<Who> {
+        let open = self
+            .records
+            .iter()
+            .filter(|(_, record)| !record.is_released);
+        open.map(|(who, _)| *who).collect()
+    }
+
+    pub(super) fn killed(&mut self, at: usize) {
+        self.records.retain(|(process, _), _| *process != at);
+    }
+
+    pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
+        self.failures.insert((at, server), local);
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        at: usize,
+        flight: &Flight,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
+        let server = flight.call.server;
+        let Ok(answers) = reply else {
+            return self.failed(at, server, local);
+        };
+        if local >= flight.call.deadline {
+            self.failed(at, server, local);
+        }
+        for (command, answer) in flight.call.commands.iter().zip(answers) {
+            self.answered(at, flight, command, answer, local);
+        }
+    }
+
+    fn answered(
+        &mut self,
+        at: usize,
+        flight: &Flight,
+        command: &Command,
+        answer: &Answer,
+        local: Time,
+    ) {
+        match answer {
+            Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
+            Answer::Acquired(_, each) => {
+                for ((_, wanted), acquired) in command.wanted().iter().zip(each) {
+                    self.acquired((at, wanted.id.permit()), flight, *acquired, local);
+                }
+            }
+            Answer::Held(each) => {
+                let held = command
+                    .ids()
+                    .into_iter()
+                    .zip(each)
+                    .filter(|(_, held)| **held);
+                for ((_, id), _) in held {
+                    self.held((at, id.permit()), flight.sent);
+                }
+            }
+            Answer::Released | Answer::Clock(..) => {}
+        }
+    }
+
+    fn held(&mut self, who: Who, sent: Time) {
+        if let Some(record) = self.records.get_mut(&who) {
+            record.until = record.until.max(Some(sent + self.settings.lease));
+        }
+    }
+
+    fn acquired(&mut self, who: Who, flight: &Flight, acquired: Acquired, local: Time) {
+        let alive = flight.sent + self.settings.alive();
+        if let Some(record) = self.records.get_mut(&who) {
+            record.answers = match local < flight.call.deadline {
+                true => [Some(acquired), None],
+                false => [record.answers[0], Some(acquired)],
+            };
+            if let Acquired::Queued { .. } = acquired {
+                record.alive = record.alive.max(Some(alive));
+            }
+        }
+        if let Acquired::Granted { .. } = acquired {
+            self.held(who, flight.sent);
+        }
+    }
+
+    pub(super) fn told(&mut self, who: Who, event: Event, seen: &Seen<'_>) -> Verdict {
+        let says = |what: &str| format!("p{} is told {event:?}, {what}", who.0);
+        let Some(record) = self.records.get(&who) else {
+            return check(false, "events", || says("which nobody has claimed"));
+        };
+        let expected = match event {
+            Event::Lost(_) => State::Holds,
+            Event::Granted(..) | Event::Refused(..) => State::Waits,
+        };
+        check(record.state == expected, "events", || {
+            says(&format!("but {:?}", record.state))
+        })?;
+        match event {
+            Event::Granted(_, token) => {
+                let until = record.until.max(record.alive);
+                let given = seen.tokens.contains(&token);
+                check(given, "the truth", || {
+                    says("but that token was never given")
+                })?;
+                check(until > Some(seen.times.1), "S2", || {
+                    says("but its time is over")
+                })?;
+            }
+            Event::Refused(_, why) => {
+                let is_true = self.is_true(who, record, why, seen);
+                check(is_true, "the truth", || {
+                    says(&format!("which is not so: {record:?}"))
+                })?;
+            }
+            Event::Lost(_) => {}
+        }
+        self.note(who, event, seen);
+        Ok(())
+    }
+
+    fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
+        let Some(record) = self.records.get_mut(&who) else {
+            return;
+        };
+        record.state = match event {
+            Event::Granted(..) => State::Holds,
+            Event::Refused(..) | Event::Lost(_) => State::Over,
+        };
+        record.is_released = matches!(event, Event::Refused(..));
+        // Without an answer that grants it now, it was granted by a message.
+        if record.state == State::Holds && record.until <= Some(seen.times.1) {
+            record.until = record.alive;
+        }
+        record.is_dazed = is_dazed(seen.process, seen.times.0);
+    }
+
+    /// Whether a refusal is for the reason that is told.
+    fn is_true(&self, (at, _): Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
+        let server = self.settings.server_of(record.claim.key);
+        let now = seen.times.1;
+        let said = |answer| record.answers.contains(&Some(answer));
+        match why {
+            Refusal::Full => said(Acquired::Full) && record.claim.wait.is_none(),
+            Refusal::QueueFull => said(Acquired::QueueFull),
+            Refusal::TimedOut => {
+                let is_over = now >= record.asked + record.claim.longest_wait();
+                is_over && (said(Acquired::Full) || record.answers.into_iter().any(is_queued))
+            }
+            Refusal::Unavailable => {
+                let own = seen.flights.range((at, CallId(0))..);
+                let mut own = own.take_while(|((process, _), _)| *process == at);
+                let is_silent =
+                    |flight: &Flight| flight.call.server == server && flight.call.deadline <= now;
+                record.was_dazed
+                    || is_dazed(seen.process, seen.times.0)
+                    || !seen.process.links[server].is_up
+                    || self.failures.get(&(at, server)) >= Some(&record.asked)
+                    || own.any(|(_, flight)| is_silent(flight))
+            }
+        }
+    }
+
+    /// Holders do not overlap, as far as they know, in processes that run.
+    pub(super) fn overlap(&self, key: Key, is_disturbed: bool) -> Verdict {
+        let holders = self.records.values().filter(|record| {
+            record.claim.key == key && record.state == State::Holds && !record.is_dazed
+        });
+        let limit = holders.clone().map(|record| record.claim.limit).max();
+        let units: u32 = holders.clone().map(|record| record.claim.weight).sum();
+        check(is_disturbed || units <= limit.unwrap_or(0), "S1", || {
+            format!("callers hold {units} units of key {key}, of {limit:?}")
+        })
+    }
+
+    /// Everybody is told in time.
+    pub(super) fn pass(&mut self, processes: &[Process], now: Duration) -> Verdict {
+        let budget = self.settings.timeout * 2;
+        for ((at, PermitId(number)), record) in &mut self.records {
+            let process = &processes[*at];
+            record.is_dazed = is_dazed(process, now);
+            record.was_dazed |= record.is_dazed;
+            if record.is_dazed || record.state == State::Over {
+                continue;
+            }
+            let local = process.local(now);
+            let says =
+                |what: &str| format!("p{at} permit {number} {what} at {local:?}: {record:?}");
+            let end = record.asked + record.claim.longest_wait() + budget + LATE;
+            let is_late = record.state == State::Waits && local > end;
+            check(!is_late, "F3", || says("has no answer"))?;
+            let is_over = record.state == State::Holds && Some(local) > record.until;
+            check(!is_over, "S2", || says("is not told that it is lost"))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_queued(answer: Option<Acquired>) -> bool {
+    matches!(answer, Some(Acquired::Queued { .. }))
+}

@@ -1,0 +1,206 @@
+//! The calls themselves: none without work, nothing twice, nothing for a claim that is over.
+
+use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
+use crate::{
+    process::Process,
+    subject::{Acquired, Answer, Call, CallId, Command, Failure, Id, Key, Time},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// The most arguments of a call.
+const MOST_ARGS: usize = 3_999;
+
+#[derive(Debug, Default)]
+struct Record {
+    /// Its claim was refused, or its caller has given it up.
+    is_over: bool,
+    was_sent: bool,
+    /// A message may have granted it, beside a call that refuses it.
+    was_granted: bool,
+    was_released: bool,
+    /// When its caller gave it up, and its semaphore, until a release is sent.
+    due: Option<(Time, Key)>,
+    /// Acquires without an answer, and until when each may run.
+    may_run: BTreeMap<CallId, Time>,
+    /// Releases in flight that were sent when no acquire could run any more.
+    last_releases: BTreeSet<CallId>,
+    /// Such a release was answered, or a refusal.
+    is_gone: bool,
+}
+
+/// What was sent for each permit.
+#[derive(Debug, Default)]
+pub(super) struct Calls(BTreeMap<Who, Record>);
+
+impl Calls {
+    pub(super) fn over(&mut self, who: Who) {
+        self.0.entry(who).or_default().is_over = true;
+    }
+
+    pub(super) fn granted(&mut self, who: Who) {
+        self.0.entry(who).or_default().was_granted = true;
+    }
+
+    /// A caller has given up something that a server may know.
+    pub(super) fn is_due(&mut self, who: Who, key: Key, local: Time) {
+        let record = self.0.entry(who).or_default();
+        let is_known =
+            record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
+        record.due = is_known.then_some((local, key));
+    }
+
+    pub(super) fn killed(&mut self, at: usize) {
+        self.0.retain(|(process, _), _| *process != at);
+    }
+
+    /// A release is sent at once, if there is a connection.
+    pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
+        for ((at, permit), record) in &self.0 {
+            let (process, Some((since, key))) = (&processes[*at], record.due) else {
+                continue;
+            };
+            let link = &process.links[process.settings.server_of(key)];
+            let could = link.is_up && now > link.since + LATE && !is_dazed(process, now);
+            let is_late = could && process.local(now) > since + LATE;
+            check(!is_late, "L2", || {
+                format!("p{at} does not release {permit:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sent(
+        &mut self,
+        at: usize,
+        call: &Call,
+        local: Time,
+        flights: &Flights,
+    ) -> Verdict {
+        check(!call.commands.is_empty(), "work", || {
+            "a call without a command".to_owned()
+        })?;
+        check(call.deadline > local, "work", || {
+            "a call without time".to_owned()
+        })?;
+        for command in &call.commands {
+            let ids = command.ids();
+            check_size(command, &ids)?;
+            for (_, id) in &ids {
+                self.check(at, call.id, command, *id, local, flights)?;
+                self.note(at, call, command, *id, local);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        at: usize,
+        call: CallId,
+        command: &Command,
+        id: Id,
+        local: Time,
+        flights: &Flights,
+    ) -> Verdict {
+        let none = Record::default();
+        let who = (at, id.permit());
+        let record = self.0.get(&who).unwrap_or(&none);
+        let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
+        if let Command::Release { .. } = command {
+            check(record.was_sent, "work", || {
+                says("releases what it never sent,")
+            })?;
+            return check(!record.is_gone, "work", || says("releases once more"));
+        }
+        check(!record.is_over, "an end", || {
+            says("acquires or refreshes what is over,")
+        })?;
+        let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+        let is_alone = !others.clone().any(|(_, other)| is_busy(other, id, local));
+        check(is_alone, "one call", || says("names, beside another call,"))
+    }
+
+    fn note(&mut self, at: usize, call: &Call, command: &Command, id: Id, local: Time) {
+        let record = self.0.entry((at, id.permit())).or_default();
+        if let Command::Release { .. } = command {
+            (record.was_released, record.due) = (true, None);
+        }
+        match command {
+            Command::Acquire { .. } => {
+                (record.was_sent, record.is_gone) = (true, false);
+                record.may_run.insert(call.id, call.deadline);
+            }
+            Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
+                record.last_releases.insert(call.id);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        at: usize,
+        flight: &Flight,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
+        // A core may ignore what comes later.
+        let is_timely = local < flight.call.deadline;
+        for (number, command) in flight.call.commands.iter().enumerate() {
+            let answer = reply.as_ref().map(|answers| answers.get(number));
+            for (_, id) in command.ids() {
+                let record = self.0.entry((at, id.permit())).or_default();
+                if !matches!(answer, Err(Failure::Broken)) {
+                    record.may_run.remove(&flight.call.id);
+                }
+                let is_left = record.may_run.values().any(|end| *end > local);
+                let may_hold = is_left || record.was_granted;
+                record.is_gone |= is_timely && !may_hold && is_refused(command, answer, id);
+                let was_last = record.last_releases.remove(&flight.call.id);
+                record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+            }
+        }
+    }
+}
+
+/// Whether another call acquires or refreshes the permit, and may have an answer yet.
+fn is_busy(other: &Flight, id: Id, local: Time) -> bool {
+    let is_same = |(_, other): (Key, Id)| other.permit() == id.permit();
+    let mut commands = other.call.commands.iter();
+    other.call.deadline > local
+        && commands.any(|command| {
+            let is_release = matches!(command, Command::Release { .. });
+            !is_release && command.ids().into_iter().any(is_same)
+        })
+}
+
+/// Whether an answer says that the server knows nothing of a permit any more.
+fn is_refused(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: Id) -> bool {
+    let Ok(Some(Answer::Acquired(_, each))) = answer else {
+        return false;
+    };
+    let wanted = command.wanted().into_iter().zip(each);
+    let mut own = wanted.filter(|((_, wanted), _)| wanted.id == id);
+    own.any(|(_, acquired)| matches!(acquired, Acquired::Full | Acquired::QueueFull))
+}
+
+fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {
+    let Command::Clock { .. } = command else {
+        let names: BTreeSet<_> = ids.iter().map(|(_, id)| id.serial).collect();
+        let units: usize = ids.iter().map(|(_, id)| id.weight as usize).sum();
+        check(!ids.is_empty(), "work", || {
+            format!("{command:?} names nothing")
+        })?;
+        check(names.len() == ids.len(), "work", || {
+            format!("{command:?} names one twice")
+        })?;
+        let size = 8 + 5 * ids.len() + units;
+        return check(size <= MOST_ARGS, "size", || {
+            format!("some {size} arguments")
+        });
+    };
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! What one script may do to a semaphore, whatever was before.
+
+use super::{Verdict, Who, check};
+use crate::{
+    server::{Run, Set, View},
+    subject::{Acquired, Answer, Command, GENERATION, Key, PermitId, Wanted},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A permit as a server knows it: one id of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) process: usize,
+    pub(super) serial: u64,
+    pub(super) limit: i64,
+    pub(super) weight: i64,
+}
+
+impl Name {
+    /// Reads the id of a unit.
+    pub(super) fn read(unit: &str) -> Option<Self> {
+        let mut parts = unit.strip_prefix('p')?.split(['.', ':']);
+        Some(Self {
+            process: parts.next()?.parse().ok()?,
+            serial: u64::from_str_radix(parts.next()?, 16).ok()?,
+            limit: parts.next()?.parse().ok()?,
+            weight: parts.next()?.parse().ok()?,
+        })
+    }
+
+    pub(super) fn who(&self) -> Who {
+        (self.process, PermitId(self.serial % GENERATION))
+    }
+}
+
+/// The permits of units whose end has not come, each as often as it has units.
+pub(super) fn live(held: &Set, clock: i64) -> impl Iterator<Item = Name> {
+    let live = held.iter().filter(move |(_, end)| *end > clock);
+    live.filter_map(|(unit, _)| Name::read(unit))
+}
+
+/// The waiters that count as alive, and their scores, in the order of the queue.
+pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i64)> {
+    let is_alive = move |id: &str| {
+        view.alive
+            .iter()
+            .any(|(other, until)| other == id && *until > clock)
+    };
+    let alive = view.queue.iter().filter(move |(id, _)| is_alive(id));
+    alive.filter_map(|(id, score)| Some((Name::read(id)?, *score)))
+}
+
+/// What a run wants, and what is answered.
+pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Acquired)> {
+    let each = match &run.answer {
+        Answer::Acquired(_, each) => &each[..],
+        _ => &[],
+    };
+    let pairs = run.command.wanted().into_iter().zip(each);
+    pairs.map(|((key, wanted), acquired)| (key, wanted, *acquired))
+}
+
+/// What a script has done to a semaphore.
+pub(super) struct Effect<'a> {
+    pub(super) run: &'a Run,
+    pub(super) key: Key,
+    pub(super) before: &'a View,
+    pub(super) after: &'a View,
+    /// Ms.
+    pub(super) clock: i64,
+    pub(super) lease: i64,
+}
+
+impl Effect<'_> {
+    pub(super) fn says(&self, what: &str) -> String {
+        let Self {
+            run, before, after, ..
+        } = self;
+        let command = &run.command;
+        format!(
+            "{what} by {command:?} of p{}: {before:?} became {after:?}",
+            run.process
+        )
+    }
+
+    /// Whether the command names this id.
+    fn names(&self, name: &Name) -> bool {
+        let mut ids = self.run.command.ids().into_iter();
+        name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
+    }
+
+    fn is_acquire(&self) -> bool {
+        matches!(self.run.command, Command::Acquire { .. })
+    }
+
+    fn is_release(&self) -> bool {
+        matches!(self.run.command, Command::Release { .. })
+    }
+
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Acquired)> {
+        let own = acquired(self.run).filter(|(key, ..)| *key == self.key);
+        own.map(|(_, wanted, acquired)| {
+            let id = wanted.id;
+            let name = Name {
+                process: self.run.process,
+                serial: id.serial,
+                limit: id.limit.into(),
+                weight: id.weight.into(),
+            };
+            (name, wanted, acquired)
+        })
+    }
+
+    /// The permits that have units now and had none.
+    pub(super) fn granted(&self) -> BTreeSet<Name> {
+        let old: BTreeSet<_> = live(&self.before.held, self.clock).collect();
+        live(&self.after.held, self.clock)
+            .filter(|name| !old.contains(name))
+            .collect()
+    }
+
+    /// Each unit that comes, goes or is prolonged does so because of its own permit.
+    pub(super) fn check_units(&self) -> Verdict {
+        let before: BTreeMap<_, _> = self.before.held.iter().cloned().collect();
+        let after: BTreeMap<_, _> = self.after.held.iter().cloned().collect();
+        for (unit, end) in &before {
+            let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
+            let is_right = match after.get(unit) {
+                None => *end <= self.clock || is_named && self.is_release(),
+                Some(now) if now == end => true,
+                Some(now) if *end > self.clock + self.lease => *now == self.clock + self.lease,
+                // A lease that has ended may only be acquired again.
+                Some(_) if *end <= self.clock => is_named && self.is_acquire(),
+                Some(_) => is_named && !self.is_release(),
+            };
+            check(is_right, "S4", || self.says(&format!("{unit} was touched")))?;
+        }
+        for unit in after.keys().filter(|unit| !before.contains_key(*unit)) {
+            let asks = |name: Name| self.is_acquire() && self.names(&name) || self.waited(name);
+            let is_right = Name::read(unit).is_some_and(asks);
+            check(is_right, "S4", || {
+                self.says(&format!("{unit} was not asked for"))
+            })?;
+        }
+        let far = after
+            .iter()
+            .find(|(unit, end)| **end > self.clock + self.lease && before.get(*unit) != Some(*end));
+        check(far.is_none(), "L1", || {
+            self.says(&format!("{far:?} lasts too long"))
+        })?;
+        self.check_limit()
+    }
+
+    fn waited(&self, name: Name) -> bool {
+        let mut queue = self.before.queue.iter();
+        queue.any(|(id, _)| Name::read(id) == Some(name))
+    }
+
+    /// What is granted fits, and counts once.
+    fn check_limit(&self) -> Verdict {
+        let granted = self.granted();
+        let used = live(&self.after.held, self.clock).count() as i64;
+        if let Some(limit) = granted.iter().map(|name| name.limit).max() {
+            check(used <= limit, "S1", || {
+                self.says(&format!("{used} units are held"))
+            })?;
+        }
+        for name in &granted {
+            let same = |other: &Name| other.who() == name.who();
+            let own = live(&self.after.held, self.clock).filter(same).count() as i64;
+            check(own <= name.weight, "S5", || {
+                self.says(&format!("{name:?} counts {own} times"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Each waiter that goes was granted, has given up or is dead. What has room does not wait.
+    pub(super) fn check_queue(&self) -> Verdict {
+        let granted = self.granted();
+        let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
+            .map(|(name, _)| name)
+            .collect();
+        for (name, _) in waiting(self.before, self.clock) {
+            let mut gives_up = self
+                .wanted()
+                .filter(|(other, wanted, _)| *other == name && wanted.position.is_none());
+            let is_right = stays.contains(&name)
+                || granted.contains(&name)
+                || self.is_release() && self.names(&name)
+                || gives_up.next().is_some();
+            check(is_right, "S4", || {
+                self.says(&format!("{name:?} has left the queue"))
+            })?;
+        }
+        let head = waiting(self.after, self.clock).next();
+        let idle = head.filter(|(name, _)| self.has_room(name) && self.ran_at_all());
+        check(idle.is_none(), "F4", || {
+            self.says(&format!("{idle:?} waits"))
+        })
+    }
+
+    /// Whether a waiter was in the queue before another permit could be granted: before this call, or because
+    /// of an earlier claim in it.
+    pub(super) fn comes_before(&self, waiter: &Name, other: &Name) -> bool {
+        let place = |name: &Name| self.wanted().position(|(wanted, ..)| wanted == *name);
+        self.waited(*waiter) || !self.waited(*other) && place(waiter) < place(other)
+    }
+
+    fn ran_at_all(&self) -> bool {
+        !matches!(
+            self.run.answer,
+            Answer::Late(_) | Answer::Error(_) | Answer::Held(_)
+        )
+    }
+
+    fn has_room(&self, name: &Name) -> bool {
+        let used = live(&self.after.held, self.clock).count() as i64;
+        used + name.weight <= name.limit
+    }
+
+    /// Answers are true.
+    pub(super) fn check_answers(&self) -> Verdict {
+        // At some instant of the call as many may have waited.
+        let queue = self.before.queue.iter().chain(&self.after.queue);
+        let queue: BTreeSet<_> = queue.map(|(id, _)| id).collect();
+        for (name, wanted, acquired) in self.wanted() {
+            let own = live(&self.after.held, self.clock)
+                .filter(|other| *other == name)
+                .count();
+            let head = waiting(self.after, self.clock).next();
+            // Another one, which an earlier or a later claim of this call may have moved.
+            let waited = waiting(self.before, self.clock).any(|(other, _)| other != name);
+            let most = wanted
+                .position
+                .map_or(0, |position| position.wait.max_waiting);
+            let is_true = match acquired {
+                Acquired::Granted { .. } => own as i64 == name.weight,
+                Acquired::Full => own == 0 && (waited || head.is_some() || !self.has_room(&name)),
+                // Or a later claim of this call has left, and let it pass.
+                Acquired::Queued { .. } => head.is_some() || own as i64 == name.weight,
+                Acquired::QueueFull => own == 0 && queue.len() >= most as usize,
+            };
+            check(is_true, "the truth", || {
+                self.says(&format!("{name:?} gets {acquired:?}"))
+            })?;
+        }
+        Ok(())
+    }
+}

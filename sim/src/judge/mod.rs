@@ -1,0 +1,221 @@
+//! What must hold. None of it shares code with a core: it is judged by the servers' own logs, by what
+//! callers were told, and by the calls themselves.
+
+mod callers;
+mod calls;
+mod effect;
+mod storage;
+
+use crate::{
+    process::Process,
+    schedule::{Data, Schedule},
+    server::{Run, Server},
+    subject::{Answer, Call, CallId, Claim, Event, Failure, PermitId, Time},
+};
+use callers::Callers;
+use calls::Calls;
+use std::{collections::BTreeMap, fmt, time::Duration};
+use storage::Storage;
+
+/// A process and one of its permits.
+type Who = (usize, PermitId);
+
+/// How late a process that runs may be.
+const LATE: Duration = Duration::from_millis(10);
+
+/// Whether a process stands still, or has just done so.
+fn is_dazed(process: &Process, now: Duration) -> bool {
+    now < process.suspended_until + LATE
+}
+
+/// What was wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Of which promise.
+    pub rule: &'static str,
+    /// What was seen.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of {}: {}", self.rule, self.text)
+    }
+}
+
+type Verdict = Result<(), Violation>;
+
+/// A violation unless it holds.
+fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verdict {
+    match holds {
+        true => Ok(()),
+        false => Err(Violation { rule, text: text() }),
+    }
+}
+
+/// A call in flight.
+#[derive(Debug)]
+struct Flight {
+    call: Call,
+    sent: Time,
+}
+
+/// Calls in flight, of each process.
+type Flights = BTreeMap<(usize, CallId), Flight>;
+
+/// The judge of a simulation.
+#[derive(Debug)]
+pub struct Judge {
+    /// What was wrong first.
+    pub violation: Option<Violation>,
+    flights: Flights,
+    storage: Storage,
+    callers: Callers,
+    calls: Calls,
+}
+
+impl Judge {
+    /// A judge who has seen nothing.
+    pub fn new(schedule: &Schedule) -> Self {
+        Self {
+            violation: None,
+            flights: Flights::new(),
+            storage: Storage::new(schedule),
+            callers: Callers::new(schedule),
+            calls: Calls::default(),
+        }
+    }
+
+    fn note(&mut self, verdict: Verdict) {
+        if let (Err(violation), None) = (verdict, &self.violation) {
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Something was wrong.
+    pub fn fail(&mut self, rule: &'static str, text: impl FnOnce() -> String) {
+        self.note(check(false, rule, text));
+    }
+
+    /// A caller has claimed.
+    pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
+        let verdict = self.callers.asked((at, permit), claim, local);
+        self.note(verdict);
+    }
+
+    /// A caller has given up a claim or a permit.
+    pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
+        if let Some(claim) = self.callers.claim((at, permit)) {
+            self.calls.is_due((at, permit), claim.key, local);
+        }
+        self.callers.over((at, permit));
+        self.calls.over((at, permit));
+    }
+
+    /// The claims that nobody has given up.
+    pub fn open(&self) -> Vec<Who> {
+        self.callers.open()
+    }
+
+    /// A process has sent a call.
+    pub fn sent(&mut self, at: usize, call: &Call, local: Time) {
+        let verdict = self.calls.sent(at, call, local, &self.flights);
+        self.note(verdict);
+        let (call, sent) = (call.clone(), local);
+        self.flights.insert((at, call.id), Flight { call, sent });
+    }
+
+    /// A process has got an answer.
+    pub fn replied(
+        &mut self,
+        at: usize,
+        id: CallId,
+        reply: &Result<Vec<Answer>, Failure>,
+        local: Time,
+    ) {
+        if let Some(flight) = self.flights.remove(&(at, id)) {
+            self.callers.replied(at, &flight, reply, local);
+            self.calls.replied(at, &flight, reply, local);
+        }
+    }
+
+    /// A caller was told something.
+    pub fn told(
+        &mut self,
+        at: usize,
+        process: &Process,
+        servers: &[Server],
+        event: Event,
+        times: (Duration, Time),
+    ) {
+        let who = (at, event.permit());
+        match event {
+            Event::Granted(..) => self.calls.granted(who),
+            Event::Refused(..) => self.calls.over(who),
+            Event::Lost(_) => {}
+        }
+        let seen = callers::Seen {
+            process,
+            times,
+            flights: &self.flights,
+            tokens: self.storage.tokens(who),
+        };
+        let verdict = self.callers.told(who, event, &seen);
+        self.note(verdict);
+        if let (Event::Granted(..), Some(claim)) = (event, self.callers.claim(who)) {
+            let verdict = self.storage.is_held(servers, who, claim, times.0);
+            let disturbed = self.storage.is_disturbed(claim.key);
+            self.note(verdict);
+            let verdict = self.callers.overlap(claim.key, disturbed);
+            self.note(verdict);
+        }
+    }
+
+    /// A server has run a script.
+    pub fn ran(&mut self, server: usize, run: &Run) {
+        let verdict = self.storage.ran(server, run);
+        self.note(verdict);
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, processes: &[Process], now: Duration) {
+        let verdict = self.callers.pass(processes, now);
+        self.note(verdict);
+        let verdict = self.calls.pass(processes, now);
+        self.note(verdict);
+    }
+
+    /// A process has no connection.
+    pub fn gone(&mut self, at: usize, server: usize, local: Time) {
+        self.callers.failed(at, server, local);
+    }
+
+    /// A process was killed.
+    pub fn killed(&mut self, at: usize) {
+        self.callers.killed(at);
+        self.calls.killed(at);
+        self.storage.killed(at);
+    }
+
+    /// The clock of a server was set.
+    pub fn stepped(&mut self, server: usize, ms: i64) {
+        self.storage.stepped(server, ms);
+    }
+
+    /// A server was stopped, and starts with this.
+    pub fn restarted(&mut self, server: usize, data: Data) {
+        self.storage.restarted(server, data);
+    }
+
+    /// Every claim has been over for a while, and nothing is broken.
+    pub fn settled(&mut self, servers: &[Server], now: Duration) {
+        let verdict = self.storage.settled(servers, now);
+        self.note(verdict);
+    }
+
+    /// The simulation is over.
+    pub fn end(&mut self, servers: &[Server], now: Duration) {
+        let verdict = self.storage.end(servers, now);
+        self.note(verdict);
+    }
+}

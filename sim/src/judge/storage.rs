@@ -1,0 +1,275 @@
+//! What the scripts do, by the servers' own logs: what they hold before and after each.
+
+use super::{
+    Verdict, Who, check,
+    effect::{Effect, Name, acquired, live, waiting},
+};
+use crate::{
+    schedule::{Data, Schedule},
+    server::{Run, Server},
+    subject::{Acquired, Claim, GENERATION, Key, PermitId},
+    wire,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// What has happened to a server.
+#[derive(Debug, Default)]
+struct Past {
+    stepped_back: bool,
+    stepped_forward: bool,
+    has_lost: bool,
+    has_old: bool,
+}
+
+/// What is known of a semaphore.
+#[derive(Debug, Default)]
+struct Known {
+    /// The arrivals of those in the queue, less their head starts, and without them.
+    arrivals: BTreeMap<Name, (i64, i64)>,
+    last_token: u64,
+}
+
+/// All servers.
+#[derive(Debug)]
+pub(super) struct Storage {
+    is_long: bool,
+    lease: i64,
+    keys: BTreeMap<Key, Known>,
+    past: Vec<Past>,
+    tokens: BTreeMap<Who, BTreeSet<u64>>,
+    /// The semaphore of each permit.
+    homes: BTreeMap<Who, Key>,
+    none: BTreeSet<u64>,
+    killed: BTreeSet<usize>,
+}
+
+impl Storage {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            is_long: schedule.is_long(),
+            lease: schedule.lease.as_millis() as i64,
+            keys: BTreeMap::new(),
+            past: (0..schedule.servers).map(|_| Past::default()).collect(),
+            tokens: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            none: BTreeSet::new(),
+            killed: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn killed(&mut self, at: usize) {
+        self.killed.insert(at);
+    }
+
+    pub(super) fn stepped(&mut self, server: usize, ms: i64) {
+        self.past[server].stepped_back |= ms < 0;
+        self.past[server].stepped_forward |= ms > 0;
+    }
+
+    pub(super) fn restarted(&mut self, server: usize, data: Data) {
+        let past = &mut self.past[server];
+        past.has_lost |= data != Data::Same;
+        past.has_old |= data == Data::Old;
+        let count = self.past.len();
+        let own = self
+            .keys
+            .iter_mut()
+            .filter(|(key, _)| usize::from(**key) % count == server);
+        // Another lineage.
+        for (_, known) in own.filter(|_| data != Data::Same) {
+            *known = Known::default();
+        }
+    }
+
+    fn past(&self, key: Key) -> &Past {
+        &self.past[usize::from(key) % self.past.len()]
+    }
+
+    /// Whether holders may overlap, because the server has forgotten what it had granted.
+    pub(super) fn is_disturbed(&self, key: Key) -> bool {
+        self.past(key).has_lost || self.past(key).stepped_forward
+    }
+
+    /// The tokens that a claim was given.
+    pub(super) fn tokens(&self, who: Who) -> &BTreeSet<u64> {
+        self.tokens.get(&who).unwrap_or(&self.none)
+    }
+
+    /// A caller that is told of a grant has one.
+    pub(super) fn is_held(
+        &self,
+        servers: &[Server],
+        who: Who,
+        claim: Claim,
+        now: Duration,
+    ) -> Verdict {
+        let server = &servers[usize::from(claim.key) % servers.len()];
+        let view = server.view(claim.key);
+        let live = live(&view.held, server.clock(now) / 1_000);
+        let own = live.filter(|name| name.who() == who).count();
+        let is_held = own as u32 == claim.weight || self.is_disturbed(claim.key);
+        check(is_held, "the truth", || {
+            format!(
+                "p{} is told that {:?} is granted, and {own} units are held",
+                who.0, who.1
+            )
+        })
+    }
+
+    pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
+        let clock = run.clock / 1_000;
+        let wanted = run.command.wanted().into_iter();
+        self.homes
+            .extend(wanted.map(|(key, wanted)| ((run.process, wanted.id.permit()), key)));
+        for (key, before, after) in &run.semaphores {
+            let script = Effect {
+                run,
+                key: *key,
+                before,
+                after,
+                clock,
+                lease: self.lease,
+            };
+            script.check_units()?;
+            script.check_queue()?;
+            script.check_answers()?;
+            let known = self.keys.entry(*key).or_default();
+            let past = &self.past[server];
+            let is_vague = past.stepped_back;
+            known.arrive(&script);
+            check_order(known, &script, is_vague)?;
+            known.leave(&script);
+        }
+        self.note_tokens(
+            run,
+            self.past[server].stepped_back && self.past[server].stepped_forward,
+        )
+    }
+
+    /// Tokens strictly increase, and each is given once.
+    fn note_tokens(&mut self, run: &Run, is_vague: bool) -> Verdict {
+        let mut given = Vec::new();
+        for (channel, text) in &run.published {
+            let Some((process, message)) = wire::message(channel, text) else {
+                continue;
+            };
+            let process = process
+                .trim_start_matches('p')
+                .parse()
+                .unwrap_or(usize::MAX);
+            let who = (process, PermitId(message.serial % GENERATION));
+            given.extend(self.homes.get(&who).map(|key| (*key, who, message.token)));
+        }
+        for (key, wanted, acquired) in acquired(run) {
+            if let Acquired::Granted { token } = acquired {
+                given.push((key, (run.process, wanted.id.permit()), token));
+            }
+        }
+        given.retain(|(_, _, token)| *token > 0);
+        given.sort_by_key(|(key, _, token)| (*key, *token));
+        for (key, who, token) in given {
+            let last = &mut self.keys.entry(key).or_default().last_token;
+            // A step forward expires the counter early. It starts again at the highest time that a process has
+            // seen, of which each knows another one, if the clock was set back before.
+            check(token > *last || is_vague, "S3", || {
+                format!("{who:?} gets token {token} after {last}")
+            })?;
+            *last = token;
+            self.tokens.entry(who).or_default().insert(token);
+        }
+        Ok(())
+    }
+
+    /// Well before a lease could end by itself nothing is left of claims that are over.
+    pub(super) fn settled(&self, servers: &[Server], now: Duration) -> Verdict {
+        for (key, server) in self.left(servers).filter(|_| self.is_long) {
+            let (view, clock) = (server.view(key), server.clock(now) / 1_000);
+            let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
+            let mut left = live(&view.held, clock).chain(waits);
+            let left = left.find(|name| !self.killed.contains(&name.process));
+            check(left.is_none(), "L3", || {
+                format!("{left:?} of key {key} is left behind")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// At last nothing is left, even of processes that were killed.
+    pub(super) fn end(&self, servers: &[Server], now: Duration) -> Verdict {
+        for (key, server) in self.left(servers) {
+            let (view, clock) = (server.view(key), server.clock(now) / 1_000);
+            let waits = waiting(&view, clock).map(|(name, _)| name);
+            let left = live(&view.held, clock).chain(waits).next();
+            check(left.is_none(), "L1", || {
+                format!("{left:?} of key {key} is left behind")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The semaphores of which something could only be left by mistake: no old data brought back what was
+    /// released, and no clock let an acquire run after its end.
+    fn left<'a>(&'a self, servers: &'a [Server]) -> impl Iterator<Item = (Key, &'a Server)> {
+        let keys = self.keys.keys().copied();
+        let keys = keys.filter(|key| !self.past(*key).has_old && !self.past(*key).stepped_back);
+        keys.map(|key| (key, &servers[usize::from(key) % servers.len()]))
+    }
+}
+
+impl Known {
+    /// Notes who comes with this call, in the order of the call.
+    fn arrive(&mut self, script: &Effect<'_>) {
+        let old: BTreeSet<_> = live(&script.before.held, script.clock).collect();
+        for (name, wanted, _) in script.wanted() {
+            if self.arrivals.contains_key(&name) || old.contains(&name) {
+                continue;
+            }
+            let last = self
+                .arrivals
+                .values()
+                .map(|(_, arrival)| *arrival)
+                .max()
+                .unwrap_or(0);
+            let position = wanted.position;
+            let arrival = match position.map_or(0, |position| position.arrival as i64) {
+                0 => script.run.clock.max(last + 1),
+                arrival => arrival,
+            };
+            let start = position.map_or(0, |position| position.wait.head_start.as_micros() as i64);
+            self.arrivals.insert(name, (arrival - start, arrival));
+        }
+    }
+
+    /// Forgets those that do not wait.
+    fn leave(&mut self, script: &Effect<'_>) {
+        let stays: BTreeSet<_> = waiting(script.after, i64::MIN)
+            .map(|(name, _)| name)
+            .collect();
+        self.arrivals.retain(|name, _| stays.contains(name));
+    }
+}
+
+/// Nobody is granted before a waiter that comes first. After a step back of its clock a server knows head
+/// starts only roughly.
+fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {
+    let place = |name: &Name| known.arrivals.get(name).copied();
+    for name in script.granted() {
+        for (waiter, _) in waiting(script.after, script.clock) {
+            let (Some(own), Some(other)) = (place(&name), place(&waiter)) else {
+                continue;
+            };
+            if !script.comes_before(&waiter, &name) {
+                continue;
+            }
+            let has_start = own.0 != own.1 || other.0 != other.1;
+            let is_right = own.0 <= other.0 || is_vague && has_start;
+            check(is_right, "F1", || {
+                script.says(&format!("{name:?} passes {waiter:?}"))
+            })?;
+        }
+    }
+    Ok(())
+}

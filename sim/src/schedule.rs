@@ -1,0 +1,264 @@
+//! What happens in a simulation from outside: what callers want, and what breaks. All of it follows from a
+//! seed.
+
+use crate::subject::{Claim, Key, Settings, Wait};
+use std::time::Duration;
+
+/// How long the answer to a call may take.
+const TIMEOUT: Duration = Duration::from_millis(250);
+
+/// A simulation from its seed.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// Of the delays.
+    pub seed: u64,
+    /// How many processes there are.
+    pub processes: usize,
+    /// How many servers.
+    pub servers: usize,
+    /// Of each permit.
+    pub lease: Duration,
+    /// How many messages of a hundred are lost.
+    pub messages_lost: u64,
+    /// The longest delay on the way to a server or back, ms.
+    pub delay: u64,
+    /// What happens from outside, in the order of time.
+    pub steps: Vec<(Duration, Step)>,
+}
+
+/// Something that happens from outside.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// A caller in a process claims.
+    Claim {
+        /// The process.
+        process: usize,
+        /// What it claims.
+        claim: Claim,
+        /// How long it holds the permit.
+        hold: Duration,
+        /// After how long it gives up, held or not.
+        cancel: Option<Duration>,
+    },
+    /// A process is killed.
+    Kill(usize),
+    /// A process stands still.
+    Suspend(usize, Duration),
+    /// The connection of a process to a server breaks.
+    Break(usize, usize, Break),
+    /// A server is killed and starts again.
+    Restart(usize, Duration, Data),
+    /// A server stands still.
+    Pause(usize, Duration),
+    /// A server's clock is set forward or back, ms.
+    ClockStep(usize, i64),
+}
+
+/// How a connection breaks.
+#[derive(Debug, Clone, Copy)]
+pub enum Break {
+    /// At once. What is under way may arrive, late, or not.
+    Reset,
+    /// Nothing arrives for so long; then everything does.
+    Stall(Duration),
+    /// Nothing arrives for so long; then it breaks.
+    Silence(Duration),
+    /// Calls arrive for so long and answers do not; then it breaks.
+    Deaf(Duration),
+}
+
+/// What a server has when it starts again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// What it had.
+    Same,
+    /// What it had some time before.
+    Old,
+    /// Nothing.
+    Empty,
+}
+
+impl Schedule {
+    /// The schedule of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let lease = Duration::from_secs(random.pick(&[1, 1, 3, 20]));
+        let mut schedule = Self {
+            seed,
+            processes: random.from(1, 3) as usize,
+            servers: if random.one_in(4) { 2 } else { 1 },
+            lease,
+            messages_lost: random.pick(&[0, 0, 10, 50, 100]),
+            delay: random.pick(&[1, 3, 10, 60]),
+            steps: Vec::new(),
+        };
+        let active = schedule.active();
+        schedule.add_claims(&mut random, active);
+        schedule.add_faults(&mut random, active);
+        schedule.steps.sort_by_key(|(at, _)| *at);
+        schedule
+    }
+
+    /// What the core of a process is told.
+    pub fn settings(&self, process: usize) -> Settings {
+        Settings {
+            process: format!("p{process}"),
+            lease: self.lease,
+            timeout: TIMEOUT,
+            servers: self.servers,
+        }
+    }
+
+    /// Whether leases last so long that in this schedule none ends by itself.
+    pub fn is_long(&self) -> bool {
+        self.lease > Duration::from_secs(10)
+    }
+
+    /// For how long claims come and faults begin. With short leases several of them pass.
+    pub fn active(&self) -> Duration {
+        match self.is_long() {
+            true => Duration::from_secs(3),
+            false => Duration::from_secs(4),
+        }
+    }
+
+    /// When every claim is over, and every fault.
+    pub fn quiet(&self) -> Duration {
+        self.active() + Duration::from_secs(1)
+    }
+
+    /// When what remains should be gone, in a world where nothing is broken any more.
+    pub fn settled(&self) -> Duration {
+        self.quiet() + TIMEOUT * 6
+    }
+
+    /// When it ends. Then even what only an expiry removes is gone.
+    pub fn end(&self) -> Duration {
+        self.settled() + Duration::from_secs(2).max(self.lease * 2)
+    }
+
+    fn add_claims(&mut self, random: &mut Random, active: Duration) {
+        let limits: Vec<_> = (0..random.from(1, 3)).collect();
+        let limits: Vec<_> = limits.iter().map(|_| random.from(1, 3)).collect();
+        let (count, has_head_starts) = (random.from(8, 40), random.one_in(3));
+        let (active, longest) = (active.as_millis() as u64, active.as_millis() as u64 / 3);
+        for _ in 0..count {
+            let claim = claim(random, &limits, longest, has_head_starts);
+            let step = Step::Claim {
+                process: random.below(self.processes as u64) as usize,
+                claim,
+                hold: random.up_to_ms(longest),
+                cancel: random.one_in(3).then(|| {
+                    let within = random.pick(&[2, 20, 100, longest]);
+                    random.up_to_ms(within)
+                }),
+            };
+            self.steps.push((random.up_to_ms(active), step));
+        }
+    }
+
+    fn add_faults(&mut self, random: &mut Random, active: Duration) {
+        let count = random.pick(&[0, 1, 3, 8]);
+        // Clocks that are set excuse much, so most schedules have none.
+        let clocks = random.one_in(4);
+        let claims: Vec<_> = self.steps.iter().map(|(at, _)| *at).collect();
+        for _ in 0..count {
+            // Half of the faults strike while something is under way.
+            let at = match random.one_in(2) {
+                true => random.pick(&claims) + random.up_to_ms(self.delay * 2),
+                false => random.up_to_ms(active.as_millis() as u64),
+            };
+            let step = self.fault(random, clocks);
+            self.steps.push((at, step));
+        }
+    }
+
+    fn fault(&self, random: &mut Random, clocks: bool) -> Step {
+        let process = random.below(self.processes as u64) as usize;
+        let server = random.below(self.servers as u64) as usize;
+        let time = random.up_to_ms(1_000);
+        match random.below(if clocks { 12 } else { 10 }) {
+            0 => Step::Kill(process),
+            1 | 2 => Step::Suspend(process, time),
+            3 | 7 => Step::Break(process, server, Break::Reset),
+            4 => Step::Break(process, server, Break::Stall(time)),
+            5 => Step::Break(process, server, Break::Silence(time)),
+            6 => Step::Break(process, server, Break::Deaf(time)),
+            8 => {
+                let data = random.pick(&[Data::Same, Data::Old, Data::Empty]);
+                Step::Restart(server, time, data)
+            }
+            9 => Step::Pause(server, time),
+            _ => {
+                let most = random.pick(&[5, 500, 5_000, 300_000]);
+                let by = random.below(most) as i64;
+                Step::ClockStep(server, if random.one_in(2) { by } else { -by })
+            }
+        }
+    }
+}
+
+/// A claim of one of the keys, which have these limits.
+fn claim(random: &mut Random, limits: &[u64], longest: u64, has_head_starts: bool) -> Claim {
+    let key = random.below(limits.len() as u64);
+    let lowered = u64::from(random.one_in(12));
+    let limit = (limits[key as usize] - lowered).max(1);
+    let wait = (!random.one_in(3)).then(|| Wait {
+        time: random.up_to_ms(longest),
+        max_waiting: random.pick(&[1, 3, 100, 100]),
+        head_start: match has_head_starts && random.one_in(2) {
+            true => random.up_to_ms(500),
+            false => Duration::ZERO,
+        },
+    });
+    Claim {
+        key: key as Key,
+        limit: limit as u32,
+        weight: random.pick(&[1, 1, 1, 2, 3]).min(limit) as u32,
+        wait,
+    }
+}
+
+/// A sequence of numbers that depends on nothing but its seed: SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub fn from(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// `true` once in `times`.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A length of time up to `most` ms, in microseconds, so that few events meet.
+    pub fn up_to_ms(&mut self, most: u64) -> Duration {
+        Duration::from_micros(self.below(most * 1_000))
+    }
+
+    /// One of some.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs schedules until one fails, makes it shorter, and tells of it.
+
+use crate::{
+    bug::Bug,
+    judge::Violation,
+    naive::Naive,
+    schedule::Schedule,
+    subject::{Settings, Subject},
+    world::{Make, run},
+};
+use model::lua::Runner;
+use std::{fmt, ops::Range};
+
+/// A schedule in which something was wrong.
+#[derive(Debug)]
+pub struct Found {
+    /// Of the whole schedule.
+    pub seed: u64,
+    /// What was wrong in it.
+    pub violation: Violation,
+    /// What is left of the schedule while the same is wrong.
+    pub schedule: Schedule,
+    /// What happens in that.
+    pub trace: String,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, schedule, .. } = self;
+        let again = format!("SEED={seed} cargo test -p tower-semaphore-sim one");
+        writeln!(f, "{}", self.violation)?;
+        writeln!(f, "seed {seed}, repeated by: {again}")?;
+        writeln!(
+            f,
+            "made shorter: {} processes, {} servers, lease {:?}, {} steps",
+            schedule.processes,
+            schedule.servers,
+            schedule.lease,
+            schedule.steps.len()
+        )?;
+        f.write_str(&self.trace)
+    }
+}
+
+/// A naive core with these bugs.
+pub fn naive(bugs: &[Bug]) -> impl Fn(Settings) -> Box<dyn Subject> {
+    let bugs = bugs.to_vec();
+    move |settings| Box::new(Naive::new(settings, &bugs))
+}
+
+/// The first of these seeds whose schedule fails.
+pub fn first(runner: &Runner, seeds: Range<u64>, make: Make<'_>) -> Option<(u64, Violation)> {
+    seeds.into_iter().find_map(|seed| {
+        let outcome = run(runner, &Schedule::of(seed), make, false);
+        Some((seed, outcome.violation?))
+    })
+}
+
+/// Makes the schedule of a seed that fails shorter, and runs it once more with a trace.
+pub fn explain(runner: &Runner, (seed, violation): (u64, Violation), make: Make<'_>) -> Found {
+    let schedule = shorter(runner, Schedule::of(seed), violation.rule, make);
+    let trace = run(runner, &schedule, make, true).trace;
+    Found {
+        seed,
+        violation,
+        schedule,
+        trace,
+    }
+}
+
+/// Leaves out steps, many at a time and then single ones, as long as the same rule is violated.
+fn shorter(runner: &Runner, mut schedule: Schedule, rule: &str, make: Make<'_>) -> Schedule {
+    let mut size = schedule.steps.len().div_ceil(2);
+    while size > 0 {
+        let mut at = 0;
+        while at < schedule.steps.len() {
+            let mut less = schedule.clone();
+            less.steps.drain(at..(at + size).min(schedule.steps.len()));
+            let outcome = run(runner, &less, make, false);
+            match outcome
+                .violation
+                .is_some_and(|violation| violation.rule == rule)
+            {
+                true => schedule = less,
+                false => at += size,
+            }
+        }
+        size /= 2;
+    }
+    schedule
+}

@@ -1,0 +1,175 @@
+//! A server: the shipped scripts over the model's stand-in, with a clock of its own.
+
+use crate::{
+    schedule::Data,
+    subject::{Answer, Command, Key, Settings},
+    wire::name,
+};
+use model::{
+    lua::Runner,
+    scripts::Scripts,
+    stand_in::{StandIn, Value},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What every server's clock shows at the start, microseconds.
+const EPOCH: i64 = 1_700_000_000_000_000;
+
+/// How long a server that starts reads its data.
+const LOADING: Duration = Duration::from_millis(50);
+
+/// How often a server writes a snapshot.
+const SNAPSHOT: Duration = Duration::from_millis(700);
+
+/// Compiles scripts, for any number of simulations.
+///
+/// # Panics
+///
+/// If one is not Lua.
+pub fn compiled(scripts: &Scripts) -> Runner {
+    Runner::new(scripts).expect("the scripts are Lua")
+}
+
+/// The scripts that ship.
+pub fn shipped() -> Runner {
+    compiled(&Scripts::shipped())
+}
+
+/// Members and scores, in the order of scores.
+pub type Set = Vec<(String, i64)>;
+
+/// What a server has of a semaphore.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The units.
+    pub held: Set,
+    /// The waiters.
+    pub queue: Set,
+    /// Until when waiters count as alive, and marks.
+    pub alive: Set,
+}
+
+/// A run of a script, from outside.
+#[derive(Debug)]
+pub struct Run {
+    /// Whose call.
+    pub process: usize,
+    /// The clock of the server, microseconds.
+    pub clock: i64,
+    /// What ran.
+    pub command: Command,
+    /// What the server has said.
+    pub answer: Answer,
+    /// The semaphores that the command names, before and after.
+    pub semaphores: Vec<(Key, View, View)>,
+    /// Channels and messages.
+    pub published: Vec<(String, String)>,
+}
+
+/// A server.
+#[derive(Debug, Default)]
+pub struct Server {
+    data: StandIn,
+    snapshot: (Duration, StandIn),
+    /// The server's clock less the world's, microseconds.
+    pub offset: i64,
+    /// Whether it runs.
+    pub is_up: bool,
+    /// When it has read its data.
+    loaded: Duration,
+    /// Until when it stands still.
+    pub paused_until: Duration,
+}
+
+impl Server {
+    /// A server that runs.
+    pub fn new() -> Self {
+        Self {
+            is_up: true,
+            ..Self::default()
+        }
+    }
+
+    /// What its clock shows, microseconds.
+    pub fn clock(&self, now: Duration) -> i64 {
+        EPOCH + now.as_micros() as i64 + self.offset
+    }
+
+    /// Starts again.
+    pub fn start(&mut self, now: Duration, data: Data) {
+        match data {
+            Data::Same => {}
+            Data::Old => self.data = self.snapshot.1.clone(),
+            Data::Empty => self.data = StandIn::default(),
+        }
+        self.is_up = true;
+        self.loaded = now + LOADING;
+    }
+
+    /// Runs a command of a process.
+    ///
+    /// # Errors
+    ///
+    /// If a script fails, or its reply is not what its header says.
+    pub fn run(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        (process, owner): (usize, &Settings),
+        command: &Command,
+    ) -> Result<Run, String> {
+        if now >= self.snapshot.0 + SNAPSHOT {
+            self.snapshot = (now, self.data.clone());
+        }
+        self.data.now = self.clock(now);
+        let before = self.views(command);
+        let answer = match now < self.loaded {
+            true => Answer::Error("LOADING".to_owned()),
+            false => {
+                let script = command.encode(owner);
+                let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
+                command.decode(&reply.map_err(|error| error.to_string())?)?
+            }
+        };
+        let semaphores = before
+            .into_iter()
+            .map(|(key, view)| (key, view, self.view(key)));
+        let semaphores = semaphores.collect();
+        Ok(Run {
+            process,
+            clock: self.data.now,
+            command: command.clone(),
+            answer,
+            semaphores,
+            published: std::mem::take(&mut self.data.published),
+        })
+    }
+
+    fn views(&self, command: &Command) -> BTreeMap<Key, View> {
+        let keys = command.ids().into_iter();
+        keys.map(|(key, _)| (key, self.view(key))).collect()
+    }
+
+    /// What it has of a semaphore.
+    pub fn view(&self, key: Key) -> View {
+        let name = name(key);
+        let mut view = View::default();
+        for (full, entry) in self.data.entries() {
+            let Some(suffix) = full.strip_prefix(&name) else {
+                continue;
+            };
+            let Value::Sorted(set) = &entry.value else {
+                continue;
+            };
+            let items = set.items().iter();
+            let items = items.map(|(score, member)| (member.clone(), *score as i64));
+            let own = match suffix {
+                ":held" => &mut view.held,
+                ":queue" => &mut view.queue,
+                _ => &mut view.alive,
+            };
+            *own = items.collect();
+        }
+        view
+    }
+}

@@ -1,0 +1,327 @@
+//! What is simulated: a core, which decides and does nothing, and what goes in and out of it.
+//!
+//! The trait has the shape of the core of one process. Time comes in as an argument, and is that of the
+//! process's own clock.
+
+use std::{fmt, time::Duration};
+
+/// An instant of a process's clock, since its machine has booted.
+pub type Time = Duration;
+
+/// The number of a key, and of its semaphore.
+pub type Key = u8;
+
+/// The number of a server.
+pub type Server = usize;
+
+/// A claim and its permit have one number, which their process chooses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PermitId(pub u64);
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// A process's number of a call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+impl fmt::Debug for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call {}", self.0)
+    }
+}
+
+/// What a core is told when its process starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name of the process.
+    pub process: String,
+    /// How long a grant lasts without a refresh.
+    pub lease: Duration,
+    /// How long the answer to a call may take.
+    pub timeout: Duration,
+    /// How many servers there are.
+    pub servers: usize,
+}
+
+impl Settings {
+    /// The server of a key.
+    pub fn server_of(&self, key: Key) -> Server {
+        usize::from(key) % self.servers
+    }
+
+    /// How often a waiter polls.
+    pub fn heartbeat(&self) -> Duration {
+        self.lease / 12
+    }
+
+    /// How long a waiter counts as alive after a poll.
+    pub fn alive(&self) -> Duration {
+        (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
+    }
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// The semaphore.
+    pub key: Key,
+    /// How many units may be held together.
+    pub limit: u32,
+    /// How many units it asks for.
+    pub weight: u32,
+    /// `None`: the claim does not wait.
+    pub wait: Option<Wait>,
+}
+
+/// How a claim waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    /// At most.
+    pub time: Duration,
+    /// How many may wait.
+    pub max_waiting: u32,
+    /// How much earlier it counts as arrived.
+    pub head_start: Duration,
+}
+
+impl Claim {
+    /// How long it may wait.
+    pub fn longest_wait(&self) -> Duration {
+        self.wait.map_or(Duration::ZERO, |wait| wait.time)
+    }
+}
+
+/// A permit as the server knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Id {
+    /// The permit's number in its lower 48 bits.
+    pub serial: u64,
+    /// That of its claim.
+    pub limit: u32,
+    /// That of its claim.
+    pub weight: u32,
+}
+
+/// What a permit's serial grows by when it gets another id.
+pub const GENERATION: u64 = 1 << 48;
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            serial,
+            limit,
+            weight,
+        } = self;
+        write!(f, "#{serial:x} {weight} of {limit}")
+    }
+}
+
+impl Id {
+    /// The permit.
+    pub fn permit(&self) -> PermitId {
+        PermitId(self.serial % GENERATION)
+    }
+}
+
+/// A permit that is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Its id.
+    pub id: Id,
+    /// `None`: it does not wait, or no longer.
+    pub position: Option<Position>,
+    /// Whether an acquire of it was sent before.
+    pub was_sent: bool,
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = if self.position.is_some() {
+            "waits"
+        } else {
+            "does not wait"
+        };
+        write!(f, "{:?} {waits}", self.id)
+    }
+}
+
+/// A position in the queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Position {
+    /// How the claim waits.
+    pub wait: Wait,
+    /// How long the waiter counts as alive.
+    pub alive: Duration,
+    /// What the server has answered before, or 0.
+    pub arrival: u64,
+}
+
+/// One run of a script.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Grants permits or positions. A poll and a heartbeat are the same.
+    Acquire {
+        /// Ms of the server's clock, after which it changes nothing.
+        runs_until: u64,
+        /// Microseconds, the least token of a semaphore without one.
+        floor: u64,
+        /// What is wanted of each semaphore.
+        of: Vec<(Key, Vec<Wanted>)>,
+    },
+    /// Moves ends forward.
+    Refresh {
+        /// Permits of each semaphore.
+        of: Vec<(Key, Vec<Id>)>,
+    },
+    /// Frees units, or leaves queues.
+    Release {
+        /// As for an acquire.
+        floor: u64,
+        /// Permits of each semaphore.
+        of: Vec<(Key, Vec<Id>)>,
+    },
+    /// Reads the server's clock.
+    Clock {
+        /// The highest that the process has seen, microseconds.
+        highest: u64,
+    },
+}
+
+/// What travels to a server together.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its number.
+    pub id: CallId,
+    /// Where it goes.
+    pub server: Server,
+    /// In this order.
+    pub commands: Vec<Command>,
+    /// Until when an answer counts.
+    pub deadline: Time,
+}
+
+/// The answer to a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// For each permit that was wanted. The time is that of the server, ms.
+    Acquired(u64, Vec<Acquired>),
+    /// The call came after its end. Nothing was changed.
+    Late(u64),
+    /// Whether each permit is held.
+    Held(Vec<bool>),
+    /// The release was done.
+    Released,
+    /// The server's time, ms, and the highest that any process has seen, microseconds.
+    Clock(u64, u64),
+    /// The server could not run the script. Nothing was changed.
+    Error(String),
+}
+
+/// The answer for a permit that was wanted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Acquired {
+    /// It is held.
+    Granted {
+        /// Its token.
+        token: u64,
+    },
+    /// There is no room.
+    Full,
+    /// Too many wait.
+    QueueFull,
+    /// It waits.
+    Queued {
+        /// Its arrival.
+        arrival: u64,
+        /// When the head should poll.
+        recheck: Option<Duration>,
+        /// The last token of the semaphore.
+        last_token: u64,
+    },
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// There was no connection, so it was not sent.
+    NotConnected,
+    /// The connection broke. The call may run yet.
+    Broken,
+}
+
+/// A message that a script has sent to the process.
+#[derive(Debug, Clone, Copy)]
+pub struct Message {
+    /// The serial of the permit's id.
+    pub serial: u64,
+    /// The token of the grant; 0: the waiter should poll.
+    pub token: u64,
+}
+
+/// What has become of a connection.
+#[derive(Debug, Clone, Copy)]
+pub enum Servers {
+    /// There is one.
+    Connected(Server),
+    /// There is none. Calls in flight fail one by one.
+    Gone(Server),
+}
+
+/// What callers are told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Event {
+    /// The permit is held.
+    Granted(PermitId, u64),
+    /// The claim is refused.
+    Refused(PermitId, Refusal),
+    /// The permit is held no more.
+    Lost(PermitId),
+}
+
+impl Event {
+    /// Of which permit it tells.
+    pub fn permit(&self) -> PermitId {
+        match *self {
+            Self::Granted(permit, _) | Self::Refused(permit, _) | Self::Lost(permit) => permit,
+        }
+    }
+}
+
+/// Why a claim is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The limit is reached.
+    Full,
+    /// Too many wait.
+    QueueFull,
+    /// It was reached for as long as the claim may wait.
+    TimedOut,
+    /// The server does not answer.
+    Unavailable,
+}
+
+/// A core.
+pub trait Subject: fmt::Debug {
+    /// Claims.
+    fn acquire(&mut self, now: Time, claim: Claim) -> PermitId;
+    /// Gives up a permit or a claim, at any time.
+    fn release(&mut self, now: Time, permit: PermitId);
+    /// Takes the answers to a call, one for each command.
+    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Answer>, Failure>);
+    /// Takes a message.
+    fn handle_message(&mut self, now: Time, message: Message);
+    /// Learns of connections.
+    fn handle_servers(&mut self, now: Time, change: Servers);
+    /// When it has something to do.
+    fn poll_timeout(&self) -> Option<Time>;
+    /// Does what is due.
+    fn handle_timeout(&mut self, now: Time);
+    /// What to send now.
+    fn poll_call(&mut self, now: Time) -> Option<Call>;
+    /// What to tell callers.
+    fn poll_event(&mut self) -> Option<Event>;
+}

@@ -1,0 +1,179 @@
+//! The simulation finds what everybody gets wrong in a naive core, and nothing in one without bugs.
+
+use model::scripts::Scripts;
+use std::time::Instant;
+use tower_semaphore_sim::{
+    bug::Bug,
+    schedule::Schedule,
+    search::{explain, first, naive},
+    server::{compiled, shipped},
+    world::run,
+};
+
+/// How many schedules a core without bugs passes, unless `SCHEDULES` says another number.
+const SCHEDULES: u64 = 3_000;
+
+/// Within how many each bug is found.
+const BOUND: u64 = 20_000;
+
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("it is a number"))
+}
+
+/// A seed from the environment: `SEED=7 cargo test -p tower-semaphore-sim one`, with `BUG=NoDeadline` for a
+/// bug.
+#[test]
+fn one_schedule_passes() {
+    let seed = number("SEED").unwrap_or(1);
+    let bug = std::env::var("BUG").unwrap_or_default();
+    let bugs: Vec<_> = Bug::ALL
+        .iter()
+        .copied()
+        .filter(|other| format!("{other:?}") == bug)
+        .collect();
+    let (runner, make) = (shipped(), naive(&bugs));
+    let outcome = run(&runner, &Schedule::of(seed), &make, true);
+    println!("{}", outcome.trace);
+    let found = outcome
+        .violation
+        .map(|violation| explain(&runner, (seed, violation), &make));
+    assert!(found.is_none(), "{}", found.expect("it was found"));
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_each_time() {
+    let (runner, make) = (shipped(), naive(&[]));
+    for seed in 0..50 {
+        let schedule = Schedule::of(seed);
+        let trace = run(&runner, &schedule, &make, true).trace;
+        assert!(!trace.is_empty());
+        assert_eq!(trace, run(&shipped(), &schedule, &make, true).trace);
+    }
+}
+
+#[test]
+fn a_core_without_bugs_passes() {
+    let schedules = number("SCHEDULES").unwrap_or(SCHEDULES);
+    let (runner, make, begun) = (shipped(), naive(&[]), Instant::now());
+    let found = first(&runner, 0..schedules, &make);
+    let time = begun.elapsed() / schedules as u32;
+    println!("{schedules} schedules, {time:?} each");
+    let found = found.map(|found| explain(&runner, found, &make));
+    assert!(found.is_none(), "{}", found.expect("it was found"));
+}
+
+#[test]
+fn each_bug_is_found() {
+    let runner = shipped();
+    let mut missed = Vec::new();
+    for &bug in Bug::ALL {
+        match first(&runner, 0..BOUND, &naive(&[bug])) {
+            Some((seed, violation)) => println!("{bug:?}: {}, {}", seed + 1, violation.rule),
+            None => missed.push(bug),
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "not found within {BOUND} schedules: {missed:?}"
+    );
+}
+
+/// A file of the scripts, a place in it, and what is planted there.
+const PATCHES: [(&str, &str, &str); 13] = [
+    (
+        "acquire",
+        "used < tonumber(ARGV[arg + 1])",
+        "used <= tonumber(ARGV[arg + 1])",
+    ),
+    (
+        "acquire",
+        "if now > tonumber(ARGV[2]) then",
+        "if false then",
+    ),
+    ("acquire", "not is_contended and used <", "used <"),
+    (
+        "acquire",
+        "text(now), text(now + lease),",
+        "text(now), text(now + lease * 2),",
+    ),
+    (
+        "queue",
+        "local is_next = not head or head == id and not waits",
+        "local is_next = true",
+    ),
+    (
+        "queue",
+        "arrival = math.max(micros, last + 1)",
+        "arrival = math.min(micros, last - 1)",
+    ),
+    (
+        "queue",
+        "call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])",
+        "local _ = 0",
+    ),
+    (
+        "grant",
+        "local is_alive = alive_until > now",
+        "local is_alive = true",
+    ),
+    (
+        "grant",
+        "if is_alive and used + weight > tonumber(limit) then",
+        "if is_alive and used > tonumber(limit) then",
+    ),
+    (
+        "grant",
+        "local new_token = call('INCR', token)",
+        "local new_token = tonumber(call('GET', token) or 1)",
+    ),
+    (
+        "refresh",
+        "call('ZADD', held, 'XX', 'CH',",
+        "call('ZADD', held, 'CH',",
+    ),
+    (
+        "release",
+        "semaphore.advance(call('ZCARD', held), true)",
+        "local _ = semaphore",
+    ),
+    (
+        "release",
+        "call('ZREM', queue, unpack(ARGV, at + 1, last))",
+        "local _ = queue",
+    ),
+];
+
+#[test]
+fn each_bug_of_a_script_is_found() {
+    let mut missed = Vec::new();
+    for (file, old, new) in PATCHES {
+        let runner = compiled(&Scripts::shipped().patched(file, old, new));
+        match first(&runner, 0..BOUND, &naive(&[])) {
+            Some((seed, violation)) => println!("{file}, {new}: {}, {}", seed + 1, violation.rule),
+            None => missed.push((file, new)),
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "not found within {BOUND} schedules: {missed:?}"
+    );
+}
+
+#[test]
+fn a_failure_is_made_shorter_and_names_its_seed() {
+    let (runner, make) = (shipped(), naive(&[Bug::LostAtAnswer]));
+    let (seed, violation) = first(&runner, 0..BOUND, &make).expect("it is found");
+    let found = explain(&runner, (seed, violation), &make);
+    assert!(found.schedule.steps.len() < Schedule::of(seed).steps.len() / 2);
+    let text = found.to_string();
+    println!("{text}");
+    assert!(text.contains(&format!("SEED={seed} ")), "{text}");
+    assert!(
+        text.trim_end()
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains("VIOLATION of S2"))
+    );
+}
