@@ -48,6 +48,11 @@ pub fn naive(bugs: &[Bug]) -> impl Fn(Settings) -> Box<dyn Subject> {
     move |settings| Box::new(Naive::new(settings, &bugs))
 }
 
+/// The core that ships.
+pub fn shipped(settings: Settings) -> Box<dyn Subject> {
+    crate::redis::shipped::shipped(settings)
+}
+
 /// The first of these seeds whose schedule fails.
 pub fn first(runner: &Runner, seeds: Range<u64>, make: Make<'_>) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use tower_semaphore_sim::{
     bug::Bug,
     schedule::Schedule,
-    search::{explain, first, naive},
+    search::{explain, first, naive, shipped as shipped_core},
     server::{compiled, shipped},
     world::run,
 };
@@ -39,6 +39,29 @@ fn one_schedule_passes() {
     let found = outcome
         .violation
         .map(|violation| explain(&runner, (seed, violation), &make));
+    assert!(found.is_none(), "{}", found.expect("it was found"));
+}
+
+#[test]
+fn one_schedule_of_the_shipped_core() {
+    let seed = number("SEED").unwrap_or(1);
+    let runner = shipped();
+    let outcome = run(&runner, &Schedule::of(seed), &shipped_core, true);
+    println!("{}", outcome.trace);
+    let found = outcome
+        .violation
+        .map(|violation| explain(&runner, (seed, violation), &shipped_core));
+    assert!(found.is_none(), "{}", found.expect("it was found"));
+}
+
+#[test]
+fn the_shipped_core_passes() {
+    let schedules = number("SCHEDULES").unwrap_or(SCHEDULES);
+    let (runner, begun) = (shipped(), Instant::now());
+    let found = first(&runner, 0..schedules, &shipped_core);
+    let time = begun.elapsed() / schedules as u32;
+    println!("{schedules} schedules, {time:?} each");
+    let found = found.map(|found| explain(&runner, found, &shipped_core));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 

@@ -13,6 +13,9 @@ use std::{
 /// The most arguments of a call.
 const MOST_ARGS: usize = 3_999;
 
+/// With so many calls in flight a release waits for an answer.
+const MOST_CALLS: usize = 16;
+
 #[derive(Debug, Default)]
 struct Record {
     /// Its claim was refused, or its caller has given it up.
@@ -23,6 +26,8 @@ struct Record {
     was_released: bool,
     /// When its caller gave it up, and its semaphore, until a release is sent.
     due: Option<(Time, Key)>,
+    /// The deadline of the last call that acquires or refreshes it: a lease later the server has forgotten it.
+    named_until: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
@@ -63,8 +68,11 @@ impl Calls {
                 continue;
             };
             let link = &process.links[process.settings.server_of(key)];
-            let could = link.is_up && now > link.since + LATE && !is_dazed(process, now);
-            let is_late = could && process.local(now) > since + LATE;
+            let has_room = link.in_flight.len() < MOST_CALLS;
+            let could =
+                has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
+            let is_over = process.local(now) > record.named_until + process.settings.lease;
+            let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!("p{at} does not release {permit:?}")
             })?;
@@ -127,6 +135,8 @@ impl Calls {
         let record = self.0.entry((at, id.permit())).or_default();
         if let Command::Release { .. } = command {
             (record.was_released, record.due) = (true, None);
+        } else {
+            record.named_until = call.deadline;
         }
         match command {
             Command::Acquire { .. } => {
@@ -161,6 +171,7 @@ impl Calls {
                 record.is_gone |= is_timely && !may_hold && is_refused(command, answer, id);
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+                record.due = record.due.filter(|_| !record.is_gone);
             }
         }
     }

@@ -1,0 +1,329 @@
+//! What a runtime sends next.
+
+use super::{
+    Core, Timer,
+    call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
+    lane::{MOST_CLAIMS, RuntimeId, THREAD},
+    lease::{At, Connection, MayRun, Queue, State, Work},
+    time::Time,
+};
+use std::collections::BTreeSet;
+
+/// A call that is being made.
+struct Draft {
+    now: Time,
+    server: usize,
+    runtime: RuntimeId,
+    connection: Connection,
+    bill: Bill,
+    presence: bool,
+    releases: BTreeSet<At>,
+    refreshes: Vec<At>,
+    acquires: Vec<At>,
+}
+
+impl Core {
+    /// What a runtime sends now, until when an answer counts, and to which server. In the order of the commands:
+    /// releases, refreshes, polls and claims.
+    pub(in crate::redis) fn poll_call(&mut self, now: Time, from: RuntimeId) -> Option<Call> {
+        let mut servers = 0..self.servers.len();
+        servers.find_map(|server| self.call_to(now, from, server))
+    }
+
+    fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
+        let lane = self.lanes.get(&(runtime, server))?;
+        let is_urgent = runtime == THREAD && self.servers[server].releases_now;
+        if !lane.is_open(is_urgent) {
+            return None;
+        }
+        let mut draft = Draft {
+            now,
+            server,
+            runtime,
+            connection: (runtime, lane.generation),
+            bill: Bill::default(),
+            presence: false,
+            releases: BTreeSet::new(),
+            refreshes: Vec::new(),
+            acquires: Vec::new(),
+        };
+        if runtime != THREAD && lane.claims.is_empty() || !self.has_work(runtime, server) {
+            return None;
+        }
+        if self.servers[server].is_known() {
+            self.fill(&mut draft);
+        }
+        draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
+        self.finish(draft)
+    }
+
+    fn has_work(&self, runtime: RuntimeId, number: usize) -> bool {
+        let server = &self.servers[number];
+        let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
+        let of_thread = is_due || server.announces || server.releases_now;
+        let claims = self.lanes.get(&(runtime, number));
+        let claims = claims.is_some_and(|lane| !lane.claims.is_empty());
+        claims || runtime == THREAD && of_thread
+    }
+
+    /// Puts in what waits, as far as it fits.
+    fn fill(&mut self, draft: &mut Draft) {
+        while self.put_next(draft, Queue::Releases) {}
+        self.servers[draft.server].carried();
+        if draft.runtime == THREAD {
+            while self.put_next(draft, Queue::Refreshes) {}
+            while self.put_next(draft, Queue::Polls) {}
+        }
+        while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
+    }
+
+    /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
+    fn put_next(&mut self, draft: &mut Draft, queue: Queue) -> bool {
+        let Some(at) = self.first(draft, queue) else {
+            return false;
+        };
+        let work = self.lease(at).filter(|lease| lease.waits_in == Some(queue));
+        let Some(work) = work.and_then(|lease| lease.work()) else {
+            // It has been sent, or is over.
+            self.pop(draft, queue);
+            return true;
+        };
+        if !self.put(draft, at, work) {
+            return false;
+        }
+        self.pop(draft, queue);
+        if let Some(lease) = self.lease(at) {
+            lease.waits_in = None;
+        }
+        true
+    }
+
+    fn first(&mut self, draft: &Draft, queue: Queue) -> Option<At> {
+        let server = &self.servers[draft.server];
+        match queue {
+            Queue::Releases => server.releases.front().copied(),
+            Queue::Refreshes => server.refreshes.first().map(|(_, at)| *at),
+            Queue::Polls => server.polls.front().copied(),
+            Queue::Claims => self
+                .lane(draft.runtime, draft.server)
+                .claims
+                .front()
+                .copied(),
+        }
+    }
+
+    fn pop(&mut self, draft: &Draft, queue: Queue) {
+        let server = &mut self.servers[draft.server];
+        match queue {
+            Queue::Releases => drop(server.releases.pop_front()),
+            Queue::Refreshes => drop(server.refreshes.pop_first()),
+            Queue::Polls => drop(server.polls.pop_front()),
+            Queue::Claims => drop(self.lane(draft.runtime, draft.server).claims.pop_front()),
+        }
+    }
+
+    /// Puts a lease into a call; one that acquires comes with the releases of its keys. `false`: it does not fit.
+    fn put(&mut self, draft: &mut Draft, at: At, work: Work) -> bool {
+        let before = match work {
+            Work::Acquire => self.releases_before(draft, at),
+            Work::Refresh | Work::Release => Vec::new(),
+        };
+        let (mut levels, mut units) = self.cost(at);
+        for at in &before {
+            let (more_levels, more_units) = self.cost(*at);
+            (levels, units) = (levels + more_levels, units + more_units);
+        }
+        if !draft.bill.add(levels, units) {
+            return false;
+        }
+        draft.releases.extend(before);
+        match work {
+            Work::Release => drop(draft.releases.insert(at)),
+            Work::Refresh => draft.refreshes.push(at),
+            Work::Acquire => draft.acquires.push(at),
+        }
+        true
+    }
+
+    /// How many levels a lease has, and how many units.
+    fn cost(&self, At(id, lease): At) -> (usize, usize) {
+        let levels = self.permits[&id].levels_of(lease);
+        let units = levels.iter().map(|level| level.weight as usize);
+        (levels.len(), units.sum())
+    }
+
+    /// The releases of a lease's keys that have no answer yet, and are neither in this call nor before it on
+    /// the same connection. So this process sees its own releases.
+    fn releases_before(&self, draft: &Draft, At(id, lease): At) -> Vec<At> {
+        let levels = self.permits[&id].levels_of(lease).iter();
+        let keys = levels.filter_map(|level| self.keys.get(&level.name));
+        let all = keys.flat_map(|key| key.releases.iter().copied());
+        let is_before = |at: &At| self.sent_over(*at) == Some(draft.connection);
+        all.filter(|at| !draft.releases.contains(at) && !is_before(at))
+            .collect()
+    }
+
+    /// Over which connection the last release of a lease was sent that has no answer.
+    fn sent_over(&self, At(id, lease): At) -> Option<Connection> {
+        match &self.permits.get(&id)?.leases[lease].state {
+            State::Released(released) if released.in_flight > 0 => released.sent_over,
+            _ => None,
+        }
+    }
+
+    /// Makes the commands, and notes what they name.
+    fn finish(&mut self, draft: Draft) -> Option<Call> {
+        let mut flight = self.take_off(&draft);
+        let mut commands = Vec::new();
+        self.release_command(&draft, &mut commands, &mut flight);
+        self.refresh_command(&draft, &mut commands, &mut flight);
+        self.acquire_command(&draft, &mut commands, &mut flight);
+        if draft.presence {
+            let highest = self.servers[draft.server].floor(draft.now);
+            commands.push(Command::Presence { highest });
+            flight.items.push(Items::Presence);
+        }
+        if commands.is_empty() {
+            return None;
+        }
+        let (id, deadline) = (flight.id, flight.deadline);
+        self.last_call = id.0;
+        self.lane(draft.runtime, draft.server).in_flight += 1;
+        self.due.insert((deadline, Timer::Call(id)));
+        self.calls.insert(id, flight);
+        for at in draft
+            .releases
+            .iter()
+            .chain(&draft.refreshes)
+            .chain(&draft.acquires)
+        {
+            self.file(at.0);
+        }
+        self.file_server(draft.server);
+        Some(Call {
+            id,
+            server: draft.server,
+            commands,
+            deadline,
+        })
+    }
+
+    fn take_off(&self, draft: &Draft) -> Flight {
+        Flight {
+            id: CallId(self.last_call + 1),
+            runtime: draft.runtime,
+            server: draft.server,
+            sent: draft.now,
+            deadline: draft.now + self.settings.timeout,
+            items: Vec::new(),
+        }
+    }
+
+    fn release_command(&mut self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
+        if draft.releases.is_empty() {
+            return;
+        }
+        let tells = |at: &At| self.permits[&at.0].tells_release;
+        let with_answer = draft.releases.iter().any(tells);
+        let (groups, order) = self.groups(draft.releases.iter().copied());
+        commands.push(Command::Release {
+            with_answer,
+            floor: self.servers[draft.server].floor(draft.now),
+            groups,
+        });
+        for at in &draft.releases {
+            if let Some(lease) = self.lease(*at) {
+                lease.waits_in = lease.waits_in.filter(|queue| *queue != Queue::Releases);
+                lease.release_sent(draft.connection);
+            }
+        }
+        let settled = |at: At| {
+            let lease = &self.permits[&at.0].leases[at.1];
+            (at, lease.is_settled(draft.now, draft.connection))
+        };
+        flight
+            .items
+            .push(Items::Release(order.into_iter().map(settled).collect()));
+    }
+
+    fn refresh_command(&mut self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
+        if draft.refreshes.is_empty() {
+            return;
+        }
+        let (groups, order) = self.groups(draft.refreshes.iter().copied());
+        commands.push(Command::Refresh { groups });
+        self.note_sent(draft, &draft.refreshes, (flight, Work::Refresh));
+        flight.items.push(Items::Refresh(order));
+    }
+
+    fn acquire_command(&mut self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
+        if draft.acquires.is_empty() {
+            return;
+        }
+        let server = &self.servers[draft.server];
+        let claims = draft.acquires.iter().map(|at| self.wanted(draft.now, *at));
+        commands.push(Command::Acquire {
+            runs_until: server.at(flight.deadline),
+            floor: server.floor(draft.now),
+            claims: claims.collect(),
+        });
+        self.note_sent(draft, &draft.acquires, (flight, Work::Acquire));
+        flight.items.push(Items::Acquire(draft.acquires.clone()));
+    }
+
+    fn note_sent(&mut self, draft: &Draft, all: &[At], (flight, work): (&Flight, Work)) {
+        let run = MayRun {
+            call: flight.id,
+            until: flight.deadline,
+            connection: draft.connection,
+        };
+        for At(id, lease) in all {
+            if let Some(permit) = self.permits.get_mut(id) {
+                permit.leases[*lease].sent(run, work, &self.settings);
+            }
+        }
+    }
+
+    fn wanted(&self, now: Time, At(id, number): At) -> Vec<Wanted> {
+        let permit = &self.permits[&id];
+        let lease = &permit.leases[number];
+        let wanted = lease.levels.clone().map(|at| {
+            let level = &permit.levels[at];
+            let position = permit.wait(level, now).map(|wait| Position {
+                alive: self.settings.alive(),
+                max_waiting: wait.max_waiting,
+                arrival: lease.arrival_at(at),
+                head_start: wait.head_start,
+            });
+            Wanted {
+                name: level.name.clone(),
+                units: permit.units[at].clone(),
+                position: position.filter(|_| !matches!(lease.state, State::Lost(_))),
+                is_known: lease.was_sent,
+            }
+        });
+        wanted.collect()
+    }
+
+    /// The units of leases by semaphore, and the lease of each in that order.
+    fn groups(&self, all: impl Iterator<Item = At>) -> (Vec<Group>, Vec<At>) {
+        let mut units: Vec<_> = all
+            .flat_map(|at| {
+                let permit = &self.permits[&at.0];
+                let levels = permit.leases[at.1].levels.clone();
+                levels.map(move |level| (&permit.levels[level].name, &permit.units[level], at))
+            })
+            .collect();
+        units.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let order = units.iter().map(|(.., at)| *at).collect();
+        let groups = units.chunk_by(|(one, ..), (other, ..)| one == other);
+        let groups = groups.map(|group| {
+            let name = group[0].0.clone();
+            (
+                name,
+                group.iter().map(|(_, units, _)| (*units).clone()).collect(),
+            )
+        });
+        (groups.collect(), order)
+    }
+}

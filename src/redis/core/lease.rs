@@ -1,0 +1,225 @@
+//! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired, refreshed and
+//! released as a whole.
+
+use super::{
+    call::CallId,
+    lane::RuntimeId,
+    permit::PermitId,
+    time::{Settings, Time},
+};
+use std::ops::Range;
+
+/// A lease, by its number in its permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At(pub(super) PermitId, pub(super) usize);
+
+/// Where a lease waits to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    Releases,
+    Refreshes,
+    Polls,
+    Claims,
+}
+
+/// What a lease is named in a call for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Acquire,
+    Refresh,
+    Release,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// It waits for the lease before it, or is over.
+    Idle,
+    /// It is to be acquired.
+    Wanted,
+    /// It waits in the queue of one of its levels.
+    Queued(Queued),
+    Held(Held),
+    /// A server did not find it, or its end has come. It is to be acquired again.
+    Lost(Lost),
+    Released(Released),
+}
+
+#[derive(Debug)]
+pub(super) struct Queued {
+    /// The level, by its number in the permit.
+    pub(super) level: usize,
+    /// What the server has said.
+    pub(super) arrival: u64,
+    pub(super) last_token: u64,
+    /// When the last answered poll was sent.
+    pub(super) polled: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Held {
+    /// When its holder is told that it is lost.
+    pub(super) end: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Lost {
+    /// The end that its holder knows. `None`: the holder was told that it is lost.
+    pub(super) end: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(super) struct Released {
+    /// When the server has forgotten it by itself.
+    pub(super) gives_up: Time,
+    /// How many releases have no answer, and over which connection the last one was sent.
+    pub(super) in_flight: usize,
+    pub(super) sent_over: Option<Connection>,
+}
+
+/// An acquire that may run yet, and the connection on which it was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MayRun {
+    pub(super) call: CallId,
+    pub(super) until: Time,
+    pub(super) connection: Connection,
+}
+
+/// A connection: what is sent over it arrives in that order.
+pub(super) type Connection = (RuntimeId, u64);
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) server: usize,
+    /// The numbers of its levels.
+    pub(super) levels: Range<usize>,
+    pub(super) state: State,
+    /// When its next call is due.
+    pub(super) next: Time,
+    pub(super) waits_in: Option<Queue>,
+    /// The acquire or refresh in flight.
+    pub(super) call: Option<CallId>,
+    /// Whether an acquire of it was ever sent.
+    pub(super) was_sent: bool,
+    /// Until when what was sent last lasts on the server.
+    pub(super) lasts: Time,
+    pub(super) may_run: Vec<MayRun>,
+}
+
+impl Lease {
+    pub(super) fn new(server: usize, levels: Range<usize>) -> Self {
+        Self {
+            server,
+            levels,
+            state: State::Idle,
+            next: Time::ZERO,
+            waits_in: None,
+            call: None,
+            was_sent: false,
+            lasts: Time::ZERO,
+            may_run: Vec::new(),
+        }
+    }
+
+    /// What its next call is for.
+    pub(super) fn work(&self) -> Option<Work> {
+        match &self.state {
+            State::Idle => None,
+            State::Released(released) => (released.in_flight == 0).then_some(Work::Release),
+            _ if self.call.is_some() => None,
+            State::Held(_) => Some(Work::Refresh),
+            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
+        }
+    }
+
+    /// When its holder is told that it is lost, or its release is given up.
+    pub(super) fn end(&self) -> Option<Time> {
+        match &self.state {
+            State::Held(held) => Some(held.end),
+            State::Lost(lost) => lost.end,
+            State::Released(released) => Some(released.gives_up),
+            State::Idle | State::Wanted | State::Queued(_) => None,
+        }
+    }
+
+    /// The least of its timers.
+    pub(super) fn timer(&self) -> Option<Time> {
+        let send = self.work().filter(|_| self.waits_in.is_none());
+        let send = send.map(|_| self.next);
+        [send, self.end()].into_iter().flatten().min()
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.state, State::Queued(_))
+    }
+
+    /// Whether its holder may rely on it.
+    pub(super) fn is_held(&self) -> bool {
+        match &self.state {
+            State::Held(_) => true,
+            State::Lost(lost) => lost.end.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Until when an acquire may run.
+    pub(super) fn runs_until(&self) -> Time {
+        let untils = self.may_run.iter().map(|run| run.until);
+        untils.max().unwrap_or_default()
+    }
+
+    /// Whether a release that is sent now is the last word: no acquire may run any more, or only before it.
+    pub(super) fn is_settled(&self, now: Time, connection: Connection) -> bool {
+        let mut runs = self.may_run.iter();
+        runs.all(|run| run.until <= now || run.connection == connection)
+    }
+
+    /// An acquire or a refresh of it leaves.
+    pub(super) fn sent(&mut self, run: MayRun, work: Work, settings: &Settings) {
+        self.call = Some(run.call);
+        self.lasts = self.lasts.max(run.until + settings.lease);
+        if work == Work::Acquire {
+            self.was_sent = true;
+            self.may_run.push(run);
+        }
+    }
+
+    /// A call of it is over, and its acquire has run or never will.
+    pub(super) fn landed(&mut self, call: CallId) {
+        self.may_run.retain(|run| run.call != call);
+        if self.call == Some(call) {
+            self.call = None;
+        }
+    }
+
+    /// It is held from the sending of a call on.
+    pub(super) fn hold(&mut self, end: Time, next: Time) {
+        self.state = State::Held(Held { end });
+        self.next = next;
+    }
+
+    /// A release of it leaves.
+    pub(super) fn release_sent(&mut self, connection: Connection) {
+        if let State::Released(released) = &mut self.state {
+            released.in_flight += 1;
+            released.sent_over = Some(connection);
+        }
+    }
+
+    /// The arrival that a server has returned for a level.
+    pub(super) fn arrival_at(&self, level: usize) -> u64 {
+        match &self.state {
+            State::Queued(queued) if queued.level == level => queued.arrival,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn release(&mut self, now: Time) {
+        let gives_up = self.lasts.max(now);
+        self.state = State::Released(Released {
+            gives_up,
+            in_flight: 0,
+            sent_over: None,
+        });
+        self.next = now;
+    }
+}

@@ -1,0 +1,376 @@
+//! What this process has claimed, and what it does next: one synchronous state machine.
+//!
+//! The core decides everything and does nothing. It has no task, no thread, no lock, no socket, no clock and
+//! no randomness: callers, servers and time come in as arguments, calls and events come out. So it can be run
+//! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
+//!
+//! ```text
+//! core ─> reply ─> lease ─> time
+//!      ─> build ─> lane, server, key, call
+//! ```
+//!
+//! | | holds |
+//! |---|---|
+//! | [`Permit`] | the levels of a claim, and its leases from narrow to wide |
+//! | [`Lease`] | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
+//! | [`Server`] | its clock, and what waits to be sent to it |
+//! | [`Lane`] | one runtime's connection to a server: the claims that wait for it, and calls in flight |
+//! | [`Key`] | the releases of a semaphore that have no answer yet |
+//!
+//! Rules, and why each holds:
+//!
+//! 1. *One budget per claim*: its longest wait and two timeouts. It is a timer of the permit, which nothing
+//!    moves.
+//! 2. *A stale command cannot grant*: each acquire carries its own end by its server's clock, which is
+//!    estimated from below. So [`MayRun`] ends when the call's time here does.
+//! 3. *What may have run is released* until a release was answered that was sent after the last acquire could
+//!    run, or behind it on the same connection. Nothing acquires a released lease: its state has no way back.
+//! 4. *A process sees its own releases*: a call that acquires on a key begins with the releases of that key
+//!    that have no answer yet, unless they travel before it on the same connection.
+//! 5. *One lease is acquired after the other*, from narrow to wide, and the claim is granted when all are held.
+//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
+//!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first.
+//! 7. *A call is over at its deadline.* The core ends it then, and later reports find nothing to change.
+//! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
+//!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it.
+//! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
+//! 10. *A permit has one timer*: the list `due` has each permit, call and server once, at the least of its
+//!    timers, and each change files it anew.
+
+mod build;
+mod call;
+mod key;
+mod lane;
+mod lease;
+mod permit;
+mod reply;
+mod server;
+mod time;
+
+pub(in crate::redis) use call::{Acquired, Answer, Call, CallId, Command, Failure, Wanted};
+pub(in crate::redis) use lane::RuntimeId;
+pub(in crate::redis) use permit::{Event, Level, PermitId, Refusal, Wait};
+pub(in crate::redis) use server::Change;
+pub(in crate::redis) use time::{Settings, Time};
+
+use call::Flight;
+use key::Key;
+use lane::{Lane, THREAD};
+use lease::{At, Lease, Queue, State};
+use permit::Permit;
+use server::Server;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// How many timers one entry handles, so that none holds up the others for long.
+const MOST_DUE: usize = 512;
+
+/// Of what a timer is. Ends come before sends, because a permit's timer handles its end first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Call(CallId),
+    Permit(PermitId),
+    Server(usize),
+}
+
+/// A message that a script has sent to this process.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::redis) enum Message {
+    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
+    /// poll.
+    Granted(u64, u64, u32),
+    /// An operator has revoked it.
+    Revoked(u64),
+}
+
+/// See the module docs.
+#[derive(Debug)]
+pub(in crate::redis) struct Core {
+    settings: Settings,
+    permits: BTreeMap<PermitId, Permit>,
+    calls: BTreeMap<CallId, Flight>,
+    servers: Vec<Server>,
+    lanes: BTreeMap<(RuntimeId, usize), Lane>,
+    keys: BTreeMap<Arc<str>, Key>,
+    /// Each permit, call and server that has a timer, once.
+    due: BTreeSet<(Time, Timer)>,
+    events: VecDeque<Event>,
+    /// The first permit that a sweep has not visited: leases of a server that has lost some.
+    sweep: Option<PermitId>,
+    last_permit: u64,
+    last_call: u64,
+}
+
+impl Core {
+    pub(in crate::redis) fn new(settings: Settings) -> Self {
+        let servers = (0..settings.servers).map(|_| Server::default()).collect();
+        Self {
+            settings,
+            permits: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            servers,
+            lanes: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            due: BTreeSet::new(),
+            events: VecDeque::new(),
+            sweep: None,
+            last_permit: 0,
+            last_call: 0,
+        }
+    }
+
+    // Callers.
+
+    /// Claims. The call, if there is one, is for the caller's own task to carry.
+    pub(in crate::redis) fn acquire(
+        &mut self,
+        now: Time,
+        from: RuntimeId,
+        levels: Vec<Level>,
+    ) -> (PermitId, Option<Call>) {
+        self.last_permit += 1;
+        let id = PermitId(self.last_permit);
+        let since = self.servers[levels[0].server].at(now);
+        let permit = Permit::new(id, (now, since), from, levels, &self.settings);
+        for level in &permit.levels {
+            self.keys.entry(Arc::clone(&level.name)).or_default().leases += 1;
+        }
+        self.permits.insert(id, permit);
+        self.want(At(id, 0), now);
+        self.file(id);
+        (id, self.poll_call(now, from))
+    }
+
+    /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
+    pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
+        let Some(permit) = self.permits.get_mut(&id) else {
+            return;
+        };
+        permit.tells_release |= tells;
+        self.let_go(now, id);
+    }
+
+    // Servers.
+
+    /// Takes the answers to a call, one for each command, or why there are none.
+    pub(in crate::redis) fn handle_reply(
+        &mut self,
+        now: Time,
+        id: CallId,
+        reply: Result<Vec<Answer>, Failure>,
+    ) {
+        let Some(flight) = self.land(id) else {
+            return;
+        };
+        match reply {
+            Ok(answers) => self.answered(now, flight, answers),
+            Err(failure) => self.unanswered(now, &flight, failure),
+        }
+    }
+
+    /// Takes a message.
+    pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
+        match message {
+            Message::Granted(serial, token, held) => {
+                self.notified(now, PermitId::of(serial), token, held);
+            }
+            Message::Revoked(serial) => self.revoked(now, PermitId::of(serial)),
+        }
+    }
+
+    /// Learns of a connection.
+    pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
+        match change {
+            Change::Connected(runtime, server) => {
+                self.lane(runtime, server).connect();
+                if runtime == THREAD {
+                    self.servers[server].presence_at = Some(now);
+                    self.server_due(now, server);
+                }
+            }
+            Change::Gone(runtime, server) => {
+                self.lane(runtime, server).is_connected = false;
+                self.hand_over(runtime, server);
+            }
+        }
+    }
+
+    // Time.
+
+    /// When it has something to do.
+    pub(in crate::redis) fn poll_timeout(&self) -> Option<Time> {
+        let sweep = self.sweep.map(|_| Time::ZERO);
+        sweep.or_else(|| self.due.first().map(|(at, _)| *at))
+    }
+
+    /// Does what is due.
+    pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
+        for _ in 0..MOST_DUE {
+            match self.due.first() {
+                Some((at, _)) if *at <= now => {}
+                _ => break,
+            }
+            match self.due.pop_first() {
+                Some((_, Timer::Call(id))) => self.handle_reply(now, id, Err(Failure::TimedOut)),
+                Some((_, Timer::Permit(id))) => self.permit_due(now, id),
+                Some((_, Timer::Server(server))) => {
+                    self.servers[server].filed = None;
+                    self.server_due(now, server);
+                }
+                None => {}
+            }
+        }
+        self.go_on_sweeping(now);
+    }
+
+    /// Ends come first, then what is to be sent.
+    fn permit_due(&mut self, now: Time, id: PermitId) {
+        if let Some(permit) = self.permits.get_mut(&id) {
+            permit.filed = None;
+        }
+        self.end_due(now, id);
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        for lease in 0..permit.leases.len() {
+            self.send_if_due(now, At(id, lease));
+        }
+        self.file(id);
+    }
+
+    fn server_due(&mut self, now: Time, number: usize) {
+        let server = &mut self.servers[number];
+        server.pass(now, &self.settings);
+        self.file_server(number);
+    }
+
+    /// After a server has lost a lease, all on it are refreshed, some at a time.
+    fn go_on_sweeping(&mut self, now: Time) {
+        let Some(from) = self.sweep.take() else {
+            return;
+        };
+        let ids: Vec<_> = self.permits.range(from..).map(|(id, _)| *id).collect();
+        for id in ids.iter().take(MOST_DUE) {
+            self.refresh_soon(now, *id);
+        }
+        self.sweep = ids.get(MOST_DUE).copied();
+    }
+
+    // Out.
+
+    /// What to tell callers.
+    pub(in crate::redis) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    // What the parts share.
+
+    fn lane(&mut self, runtime: RuntimeId, server: usize) -> &mut Lane {
+        self.lanes.entry((runtime, server)).or_default()
+    }
+
+    fn lease(&mut self, At(id, lease): At) -> Option<&mut Lease> {
+        self.permits.get_mut(&id)?.leases.get_mut(lease)
+    }
+
+    /// Files a permit at the least of its timers.
+    fn file(&mut self, id: PermitId) {
+        let Some(permit) = self.permits.get_mut(&id) else {
+            return;
+        };
+        let next = permit.timer();
+        if next == permit.filed {
+            return;
+        }
+        let old = std::mem::replace(&mut permit.filed, next);
+        self.refile(Timer::Permit(id), old, next);
+    }
+
+    fn file_server(&mut self, number: usize) {
+        let server = &mut self.servers[number];
+        let next = server.timer();
+        let old = std::mem::replace(&mut server.filed, next);
+        self.refile(Timer::Server(number), old, next);
+    }
+
+    fn refile(&mut self, timer: Timer, old: Option<Time>, next: Option<Time>) {
+        if let Some(old) = old {
+            self.due.remove(&(old, timer));
+        }
+        if let Some(next) = next {
+            self.due.insert((next, timer));
+        }
+    }
+
+    /// Puts a lease where it waits to be sent, if it has work that is due.
+    fn send_if_due(&mut self, now: Time, at: At) {
+        let Some(permit) = self.permits.get(&at.0) else {
+            return;
+        };
+        let (lease, from) = (&permit.leases[at.1], permit.from);
+        if lease.waits_in.is_some() || lease.next > now {
+            return;
+        }
+        let queue = match (lease.work(), &lease.state) {
+            (None, _) => return,
+            (Some(_), State::Released(_)) => Queue::Releases,
+            (Some(_), State::Held(_)) => Queue::Refreshes,
+            (Some(_), State::Queued(_)) => Queue::Polls,
+            (Some(_), _) => Queue::Claims,
+        };
+        // The thread sends again what was sent before.
+        let from = if lease.was_sent { THREAD } else { from };
+        self.push(now, at, (queue, from));
+    }
+
+    fn push(&mut self, now: Time, at: At, (queue, from): (Queue, RuntimeId)) {
+        let Some(lease) = self.lease(at) else {
+            return;
+        };
+        lease.waits_in = Some(queue);
+        let (number, end) = (lease.server, lease.end().unwrap_or_default());
+        let server = &mut self.servers[number];
+        match queue {
+            Queue::Refreshes => drop(server.refreshes.insert((end, at))),
+            Queue::Polls => server.polls.push_back(at),
+            Queue::Claims if self.lane(from, number).is_connected => {
+                self.lane(from, number).claims.push_back(at);
+            }
+            Queue::Claims => self.lane(THREAD, number).claims.push_back(at),
+            Queue::Releases => {
+                let is_urgent = self.is_urgent(at);
+                self.servers[number].release(now, at, is_urgent);
+                self.file_server(number);
+            }
+        }
+    }
+
+    /// The thread sends what waits in a lane that cannot.
+    fn hand_over(&mut self, from: RuntimeId, server: usize) {
+        if from != THREAD {
+            let waiting = std::mem::take(&mut self.lane(from, server).claims);
+            self.lane(THREAD, server).claims.extend(waiting);
+        }
+    }
+
+    /// Whether anybody waits for what a release frees, as far as is known.
+    fn is_urgent(&self, At(id, lease): At) -> bool {
+        let permit = &self.permits[&id];
+        let mut levels = permit.levels_of(lease).iter();
+        let is_contended = levels.any(|level| {
+            let key = self.keys.get(&level.name);
+            key.is_some_and(|key| key.is_contended)
+        });
+        is_contended || permit.tells_release
+    }
+
+    /// The lease at which a claim has arrived is to be acquired.
+    fn want(&mut self, at: At, now: Time) {
+        if let Some(lease) = self.lease(at) {
+            (lease.state, lease.next) = (State::Wanted, now);
+        }
+        self.send_if_due(now, at);
+    }
+}

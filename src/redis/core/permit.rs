@@ -1,0 +1,197 @@
+//! A permit: what a claim asks for, and its leases from narrow to wide.
+
+use super::{
+    call::Acquired,
+    lane::RuntimeId,
+    lease::{At, Lease, State},
+    time::{Settings, Time},
+};
+use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
+use std::{sync::Arc, time::Duration};
+
+/// A claim and its permit have one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::redis) struct PermitId(pub(in crate::redis) u64);
+
+impl PermitId {
+    /// The permit of an id that a server knows: with another id it keeps its number.
+    pub(super) fn of(serial: u64) -> Self {
+        Self(UnitsOf::base(serial))
+    }
+}
+
+/// One limit of a claim.
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Level {
+    /// The name of the semaphore.
+    pub(in crate::redis) name: Arc<str>,
+    /// The number of its server.
+    pub(in crate::redis) server: usize,
+    pub(in crate::redis) limit: u32,
+    pub(in crate::redis) weight: u32,
+    /// `None`: the claim does not wait here.
+    pub(in crate::redis) wait: Option<Wait>,
+    /// What operators see of it.
+    pub(in crate::redis) label: Option<Arc<str>>,
+}
+
+/// How a claim waits at a level.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::redis) struct Wait {
+    /// At most, from the claim on.
+    pub(in crate::redis) time: Duration,
+    /// How many may wait.
+    pub(in crate::redis) max_waiting: u32,
+    /// How much earlier it counts as arrived.
+    pub(in crate::redis) head_start: Duration,
+}
+
+/// Why a claim is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Refusal {
+    /// A limit is reached: which level's, and the units that are held.
+    Full(usize, u32),
+    /// Too many wait at this level.
+    QueueFull(usize),
+    /// It was full for as long as the claim may wait.
+    TimedOut(usize, u32),
+    /// An operator has revoked the claim.
+    Revoked,
+    /// The server does not answer, or cannot work.
+    Unavailable,
+}
+
+/// What callers are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum Event {
+    /// It is held: the token of each level, and how many units are held there.
+    Granted(PermitId, Vec<(u64, u32)>),
+    Refused(PermitId, Refusal),
+    /// It is held no more.
+    Lost(PermitId),
+    /// It was lost, and is held again, with these tokens.
+    Regained(PermitId, Vec<u64>),
+    /// An operator has ended it.
+    Revoked(PermitId),
+    /// Its release was answered: whether it was held until then.
+    Released(PermitId, bool),
+}
+
+#[derive(Debug)]
+pub(super) struct Permit {
+    /// The runtime of its caller.
+    pub(super) from: RuntimeId,
+    pub(super) levels: Vec<Level>,
+    /// The id of each level, under which a server knows its units.
+    pub(super) units: Vec<UnitsOf>,
+    pub(super) leases: Vec<Lease>,
+    /// The token of each level, and how many units are held there, as last told.
+    pub(super) grants: Vec<(u64, u32)>,
+    asked: Time,
+    /// When the claim is refused if it has not been decided. `None`: it has been.
+    pub(super) budget: Option<Time>,
+    /// Where it is filed.
+    pub(super) filed: Option<Time>,
+    pub(super) tells_release: bool,
+    /// Whether a release has found anything.
+    pub(super) was_held: bool,
+}
+
+impl Permit {
+    /// `since` is when it was claimed, ms of the server's clock.
+    pub(super) fn new(
+        PermitId(serial): PermitId,
+        (asked, since): (Time, u64),
+        from: RuntimeId,
+        levels: Vec<Level>,
+        settings: &Settings,
+    ) -> Self {
+        let waits = levels.iter().filter_map(|level| level.wait);
+        let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+        let units = levels.iter().map(|level| {
+            let of = Of::Claim(level.label.as_deref());
+            UnitsOf::new(serial, level.limit, level.weight).tagged(&Tag { since, of })
+        });
+        Self {
+            from,
+            units: units.collect(),
+            leases: leases(&levels),
+            grants: vec![(0, 0); levels.len()],
+            levels,
+            asked,
+            budget: Some(asked + longest + settings.budget()),
+            filed: None,
+            tells_release: false,
+            was_held: false,
+        }
+    }
+
+    /// The levels of a lease.
+    pub(super) fn levels_of(&self, lease: usize) -> &[Level] {
+        &self.levels[self.leases[lease].levels.clone()]
+    }
+
+    /// How long the claim may wait at a level yet.
+    pub(super) fn wait(&self, level: &Level, now: Time) -> Option<Wait> {
+        let wait = level.wait;
+        wait.filter(|wait| now < self.asked + wait.time)
+    }
+
+    /// When the wait at a level is over.
+    pub(super) fn waits_until(&self, level: usize) -> Time {
+        let wait = self.levels[level].wait.map(|wait| wait.time);
+        self.asked + wait.unwrap_or_default()
+    }
+
+    /// The least of its timers.
+    pub(super) fn timer(&self) -> Option<Time> {
+        let leases = self.leases.iter().filter_map(Lease::timer);
+        leases.chain(self.budget).min()
+    }
+
+    pub(super) fn is_decided(&self) -> bool {
+        self.budget.is_none()
+    }
+
+    /// Whether its caller has given it up.
+    pub(super) fn is_released(&self) -> bool {
+        let is_over = |lease: &Lease| matches!(lease.state, State::Released(_) | State::Idle);
+        self.leases.iter().all(is_over)
+    }
+
+    /// The lease whose acquire is a poll.
+    pub(super) fn queued(&self) -> Option<usize> {
+        self.leases.iter().position(Lease::is_queued)
+    }
+
+    /// Takes what a granted lease has got.
+    pub(super) fn take(&mut self, At(_, lease): At, granted: &[(u64, u32)]) {
+        let levels = self.leases[lease].levels.clone();
+        self.grants[levels].copy_from_slice(granted);
+    }
+
+    /// Why a claim is refused that a server refuses.
+    pub(super) fn refusal(&self, lease: usize, acquired: &Acquired) -> Refusal {
+        let first = self.leases[lease].levels.start;
+        match *acquired {
+            Acquired::Full { level, held } if self.levels[first + level].wait.is_some() => {
+                Refusal::TimedOut(first + level, held)
+            }
+            Acquired::Full { level, held } => Refusal::Full(first + level, held),
+            Acquired::QueueFull { level } => Refusal::QueueFull(first + level),
+            _ => Refusal::Revoked,
+        }
+    }
+}
+
+/// One lease for each run of levels on one server.
+fn leases(levels: &[Level]) -> Vec<Lease> {
+    let mut first = 0;
+    let runs = levels.chunk_by(|one, next| one.server == next.server);
+    let lease = |run: &[Level]| {
+        let levels = first..first + run.len();
+        first = levels.end;
+        Lease::new(run[0].server, levels)
+    };
+    runs.map(lease).collect()
+}

@@ -1,0 +1,544 @@
+//! What answers, messages and the passing of time mean for leases, and for their permits.
+
+use super::{
+    Core, Timer,
+    call::{Acquired, Answer, CallId, Failure, Flight, Items},
+    lease::{At, Lost, Queued, State, Work},
+    permit::{Event, PermitId, Refusal},
+    time::Time,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// The pause before a call is sent again that a server could not run.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Core {
+    /// Ends a call. `None`: it has ended before.
+    pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
+        let flight = self.calls.remove(&id)?;
+        self.due.remove(&(flight.deadline, Timer::Call(id)));
+        self.lane(flight.runtime, flight.server).in_flight -= 1;
+        Some(flight)
+    }
+
+    pub(super) fn answered(&mut self, now: Time, flight: Flight, answers: Vec<Answer>) {
+        let mut answers = answers.into_iter();
+        for items in &flight.items {
+            match answers.next() {
+                Some(answer) => self.take_answer(now, &flight, items, answer),
+                None => self.not_run(now, &flight, items),
+            }
+        }
+    }
+
+    fn take_answer(&mut self, now: Time, flight: &Flight, items: &Items, answer: Answer) {
+        if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, _) = answer {
+            self.servers[flight.server].observe(ms, now);
+        }
+        match (items, answer) {
+            (Items::Acquire(all), Answer::Acquired(_, each)) => {
+                for (at, acquired) in all.iter().zip(each) {
+                    self.landed(*at, flight.id);
+                    self.acquired(now, flight.sent, *at, acquired);
+                }
+            }
+            (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
+            (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
+            (Items::Release(all), Answer::Held(each)) => {
+                for ((At(id, _), _), was_held) in all.iter().zip(each) {
+                    if let Some(permit) = self.permits.get_mut(id) {
+                        permit.was_held |= was_held;
+                    }
+                }
+                self.released(now, all);
+            }
+            (Items::Release(all), Answer::Done) => self.released(now, all),
+            (Items::Presence, Answer::Presence(_, highest)) => {
+                self.servers[flight.server].raise(highest, now);
+            }
+            (items, _) => self.not_run(now, flight, items),
+        }
+    }
+
+    /// Leases of a call that has not run, or not to the end, are named by another one.
+    fn send_again(&mut self, now: Time, call: CallId, all: &[At], then: Time) {
+        for at in all {
+            self.landed(*at, call);
+            self.next_at(now, *at, then);
+        }
+    }
+
+    /// A server could not run a command. The policy decides claims; what is held, is tried again.
+    fn not_run(&mut self, now: Time, flight: &Flight, items: &Items) {
+        match items {
+            Items::Acquire(all) => {
+                self.send_again(now, flight.id, all, now + PAUSE);
+                for At(id, _) in all {
+                    self.cannot_decide(now, *id);
+                }
+            }
+            Items::Refresh(all) => self.send_again(now, flight.id, all, now + PAUSE),
+            Items::Release(all) => self.release_again(now, all, now + PAUSE),
+            Items::Presence => self.announce_at(flight.server, now + PAUSE),
+        }
+    }
+
+    /// A call has no answer. What was sent may run yet.
+    pub(super) fn unanswered(&mut self, now: Time, flight: &Flight, failure: Failure) {
+        let then = match failure {
+            Failure::NotConnected => now + PAUSE,
+            Failure::Broken | Failure::TimedOut | Failure::Abandoned => now,
+        };
+        for work in [Work::Refresh, Work::Acquire] {
+            for at in flight.named(work) {
+                match failure {
+                    Failure::NotConnected => self.landed(at, flight.id),
+                    _ => self.gave_up(at, flight.id),
+                }
+                self.next_at(now, at, then);
+            }
+        }
+        for items in &flight.items {
+            match items {
+                Items::Release(all) => self.release_again(now, all, then),
+                Items::Presence => self.announce_at(flight.server, then),
+                Items::Acquire(_) | Items::Refresh(_) => {}
+            }
+        }
+        self.hand_over(flight.runtime, flight.server);
+    }
+
+    fn announce_at(&mut self, server: usize, then: Time) {
+        self.servers[server].presence_at = Some(then);
+        self.file_server(server);
+    }
+
+    /// A call of a lease has run, or never will.
+    fn landed(&mut self, at: At, call: CallId) {
+        if let Some(lease) = self.lease(at) {
+            lease.landed(call);
+        }
+    }
+
+    /// A call of a lease is over, and may run yet.
+    fn gave_up(&mut self, at: At, call: CallId) {
+        if let Some(lease) = self.lease(at) {
+            lease.call = lease.call.filter(|other| *other != call);
+        }
+    }
+
+    /// The next call of a lease is due then.
+    fn next_at(&mut self, now: Time, at: At, then: Time) {
+        if let Some(lease) = self.lease(at) {
+            lease.next = then;
+        }
+        self.send_if_due(now, at);
+        self.file(at.0);
+    }
+
+    // Acquires.
+
+    fn acquired(&mut self, now: Time, sent: Time, at: At, acquired: Acquired) {
+        self.note_contention(at, &acquired);
+        let Some(lease) = self.lease(at) else {
+            return;
+        };
+        let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
+        match (&lease.state, acquired) {
+            (State::Idle, _) => {}
+            (State::Released(_), _) if is_refusal && lease.runs_until() <= now => self.done(at),
+            (State::Released(_), _) => self.next_at(now, at, now),
+            (_, Acquired::Revoked) => self.revoked(now, at.0),
+            (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
+            (State::Lost(_), _) => self.lose(now, at, now + self.settings.absence()),
+            (State::Held(held), Acquired::Granted(_)) => {
+                let end = held.end.max(self.settings.held_until(sent));
+                self.hold(now, at, end, now);
+            }
+            (State::Held(_), _) => self.next_at(now, at, now),
+            (_, Acquired::Granted(grants)) => {
+                let (end, refresh) = (self.settings.held_until(sent), self.refresh_at(sent));
+                self.granted(now, at, &grants, (end, refresh));
+            }
+            (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
+            (_, refusal) => self.refused(now, at, &refusal),
+        }
+    }
+
+    /// Notes whether anybody waits for a lease's semaphores.
+    fn note_contention(&mut self, At(id, lease): At, acquired: &Acquired) {
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        let is_contended = !matches!(acquired, Acquired::Granted(_));
+        for level in permit.levels_of(lease) {
+            if let Some(key) = self.keys.get_mut(&level.name) {
+                key.is_contended = is_contended;
+            }
+        }
+    }
+
+    /// When a lease is refreshed that was acquired or refreshed then. Those of a tick travel together.
+    fn refresh_at(&self, sent: Time) -> Time {
+        let tick = (self.settings.refresh_interval() / 16).as_micros().max(1);
+        let next = (sent + self.settings.refresh_interval()).as_micros();
+        Time::from_micros((next - next % tick) as u64)
+    }
+
+    fn hold(&mut self, now: Time, at: At, end: Time, next: Time) {
+        if let Some(lease) = self.lease(at) {
+            lease.hold(end, next);
+        }
+        self.send_if_due(now, at);
+        self.file(at.0);
+    }
+
+    /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
+    fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], (end, next): (Time, Time)) {
+        if end <= now {
+            // Its time is over already, so it counts as never granted.
+            return self.next_at(now, at, now);
+        }
+        if let Some(permit) = self.permits.get_mut(&at.0) {
+            permit.take(at, grants);
+        }
+        self.hold(now, at, end, next);
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
+            return self.want(At(at.0, wider), now);
+        }
+        if permit.budget.take().is_some() {
+            let event = Event::Granted(at.0, permit.grants.clone());
+            self.events.push_back(event);
+        }
+        self.file(at.0);
+    }
+
+    fn queued(&mut self, now: Time, sent: Time, at: At, queued: &Acquired) {
+        let Acquired::Queued {
+            level,
+            arrival,
+            recheck,
+            last_token,
+        } = *queued
+        else {
+            return;
+        };
+        let pause = self.settings.heartbeat();
+        let recheck = recheck.map(|after| after + Duration::from_millis(1));
+        let pause = recheck.map_or(pause, |after| after.min(pause));
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        let level = permit.leases[at.1].levels.start + level;
+        let over = permit.waits_until(level).max(now);
+        permit.leases[at.1].state = State::Queued(Queued {
+            level,
+            arrival,
+            last_token,
+            polled: sent,
+        });
+        self.next_at(now, at, over.min(now + pause));
+    }
+
+    fn refused(&mut self, now: Time, at: At, refusal: &Acquired) {
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        let why = permit.refusal(at.1, refusal);
+        // The server has nothing of it, unless another acquire may run.
+        if permit.leases[at.1].runs_until() <= now {
+            permit.leases[at.1].state = State::Idle;
+        }
+        self.refuse(now, at.0, why);
+    }
+
+    fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
+        self.events.push_back(Event::Refused(id, why));
+        self.let_go(now, id);
+    }
+
+    /// The server of a claim cannot work.
+    fn cannot_decide(&mut self, now: Time, id: PermitId) {
+        if self
+            .permits
+            .get(&id)
+            .is_some_and(|permit| !permit.is_decided())
+        {
+            self.refuse(now, id, Refusal::Unavailable);
+        }
+    }
+
+    // Messages.
+
+    /// A waiter of this process was granted with this token, or should poll.
+    pub(super) fn notified(&mut self, now: Time, id: PermitId, token: u64, held: u32) {
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        let Some(lease) = permit.queued() else {
+            return;
+        };
+        let State::Queued(queued) = &permit.leases[lease].state else {
+            return;
+        };
+        let end = self.settings.provisional_until(queued.polled);
+        let is_one = permit.leases[lease].levels.len() == 1;
+        let at = At(id, lease);
+        if is_one && token > queued.last_token && end > now {
+            self.granted(now, at, &[(token, held)], (end, now));
+        } else {
+            self.next_at(now, at, now);
+        }
+    }
+
+    /// An operator has ended a permit or a claim.
+    pub(super) fn revoked(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        if permit.is_released() {
+            return;
+        }
+        let event = match permit.is_decided() {
+            true => Event::Revoked(id),
+            false => Event::Refused(id, Refusal::Revoked),
+        };
+        self.events.push_back(event);
+        self.let_go(now, id);
+    }
+
+    // Refreshes.
+
+    /// A lease of several levels has an answer for each, and is held if all are.
+    fn refreshed(&mut self, now: Time, flight: &Flight, all: &[At], each: &[bool]) {
+        let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
+        let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
+        for at in all.iter().copied().collect::<BTreeSet<_>>() {
+            self.landed(at, flight.id);
+            let end = self.lease(at).and_then(|lease| match &lease.state {
+                State::Held(held) => Some(held.end),
+                _ => None,
+            });
+            match end {
+                None => self.next_at(now, at, now),
+                Some(end) if lost.contains(&at) => self.not_found(now, at, end),
+                Some(end) => {
+                    let end = end.max(self.settings.held_until(flight.sent));
+                    self.hold(now, at, end, self.refresh_at(flight.sent));
+                }
+            }
+        }
+        if !lost.is_empty() {
+            self.sweep(flight.server, flight.sent);
+        }
+    }
+
+    /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest.
+    fn not_found(&mut self, now: Time, at: At, end: Time) {
+        if let Some(lease) = self.lease(at) {
+            lease.state = State::Lost(Lost { end: Some(end) });
+        }
+        self.next_at(now, at, now);
+    }
+
+    /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
+    fn sweep(&mut self, server: usize, sent: Time) {
+        let lost_before = &mut self.servers[server].lost_before;
+        if *lost_before < sent {
+            *lost_before = sent;
+            self.sweep = Some(PermitId(0));
+        }
+    }
+
+    pub(super) fn refresh_soon(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        for number in 0..permit.leases.len() {
+            let at = At(id, number);
+            let Some(lease) = self.lease(at) else {
+                return;
+            };
+            let (server, is_held) = (lease.server, matches!(lease.state, State::Held(_)));
+            let (end, next) = (lease.end(), lease.next);
+            let since = self.settings.held_until(self.servers[server].lost_before);
+            if is_held && end < Some(since) && next > now {
+                self.next_at(now, at, now);
+            }
+        }
+    }
+
+    // Losses.
+
+    /// What is over at its end: a claim's budget, a lease, a release.
+    pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permits.get(&id) else {
+            return;
+        };
+        if permit.budget.is_some_and(|budget| budget <= now) {
+            self.refuse(now, id, Refusal::Unavailable);
+        }
+        let leases = self
+            .permits
+            .get(&id)
+            .map_or(0, |permit| permit.leases.len());
+        for number in 0..leases {
+            let at = At(id, number);
+            let Some(lease) = self.lease(at) else {
+                return;
+            };
+            if lease.end().is_none_or(|end| end > now) {
+                continue;
+            }
+            match &lease.state {
+                State::Released(_) => self.done(at),
+                _ => self.lose(now, at, now),
+            }
+        }
+    }
+
+    /// A lease is lost for certain. It tries to come back then.
+    fn lose(&mut self, now: Time, at: At, then: Time) {
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        let was_held = permit.is_decided() && permit.leases.iter().all(|lease| lease.is_held());
+        permit.leases[at.1].state = State::Lost(Lost { end: None });
+        if was_held {
+            self.events.push_back(Event::Lost(at.0));
+        }
+        self.next_at(now, at, then);
+    }
+
+    /// A lost lease is held again. Its holder learns of it if it was told of the loss.
+    fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
+        let end = self.settings.held_until(sent);
+        if end <= now {
+            return self.next_at(now, at, now);
+        }
+        let refresh = self.refresh_at(sent);
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        let was_told = permit.leases[at.1].end().is_none();
+        if was_told {
+            permit.take(at, grants);
+        }
+        permit.leases[at.1].hold(end, refresh);
+        if was_told && permit.leases.iter().all(|lease| lease.is_held()) {
+            let tokens = permit.grants.iter().map(|(token, _)| *token).collect();
+            self.events.push_back(Event::Regained(at.0, tokens));
+        }
+        self.send_if_due(now, at);
+        self.file(at.0);
+    }
+
+    // Releases.
+
+    /// Releases what a server may know of a permit.
+    pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permits.get_mut(&id) else {
+            return;
+        };
+        permit.budget = None;
+        for number in 0..permit.leases.len() {
+            let at = At(id, number);
+            let Some(lease) = self.lease(at) else {
+                break;
+            };
+            match &lease.state {
+                State::Idle | State::Released(_) => continue,
+                _ if !lease.was_sent => lease.state = State::Idle,
+                _ => self.let_go_of(now, at),
+            }
+        }
+        self.end_if_over(id);
+        self.file(id);
+    }
+
+    fn let_go_of(&mut self, now: Time, at: At) {
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        let lease = &mut permit.leases[at.1];
+        lease.release(now);
+        lease.waits_in = None;
+        for level in permit.levels_of(at.1) {
+            if let Some(key) = self.keys.get_mut(&level.name) {
+                key.releases.insert(at);
+            }
+        }
+        self.send_if_due(now, at);
+    }
+
+    /// A release was answered. One that was sent while an acquire could run is sent once more, after that.
+    fn released(&mut self, now: Time, all: &[(At, bool)]) {
+        // A lease of several levels is named once for each.
+        for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
+            match is_settled {
+                true => self.done(at),
+                false => self.release_landed(now, at, now),
+            }
+        }
+    }
+
+    fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
+        for (at, _) in all.iter().copied().collect::<BTreeSet<_>>() {
+            self.release_landed(now, at, then);
+        }
+    }
+
+    fn release_landed(&mut self, now: Time, at: At, then: Time) {
+        let Some(lease) = self.lease(at) else {
+            return;
+        };
+        let runs_until = lease.runs_until();
+        if let State::Released(released) = &mut lease.state {
+            released.in_flight = released.in_flight.saturating_sub(1);
+            self.next_at(now, at, then.max(runs_until));
+        }
+    }
+
+    /// Nothing of a lease is left.
+    fn done(&mut self, at: At) {
+        let Some(permit) = self.permits.get_mut(&at.0) else {
+            return;
+        };
+        permit.leases[at.1].state = State::Idle;
+        for level in permit.levels_of(at.1) {
+            if let Some(key) = self.keys.get_mut(&level.name) {
+                key.releases.remove(&at);
+            }
+        }
+        self.end_if_over(at.0);
+        self.file(at.0);
+    }
+
+    /// Forgets a permit of which nothing is left.
+    fn end_if_over(&mut self, id: PermitId) {
+        let is_idle = |lease: &super::Lease| matches!(lease.state, State::Idle);
+        let is_over =
+            |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
+        if !self.permits.get(&id).is_some_and(is_over) {
+            return;
+        }
+        let Some(permit) = self.permits.remove(&id) else {
+            return;
+        };
+        self.refile(Timer::Permit(id), permit.filed, None);
+        for level in &permit.levels {
+            if let Some(key) = self.keys.get_mut(&level.name) {
+                key.leases -= 1;
+                if key.leases == 0 {
+                    self.keys.remove(&level.name);
+                }
+            }
+        }
+        if permit.tells_release {
+            self.events.push_back(Event::Released(id, permit.was_held));
+        }
+    }
+}

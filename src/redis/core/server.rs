@@ -1,0 +1,124 @@
+//! What is known of a server, and what waits to be sent to it.
+
+use super::{
+    lane::RuntimeId,
+    lease::At,
+    time::{Settings, Time},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// What has become of a runtime's connection to a server.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::redis) enum Change {
+    Connected(RuntimeId, usize),
+    /// Calls in flight fail one by one.
+    Gone(RuntimeId, usize),
+}
+
+/// How long a release waits for a call that it can ride on.
+const RIDE: Duration = Duration::from_millis(1);
+
+/// A sample of the clock that is lower than the estimate by more than this, in microseconds, comes from a
+/// clock that was set back. It cannot come from a slow answer, because no call waits that long.
+const STEP: i64 = 2_000_000;
+
+/// A lower sample moves the estimate by one part in so many, so that the estimate follows drift and
+/// slow answers hardly change it.
+const WEIGHT: i64 = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    /// The server's clock less ours, microseconds: a lower bound.
+    offset: Option<i64>,
+    /// The highest that any process has seen of it, less our clock then.
+    highest: i64,
+    /// When the last call was sent that has not found a lease.
+    pub(super) lost_before: Time,
+    /// When this process announces itself again. `None`: there is no connection, or the call is in flight.
+    pub(super) presence_at: Option<Time>,
+    /// Whether the announcement waits to be sent.
+    pub(super) announces: bool,
+    pub(super) releases: VecDeque<At>,
+    /// When the thread carries releases that nothing else has carried.
+    release_at: Option<Time>,
+    /// Whether the thread is to carry releases now.
+    pub(super) releases_now: bool,
+    /// By the end of the lease.
+    pub(super) refreshes: BTreeSet<(Time, At)>,
+    pub(super) polls: VecDeque<At>,
+    pub(super) filed: Option<Time>,
+}
+
+impl Server {
+    // Its clock. Every answer carries the server's time, which its script read before the answer arrived. So
+    // the server's clock stands at that time plus what has passed since, at least.
+
+    /// Takes the server's time, in ms, from an answer that has just arrived.
+    pub(super) fn observe(&mut self, server_ms: u64, now: Time) {
+        let sample = server_ms as i64 * 1_000 - micros(now);
+        self.highest = self.highest.max(sample);
+        self.offset = Some(match self.offset {
+            Some(old) if sample < old && old - sample <= STEP => old - (old - sample) / WEIGHT,
+            _ => sample,
+        });
+    }
+
+    /// Takes the highest time that any process has seen, in microseconds.
+    pub(super) fn raise(&mut self, highest: u64, now: Time) {
+        self.highest = self.highest.max(highest as i64 - micros(now));
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.offset.is_some()
+    }
+
+    /// What its clock shows then at the earliest, ms.
+    pub(super) fn at(&self, then: Time) -> u64 {
+        (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
+    }
+
+    /// What its clock would show now if it had never been set back, in microseconds.
+    pub(super) fn floor(&self, now: Time) -> u64 {
+        (self.highest + micros(now)).max(0) as u64
+    }
+
+    // What waits.
+
+    /// A release waits for a call that it can ride on.
+    pub(super) fn release(&mut self, now: Time, at: At, is_urgent: bool) {
+        self.releases.push_back(at);
+        let by = if is_urgent { now } else { now + RIDE };
+        self.releases_now |= is_urgent;
+        self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
+    }
+
+    /// All releases that waited have left.
+    pub(super) fn carried(&mut self) {
+        if self.releases.is_empty() {
+            (self.release_at, self.releases_now) = (None, false);
+        }
+    }
+
+    pub(super) fn timer(&self) -> Option<Time> {
+        let release = self.release_at.filter(|_| !self.releases_now);
+        release.into_iter().chain(self.presence_at).min()
+    }
+
+    /// Its time has come.
+    pub(super) fn pass(&mut self, now: Time, settings: &Settings) {
+        if self.release_at.is_some_and(|at| at <= now) {
+            self.releases_now = true;
+        }
+        if self.presence_at.is_some_and(|at| at <= now) {
+            self.announces = true;
+            self.presence_at = Some(now + settings.announcement());
+        }
+    }
+}
+
+fn micros(time: Time) -> i64 {
+    time.as_micros() as i64
+}

@@ -1,0 +1,75 @@
+//! Instants, and the lengths of time that follow from the settings.
+
+use std::time::Duration;
+
+/// An instant of this machine's clock, since it has booted.
+pub(in crate::redis) type Time = Duration;
+
+/// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
+/// no longer than this.
+const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// The longest time between two calls that announce this process, whatever the lease: shares are
+/// computed from a count of processes that is no older.
+const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
+
+/// The longest time between two tries of a lost lease to come back, whatever the lease.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
+
+/// What a core is told at the start.
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Settings {
+    /// How long a grant lasts without a refresh.
+    pub(in crate::redis) lease: Duration,
+    /// How long the answer to a call may take.
+    pub(in crate::redis) timeout: Duration,
+    /// How many servers there are.
+    pub(in crate::redis) servers: usize,
+}
+
+impl Settings {
+    /// How often a lease is refreshed: three times in its length, so that it survives the loss of one.
+    pub(super) fn refresh_interval(&self) -> Duration {
+        self.lease / 3
+    }
+
+    /// How often a waiter polls. Each poll is a heartbeat.
+    pub(super) fn heartbeat(&self) -> Duration {
+        (self.lease / 12).min(LONGEST_HEARTBEAT)
+    }
+
+    /// How long a waiter counts as alive after a poll: three heartbeats, but at least one and two timeouts,
+    /// so that a poll that times out can be sent again.
+    pub(super) fn alive(&self) -> Duration {
+        (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
+    }
+
+    /// How long before the server's end of a lease its holder is told that it is lost.
+    pub(super) fn margin(&self) -> Duration {
+        self.lease / 20
+    }
+
+    /// Until when a lease counts as held if its acquire or refresh was sent then.
+    pub(super) fn held_until(&self, sent: Time) -> Time {
+        sent + self.lease - self.margin()
+    }
+
+    /// Until when a grant by a message counts as held if the waiter's last poll was sent then.
+    pub(super) fn provisional_until(&self, polled: Time) -> Time {
+        polled + self.alive() - self.margin().min(self.alive() / 5)
+    }
+
+    pub(super) fn announcement(&self) -> Duration {
+        self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
+    }
+
+    /// How long a lost lease waits before it tries to come back once more.
+    pub(super) fn absence(&self) -> Duration {
+        self.refresh_interval().min(LONGEST_ABSENCE)
+    }
+
+    /// How long a claim may take beside its wait: a call, and a second one.
+    pub(super) fn budget(&self) -> Duration {
+        self.timeout * 2
+    }
+}
