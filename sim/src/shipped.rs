@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         core,
         calls: VecDeque::new(),
         orders: BTreeMap::new(),
+        ids: BTreeMap::new(),
     })
 }
 
@@ -38,6 +39,7 @@ struct Shipped {
     calls: VecDeque<Call>,
     /// For each call that acquires the numbers of its claims, in the order in which they were sent.
     orders: BTreeMap<CallId, Vec<usize>>,
+    ids: BTreeMap<u64, PermitId>,
 }
 
 fn key(name: &str) -> subject::Key {
@@ -170,13 +172,16 @@ impl subject::Subject for Shipped {
             }),
             label: None,
         };
-        let (PermitId(id), call) = self.core.acquire(now, THREAD, vec![level]);
+        let (id, call) = self.core.acquire(now, THREAD, vec![level]);
         self.calls.extend(call);
-        subject::PermitId(id)
+        self.ids.insert(id.serial, id);
+        subject::PermitId(id.serial)
     }
 
     fn release(&mut self, now: Time, permit: subject::PermitId) {
-        self.core.release(now, PermitId(permit.0), false);
+        if let Some(id) = self.ids.remove(&permit.0) {
+            self.core.release(now, id, false);
+        }
     }
 
     fn handle_reply(
@@ -236,19 +241,19 @@ impl subject::Subject for Shipped {
     fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
             return Some(match self.core.poll_event()? {
-                Event::Granted(PermitId(id), grants) => {
-                    subject::Event::Granted(subject::PermitId(id), grants[0].0)
+                Event::Granted(id, grants) => {
+                    subject::Event::Granted(subject::PermitId(id.serial), grants[0].0)
                 }
-                Event::Refused(PermitId(id), why) => {
+                Event::Refused(id, why) => {
                     let why = match why {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked | Refusal::Unavailable => subject::Refusal::Unavailable,
                     };
-                    subject::Event::Refused(subject::PermitId(id), why)
+                    subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
-                Event::Lost(PermitId(id)) => subject::Event::Lost(subject::PermitId(id)),
+                Event::Lost(id) => subject::Event::Lost(subject::PermitId(id.serial)),
                 Event::Regained(..) | Event::Revoked(_) | Event::Released(..) => continue,
             });
         }

@@ -161,8 +161,12 @@ impl Calls {
         let is_timely = local < flight.call.deadline;
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
-            for (_, id) in command.ids() {
+            for (place, (_, id)) in command.ids().into_iter().enumerate() {
                 let record = self.0.entry((at, id.permit())).or_default();
+                record.was_granted &= !matches!(
+                    (command, answer),
+                    (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
+                );
                 if !matches!(answer, Err(Failure::Broken)) {
                     record.may_run.remove(&flight.call.id);
                 }

@@ -1,13 +1,13 @@
 //! What a runtime sends next.
 
 use super::{
-    Core, Timer,
+    Core,
     call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
     lane::{MOST_CLAIMS, RuntimeId, THREAD},
     lease::{At, Connection, MayRun, Queue, State, Work},
     time::Time,
 };
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A call that is being made.
 struct Draft {
@@ -17,7 +17,7 @@ struct Draft {
     connection: Connection,
     bill: Bill,
     presence: bool,
-    releases: BTreeSet<At>,
+    releases: Vec<At>,
     refreshes: Vec<At>,
     acquires: Vec<At>,
 }
@@ -43,7 +43,7 @@ impl Core {
             connection: (runtime, lane.generation),
             bill: Bill::default(),
             presence: false,
-            releases: BTreeSet::new(),
+            releases: Vec::new(),
             refreshes: Vec::new(),
             acquires: Vec::new(),
         };
@@ -136,36 +136,44 @@ impl Core {
         if !draft.bill.add(levels, units) {
             return false;
         }
-        draft.releases.extend(before);
+        for at in before {
+            self.put_release(draft, at);
+        }
         match work {
-            Work::Release => drop(draft.releases.insert(at)),
+            Work::Release => self.put_release(draft, at),
             Work::Refresh => draft.refreshes.push(at),
             Work::Acquire => draft.acquires.push(at),
         }
         true
     }
 
+    fn put_release(&mut self, draft: &mut Draft, at: At) {
+        let connection = draft.connection;
+        if let Some(lease) = self.lease(at) {
+            lease.release_sent(connection);
+        }
+        draft.releases.push(at);
+    }
+
     /// How many levels a lease has, and how many units.
     fn cost(&self, At(id, lease): At) -> (usize, usize) {
-        let levels = self.permits[&id].levels_of(lease);
-        let units = levels.iter().map(|level| level.weight as usize);
+        let levels = self.permits[id.slot].levels_of(lease);
+        let units = levels.iter().map(|level| level.units.units() as usize);
         (levels.len(), units.sum())
     }
 
     /// The releases of a lease's keys that have no answer yet, and are neither in this call nor before it on
     /// the same connection. So this process sees its own releases.
     fn releases_before(&self, draft: &Draft, At(id, lease): At) -> Vec<At> {
-        let levels = self.permits[&id].levels_of(lease).iter();
-        let keys = levels.filter_map(|level| self.keys.get(&level.name));
-        let all = keys.flat_map(|key| key.releases.iter().copied());
+        let levels = self.permits[id.slot].levels_of(lease).iter();
+        let all = levels.flat_map(|level| self.keys[level.key].releases.iter().copied());
         let is_before = |at: &At| self.sent_over(*at) == Some(draft.connection);
-        all.filter(|at| !draft.releases.contains(at) && !is_before(at))
-            .collect()
+        all.filter(|at| !is_before(at)).collect()
     }
 
     /// Over which connection the last release of a lease was sent that has no answer.
     fn sent_over(&self, At(id, lease): At) -> Option<Connection> {
-        match &self.permits.get(&id)?.leases[lease].state {
+        match &self.permits.get(id.slot)?.leases[lease].state {
             State::Released(released) if released.in_flight > 0 => released.sent_over,
             _ => None,
         }
@@ -189,17 +197,7 @@ impl Core {
         let (id, deadline) = (flight.id, flight.deadline);
         self.last_call = id.0;
         self.lane(draft.runtime, draft.server).in_flight += 1;
-        self.due.insert((deadline, Timer::Call(id)));
         self.calls.insert(id, flight);
-        for at in draft
-            .releases
-            .iter()
-            .chain(&draft.refreshes)
-            .chain(&draft.acquires)
-        {
-            self.file(at.0);
-        }
-        self.file_server(draft.server);
         Some(Call {
             id,
             server: draft.server,
@@ -223,7 +221,7 @@ impl Core {
         if draft.releases.is_empty() {
             return;
         }
-        let tells = |at: &At| self.permits[&at.0].tells_release;
+        let tells = |at: &At| self.permits[at.0.slot].tells_release;
         let with_answer = draft.releases.iter().any(tells);
         let (groups, order) = self.groups(draft.releases.iter().copied());
         commands.push(Command::Release {
@@ -231,14 +229,8 @@ impl Core {
             floor: self.servers[draft.server].floor(draft.now),
             groups,
         });
-        for at in &draft.releases {
-            if let Some(lease) = self.lease(*at) {
-                lease.waits_in = lease.waits_in.filter(|queue| *queue != Queue::Releases);
-                lease.release_sent(draft.connection);
-            }
-        }
         let settled = |at: At| {
-            let lease = &self.permits[&at.0].leases[at.1];
+            let lease = &self.permits[at.0.slot].leases[at.1];
             (at, lease.is_settled(draft.now, draft.connection))
         };
         flight
@@ -278,14 +270,13 @@ impl Core {
             connection: draft.connection,
         };
         for At(id, lease) in all {
-            if let Some(permit) = self.permits.get_mut(id) {
-                permit.leases[*lease].sent(run, work, &self.settings);
-            }
+            let permit = &mut self.permits[id.slot];
+            permit.leases[*lease].sent(run, work, &self.settings);
         }
     }
 
     fn wanted(&self, now: Time, At(id, number): At) -> Vec<Wanted> {
-        let permit = &self.permits[&id];
+        let permit = &self.permits[id.slot];
         let lease = &permit.leases[number];
         let wanted = lease.levels.clone().map(|at| {
             let level = &permit.levels[at];
@@ -296,8 +287,8 @@ impl Core {
                 head_start: wait.head_start,
             });
             Wanted {
-                name: level.name.clone(),
-                units: permit.units[at].clone(),
+                name: Arc::clone(&self.keys[level.key].name),
+                units: level.units.clone(),
                 position: position.filter(|_| !matches!(lease.state, State::Lost(_))),
                 is_known: lease.was_sent,
             }
@@ -309,20 +300,16 @@ impl Core {
     fn groups(&self, all: impl Iterator<Item = At>) -> (Vec<Group>, Vec<At>) {
         let mut units: Vec<_> = all
             .flat_map(|at| {
-                let permit = &self.permits[&at.0];
-                let levels = permit.leases[at.1].levels.clone();
-                levels.map(move |level| (&permit.levels[level].name, &permit.units[level], at))
+                let levels = self.permits[at.0.slot].levels_of(at.1).iter();
+                levels.map(move |level| (level.key, &level.units, at))
             })
             .collect();
-        units.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        units.sort_by_key(|(key, ..)| *key);
         let order = units.iter().map(|(.., at)| *at).collect();
         let groups = units.chunk_by(|(one, ..), (other, ..)| one == other);
         let groups = groups.map(|group| {
-            let name = group[0].0.clone();
-            (
-                name,
-                group.iter().map(|(_, units, _)| (*units).clone()).collect(),
-            )
+            let units = group.iter().map(|(_, units, _)| (*units).clone());
+            (Arc::clone(&self.keys[group[0].0].name), units.collect())
         });
         (groups.collect(), order)
     }

@@ -1,14 +1,73 @@
 //! What is known of a semaphore that this process has claimed.
 
 use super::lease::At;
-use std::collections::BTreeSet;
+use slab::Slab;
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Key {
+    pub(super) name: Arc<str>,
     /// How many leases of this process have it as a level. With none it is forgotten.
     pub(super) leases: u32,
     /// The leases whose release has no answer yet.
     pub(super) releases: BTreeSet<At>,
     /// Whether the last answer said that it is full, or that a claim waits.
     pub(super) is_contended: bool,
+}
+
+/// The semaphores that this process has claimed, by a number of each.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    all: Slab<Key>,
+    numbers: HashMap<Arc<str>, usize>,
+}
+
+impl Keys {
+    /// The number of a semaphore that one more lease has as a level.
+    pub(super) fn enter(&mut self, name: &Arc<str>) -> usize {
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => self.add(name),
+        };
+        self.all[number].leases += 1;
+        number
+    }
+
+    fn add(&mut self, name: &Arc<str>) -> usize {
+        let number = self.all.insert(Key {
+            name: Arc::clone(name),
+            leases: 0,
+            releases: BTreeSet::new(),
+            is_contended: false,
+        });
+        self.numbers.insert(Arc::clone(name), number);
+        number
+    }
+
+    pub(super) fn leave(&mut self, number: usize) {
+        let key = &mut self.all[number];
+        key.leases -= 1;
+        if key.leases == 0 {
+            let key = self.all.remove(number);
+            self.numbers.remove(&key.name);
+        }
+    }
+}
+
+impl Index<usize> for Keys {
+    type Output = Key;
+
+    fn index(&self, number: usize) -> &Key {
+        &self.all[number]
+    }
+}
+
+impl IndexMut<usize> for Keys {
+    fn index_mut(&mut self, number: usize) -> &mut Key {
+        &mut self.all[number]
+    }
 }

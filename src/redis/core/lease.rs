@@ -65,6 +65,8 @@ pub(super) struct Held {
 pub(super) struct Lost {
     /// The end that its holder knows. `None`: the holder was told that it is lost.
     pub(super) end: Option<Time>,
+    /// Whether the server has said that it has nothing of it, and nothing was sent since.
+    pub(super) is_gone: bool,
 }
 
 #[derive(Debug)]
@@ -152,6 +154,12 @@ impl Lease {
         matches!(self.state, State::Queued(_))
     }
 
+    /// Whether the server may know it, or will.
+    pub(super) fn may_be_known(&self, now: Time) -> bool {
+        let is_gone = matches!(&self.state, State::Lost(lost) if lost.is_gone);
+        self.was_sent && (!is_gone || self.runs_until() > now)
+    }
+
     /// Whether its holder may rely on it.
     pub(super) fn is_held(&self) -> bool {
         match &self.state {
@@ -180,6 +188,9 @@ impl Lease {
         if work == Work::Acquire {
             self.was_sent = true;
             self.may_run.push(run);
+            if let State::Lost(lost) = &mut self.state {
+                lost.is_gone = false;
+            }
         }
     }
 
@@ -199,6 +210,7 @@ impl Lease {
 
     /// A release of it leaves.
     pub(super) fn release_sent(&mut self, connection: Connection) {
+        self.waits_in = None;
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
             released.sent_over = Some(connection);

@@ -34,8 +34,9 @@
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
 //!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it.
 //! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
-//! 10. *A permit has one timer*: the list `due` has each permit, call and server once, at the least of its
-//!    timers, and each change files it anew.
+//! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
+//!    timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
+//!    once.
 
 mod build;
 mod call;
@@ -53,27 +54,18 @@ pub(in crate::redis) use permit::{Event, Level, PermitId, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
+use crate::redis::protocol::PermitId as UnitsOf;
 use call::Flight;
-use key::Key;
+use key::Keys;
 use lane::{Lane, THREAD};
 use lease::{At, Lease, Queue, State};
 use permit::Permit;
 use server::Server;
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many timers one entry handles, so that none holds up the others for long.
 const MOST_DUE: usize = 512;
-
-/// Of what a timer is. Ends come before sends, because a permit's timer handles its end first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Call(CallId),
-    Permit(PermitId),
-    Server(usize),
-}
 
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy)]
@@ -89,16 +81,19 @@ pub(in crate::redis) enum Message {
 #[derive(Debug)]
 pub(in crate::redis) struct Core {
     settings: Settings,
-    permits: BTreeMap<PermitId, Permit>,
+    permits: Slab<Permit>,
+    /// The permits that wait in a queue, or have waited, by their serials.
+    waiters: BTreeMap<u64, PermitId>,
+    /// In the order of their deadlines, which are that of their numbers.
     calls: BTreeMap<CallId, Flight>,
     servers: Vec<Server>,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
-    keys: BTreeMap<Arc<str>, Key>,
-    /// Each permit, call and server that has a timer, once.
-    due: BTreeSet<(Time, Timer)>,
+    keys: Keys,
+    /// Each permit that has a timer, once.
+    due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<Event>,
-    /// The first permit that a sweep has not visited: leases of a server that has lost some.
-    sweep: Option<PermitId>,
+    /// The first slot that a sweep has not visited: leases of a server that has lost some.
+    sweep: Option<usize>,
     last_permit: u64,
     last_call: u64,
 }
@@ -108,11 +103,12 @@ impl Core {
         let servers = (0..settings.servers).map(|_| Server::default()).collect();
         Self {
             settings,
-            permits: BTreeMap::new(),
+            permits: Slab::new(),
+            waiters: BTreeMap::new(),
             calls: BTreeMap::new(),
             servers,
             lanes: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            keys: Keys::default(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
             sweep: None,
@@ -131,13 +127,17 @@ impl Core {
         levels: Vec<Level>,
     ) -> (PermitId, Option<Call>) {
         self.last_permit += 1;
-        let id = PermitId(self.last_permit);
+        let entry = self.permits.vacant_entry();
+        let (slot, serial) = (entry.key(), self.last_permit);
+        let id = PermitId { slot, serial };
+        let leases = permit::leases(&levels);
         let since = self.servers[levels[0].server].at(now);
-        let permit = Permit::new(id, (now, since), from, levels, &self.settings);
-        for level in &permit.levels {
-            self.keys.entry(Arc::clone(&level.name)).or_default().leases += 1;
-        }
-        self.permits.insert(id, permit);
+        let own = levels.iter().map(|level| {
+            let key = self.keys.enter(&level.name);
+            permit::own(id, since, level, key)
+        });
+        let own = own.collect();
+        entry.insert(Permit::new(id, (now, from), own, leases, &self.settings));
         self.want(At(id, 0), now);
         self.file(id);
         (id, self.poll_call(now, from))
@@ -145,7 +145,7 @@ impl Core {
 
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
-        let Some(permit) = self.permits.get_mut(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
         permit.tells_release |= tells;
@@ -174,9 +174,18 @@ impl Core {
     pub(in crate::redis) fn handle_message(&mut self, now: Time, message: Message) {
         match message {
             Message::Granted(serial, token, held) => {
-                self.notified(now, PermitId::of(serial), token, held);
+                if let Some(id) = self.waiters.get(&UnitsOf::base(serial)) {
+                    self.notified(now, *id, token, held);
+                }
             }
-            Message::Revoked(serial) => self.revoked(now, PermitId::of(serial)),
+            Message::Revoked(serial) => {
+                let serial = UnitsOf::base(serial);
+                let mut permits = self.permits.iter();
+                let found = permits.find(|(_, permit)| permit.id.serial == serial);
+                if let Some(id) = found.map(|(_, permit)| permit.id) {
+                    self.revoked(now, id);
+                }
+            }
         }
     }
 
@@ -187,7 +196,7 @@ impl Core {
                 self.lane(runtime, server).connect();
                 if runtime == THREAD {
                     self.servers[server].presence_at = Some(now);
-                    self.server_due(now, server);
+                    self.servers[server].pass(now, &self.settings);
                 }
             }
             Change::Gone(runtime, server) => {
@@ -202,60 +211,59 @@ impl Core {
     /// When it has something to do.
     pub(in crate::redis) fn poll_timeout(&self) -> Option<Time> {
         let sweep = self.sweep.map(|_| Time::ZERO);
-        sweep.or_else(|| self.due.first().map(|(at, _)| *at))
+        let permit = self.due.first().map(|(at, _)| *at);
+        let call = self.calls.values().next().map(|flight| flight.deadline);
+        let servers = self.servers.iter().filter_map(Server::timer);
+        servers.chain(sweep).chain(permit).chain(call).min()
     }
 
-    /// Does what is due.
+    /// Does what is due. Ends come before sends.
     pub(in crate::redis) fn handle_timeout(&mut self, now: Time) {
         for _ in 0..MOST_DUE {
+            let Some(call) = self.calls.first_key_value() else {
+                break;
+            };
+            if call.1.deadline > now {
+                break;
+            }
+            let id = *call.0;
+            self.handle_reply(now, id, Err(Failure::TimedOut));
+        }
+        for _ in 0..MOST_DUE {
             match self.due.first() {
-                Some((at, _)) if *at <= now => {}
+                Some((at, id)) if *at <= now => self.permit_due(now, *id),
                 _ => break,
             }
-            match self.due.pop_first() {
-                Some((_, Timer::Call(id))) => self.handle_reply(now, id, Err(Failure::TimedOut)),
-                Some((_, Timer::Permit(id))) => self.permit_due(now, id),
-                Some((_, Timer::Server(server))) => {
-                    self.servers[server].filed = None;
-                    self.server_due(now, server);
-                }
-                None => {}
-            }
+        }
+        for server in &mut self.servers {
+            server.pass(now, &self.settings);
         }
         self.go_on_sweeping(now);
     }
 
     /// Ends come first, then what is to be sent.
     fn permit_due(&mut self, now: Time, id: PermitId) {
-        if let Some(permit) = self.permits.get_mut(&id) {
-            permit.filed = None;
-        }
+        self.unfile(id);
         self.end_due(now, id);
-        let Some(permit) = self.permits.get(&id) else {
-            return;
-        };
-        for lease in 0..permit.leases.len() {
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        for lease in 0..leases {
             self.send_if_due(now, At(id, lease));
         }
         self.file(id);
     }
 
-    fn server_due(&mut self, now: Time, number: usize) {
-        let server = &mut self.servers[number];
-        server.pass(now, &self.settings);
-        self.file_server(number);
-    }
-
     /// After a server has lost a lease, all on it are refreshed, some at a time.
     fn go_on_sweeping(&mut self, now: Time) {
-        let Some(from) = self.sweep.take() else {
+        let Some(from) = self.sweep else {
             return;
         };
-        let ids: Vec<_> = self.permits.range(from..).map(|(id, _)| *id).collect();
-        for id in ids.iter().take(MOST_DUE) {
-            self.refresh_soon(now, *id);
+        let end = from + MOST_DUE;
+        for slot in from..end {
+            if let Some(id) = self.permits.get(slot).map(|permit| permit.id) {
+                self.refresh_soon(now, id);
+            }
         }
-        self.sweep = ids.get(MOST_DUE).copied();
+        self.sweep = (end < self.permits.capacity()).then_some(end);
     }
 
     // Out.
@@ -271,42 +279,36 @@ impl Core {
         self.lanes.entry((runtime, server)).or_default()
     }
 
-    fn lease(&mut self, At(id, lease): At) -> Option<&mut Lease> {
-        self.permits.get_mut(&id)?.leases.get_mut(lease)
+    fn permit(&mut self, id: PermitId) -> Option<&mut Permit> {
+        let permit = self.permits.get_mut(id.slot);
+        permit.filter(|permit| permit.id == id)
     }
 
-    /// Files a permit at the least of its timers.
+    fn lease(&mut self, At(id, lease): At) -> Option<&mut Lease> {
+        self.permit(id)?.leases.get_mut(lease)
+    }
+
+    /// Files a permit at the least of its timers, unless it is filed before that.
     fn file(&mut self, id: PermitId) {
-        let Some(permit) = self.permits.get_mut(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
-        let next = permit.timer();
-        if next == permit.filed {
-            return;
+        let (old, next) = (permit.filed, permit.timer());
+        if next.is_some_and(|next| old.is_none_or(|old| next < old)) {
+            permit.filed = next;
+            self.due.extend(next.map(|next| (next, id)));
+            self.due.remove(&(old.unwrap_or(Time::MAX), id));
         }
-        let old = std::mem::replace(&mut permit.filed, next);
-        self.refile(Timer::Permit(id), old, next);
     }
 
-    fn file_server(&mut self, number: usize) {
-        let server = &mut self.servers[number];
-        let next = server.timer();
-        let old = std::mem::replace(&mut server.filed, next);
-        self.refile(Timer::Server(number), old, next);
-    }
-
-    fn refile(&mut self, timer: Timer, old: Option<Time>, next: Option<Time>) {
-        if let Some(old) = old {
-            self.due.remove(&(old, timer));
-        }
-        if let Some(next) = next {
-            self.due.insert((next, timer));
-        }
+    fn unfile(&mut self, id: PermitId) {
+        let filed = self.permit(id).and_then(|permit| permit.filed.take());
+        self.due.remove(&(filed.unwrap_or(Time::MAX), id));
     }
 
     /// Puts a lease where it waits to be sent, if it has work that is due.
     fn send_if_due(&mut self, now: Time, at: At) {
-        let Some(permit) = self.permits.get(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let (lease, from) = (&permit.leases[at.1], permit.from);
@@ -342,7 +344,6 @@ impl Core {
             Queue::Releases => {
                 let is_urgent = self.is_urgent(at);
                 self.servers[number].release(now, at, is_urgent);
-                self.file_server(number);
             }
         }
     }
@@ -357,13 +358,9 @@ impl Core {
 
     /// Whether anybody waits for what a release frees, as far as is known.
     fn is_urgent(&self, At(id, lease): At) -> bool {
-        let permit = &self.permits[&id];
+        let permit = &self.permits[id.slot];
         let mut levels = permit.levels_of(lease).iter();
-        let is_contended = levels.any(|level| {
-            let key = self.keys.get(&level.name);
-            key.is_some_and(|key| key.is_contended)
-        });
-        is_contended || permit.tells_release
+        permit.tells_release || levels.any(|level| self.keys[level.key].is_contended)
     }
 
     /// The lease at which a claim has arrived is to be acquired.

@@ -3,21 +3,17 @@
 use super::{
     call::Acquired,
     lane::RuntimeId,
-    lease::{At, Lease, State},
+    lease::{Lease, State},
     time::{Settings, Time},
 };
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
 
-/// A claim and its permit have one number.
+/// A claim and its permit have one number, which is never used again, and a place where the core finds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::redis) struct PermitId(pub(in crate::redis) u64);
-
-impl PermitId {
-    /// The permit of an id that a server knows: with another id it keeps its number.
-    pub(super) fn of(serial: u64) -> Self {
-        Self(UnitsOf::base(serial))
-    }
+pub(in crate::redis) struct PermitId {
+    pub(super) slot: usize,
+    pub(in crate::redis) serial: u64,
 }
 
 /// One limit of a claim.
@@ -77,16 +73,25 @@ pub(in crate::redis) enum Event {
     Released(PermitId, bool),
 }
 
+/// A level of a permit.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// The number of its semaphore.
+    pub(super) key: usize,
+    /// The id under which a server knows its units.
+    pub(super) units: UnitsOf,
+    pub(super) wait: Option<Wait>,
+    /// The token, and how many units are held, as last told.
+    pub(super) grant: (u64, u32),
+}
+
 #[derive(Debug)]
 pub(super) struct Permit {
+    pub(super) id: PermitId,
     /// The runtime of its caller.
     pub(super) from: RuntimeId,
-    pub(super) levels: Vec<Level>,
-    /// The id of each level, under which a server knows its units.
-    pub(super) units: Vec<UnitsOf>,
+    pub(super) levels: Vec<Own>,
     pub(super) leases: Vec<Lease>,
-    /// The token of each level, and how many units are held there, as last told.
-    pub(super) grants: Vec<(u64, u32)>,
     asked: Time,
     /// When the claim is refused if it has not been decided. `None`: it has been.
     pub(super) budget: Option<Time>,
@@ -98,26 +103,20 @@ pub(super) struct Permit {
 }
 
 impl Permit {
-    /// `since` is when it was claimed, ms of the server's clock.
     pub(super) fn new(
-        PermitId(serial): PermitId,
-        (asked, since): (Time, u64),
-        from: RuntimeId,
-        levels: Vec<Level>,
+        id: PermitId,
+        (asked, from): (Time, RuntimeId),
+        levels: Vec<Own>,
+        leases: Vec<Lease>,
         settings: &Settings,
     ) -> Self {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
-        let units = levels.iter().map(|level| {
-            let of = Of::Claim(level.label.as_deref());
-            UnitsOf::new(serial, level.limit, level.weight).tagged(&Tag { since, of })
-        });
         Self {
+            id,
             from,
-            units: units.collect(),
-            leases: leases(&levels),
-            grants: vec![(0, 0); levels.len()],
             levels,
+            leases,
             asked,
             budget: Some(asked + longest + settings.budget()),
             filed: None,
@@ -127,12 +126,12 @@ impl Permit {
     }
 
     /// The levels of a lease.
-    pub(super) fn levels_of(&self, lease: usize) -> &[Level] {
+    pub(super) fn levels_of(&self, lease: usize) -> &[Own] {
         &self.levels[self.leases[lease].levels.clone()]
     }
 
     /// How long the claim may wait at a level yet.
-    pub(super) fn wait(&self, level: &Level, now: Time) -> Option<Wait> {
+    pub(super) fn wait(&self, level: &Own, now: Time) -> Option<Wait> {
         let wait = level.wait;
         wait.filter(|wait| now < self.asked + wait.time)
     }
@@ -164,10 +163,16 @@ impl Permit {
         self.leases.iter().position(Lease::is_queued)
     }
 
+    pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.levels.iter().map(|level| level.grant)
+    }
+
     /// Takes what a granted lease has got.
-    pub(super) fn take(&mut self, At(_, lease): At, granted: &[(u64, u32)]) {
+    pub(super) fn take(&mut self, lease: usize, granted: &[(u64, u32)]) {
         let levels = self.leases[lease].levels.clone();
-        self.grants[levels].copy_from_slice(granted);
+        for (level, grant) in self.levels[levels].iter_mut().zip(granted) {
+            level.grant = *grant;
+        }
     }
 
     /// Why a claim is refused that a server refuses.
@@ -184,8 +189,20 @@ impl Permit {
     }
 }
 
+/// The levels of a permit. `since` is when it was claimed, ms of the server's clock.
+pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize) -> Own {
+    let of = Of::Claim(level.label.as_deref());
+    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(&Tag { since, of });
+    Own {
+        key,
+        units,
+        wait: level.wait,
+        grant: (0, 0),
+    }
+}
+
 /// One lease for each run of levels on one server.
-fn leases(levels: &[Level]) -> Vec<Lease> {
+pub(super) fn leases(levels: &[Level]) -> Vec<Lease> {
     let mut first = 0;
     let runs = levels.chunk_by(|one, next| one.server == next.server);
     let lease = |run: &[Level]| {

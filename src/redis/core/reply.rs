@@ -1,7 +1,7 @@
 //! What answers, messages and the passing of time mean for leases, and for their permits.
 
 use super::{
-    Core, Timer,
+    Core,
     call::{Acquired, Answer, CallId, Failure, Flight, Items},
     lease::{At, Lost, Queued, State, Work},
     permit::{Event, PermitId, Refusal},
@@ -16,7 +16,6 @@ impl Core {
     /// Ends a call. `None`: it has ended before.
     pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
         let flight = self.calls.remove(&id)?;
-        self.due.remove(&(flight.deadline, Timer::Call(id)));
         self.lane(flight.runtime, flight.server).in_flight -= 1;
         Some(flight)
     }
@@ -46,7 +45,7 @@ impl Core {
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
                 for ((At(id, _), _), was_held) in all.iter().zip(each) {
-                    if let Some(permit) = self.permits.get_mut(id) {
+                    if let Some(permit) = self.permit(*id) {
                         permit.was_held |= was_held;
                     }
                 }
@@ -110,7 +109,6 @@ impl Core {
 
     fn announce_at(&mut self, server: usize, then: Time) {
         self.servers[server].presence_at = Some(then);
-        self.file_server(server);
     }
 
     /// A call of a lease has run, or never will.
@@ -150,7 +148,7 @@ impl Core {
             (State::Released(_), _) => self.next_at(now, at, now),
             (_, Acquired::Revoked) => self.revoked(now, at.0),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
-            (State::Lost(_), _) => self.lose(now, at, now + self.settings.absence()),
+            (State::Lost(_), _) => self.lose(now, at, (now + self.settings.absence(), true)),
             (State::Held(held), Acquired::Granted(_)) => {
                 let end = held.end.max(self.settings.held_until(sent));
                 self.hold(now, at, end, now);
@@ -167,14 +165,11 @@ impl Core {
 
     /// Notes whether anybody waits for a lease's semaphores.
     fn note_contention(&mut self, At(id, lease): At, acquired: &Acquired) {
-        let Some(permit) = self.permits.get(&id) else {
+        let Some(permit) = self.permits.get(id.slot).filter(|permit| permit.id == id) else {
             return;
         };
-        let is_contended = !matches!(acquired, Acquired::Granted(_));
         for level in permit.levels_of(lease) {
-            if let Some(key) = self.keys.get_mut(&level.name) {
-                key.is_contended = is_contended;
-            }
+            self.keys[level.key].is_contended = !matches!(acquired, Acquired::Granted(_));
         }
     }
 
@@ -199,18 +194,18 @@ impl Core {
             // Its time is over already, so it counts as never granted.
             return self.next_at(now, at, now);
         }
-        if let Some(permit) = self.permits.get_mut(&at.0) {
-            permit.take(at, grants);
+        if let Some(permit) = self.permit(at.0) {
+            permit.take(at.1, grants);
         }
         self.hold(now, at, end, next);
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
             return self.want(At(at.0, wider), now);
         }
         if permit.budget.take().is_some() {
-            let event = Event::Granted(at.0, permit.grants.clone());
+            let event = Event::Granted(at.0, permit.grants().collect());
             self.events.push_back(event);
         }
         self.file(at.0);
@@ -229,22 +224,26 @@ impl Core {
         let pause = self.settings.heartbeat();
         let recheck = recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
+        let is_new = !permit.leases[at.1].is_queued();
         permit.leases[at.1].state = State::Queued(Queued {
             level,
             arrival,
             last_token,
             polled: sent,
         });
+        if is_new {
+            self.waiters.insert(at.0.serial, at.0);
+        }
         self.next_at(now, at, over.min(now + pause));
     }
 
     fn refused(&mut self, now: Time, at: At, refusal: &Acquired) {
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let why = permit.refusal(at.1, refusal);
@@ -262,11 +261,7 @@ impl Core {
 
     /// The server of a claim cannot work.
     fn cannot_decide(&mut self, now: Time, id: PermitId) {
-        if self
-            .permits
-            .get(&id)
-            .is_some_and(|permit| !permit.is_decided())
-        {
+        if self.permit(id).is_some_and(|permit| !permit.is_decided()) {
             self.refuse(now, id, Refusal::Unavailable);
         }
     }
@@ -275,7 +270,7 @@ impl Core {
 
     /// A waiter of this process was granted with this token, or should poll.
     pub(super) fn notified(&mut self, now: Time, id: PermitId, token: u64, held: u32) {
-        let Some(permit) = self.permits.get(&id) else {
+        let Some(permit) = self.permits.get(id.slot) else {
             return;
         };
         let Some(lease) = permit.queued() else {
@@ -296,7 +291,7 @@ impl Core {
 
     /// An operator has ended a permit or a claim.
     pub(super) fn revoked(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permits.get(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
         if permit.is_released() {
@@ -339,7 +334,10 @@ impl Core {
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
         if let Some(lease) = self.lease(at) {
-            lease.state = State::Lost(Lost { end: Some(end) });
+            lease.state = State::Lost(Lost {
+                end: Some(end),
+                is_gone: true,
+            });
         }
         self.next_at(now, at, now);
     }
@@ -349,12 +347,12 @@ impl Core {
         let lost_before = &mut self.servers[server].lost_before;
         if *lost_before < sent {
             *lost_before = sent;
-            self.sweep = Some(PermitId(0));
+            self.sweep = Some(0);
         }
     }
 
     pub(super) fn refresh_soon(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permits.get(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
         for number in 0..permit.leases.len() {
@@ -375,16 +373,13 @@ impl Core {
 
     /// What is over at its end: a claim's budget, a lease, a release.
     pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permits.get(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
         if permit.budget.is_some_and(|budget| budget <= now) {
             self.refuse(now, id, Refusal::Unavailable);
         }
-        let leases = self
-            .permits
-            .get(&id)
-            .map_or(0, |permit| permit.leases.len());
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
         for number in 0..leases {
             let at = At(id, number);
             let Some(lease) = self.lease(at) else {
@@ -395,18 +390,18 @@ impl Core {
             }
             match &lease.state {
                 State::Released(_) => self.done(at),
-                _ => self.lose(now, at, now),
+                _ => self.lose(now, at, (now, false)),
             }
         }
     }
 
-    /// A lease is lost for certain. It tries to come back then.
-    fn lose(&mut self, now: Time, at: At, then: Time) {
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+    /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
+    fn lose(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let was_held = permit.is_decided() && permit.leases.iter().all(|lease| lease.is_held());
-        permit.leases[at.1].state = State::Lost(Lost { end: None });
+        permit.leases[at.1].state = State::Lost(Lost { end: None, is_gone });
         if was_held {
             self.events.push_back(Event::Lost(at.0));
         }
@@ -420,16 +415,16 @@ impl Core {
             return self.next_at(now, at, now);
         }
         let refresh = self.refresh_at(sent);
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let was_told = permit.leases[at.1].end().is_none();
         if was_told {
-            permit.take(at, grants);
+            permit.take(at.1, grants);
         }
         permit.leases[at.1].hold(end, refresh);
         if was_told && permit.leases.iter().all(|lease| lease.is_held()) {
-            let tokens = permit.grants.iter().map(|(token, _)| *token).collect();
+            let tokens = permit.grants().map(|(token, _)| token).collect();
             self.events.push_back(Event::Regained(at.0, tokens));
         }
         self.send_if_due(now, at);
@@ -440,7 +435,7 @@ impl Core {
 
     /// Releases what a server may know of a permit.
     pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permits.get_mut(&id) else {
+        let Some(permit) = self.permit(id) else {
             return;
         };
         permit.budget = None;
@@ -451,7 +446,7 @@ impl Core {
             };
             match &lease.state {
                 State::Idle | State::Released(_) => continue,
-                _ if !lease.was_sent => lease.state = State::Idle,
+                _ if !lease.may_be_known(now) => lease.state = State::Idle,
                 _ => self.let_go_of(now, at),
             }
         }
@@ -460,16 +455,14 @@ impl Core {
     }
 
     fn let_go_of(&mut self, now: Time, at: At) {
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         let lease = &mut permit.leases[at.1];
         lease.release(now);
         lease.waits_in = None;
-        for level in permit.levels_of(at.1) {
-            if let Some(key) = self.keys.get_mut(&level.name) {
-                key.releases.insert(at);
-            }
+        for level in self.permits[at.0.slot].levels_of(at.1) {
+            self.keys[level.key].releases.insert(at);
         }
         self.send_if_due(now, at);
     }
@@ -504,14 +497,12 @@ impl Core {
 
     /// Nothing of a lease is left.
     fn done(&mut self, at: At) {
-        let Some(permit) = self.permits.get_mut(&at.0) else {
+        let Some(permit) = self.permit(at.0) else {
             return;
         };
         permit.leases[at.1].state = State::Idle;
-        for level in permit.levels_of(at.1) {
-            if let Some(key) = self.keys.get_mut(&level.name) {
-                key.releases.remove(&at);
-            }
+        for level in self.permits[at.0.slot].levels_of(at.1) {
+            self.keys[level.key].releases.remove(&at);
         }
         self.end_if_over(at.0);
         self.file(at.0);
@@ -522,20 +513,14 @@ impl Core {
         let is_idle = |lease: &super::Lease| matches!(lease.state, State::Idle);
         let is_over =
             |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
-        if !self.permits.get(&id).is_some_and(is_over) {
+        if !self.permit(id).is_some_and(|permit| is_over(permit)) {
             return;
         }
-        let Some(permit) = self.permits.remove(&id) else {
-            return;
-        };
-        self.refile(Timer::Permit(id), permit.filed, None);
+        self.unfile(id);
+        self.waiters.remove(&id.serial);
+        let permit = self.permits.remove(id.slot);
         for level in &permit.levels {
-            if let Some(key) = self.keys.get_mut(&level.name) {
-                key.leases -= 1;
-                if key.leases == 0 {
-                    self.keys.remove(&level.name);
-                }
-            }
+            self.keys.leave(level.key);
         }
         if permit.tells_release {
             self.events.push_back(Event::Released(id, permit.was_held));

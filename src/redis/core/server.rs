@@ -43,13 +43,12 @@ pub(super) struct Server {
     pub(super) announces: bool,
     pub(super) releases: VecDeque<At>,
     /// When the thread carries releases that nothing else has carried.
-    release_at: Option<Time>,
+    pub(super) release_at: Option<Time>,
     /// Whether the thread is to carry releases now.
     pub(super) releases_now: bool,
     /// By the end of the lease.
     pub(super) refreshes: BTreeSet<(Time, At)>,
     pub(super) polls: VecDeque<At>,
-    pub(super) filed: Option<Time>,
 }
 
 impl Server {
