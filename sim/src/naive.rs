@@ -3,7 +3,7 @@
 use crate::bug::Bug;
 use crate::subject::{
     Acquired, Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Id, Key, Message,
-    PermitId, Position, Refusal, Server, Servers, Settings, Subject, Time, Wanted,
+    PermitId, Position, Refusal, Runtime, Server, Servers, Settings, Subject, Time, Wanted,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -303,6 +303,7 @@ impl Naive {
         self.calls.insert(id, sent);
         Call {
             id,
+            runtime: 0,
             server,
             commands,
             deadline,
@@ -489,7 +490,7 @@ impl Naive {
 }
 
 impl Subject for Naive {
-    fn acquire(&mut self, now: Time, claim: Claim) -> PermitId {
+    fn acquire(&mut self, now: Time, _: Runtime, claim: Claim) -> PermitId {
         self.last_permit += 1;
         let serial = self.last_permit;
         let Claim { limit, weight, .. } = claim;
@@ -540,7 +541,7 @@ impl Subject for Naive {
                     self.answered(now, sent, answer);
                 }
             }
-            Err(failure) => self.unanswered(now, sent, failure == Failure::Broken),
+            Err(failure) => self.unanswered(now, sent, failure != Failure::NotConnected),
         }
     }
 
@@ -576,11 +577,12 @@ impl Subject for Naive {
 
     fn handle_servers(&mut self, _: Time, change: Servers) {
         match change {
-            Servers::Connected(server) => {
+            Servers::Connected(0, server) => {
                 self.servers[server].is_connected = true;
                 self.servers[server].reads_clock = false;
             }
-            Servers::Gone(server) => self.servers[server].is_connected = false,
+            Servers::Gone(0, server) => self.servers[server].is_connected = false,
+            Servers::Connected(..) | Servers::Gone(..) => {}
         }
     }
 

@@ -1,15 +1,15 @@
 //! A process: its core, a clock of its own, and its connections, each with an order of its own.
 
 use crate::subject::{
-    Answer, CallId, Claim, Failure, Message, PermitId, Servers, Settings, Subject, Time,
+    Answer, CallId, Claim, Failure, Message, PermitId, Runtime, Servers, Settings, Subject, Time,
 };
 use std::{collections::BTreeMap, time::Duration};
 
 /// What comes to a process.
 #[derive(Debug)]
 pub enum Input {
-    /// A caller claims, holds for so long and, if anything, gives up after so long.
-    Claim(Claim, Duration, Option<Duration>),
+    /// A caller in a runtime claims, holds for so long and, if anything, gives up after so long.
+    Claim(Runtime, Claim, Duration, Option<Duration>),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.
@@ -27,7 +27,7 @@ pub struct Process {
     pub settings: Settings,
     /// `None`: it was killed.
     pub core: Option<Box<dyn Subject>>,
-    /// By server.
+    /// By [runtime and server](Settings::link).
     pub links: Vec<Link>,
     /// Until when it stands still.
     pub suspended_until: Duration,
@@ -44,7 +44,8 @@ pub struct Process {
 impl Process {
     /// A process without connections.
     pub fn new(settings: Settings, core: Box<dyn Subject>, boot: Duration, drift: i64) -> Self {
-        let links = (0..settings.servers).map(|_| Link::default()).collect();
+        let links = settings.servers * settings.runtimes;
+        let links = (0..links).map(|_| Link::default()).collect();
         Self {
             settings,
             core: Some(core),
@@ -68,6 +69,12 @@ impl Process {
         let micros = local.saturating_sub(self.boot).as_micros() as i64;
         let true_micros = micros * 1_000_000 / (1_000_000 + self.drift) + 2;
         Duration::from_micros(true_micros as u64)
+    }
+
+    /// The link of a call.
+    pub fn link(&mut self, runtime: Runtime, server: usize) -> &mut Link {
+        let link = self.settings.link(runtime, server);
+        &mut self.links[link]
     }
 
     /// Whether it can do something.

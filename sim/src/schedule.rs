@@ -16,6 +16,9 @@ pub struct Schedule {
     pub processes: usize,
     /// How many servers.
     pub servers: usize,
+    /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
+    /// it is the only one.
+    pub runtimes: usize,
     /// Of each permit.
     pub lease: Duration,
     /// How many messages of a hundred are lost.
@@ -33,6 +36,8 @@ pub enum Step {
     Claim {
         /// The process.
         process: usize,
+        /// The runtime of its task.
+        runtime: usize,
         /// What it claims.
         claim: Claim,
         /// How long it holds the permit.
@@ -44,8 +49,10 @@ pub enum Step {
     Kill(usize),
     /// A process stands still.
     Suspend(usize, Duration),
-    /// The connection of a process to a server breaks.
+    /// A connection of a process breaks.
     Break(usize, usize, Break),
+    /// The tasks that carry calls over a connection of a process are dropped.
+    Abandon(usize, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -87,6 +94,7 @@ impl Schedule {
             seed,
             processes: random.from(1, 3) as usize,
             servers: if random.one_in(4) { 2 } else { 1 },
+            runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
             messages_lost: random.pick(&[0, 0, 10, 50, 100]),
             delay: random.pick(&[1, 3, 10, 60]),
@@ -106,6 +114,7 @@ impl Schedule {
             lease: self.lease,
             timeout: TIMEOUT,
             servers: self.servers,
+            runtimes: self.runtimes,
         }
     }
 
@@ -146,6 +155,10 @@ impl Schedule {
             let claim = claim(random, &limits, longest, has_head_starts);
             let step = Step::Claim {
                 process: random.below(self.processes as u64) as usize,
+                runtime: match self.runtimes {
+                    1 => 0,
+                    count => random.from(1, count as u64 - 1) as usize,
+                },
                 claim,
                 hold: random.up_to_ms(longest),
                 cancel: random.one_in(3).then(|| {
@@ -176,19 +189,21 @@ impl Schedule {
     fn fault(&self, random: &mut Random, clocks: bool) -> Step {
         let process = random.below(self.processes as u64) as usize;
         let server = random.below(self.servers as u64) as usize;
+        let link = random.below((self.servers * self.runtimes) as u64) as usize;
         let time = random.up_to_ms(1_000);
-        match random.below(if clocks { 12 } else { 10 }) {
+        match random.below(if clocks { 13 } else { 11 }) {
             0 => Step::Kill(process),
             1 | 2 => Step::Suspend(process, time),
-            3 | 7 => Step::Break(process, server, Break::Reset),
-            4 => Step::Break(process, server, Break::Stall(time)),
-            5 => Step::Break(process, server, Break::Silence(time)),
-            6 => Step::Break(process, server, Break::Deaf(time)),
+            3 | 7 => Step::Break(process, link, Break::Reset),
+            4 => Step::Break(process, link, Break::Stall(time)),
+            5 => Step::Break(process, link, Break::Silence(time)),
+            6 => Step::Break(process, link, Break::Deaf(time)),
             8 => {
                 let data = random.pick(&[Data::Same, Data::Old, Data::Empty]);
                 Step::Restart(server, time, data)
             }
             9 => Step::Pause(server, time),
+            10 => Step::Abandon(process, link),
             _ => {
                 let most = random.pick(&[5, 500, 5_000, 300_000]);
                 let by = random.below(most) as i64;

@@ -13,7 +13,9 @@ use std::{
     sync::Arc,
 };
 
-const THREAD: RuntimeId = RuntimeId(0);
+fn runtime(number: subject::Runtime) -> RuntimeId {
+    RuntimeId(number as u32)
+}
 
 /// A core for a process.
 pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> {
@@ -36,7 +38,7 @@ struct Shipped {
     settings: subject::Settings,
     core: Core,
     /// Made by claims, and not yet polled.
-    calls: VecDeque<Call>,
+    calls: VecDeque<(subject::Runtime, Call)>,
     /// For each call that acquires the numbers of its claims, in the order in which they were sent.
     orders: BTreeMap<CallId, Vec<usize>>,
     ids: BTreeMap<u64, PermitId>,
@@ -159,7 +161,12 @@ impl Shipped {
 }
 
 impl subject::Subject for Shipped {
-    fn acquire(&mut self, now: Time, claim: subject::Claim) -> subject::PermitId {
+    fn acquire(
+        &mut self,
+        now: Time,
+        from: subject::Runtime,
+        claim: subject::Claim,
+    ) -> subject::PermitId {
         let level = Level {
             name: wire::name(claim.key).into(),
             server: self.settings.server_of(claim.key),
@@ -172,8 +179,8 @@ impl subject::Subject for Shipped {
             }),
             label: None,
         };
-        let (id, call) = self.core.acquire(now, THREAD, vec![level]);
-        self.calls.extend(call);
+        let (id, call) = self.core.acquire(now, runtime(from), vec![level]);
+        self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, id);
         subject::PermitId(id.serial)
     }
@@ -199,6 +206,7 @@ impl subject::Subject for Shipped {
                 .collect()),
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
+            Err(subject::Failure::Abandoned) => Err(Failure::Abandoned),
         };
         self.core.handle_reply(now, call, reply);
     }
@@ -210,8 +218,8 @@ impl subject::Subject for Shipped {
 
     fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
-            subject::Servers::Connected(server) => Change::Connected(THREAD, server),
-            subject::Servers::Gone(server) => Change::Gone(THREAD, server),
+            subject::Servers::Connected(from, server) => Change::Connected(runtime(from), server),
+            subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
         };
         self.core.handle_servers(now, change);
     }
@@ -226,10 +234,15 @@ impl subject::Subject for Shipped {
 
     fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
         let call = self.calls.pop_front();
-        let call = call.or_else(|| self.core.poll_call(now, THREAD))?;
+        let mut runtimes = 0..self.settings.runtimes;
+        let core = &mut self.core;
+        let (from, call) = call.or_else(|| {
+            runtimes.find_map(|from| Some((from, core.poll_call(now, runtime(from))?)))
+        })?;
         let commands = call.commands.iter();
         Some(subject::Call {
             id: subject::CallId(call.id.0),
+            runtime: from,
             server: call.server,
             commands: commands
                 .map(|command| self.command(call.id, command))

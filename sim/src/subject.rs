@@ -14,6 +14,9 @@ pub type Key = u8;
 /// The number of a server.
 pub type Server = usize;
 
+/// The number of a runtime of a process. The first is that of the keeper's thread.
+pub type Runtime = usize;
+
 /// A claim and its permit have one number, which their process chooses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PermitId(pub u64);
@@ -45,12 +48,19 @@ pub struct Settings {
     pub timeout: Duration,
     /// How many servers there are.
     pub servers: usize,
+    /// How many runtimes the process has, that of the keeper's thread among them.
+    pub runtimes: usize,
 }
 
 impl Settings {
     /// The server of a key.
     pub fn server_of(&self, key: Key) -> Server {
         usize::from(key) % self.servers
+    }
+
+    /// The number of a runtime's connection to a server.
+    pub fn link(&self, runtime: Runtime, server: Server) -> usize {
+        runtime * self.servers + server
     }
 
     /// How often a waiter polls.
@@ -196,6 +206,8 @@ pub enum Command {
 pub struct Call {
     /// Its number.
     pub id: CallId,
+    /// Which runtime sends it.
+    pub runtime: Runtime,
     /// Where it goes.
     pub server: Server,
     /// In this order.
@@ -251,6 +263,8 @@ pub enum Failure {
     NotConnected,
     /// The connection broke. The call may run yet.
     Broken,
+    /// The task that carried it was dropped. The call may run yet.
+    Abandoned,
 }
 
 /// A message that a script has sent to the process.
@@ -266,9 +280,9 @@ pub struct Message {
 #[derive(Debug, Clone, Copy)]
 pub enum Servers {
     /// There is one.
-    Connected(Server),
+    Connected(Runtime, Server),
     /// There is none. Calls in flight fail one by one.
-    Gone(Server),
+    Gone(Runtime, Server),
 }
 
 /// What callers are told.
@@ -306,8 +320,8 @@ pub enum Refusal {
 
 /// A core.
 pub trait Subject: fmt::Debug {
-    /// Claims.
-    fn acquire(&mut self, now: Time, claim: Claim) -> PermitId;
+    /// Claims, from a task of a runtime.
+    fn acquire(&mut self, now: Time, from: Runtime, claim: Claim) -> PermitId;
     /// Gives up a permit or a claim, at any time.
     fn release(&mut self, now: Time, permit: PermitId);
     /// Takes the answers to a call, one for each command.

@@ -36,15 +36,15 @@ enum Happening {
     Step(Step),
     /// A call comes to a server over a connection of this generation.
     Call(usize, u32, Call),
-    /// An answer comes to a process over such a connection.
+    /// An answer comes to a process over this link, and such a connection.
     Reply(usize, usize, u32, CallId, Vec<Answer>),
     /// Something else comes to a process.
     Input(usize, Input),
     /// A process goes on.
     Resume(usize),
-    /// A process tries to connect to a server.
+    /// A process tries to connect a link.
     Connect(usize, usize),
-    /// A connection of this generation breaks.
+    /// A connection of this generation and link breaks.
     Cut(usize, usize, u32),
     /// A server starts.
     Start(usize, Data),
@@ -119,9 +119,10 @@ impl<'a> World<'a> {
         for (at, step) in &schedule.steps {
             self.file(*at, Happening::Step(*step));
         }
-        for at in 0..schedule.processes * schedule.servers {
-            let (process, server) = (at / schedule.servers, at % schedule.servers);
-            self.file(Duration::ZERO, Happening::Connect(process, server));
+        for process in 0..schedule.processes {
+            for link in 0..self.processes[process].links.len() {
+                self.file(Duration::ZERO, Happening::Connect(process, link));
+            }
         }
         self.file(schedule.quiet(), Happening::Quiet);
         for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
@@ -188,15 +189,15 @@ impl<'a> World<'a> {
         match happening {
             Happening::Step(step) => self.take_step(step),
             Happening::Call(process, generation, call) => self.arrive(process, generation, call),
-            Happening::Reply(process, server, generation, id, answers) => {
-                self.reply(process, server, generation, id, answers);
+            Happening::Reply(process, link, generation, id, answers) => {
+                self.reply(process, link, generation, id, answers);
             }
             Happening::Input(process, input) => self.input(process, input),
             Happening::Resume(process) => self.resume(process),
-            Happening::Connect(process, server) => self.connect(process, server),
-            Happening::Cut(process, server, generation) => {
-                if self.processes[process].links[server].generation == generation {
-                    self.cut(process, server);
+            Happening::Connect(process, link) => self.connect(process, link),
+            Happening::Cut(process, link, generation) => {
+                if self.processes[process].links[link].generation == generation {
+                    self.cut(process, link);
                 }
             }
             Happening::Start(server, data) => {
@@ -241,8 +242,8 @@ impl<'a> World<'a> {
             return;
         };
         match input {
-            Input::Claim(claim, hold, cancel) => {
-                let permit = core.acquire(local, claim);
+            Input::Claim(from, claim, hold, cancel) => {
+                let permit = core.acquire(local, from, claim);
                 self.claimed(at, permit, hold, cancel);
                 self.judge.asked(at, permit, claim, local);
             }
@@ -335,20 +336,22 @@ impl<'a> World<'a> {
 
     // Connections.
 
-    fn connect(&mut self, process: usize, server: usize) {
+    fn connect(&mut self, process: usize, link: usize) {
+        let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
         let pause = self.random.up_to_ms(100);
         if self.processes[process].core.is_none() {
             return;
         }
         let target = &self.servers[server];
         if !target.is_up || self.now < target.paused_until {
-            return self.after(pause, Happening::Connect(process, server));
+            return self.after(pause, Happening::Connect(process, link));
         }
         // Until now there was none.
         self.judge
             .gone(process, server, self.processes[process].local(self.now));
-        self.processes[process].links[server].connect(self.now);
-        self.input(process, Input::Servers(Servers::Connected(server)));
+        self.processes[process].links[link].connect(self.now);
+        let connected = Servers::Connected(runtime, server);
+        self.input(process, Input::Servers(connected));
     }
 
     fn send(&mut self, at: usize, call: Call) {
@@ -356,7 +359,7 @@ impl<'a> World<'a> {
         self.note(|| format!("p{at} sends {:?} {:?}", call.id, call.commands));
         self.judge.sent(at, &call, local);
         let delay = self.delay();
-        let link = &mut self.processes[at].links[call.server];
+        let link = self.processes[at].link(call.runtime, call.server);
         if !link.is_up {
             let failed = Input::Reply(call.id, Err(Failure::NotConnected));
             return self.after(Duration::ZERO, Happening::Input(at, failed));
@@ -379,7 +382,10 @@ impl<'a> World<'a> {
         if is_up && self.now < server.paused_until {
             return self.file(server.paused_until, Happening::Call(at, generation, call));
         }
-        match self.processes[at].links[call.server].late(generation) {
+        match self.processes[at]
+            .link(call.runtime, call.server)
+            .late(generation)
+        {
             Some(late) if late > Duration::ZERO => {
                 return self.after(late, Happening::Call(at, LATE, call));
             }
@@ -396,11 +402,12 @@ impl<'a> World<'a> {
             .map(|command| self.run_one(at, call, command))
             .collect();
         let delay = self.delay();
-        let link = &mut self.processes[at].links[call.server];
+        let number = self.processes[at].settings.link(call.runtime, call.server);
+        let link = &mut self.processes[at].links[number];
         let answers = answers.filter(|_| self.now >= link.deaf_until);
         if let Some(answers) = answers.filter(|_| link.generation == generation) {
             let arrival = link.arrival(Way::Back, self.now, delay);
-            let reply = Happening::Reply(at, call.server, generation, call.id, answers);
+            let reply = Happening::Reply(at, number, generation, call.id, answers);
             self.file(arrival, reply);
         }
     }
@@ -451,12 +458,12 @@ impl<'a> World<'a> {
     fn reply(
         &mut self,
         at: usize,
-        server: usize,
+        number: usize,
         generation: u32,
         id: CallId,
         answers: Vec<Answer>,
     ) {
-        let link = &mut self.processes[at].links[server];
+        let link = &mut self.processes[at].links[number];
         if link.generation != generation {
             return;
         }
@@ -464,7 +471,7 @@ impl<'a> World<'a> {
             let arrival = link.arrival(Way::Back, self.now, Duration::ZERO);
             return self.file(
                 arrival,
-                Happening::Reply(at, server, generation, id, answers),
+                Happening::Reply(at, number, generation, id, answers),
             );
         }
         link.in_flight.retain(|other| *other != id);
@@ -479,22 +486,34 @@ impl<'a> World<'a> {
         }
     }
 
-    fn cut(&mut self, at: usize, server: usize) {
+    fn cut(&mut self, at: usize, number: usize) {
         let fate = self.fate();
-        let link = &mut self.processes[at].links[server];
+        let (runtime, server) = (
+            number / self.schedule.servers,
+            number % self.schedule.servers,
+        );
+        let link = &mut self.processes[at].links[number];
         if !link.is_up {
             return;
         }
         let calls = link.cut(fate);
         self.judge
             .gone(at, server, self.processes[at].local(self.now));
-        self.input(at, Input::Servers(Servers::Gone(server)));
+        self.input(at, Input::Servers(Servers::Gone(runtime, server)));
         for call in calls {
             self.input(at, Input::Reply(call, Err(Failure::Broken)));
         }
         let most = self.random.pick(&[5, 100]);
         let pause = self.random.up_to_ms(most);
-        self.after(pause, Happening::Connect(at, server));
+        self.after(pause, Happening::Connect(at, number));
+    }
+
+    /// The tasks that carry calls over a link are dropped. The calls go on.
+    fn abandon(&mut self, at: usize, number: usize) {
+        let link = &mut self.processes[at].links[number];
+        for call in std::mem::take(&mut link.in_flight) {
+            self.input(at, Input::Reply(call, Err(Failure::Abandoned)));
+        }
     }
 
     // Steps.
@@ -507,11 +526,12 @@ impl<'a> World<'a> {
         match step {
             Step::Claim {
                 process,
+                runtime,
                 claim,
                 hold,
                 cancel,
             } => {
-                self.input(process, Input::Claim(claim, hold, cancel));
+                self.input(process, Input::Claim(runtime, claim, hold, cancel));
             }
             Step::Kill(process) => self.kill(process),
             Step::Suspend(process, time) => {
@@ -520,7 +540,8 @@ impl<'a> World<'a> {
                 let until = *until;
                 self.file(until, Happening::Resume(process));
             }
-            Step::Break(process, server, how) => self.break_link(process, server, how),
+            Step::Break(process, link, how) => self.break_link(process, link, how),
+            Step::Abandon(process, link) => self.abandon(process, link),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => {
                 let until = &mut self.servers[server].paused_until;
@@ -544,11 +565,11 @@ impl<'a> World<'a> {
         self.judge.killed(at);
     }
 
-    fn break_link(&mut self, at: usize, server: usize, how: Break) {
-        let link = &mut self.processes[at].links[server];
+    fn break_link(&mut self, at: usize, number: usize, how: Break) {
+        let link = &mut self.processes[at].links[number];
         let generation = link.generation;
         let until = match how {
-            Break::Reset => return self.cut(at, server),
+            Break::Reset => return self.cut(at, number),
             Break::Stall(time) | Break::Silence(time) | Break::Deaf(time) => self.now + time,
         };
         match how {
@@ -556,7 +577,7 @@ impl<'a> World<'a> {
             _ => link.stalled_until = link.stalled_until.max(until),
         }
         if !matches!(how, Break::Stall(_)) {
-            self.file(until, Happening::Cut(at, server, generation));
+            self.file(until, Happening::Cut(at, number, generation));
         }
     }
 
@@ -567,7 +588,10 @@ impl<'a> World<'a> {
         self.servers[server].is_up = false;
         self.judge.restarted(server, data);
         for at in 0..self.processes.len() {
-            self.cut(at, server);
+            let links = 0..self.processes[at].links.len();
+            for link in links.skip(server).step_by(self.schedule.servers) {
+                self.cut(at, link);
+            }
         }
         self.after(time, Happening::Start(server, data));
     }

@@ -249,7 +249,9 @@ impl Callers {
                     |flight: &Flight| flight.call.server == server && flight.call.deadline <= now;
                 record.was_dazed
                     || is_dazed(seen.process, seen.times.0)
-                    || !seen.process.links[server].is_up
+                    || (0..self.settings.runtimes)
+                        .map(|runtime| &seen.process.links[self.settings.link(runtime, server)])
+                        .any(|link| !link.is_up)
                     || self.failures.get(&(at, server)) >= Some(&record.asked)
                     || own.any(|(_, flight)| is_silent(flight))
             }

@@ -49,6 +49,10 @@ impl Calls {
         self.0.entry(who).or_default().was_granted = true;
     }
 
+    pub(super) fn lost(&mut self, who: Who) {
+        self.0.entry(who).or_default().was_granted = false;
+    }
+
     /// A caller has given up something that a server may know.
     pub(super) fn is_due(&mut self, who: Who, key: Key, local: Time) {
         let record = self.0.entry(who).or_default();
@@ -67,7 +71,8 @@ impl Calls {
             let (process, Some((since, key))) = (&processes[*at], record.due) else {
                 continue;
             };
-            let link = &process.links[process.settings.server_of(key)];
+            // The keeper's thread carries what nothing else does.
+            let link = &process.links[process.settings.link(0, process.settings.server_of(key))];
             let has_room = link.in_flight.len() < MOST_CALLS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
@@ -167,7 +172,7 @@ impl Calls {
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                if !matches!(answer, Err(Failure::Broken)) {
+                if !matches!(answer, Err(Failure::Broken | Failure::Abandoned)) {
                     record.may_run.remove(&flight.call.id);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);

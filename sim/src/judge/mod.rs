@@ -152,7 +152,7 @@ impl Judge {
         match event {
             Event::Granted(..) => self.calls.granted(who),
             Event::Refused(..) => self.calls.over(who),
-            Event::Lost(_) => {}
+            Event::Lost(_) => self.calls.lost(who),
         }
         let seen = callers::Seen {
             process,

@@ -148,6 +148,8 @@ impl Core {
             (State::Released(_), _) => self.next_at(now, at, now),
             (_, Acquired::Revoked) => self.revoked(now, at.0),
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
+            // The answer to a poll from before the loss.
+            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
             (State::Lost(_), _) => self.lose(now, at, (now + self.settings.absence(), true)),
             (State::Held(held), Acquired::Granted(_)) => {
                 let end = held.end.max(self.settings.held_until(sent));
