@@ -623,6 +623,10 @@ impl Subject for Naive {
         Some(self.call(now, server, kind, due))
     }
 
+    fn is_idle(&self) -> bool {
+        self.permits.is_empty()
+    }
+
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// What comes to a process.
 #[derive(Debug)]
 pub enum Input {
-    /// A caller in a runtime claims, holds for so long and, if anything, gives up after so long.
-    Claim(Runtime, Claim, Duration, Option<Duration>),
+    /// A caller in a runtime claims.
+    Claim(Runtime, Claim, Conduct),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.
@@ -18,6 +18,17 @@ pub enum Input {
     Message(Message),
     /// A connection comes or goes.
     Servers(Servers),
+}
+
+/// What a caller does beside its claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Conduct {
+    /// How long it holds a permit.
+    pub hold: Duration,
+    /// After how long it gives up, held or not.
+    pub cancel: Option<Duration>,
+    /// Whether it goes on when its permit is lost.
+    pub goes_on: bool,
 }
 
 /// A process.

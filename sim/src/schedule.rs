@@ -44,6 +44,8 @@ pub enum Step {
         hold: Duration,
         /// After how long it gives up, held or not.
         cancel: Option<Duration>,
+        /// Whether it goes on when its permit is lost.
+        goes_on: bool,
     },
     /// A process is killed.
     Kill(usize),
@@ -151,6 +153,9 @@ impl Schedule {
         let limits: Vec<_> = limits.iter().map(|_| random.from(1, 3)).collect();
         let (count, has_head_starts) = (random.from(8, 40), random.one_in(3));
         let (active, longest) = (active.as_millis() as u64, active.as_millis() as u64 / 3);
+        if random.one_in(64) {
+            self.add_crowd(random, active);
+        }
         for _ in 0..count {
             let claim = claim(random, &limits, longest, has_head_starts);
             let step = Step::Claim {
@@ -165,8 +170,32 @@ impl Schedule {
                     let within = random.pick(&[2, 20, 100, longest]);
                     random.up_to_ms(within)
                 }),
+                goes_on: random.one_in(2),
             };
             self.steps.push((random.up_to_ms(active), step));
+        }
+    }
+
+    /// Very many claims of one process at one moment, some of them heavy.
+    fn add_crowd(&mut self, random: &mut Random, active: u64) {
+        let (at, process) = (random.up_to_ms(active), random.below(self.processes as u64));
+        let (limit, heaviest) = (random.pick(&[5, 900]), random.pick(&[1, 400]));
+        for _ in 0..random.from(70, 150) {
+            let claim = Claim {
+                key: random.below(2) as Key,
+                limit,
+                weight: random.from(1, heaviest.min(u64::from(limit))) as u32,
+                wait: None,
+            };
+            let step = Step::Claim {
+                process: process as usize,
+                runtime: self.runtimes - 1,
+                claim,
+                hold: random.up_to_ms(200),
+                cancel: None,
+                goes_on: false,
+            };
+            self.steps.push((at + random.up_to_ms(4), step));
         }
     }
 

@@ -62,6 +62,8 @@ pub struct Run {
     pub answer: Answer,
     /// The semaphores that the command names, before and after.
     pub semaphores: Vec<(Key, View, View)>,
+    /// Whether the server has just started, and may have refused what was sent before.
+    pub is_fresh: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
 }
@@ -93,6 +95,11 @@ impl Server {
     /// What its clock shows, microseconds.
     pub fn clock(&self, now: Duration) -> i64 {
         EPOCH + now.as_micros() as i64 + self.offset
+    }
+
+    /// Whether it answers.
+    pub fn is_ready(&self, now: Duration) -> bool {
+        self.is_up && now >= self.loaded && now >= self.paused_until
     }
 
     /// Starts again.
@@ -141,6 +148,7 @@ impl Server {
             command: command.clone(),
             answer,
             semaphores,
+            is_fresh: now < self.loaded + LOADING * 10,
             published: std::mem::take(&mut self.data.published),
         })
     }

@@ -251,6 +251,10 @@ impl subject::Subject for Shipped {
         })
     }
 
+    fn is_idle(&self) -> bool {
+        self.core.is_idle()
+    }
+
     fn poll_event(&mut self) -> Option<subject::Event> {
         loop {
             return Some(match self.core.poll_event()? {
@@ -267,7 +271,10 @@ impl subject::Subject for Shipped {
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
                 Event::Lost(id) => subject::Event::Lost(subject::PermitId(id.serial)),
-                Event::Regained(..) | Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Regained(id, tokens) => {
+                    subject::Event::Regained(subject::PermitId(id.serial), tokens[0])
+                }
+                Event::Revoked(_) | Event::Released(..) => continue,
             });
         }
     }

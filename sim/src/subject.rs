@@ -63,6 +63,11 @@ impl Settings {
         runtime * self.servers + server
     }
 
+    /// How long a lost permit waits before it tries to come back once more.
+    pub fn absence(&self) -> Duration {
+        (self.lease / 3).min(Duration::from_secs(5))
+    }
+
     /// How often a waiter polls.
     pub fn heartbeat(&self) -> Duration {
         self.lease / 12
@@ -294,13 +299,18 @@ pub enum Event {
     Refused(PermitId, Refusal),
     /// The permit is held no more.
     Lost(PermitId),
+    /// It was lost, and is held again, with this token.
+    Regained(PermitId, u64),
 }
 
 impl Event {
     /// Of which permit it tells.
     pub fn permit(&self) -> PermitId {
         match *self {
-            Self::Granted(permit, _) | Self::Refused(permit, _) | Self::Lost(permit) => permit,
+            Self::Granted(permit, _)
+            | Self::Refused(permit, _)
+            | Self::Lost(permit)
+            | Self::Regained(permit, _) => permit,
         }
     }
 }
@@ -336,6 +346,8 @@ pub trait Subject: fmt::Debug {
     fn handle_timeout(&mut self, now: Time);
     /// What to send now.
     fn poll_call(&mut self, now: Time) -> Option<Call>;
+    /// Whether it remembers nothing of any claim.
+    fn is_idle(&self) -> bool;
     /// What to tell callers.
     fn poll_event(&mut self) -> Option<Event>;
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     judge::{Judge, Violation},
-    process::{Fate, Input, LATE, Process, Way},
+    process::{Conduct, Fate, Input, LATE, Process, Way},
     schedule::{Break, Data, Random, Schedule, Step},
     server::{Run, Server},
     subject::{
@@ -64,7 +64,7 @@ struct World<'a> {
     filed: u64,
     processes: Vec<Process>,
     servers: Vec<Server>,
-    holds: BTreeMap<(usize, PermitId), Duration>,
+    conduct: BTreeMap<(usize, PermitId), Conduct>,
     judge: Judge,
     trace: Option<String>,
     scripts: usize,
@@ -104,7 +104,7 @@ impl<'a> World<'a> {
             random,
             agenda: BTreeMap::new(),
             filed: 0,
-            holds: BTreeMap::new(),
+            conduct: BTreeMap::new(),
             judge: Judge::new(schedule),
             trace: None,
             scripts: 0,
@@ -167,11 +167,11 @@ impl<'a> World<'a> {
         let next = wake.map(|(at, _)| at).into_iter().chain(filed).min();
         let Some(next) = next.filter(|next| *next <= self.schedule.end()) else {
             self.now = self.schedule.end();
-            self.judge.end(&self.servers, self.now);
+            self.judge.end(&self.processes, &self.servers, self.now);
             return false;
         };
         if next > self.now {
-            self.judge.pass(&self.processes, self.now);
+            self.judge.pass(&self.processes, &self.servers, self.now);
             self.now = next;
         }
         match wake.filter(|(at, _)| *at == next) {
@@ -242,9 +242,9 @@ impl<'a> World<'a> {
             return;
         };
         match input {
-            Input::Claim(from, claim, hold, cancel) => {
+            Input::Claim(from, claim, conduct) => {
                 let permit = core.acquire(local, from, claim);
-                self.claimed(at, permit, hold, cancel);
+                self.claimed(at, permit, conduct);
                 self.judge.asked(at, permit, claim, local);
             }
             Input::Release(permit) => {
@@ -261,10 +261,10 @@ impl<'a> World<'a> {
         self.drive(at);
     }
 
-    fn claimed(&mut self, at: usize, permit: PermitId, hold: Duration, cancel: Option<Duration>) {
+    fn claimed(&mut self, at: usize, permit: PermitId, conduct: Conduct) {
         self.note(|| format!("p{at} calls the claim {permit:?}"));
-        self.holds.insert((at, permit), hold);
-        if let Some(after) = cancel {
+        self.conduct.insert((at, permit), conduct);
+        if let Some(after) = conduct.cancel {
             self.after(after, Happening::Input(at, Input::Release(permit)));
         }
     }
@@ -310,10 +310,11 @@ impl<'a> World<'a> {
             event,
             (self.now, local),
         );
-        let after = match event {
-            Event::Granted(permit, _) => self.holds.get(&(at, permit)).copied(),
-            Event::Lost(_) => Some(self.random.up_to_ms(20)),
-            Event::Refused(..) => None,
+        let conduct = self.conduct.get(&(at, event.permit()));
+        let after = match (event, conduct) {
+            (Event::Granted(..), Some(conduct)) => Some(conduct.hold),
+            (Event::Lost(_), Some(conduct)) if !conduct.goes_on => Some(self.random.up_to_ms(20)),
+            _ => None,
         };
         if let Some(after) = after {
             self.after(after, Happening::Input(at, Input::Release(event.permit())));
@@ -419,7 +420,7 @@ impl<'a> World<'a> {
         match run {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
-                self.judge.ran(server, &run);
+                self.judge.ran(server, call.id, &run);
                 self.publish(&run);
                 Some(run.answer)
             }
@@ -530,8 +531,14 @@ impl<'a> World<'a> {
                 claim,
                 hold,
                 cancel,
+                goes_on,
             } => {
-                self.input(process, Input::Claim(runtime, claim, hold, cancel));
+                let conduct = Conduct {
+                    hold,
+                    cancel,
+                    goes_on,
+                };
+                self.input(process, Input::Claim(runtime, claim, conduct));
             }
             Step::Kill(process) => self.kill(process),
             Step::Suspend(process, time) => {

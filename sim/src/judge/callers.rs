@@ -4,6 +4,7 @@ use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
+    server::Server,
     subject::{
         Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, PermitId, Refusal, Settings,
         Time,
@@ -18,6 +19,8 @@ use std::{
 enum State {
     Waits,
     Holds,
+    /// It is told that its permit is lost, and goes on.
+    Lost,
     Over,
 }
 
@@ -30,10 +33,14 @@ struct Record {
     is_released: bool,
     /// Until when its permit may be held: from the sending of what was answered last.
     until: Option<Time>,
+    /// The same, by answers in time alone.
+    counts_until: Option<Time>,
     /// Until when it counts as alive in the queue, likewise.
     alive: Option<Time>,
     /// The last answer in its time, and one after that which came too late, so that it may count or not.
     answers: [Option<Acquired>; 2],
+    /// Since when a permit that is lost could come back: there is room, and a connection.
+    room_since: Option<Time>,
     /// Whether its process stood still a moment ago or does now, and whether it ever has.
     is_dazed: bool,
     was_dazed: bool,
@@ -67,6 +74,10 @@ impl Callers {
         }
     }
 
+    pub(super) fn servers(&self) -> usize {
+        self.settings.servers
+    }
+
     pub(super) fn claim(&self, who: Who) -> Option<Claim> {
         self.records.get(&who).map(|record| record.claim)
     }
@@ -78,8 +89,10 @@ impl Callers {
             state: State::Waits,
             is_released: false,
             until: None,
+            counts_until: None,
             alive: None,
             answers: [None; 2],
+            room_since: None,
             is_dazed: false,
             was_dazed: false,
         };
@@ -150,16 +163,20 @@ impl Callers {
                     .zip(each)
                     .filter(|(_, held)| **held);
                 for ((_, id), _) in held {
-                    self.held((at, id.permit()), flight.sent);
+                    self.held((at, id.permit()), flight, local);
                 }
             }
             Answer::Released | Answer::Clock(..) => {}
         }
     }
 
-    fn held(&mut self, who: Who, sent: Time) {
+    fn held(&mut self, who: Who, flight: &Flight, local: Time) {
         if let Some(record) = self.records.get_mut(&who) {
-            record.until = record.until.max(Some(sent + self.settings.lease));
+            let until = Some(flight.sent + self.settings.lease);
+            record.until = record.until.max(until);
+            if local < flight.call.deadline {
+                record.counts_until = record.counts_until.max(until);
+            }
         }
     }
 
@@ -175,7 +192,7 @@ impl Callers {
             }
         }
         if let Acquired::Granted { .. } = acquired {
-            self.held(who, flight.sent);
+            self.held(who, flight, local);
         }
     }
 
@@ -186,13 +203,14 @@ impl Callers {
         };
         let expected = match event {
             Event::Lost(_) => State::Holds,
+            Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
         })?;
         match event {
-            Event::Granted(_, token) => {
+            Event::Granted(_, token) | Event::Regained(_, token) => {
                 let until = record.until.max(record.alive);
                 let given = seen.tokens.contains(&token);
                 check(given, "the truth", || {
@@ -208,7 +226,14 @@ impl Callers {
                     says(&format!("which is not so: {record:?}"))
                 })?;
             }
-            Event::Lost(_) => {}
+            Event::Lost(_) => {
+                let until = record.counts_until.unwrap_or_default();
+                let is_over = seen.times.1 + self.settings.lease / 10 >= until;
+                let is_refused = record.answers.into_iter().any(is_refusal);
+                check(is_over || is_refused, "too early", || {
+                    says("and its server was not asked whether it can have it again")
+                })?;
+            }
         }
         self.note(who, event, seen);
         Ok(())
@@ -219,9 +244,11 @@ impl Callers {
             return;
         };
         record.state = match event {
-            Event::Granted(..) => State::Holds,
-            Event::Refused(..) | Event::Lost(_) => State::Over,
+            Event::Granted(..) | Event::Regained(..) => State::Holds,
+            Event::Lost(_) => State::Lost,
+            Event::Refused(..) => State::Over,
         };
+        record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.
         if record.state == State::Holds && record.until <= Some(seen.times.1) {
@@ -271,16 +298,32 @@ impl Callers {
     }
 
     /// Everybody is told in time.
-    pub(super) fn pass(&mut self, processes: &[Process], now: Duration) -> Verdict {
+    pub(super) fn pass(
+        &mut self,
+        processes: &[Process],
+        servers: &[Server],
+        now: Duration,
+    ) -> Verdict {
+        let settings = self.settings.clone();
         let budget = self.settings.timeout * 2;
         for ((at, PermitId(number)), record) in &mut self.records {
             let process = &processes[*at];
             record.is_dazed = is_dazed(process, now);
             record.was_dazed |= record.is_dazed;
+            let local = process.local(now);
+            if record.state == State::Lost {
+                record.returns(process, &servers[settings.server_of(record.claim.key)], now);
+                let patience = settings.absence() + settings.timeout + LATE;
+                let is_late = record
+                    .room_since
+                    .is_some_and(|since| local > since + patience);
+                check(!is_late, "a return", || {
+                    format!("p{at} permit {number} does not come back: {record:?}")
+                })?;
+            }
             if record.is_dazed || record.state == State::Over {
                 continue;
             }
-            let local = process.local(now);
             let says =
                 |what: &str| format!("p{at} permit {number} {what} at {local:?}: {record:?}");
             let end = record.asked + record.claim.longest_wait() + budget + LATE;
@@ -291,6 +334,29 @@ impl Callers {
         }
         Ok(())
     }
+}
+
+impl Record {
+    /// Notes whether a permit that is lost could come back.
+    fn returns(&mut self, process: &Process, server: &Server, now: Duration) {
+        let view = server.view(self.claim.key);
+        let clock = server.clock(now) / 1_000;
+        let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
+        let link = &process.links[process
+            .settings
+            .link(0, process.settings.server_of(self.claim.key))];
+        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
+        let is_here = is_quiet && link.is_up && !self.is_dazed;
+        let has_room = view.queue.is_empty() && used + self.claim.weight <= self.claim.limit;
+        self.room_since = match has_room && is_here {
+            true => self.room_since.or(Some(process.local(now))),
+            false => None,
+        };
+    }
+}
+
+fn is_refusal(answer: Option<Acquired>) -> bool {
+    matches!(answer, Some(Acquired::Full | Acquired::QueueFull))
 }
 
 fn is_queued(answer: Option<Acquired>) -> bool {

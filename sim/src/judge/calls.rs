@@ -3,7 +3,7 @@
 use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
-    subject::{Acquired, Answer, Call, CallId, Command, Failure, Id, Key, Time},
+    subject::{Acquired, Answer, Call, CallId, Command, Failure, Id, Key, PermitId, Time},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,13 +13,20 @@ use std::{
 /// The most arguments of a call.
 const MOST_ARGS: usize = 3_999;
 
-/// With so many calls in flight a release waits for an answer.
+/// With so many calls in flight a release waits for an answer, and with so many everything does.
+const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
 #[derive(Debug, Default)]
 struct Record {
+    /// Its semaphore.
+    key: Key,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
+    /// Since when a call of it is due because its server has lost others.
+    recheck: Option<Time>,
+    /// When the last call that acquires or refreshes it was sent.
+    named: Time,
     was_sent: bool,
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
@@ -65,24 +72,50 @@ impl Calls {
         self.0.retain(|(process, _), _| *process != at);
     }
 
-    /// A release is sent at once, if there is a connection.
+    /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
+    fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
+        let own = self.0.range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
+        for (_, record) in own {
+            let is_here = usize::from(record.key) % flight.servers == flight.call.server;
+            let is_held = record.was_granted && !record.is_over && record.may_run.is_empty();
+            if is_here && is_held && record.named < flight.sent {
+                record.recheck = record.recheck.or(Some(local));
+            }
+        }
+    }
+
+    /// A release is sent at once, and what a server may have lost is, if there is a connection.
     pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
         for ((at, permit), record) in &self.0 {
-            let (process, Some((since, key))) = (&processes[*at], record.due) else {
+            let recheck = record.recheck.filter(|_| !record.is_over);
+            let due = record.due.or(recheck.map(|since| (since, record.key)));
+            let (process, Some((since, key))) = (&processes[*at], due) else {
                 continue;
             };
             // The keeper's thread carries what nothing else does.
             let link = &process.links[process.settings.link(0, process.settings.server_of(key))];
-            let has_room = link.in_flight.len() < MOST_CALLS;
+            let has_room = link.in_flight.len() < MANY_CALLS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
             let is_over = process.local(now) > record.named_until + process.settings.lease;
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
-                format!("p{at} does not release {permit:?}")
+                format!("p{at} does not release {permit:?}, or refresh it")
             })?;
         }
         Ok(())
+    }
+
+    /// What a process has given up, and no call in flight can bring back.
+    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, PermitId)> {
+        let own = self.0.range((at, PermitId(0))..(at + 1, PermitId(0)));
+        let given_up = own.filter(|(_, record)| {
+            let is_over = record.is_over && record.was_sent && !record.is_gone;
+            is_over && record.may_run.is_empty()
+        });
+        given_up
+            .map(|((_, permit), record)| (record.key, *permit))
+            .collect()
     }
 
     pub(super) fn sent(
@@ -98,10 +131,19 @@ impl Calls {
         check(call.deadline > local, "work", || {
             "a call without time".to_owned()
         })?;
+        let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+        let count = others.filter(|(_, other)| {
+            let is_same = (other.call.runtime, other.call.server) == (call.runtime, call.server);
+            is_same && other.call.deadline > local
+        });
+        check(count.count() < MOST_CALLS, "flow", || {
+            format!("p{at} has more than {MOST_CALLS} calls in flight")
+        })?;
         for command in &call.commands {
             let ids = command.ids();
             check_size(command, &ids)?;
-            for (_, id) in &ids {
+            for (key, id) in &ids {
+                self.0.entry((at, id.permit())).or_default().key = *key;
                 self.check(at, call.id, command, *id, local, flights)?;
                 self.note(at, call, command, *id, local);
             }
@@ -142,6 +184,7 @@ impl Calls {
             (record.was_released, record.due) = (true, None);
         } else {
             record.named_until = call.deadline;
+            (record.recheck, record.named) = (None, local);
         }
         match command {
             Command::Acquire { .. } => {
@@ -164,6 +207,9 @@ impl Calls {
     ) {
         // A core may ignore what comes later.
         let is_timely = local < flight.call.deadline;
+        if is_timely && has_lost(flight, reply) {
+            self.recheck(at, flight, local);
+        }
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             for (place, (_, id)) in command.ids().into_iter().enumerate() {
@@ -184,6 +230,16 @@ impl Calls {
             }
         }
     }
+}
+
+/// Whether a server has not found a lease.
+fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
+    let answers = reply.iter().flatten();
+    let mut answers = flight.call.commands.iter().zip(answers);
+    answers.any(|(command, answer)| match (command, answer) {
+        (Command::Refresh { .. }, Answer::Held(each)) => each.contains(&false),
+        _ => false,
+    })
 }
 
 /// Whether another call acquires or refreshes the permit, and may have an answer yet.

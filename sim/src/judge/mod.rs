@@ -10,7 +10,7 @@ use crate::{
     process::Process,
     schedule::{Data, Schedule},
     server::{Run, Server},
-    subject::{Answer, Call, CallId, Claim, Event, Failure, PermitId, Time},
+    subject::{Answer, Call, CallId, Claim, Event, Failure, Key, PermitId, Time},
 };
 use callers::Callers;
 use calls::Calls;
@@ -58,6 +58,9 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
 struct Flight {
     call: Call,
     sent: Time,
+    /// What its process has given up of each semaphore, and no other call can bring back.
+    given_up: Vec<(Key, PermitId)>,
+    servers: usize,
 }
 
 /// Calls in flight, of each process.
@@ -121,8 +124,13 @@ impl Judge {
     pub fn sent(&mut self, at: usize, call: &Call, local: Time) {
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
-        let (call, sent) = (call.clone(), local);
-        self.flights.insert((at, call.id), Flight { call, sent });
+        let flight = Flight {
+            given_up: self.calls.given_up(at),
+            servers: self.callers.servers(),
+            call: call.clone(),
+            sent: local,
+        };
+        self.flights.insert((at, call.id), flight);
     }
 
     /// A process has got an answer.
@@ -150,7 +158,7 @@ impl Judge {
     ) {
         let who = (at, event.permit());
         match event {
-            Event::Granted(..) => self.calls.granted(who),
+            Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
             Event::Refused(..) => self.calls.over(who),
             Event::Lost(_) => self.calls.lost(who),
         }
@@ -162,7 +170,8 @@ impl Judge {
         };
         let verdict = self.callers.told(who, event, &seen);
         self.note(verdict);
-        if let (Event::Granted(..), Some(claim)) = (event, self.callers.claim(who)) {
+        let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
+        if let (true, Some(claim)) = (is_grant, self.callers.claim(who)) {
             let verdict = self.storage.is_held(servers, who, claim, times.0);
             let disturbed = self.storage.is_disturbed(claim.key);
             self.note(verdict);
@@ -172,14 +181,17 @@ impl Judge {
     }
 
     /// A server has run a script.
-    pub fn ran(&mut self, server: usize, run: &Run) {
+    pub fn ran(&mut self, server: usize, call: CallId, run: &Run) {
+        if let Some(flight) = self.flights.get(&(run.process, call)) {
+            self.note(storage::check_own(run, &flight.given_up));
+        }
         let verdict = self.storage.ran(server, run);
         self.note(verdict);
     }
 
     /// Time passes.
-    pub fn pass(&mut self, processes: &[Process], now: Duration) {
-        let verdict = self.callers.pass(processes, now);
+    pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        let verdict = self.callers.pass(processes, servers, now);
         self.note(verdict);
         let verdict = self.calls.pass(processes, now);
         self.note(verdict);
@@ -214,7 +226,13 @@ impl Judge {
     }
 
     /// The simulation is over.
-    pub fn end(&mut self, servers: &[Server], now: Duration) {
+    pub fn end(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        for (at, process) in processes.iter().enumerate() {
+            let is_idle = process.core.as_ref().is_none_or(|core| core.is_idle());
+            self.note(check(is_idle, "memory", || {
+                format!("p{at} remembers what is over: {:?}", process.core)
+            }));
+        }
         let verdict = self.storage.end(servers, now);
         self.note(verdict);
     }

@@ -252,6 +252,24 @@ impl Known {
     }
 }
 
+/// A claim is not refused because of units that its own process had given up before.
+pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
+    for (key, wanted, acquired) in acquired(run) {
+        let view = run.semaphores.iter().find(|(other, ..)| *other == key);
+        let is_judged = acquired == Acquired::Full && !run.is_fresh;
+        let Some((_, _, view)) = view.filter(|_| is_judged) else {
+            continue;
+        };
+        let mut held = live(&view.held, run.clock / 1_000);
+        let own = held
+            .find(|name| name.process == run.process && given_up.contains(&(key, name.who().1)));
+        check(own.is_none(), "its own", || {
+            format!("p{} {:?} is refused beside {own:?}", run.process, wanted.id)
+        })?;
+    }
+    Ok(())
+}
+
 /// Nobody is granted before a waiter that comes first. After a step back of its clock a server knows head
 /// starts only roughly.
 fn check_order(known: &Known, script: &Effect<'_>, is_vague: bool) -> Verdict {

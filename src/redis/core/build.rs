@@ -3,7 +3,7 @@
 use super::{
     Core,
     call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
-    lane::{MOST_CLAIMS, RuntimeId, THREAD},
+    lane::{Hurry, MOST_CLAIMS, RuntimeId, THREAD},
     lease::{At, Connection, MayRun, Queue, State, Work},
     time::Time,
 };
@@ -32,8 +32,11 @@ impl Core {
 
     fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
         let lane = self.lanes.get(&(runtime, server))?;
-        let is_urgent = runtime == THREAD && self.servers[server].releases_now;
-        if !lane.is_open(is_urgent) {
+        let hurry = match runtime {
+            THREAD => self.servers[server].hurry(),
+            _ => Hurry::None,
+        };
+        if !lane.is_open(hurry) {
             return None;
         }
         let mut draft = Draft {
@@ -122,22 +125,19 @@ impl Core {
         }
     }
 
-    /// Puts a lease into a call; one that acquires comes with the releases of its keys. `false`: it does not fit.
+    /// Puts a lease into a call; one that acquires comes behind the releases of its keys. `false`: not all fits,
+    /// and the rest goes with the next call over the same connection.
     fn put(&mut self, draft: &mut Draft, at: At, work: Work) -> bool {
-        let before = match work {
-            Work::Acquire => self.releases_before(draft, at),
-            Work::Refresh | Work::Release => Vec::new(),
-        };
-        let (mut levels, mut units) = self.cost(at);
-        for at in &before {
-            let (more_levels, more_units) = self.cost(*at);
-            (levels, units) = (levels + more_levels, units + more_units);
+        if work == Work::Acquire {
+            for release in self.releases_before(draft, at) {
+                if !self.adds(draft, release) {
+                    return false;
+                }
+                self.put_release(draft, release);
+            }
         }
-        if !draft.bill.add(levels, units) {
+        if !self.adds(draft, at) {
             return false;
-        }
-        for at in before {
-            self.put_release(draft, at);
         }
         match work {
             Work::Release => self.put_release(draft, at),
@@ -145,6 +145,12 @@ impl Core {
             Work::Acquire => draft.acquires.push(at),
         }
         true
+    }
+
+    /// Adds a lease to the bill of a call, unless that is too much.
+    fn adds(&self, draft: &mut Draft, at: At) -> bool {
+        let (levels, units) = self.cost(at);
+        draft.bill.add(levels, units)
     }
 
     fn put_release(&mut self, draft: &mut Draft, at: At) {

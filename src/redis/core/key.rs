@@ -48,6 +48,10 @@ impl Keys {
         number
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.numbers.is_empty()
+    }
+
     pub(super) fn leave(&mut self, number: usize) {
         let key = &mut self.all[number];
         key.leases -= 1;

@@ -13,8 +13,19 @@ pub(super) const THREAD: RuntimeId = RuntimeId(0);
 /// So many calls in flight leave time for others to gather, and a round trip that is not idle.
 const FEW: usize = 4;
 
-/// The most calls in flight: each but the first few is full, or has releases that are due.
+/// So many may be in flight when another one has releases that are due.
+const MORE: usize = 8;
+
+/// The most calls in flight: each but the first ones is full, or refreshes leases.
 const MOST: usize = 16;
+
+/// What is in a hurry to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hurry {
+    None,
+    Releases,
+    Refreshes,
+}
 
 /// The most claims of one call, to bound how long one script blocks the server.
 pub(super) const MOST_CLAIMS: usize = 64;
@@ -36,10 +47,12 @@ impl Lane {
     }
 
     /// Whether a call may leave.
-    pub(super) fn is_open(&self, is_urgent: bool) -> bool {
-        let most = match is_urgent || self.claims.len() >= MOST_CLAIMS {
-            true => MOST,
-            false => FEW,
+    pub(super) fn is_open(&self, hurry: Hurry) -> bool {
+        let most = match hurry {
+            Hurry::Refreshes => MOST,
+            _ if self.claims.len() >= MOST_CLAIMS => MOST,
+            Hurry::Releases => MORE,
+            Hurry::None => FEW,
         };
         self.is_connected && self.in_flight < most
     }

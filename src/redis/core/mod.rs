@@ -268,6 +268,12 @@ impl Core {
 
     // Out.
 
+    /// Whether nothing is left of any claim.
+    pub(in crate::redis) fn is_idle(&self) -> bool {
+        let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
+        is_forgotten && self.due.is_empty() && self.keys.is_empty()
+    }
+
     /// What to tell callers.
     pub(in crate::redis) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

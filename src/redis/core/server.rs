@@ -1,7 +1,7 @@
 //! What is known of a server, and what waits to be sent to it.
 
 use super::{
-    lane::RuntimeId,
+    lane::{Hurry, RuntimeId},
     lease::At,
     time::{Settings, Time},
 };
@@ -92,6 +92,14 @@ impl Server {
         let by = if is_urgent { now } else { now + RIDE };
         self.releases_now |= is_urgent;
         self.release_at = Some(self.release_at.map_or(by, |other| other.min(by)));
+    }
+
+    pub(super) fn hurry(&self) -> Hurry {
+        match (self.refreshes.is_empty(), self.releases_now) {
+            (false, _) => Hurry::Refreshes,
+            (true, true) => Hurry::Releases,
+            (true, false) => Hurry::None,
+        }
     }
 
     /// All releases that waited have left.
