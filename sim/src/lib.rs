@@ -83,19 +83,8 @@
 //!
 //! Left out as yet: claims of several levels, resizes, revocations, shares, shutdown, clusters and Sentinels.
 
-#[path = "../../src/redis"]
 mod redis {
-    #[allow(dead_code)]
-    mod core;
-    #[allow(dead_code)]
-    mod protocol {
-        mod id;
-        mod tag;
-        pub(in crate::redis) use id::PermitId;
-        pub(in crate::redis) use tag::{Of, Tag};
-    }
-    #[path = "../../sim/src/shipped.rs"]
-    pub(crate) mod shipped;
+    include!(concat!(env!("OUT_DIR"), "/redis.rs"));
 }
 
 pub mod bug;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Plants each bug in the core and prints after how many schedules it is found, and by which promise.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Passes if the simulation fails. With a bug it prints a line of the table.
+found() {
+    local log seed rule
+    log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 timeout 900 \
+        cargo test -q --release -p tower-semaphore-sim --test simulation the_shipped_core_passes 2>&1)
+    seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
+    rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)
+    [ -n "$seed" ] || rule=$(grep -om1 'panicked\|^error.*' <<<"$log")
+    printf '| %s | %s | %s |\n' "$1" "${seed:+$((seed + 1))}" "$rule"
+    [ -n "$seed" ]
+}
+
+missed=0
+while IFS= read -r bug; do
+    found "$bug" || missed=$((missed + 1))
+done < <(sed -n '/^    ($/{n;s/^ *"\(.*\)",$/\1/p}' sim/planted.rs | grep "${1:-}")
+printf '%d were not found\n' "$missed"
+[ "$missed" = 0 ]
