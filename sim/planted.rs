@@ -137,8 +137,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "its own releases count as seen on any connection",
         "build",
-        "self.sent_over(*at) == Some(draft.connection);",
-        "self.sent_over(*at).is_some();",
+        "self.is_released_by(*at, draft);",
+        "self.is_released_by(*at, draft) || draft.runtime != THREAD;",
     ),
     (
         "a release is given up at once",

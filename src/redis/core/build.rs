@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 /// A call that is being made.
 struct Draft {
+    id: CallId,
     now: Time,
     server: usize,
     runtime: RuntimeId,
@@ -40,6 +41,7 @@ impl Core {
             return None;
         }
         let mut draft = Draft {
+            id: CallId(self.last_call + 1),
             now,
             server,
             runtime,
@@ -154,9 +156,8 @@ impl Core {
     }
 
     fn put_release(&mut self, draft: &mut Draft, at: At) {
-        let connection = draft.connection;
         if let Some(lease) = self.lease(at) {
-            lease.release_sent(connection);
+            lease.release_sent(draft.now, draft.id, draft.connection);
         }
         draft.releases.push(at);
     }
@@ -173,16 +174,19 @@ impl Core {
     fn releases_before(&self, draft: &Draft, At(id, lease): At) -> Vec<At> {
         let levels = self.permits[id.slot].levels_of(lease).iter();
         let all = levels.flat_map(|level| self.keys[level.key].releases.iter().copied());
-        let is_before = |at: &At| self.sent_over(*at) == Some(draft.connection);
+        let is_before = |at: &At| self.is_released_by(*at, draft);
         all.filter(|at| !is_before(at)).collect()
     }
 
-    /// Over which connection the last release of a lease was sent that has no answer.
-    fn sent_over(&self, At(id, lease): At) -> Option<Connection> {
-        match &self.permits.get(id.slot)?.leases[lease].state {
-            State::Released(released) if released.in_flight > 0 => released.sent_over,
-            _ => None,
-        }
+    /// Whether a release of a lease is in this call, or the last word on it before it on the same connection.
+    fn is_released_by(&self, At(id, lease): At, draft: &Draft) -> bool {
+        let State::Released(released) = &self.permits[id.slot].leases[lease].state else {
+            return false;
+        };
+        released.sent_in.is_some_and(|(call, connection)| {
+            let is_last = released.is_settled && released.in_flight > 0;
+            call == draft.id || is_last && connection == draft.connection
+        })
     }
 
     /// Makes the commands, and notes what they name.
@@ -214,7 +218,7 @@ impl Core {
 
     fn take_off(&self, draft: &Draft) -> Flight {
         Flight {
-            id: CallId(self.last_call + 1),
+            id: draft.id,
             runtime: draft.runtime,
             server: draft.server,
             sent: draft.now,
@@ -237,7 +241,9 @@ impl Core {
         });
         let settled = |at: At| {
             let lease = &self.permits[at.0.slot].leases[at.1];
-            (at, lease.is_settled(draft.now, draft.connection))
+            let is_settled =
+                matches!(&lease.state, State::Released(released) if released.is_settled);
+            (at, is_settled)
         };
         flight
             .items

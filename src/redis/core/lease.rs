@@ -73,9 +73,11 @@ pub(super) struct Lost {
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
-    /// How many releases have no answer, and over which connection the last one was sent.
+    /// How many releases have no answer; and the call of the last one, and its connection.
     pub(super) in_flight: usize,
-    pub(super) sent_over: Option<Connection>,
+    pub(super) sent_in: Option<(CallId, Connection)>,
+    /// Whether the last one is the last word.
+    pub(super) is_settled: bool,
 }
 
 /// An acquire that may run yet, and the connection on which it was sent.
@@ -126,7 +128,11 @@ impl Lease {
     pub(super) fn work(&self) -> Option<Work> {
         match &self.state {
             State::Idle => None,
-            State::Released(released) => (released.in_flight == 0).then_some(Work::Release),
+            State::Released(released) => {
+                // One that was sent while an acquire could run is followed by another when none can.
+                let is_useless = !released.is_settled && self.may_run.is_empty();
+                (released.in_flight == 0 || is_useless).then_some(Work::Release)
+            }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Work::Refresh),
             State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
@@ -209,11 +215,13 @@ impl Lease {
     }
 
     /// A release of it leaves.
-    pub(super) fn release_sent(&mut self, connection: Connection) {
+    pub(super) fn release_sent(&mut self, now: Time, call: CallId, connection: Connection) {
         self.waits_in = None;
+        let is_settled = self.is_settled(now, connection);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
-            released.sent_over = Some(connection);
+            released.sent_in = Some((call, connection));
+            released.is_settled = is_settled;
         }
     }
 
@@ -230,7 +238,8 @@ impl Lease {
         self.state = State::Released(Released {
             gives_up,
             in_flight: 0,
-            sent_over: None,
+            sent_in: None,
+            is_settled: false,
         });
         self.next = now;
     }

@@ -150,7 +150,11 @@ impl Core {
             (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
             // The answer to a poll from before the loss.
             (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
-            (State::Lost(_), _) => self.lose(now, at, (now + self.settings.absence(), true)),
+            (State::Lost(_), _) => {
+                // Unless an older acquire may run yet.
+                let is_gone = lease.runs_until() <= now;
+                self.lose(now, at, (now + self.settings.absence(), is_gone));
+            }
             (State::Held(held), Acquired::Granted(_)) => {
                 let end = held.end.max(self.settings.held_until(sent));
                 self.hold(now, at, end, now);
@@ -338,7 +342,7 @@ impl Core {
         if let Some(lease) = self.lease(at) {
             lease.state = State::Lost(Lost {
                 end: Some(end),
-                is_gone: true,
+                is_gone: lease.runs_until() <= now,
             });
         }
         self.next_at(now, at, now);
