@@ -84,6 +84,10 @@ impl Storage {
         }
     }
 
+    pub(super) fn was_set_back(&self, server: usize) -> bool {
+        self.past[server].stepped_back
+    }
+
     fn past(&self, key: Key) -> &Past {
         &self.past[usize::from(key) % self.past.len()]
     }
