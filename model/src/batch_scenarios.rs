@@ -36,7 +36,6 @@ pub(crate) fn several_at_once() -> Scenario {
     let heavy = vec![Level::waiting(1, 3).of(2)];
     let third = vec![both, vec![Level::waiting(0, 2)], heavy];
     Scenario {
-        is_together: true,
         name: "several at once",
         clients: vec![waiting(), waiting(), third],
         ..at_once()

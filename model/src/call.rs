@@ -97,7 +97,7 @@ impl Call {
 
     /// Whether the call grants to those whom it names.
     pub fn is_acquire(&self) -> bool {
-        matches!(self.verb, Verb::Acquire | Verb::AcquireAll)
+        self.verb == Verb::Acquire
     }
 
     /// All items.
@@ -108,7 +108,7 @@ impl Call {
     /// Whether the call names a permit or one of its units.
     pub fn names(&self, unit: Unit) -> bool {
         let is_named = |item: &Item| match self.verb {
-            Verb::Acquire | Verb::AcquireAll => item.unit.id() == unit.id(),
+            Verb::Acquire => item.unit.id() == unit.id(),
             Verb::Revoke => item.unit.id() == unit.id() || unit.is_added_to(item.unit.permit()),
             _ => item.unit == unit,
         };
@@ -149,13 +149,25 @@ impl Call {
         };
         let mut args: Vec<_> = head.iter().map(ToString::to_string).collect();
         let semaphores = self.semaphores();
+        let equal = self.is_acquire().then(|| self.levels());
+        args.extend(equal.map(|levels| levels.to_string()));
         for share in &self.shares {
+            if equal.is_none_or(|levels| levels == 0) {
+                args.push(share.len().to_string());
+            }
             let items = share.iter().map(|item| self.item_args(item, &semaphores));
-            let items: Vec<_> = items.collect();
-            args.push(items.iter().map(Vec::len).sum::<usize>().to_string());
-            args.extend(items.into_iter().flatten());
+            args.extend(items.flatten());
         }
         args
+    }
+
+    /// How many levels each claim has; 0 if their numbers differ.
+    fn levels(&self) -> usize {
+        let counts: Vec<_> = self.shares.iter().map(Vec::len).collect();
+        match counts.windows(2).all(|pair| pair[0] == pair[1]) {
+            true => counts.first().copied().unwrap_or_default(),
+            false => 0,
+        }
     }
 
     /// The arguments of an item.
@@ -163,8 +175,7 @@ impl Call {
         let number = semaphores.iter().take_while(|at| **at != item.key).count() + 1;
         let unit = item.unit.to_string();
         match self.verb {
-            Verb::Acquire => vec![unit, fast_limit(item), wait_text(item.wait)],
-            Verb::AcquireAll => vec![
+            Verb::Acquire => vec![
                 number.to_string(),
                 unit,
                 fast_limit(item),

@@ -67,7 +67,6 @@ pub(crate) fn restart_of_tokens() -> Scenario {
 /// The same where the claims are sent as those for several levels.
 pub(crate) fn several_restarts_of_tokens() -> Scenario {
     Scenario {
-        is_together: true,
         name: "several restarts of tokens",
         ..restart_of_tokens()
     }

@@ -5,7 +5,7 @@ use crate::{
     client::{Kind, Pending, Phase, Reply, Request, Revocation},
     request::unit,
     scenario::{Claim, Scenario},
-    scripts::{MAX_GRANTED, Scripts},
+    scripts::{MAX_ADVANCED, Scripts},
     server::{Outcome, Server, Violation, violated},
     state::State,
     time::{LEASE, NEVER, NOW, TIMEOUT},
@@ -24,9 +24,9 @@ impl Model {
     /// A model of these scripts.
     pub fn new(scenario: Scenario, scripts: &Scripts) -> Self {
         let past = scenario.set_back();
-        let server = match scenario.max_granted {
-            None => Server::new(scripts, MAX_GRANTED, past),
-            Some(most) => Server::new(&scripts.granting(most), most, past),
+        let server = match scenario.max_advanced {
+            None => Server::new(scripts, MAX_ADVANCED, past),
+            Some(most) => Server::new(&scripts.advancing(most), most, past),
         };
         Self { scenario, server }
     }

@@ -33,18 +33,31 @@ impl Call {
     fn read_items(&self, items: &[Reply]) -> Option<Vec<Answer>> {
         let answers: Option<Vec<_>> = match self.verb {
             Verb::Acquire if items.is_empty() => return Some(vec![Answer::Late; self.count()]),
-            Verb::AcquireAll if items.is_empty() => return Some(vec![Answer::Late; self.count()]),
-            Verb::Acquire => items.chunks(2).map(read_one).collect(),
-            Verb::AcquireAll => items.iter().map(read_all).collect(),
+            Verb::Acquire => self.read_claims(items),
             _ => items.iter().map(read_unit).collect(),
         };
         answers.filter(|answers| answers.len() == self.count())
     }
 
+    /// A claim has two items for each level, or one that says why it is not granted.
+    fn read_claims(&self, mut items: &[Reply]) -> Option<Vec<Answer>> {
+        let mut answers = Vec::new();
+        for levels in &self.shares {
+            let size = match items.first()? {
+                Reply::List(_) => 1,
+                _ => 2 * levels.len(),
+            };
+            let (own, others) = items.split_at_checked(size)?;
+            answers.push(read_claim(own)?);
+            items = others;
+        }
+        items.is_empty().then_some(answers)
+    }
+
     /// How many answers there are.
     fn count(&self) -> usize {
         match self.verb {
-            Verb::AcquireAll => self.shares.len(),
+            Verb::Acquire => self.shares.len(),
             _ => self.items().count(),
         }
     }
@@ -57,32 +70,17 @@ fn read_unit(item: &Reply) -> Option<Answer> {
     }
 }
 
-fn read_one(pair: &[Reply]) -> Option<Answer> {
-    let [first, Reply::Int(held)] = pair else {
-        return None;
-    };
-    let (held, level) = (*held, 0);
-    match first {
-        Reply::Int(0) => Some(Answer::Full { level, held }),
-        Reply::Int(-1) => Some(Answer::QueueFull { level }),
-        Reply::Int(-3) => Some(Answer::Revoked { level }),
-        Reply::Int(token @ 1..) => Some(Answer::Granted(vec![(token - NOW, held)])),
-        Reply::List(items) => match &numbers(items)?[..] {
-            [arrival, recheck, last_token] => {
-                Some(queued(level, held, [*arrival, *recheck, *last_token]))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn read_all(item: &Reply) -> Option<Answer> {
-    let Reply::List(items) = item else {
-        return None;
-    };
+fn read_claim(items: &[Reply]) -> Option<Answer> {
     let level = |level: i64| u8::try_from(level - 1).ok();
-    match numbers(items)?[..] {
+    let [Reply::List(refusal)] = items else {
+        let numbers = numbers(items)?;
+        let pairs = numbers.chunks(2).map(|pair| match *pair {
+            [token, held] if token > 0 => Some((token - NOW, held)),
+            _ => None,
+        });
+        return Some(Answer::Granted(pairs.collect::<Option<_>>()?));
+    };
+    match numbers(refusal)?[..] {
         [0, at, held] => Some(Answer::Full {
             level: level(at)?,
             held,
@@ -92,13 +90,7 @@ fn read_all(item: &Reply) -> Option<Answer> {
         [-2, at, held, arrival, recheck, last_token] => {
             Some(queued(level(at)?, held, [arrival, recheck, last_token]))
         }
-        ref tokens => {
-            let pairs = tokens.chunks(2).map(|pair| match *pair {
-                [token, held] if token > 0 => Some((token - NOW, held)),
-                _ => None,
-            });
-            Some(Answer::Granted(pairs.collect::<Option<_>>()?))
-        }
+        _ => None,
     }
 }
 

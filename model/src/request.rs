@@ -14,12 +14,7 @@ impl Model {
     /// What the server runs.
     pub(crate) fn call(&self, state: &State, requests: &[(u8, Request)]) -> Call {
         let (first, request) = requests[0];
-        let claims = requests
-            .iter()
-            .map(|(client, _)| self.claim(state, *client));
-        let is_together = self.scenario.is_together || claims.clone().any(|claim| claim.len() > 1);
         let verb = match request.kind {
-            Kind::Acquire if is_together => Verb::AcquireAll,
             Kind::Acquire => Verb::Acquire,
             Kind::Refresh => Verb::Refresh,
             Kind::Release | Kind::Lighten => Verb::Release,
@@ -28,7 +23,7 @@ impl Model {
             .iter()
             .map(|(client, request)| self.items(state, *client, *request));
         let shares = match verb {
-            Verb::AcquireAll => items.collect(),
+            Verb::Acquire => items.collect(),
             _ => by_key(items.flatten()),
         };
         let deadlines = requests.iter().map(|(_, request)| request.deadline);

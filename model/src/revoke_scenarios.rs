@@ -85,7 +85,6 @@ fn revoked_levels() -> Scenario {
     let both = || vec![Level::waiting(0, 1), Level::waiting(1, 1)];
     let wide = vec![Level::waiting(1, 1)];
     Scenario {
-        is_together: true,
         crashes: false,
         ..revoking(
             "revoked levels",

@@ -69,8 +69,6 @@ pub struct Scenario {
     pub has_messages: bool,
     /// Whether two requests may travel in one call.
     pub has_batches: bool,
-    /// Whether claims of one level are sent as those of several.
-    pub is_together: bool,
     /// Whether requests and replies are lost.
     pub loses: bool,
     /// How many requests of a client may be late.
@@ -88,7 +86,7 @@ pub struct Scenario {
     /// Whether operators revoke permits.
     pub revokes: bool,
     /// Units that one call grants from a queue, instead of 1000.
-    pub max_granted: Option<usize>,
+    pub max_advanced: Option<usize>,
     /// Where the walk ends, after the depth at which it has seen so many states.
     pub states: usize,
 }
@@ -101,7 +99,6 @@ impl Scenario {
             clients,
             has_messages: false,
             has_batches: false,
-            is_together: false,
             loses: true,
             late: 1,
             crashes: true,
@@ -110,7 +107,7 @@ impl Scenario {
             leaps: (Vec::new(), 0),
             has_clock: false,
             revokes: false,
-            max_granted: None,
+            max_advanced: None,
             states,
         }
     }

@@ -27,6 +27,7 @@ pub fn all() -> Vec<Scenario> {
         several_head_starts(),
         short_queue(),
         bounded_grants(),
+        bounded_removals(),
         leaps(),
         set_back(),
         set_back_queue(),
@@ -88,7 +89,6 @@ fn levels() -> Scenario {
     let wide = vec![Level::waiting(1, 1)];
     let trying = vec![Level::trying(0, 1), Level::trying(1, 2)];
     Scenario {
-        is_together: true,
         ..Scenario::new(
             "levels",
             vec![vec![both(), wide], vec![both(), narrow_only, trying]],
@@ -158,7 +158,6 @@ fn several_head_starts() -> Scenario {
     ];
     Scenario {
         late: 0,
-        is_together: true,
         ..Scenario::new("several head starts", clients, 20_000)
     }
 }
@@ -188,11 +187,26 @@ fn bounded_grants() -> Scenario {
     Scenario {
         late: 0,
         crashes: false,
-        max_granted: Some(1),
+        max_advanced: Some(1),
         ..Scenario::new(
             "bounded grants",
             vec![vec![heavy], light(), light()],
             15_000,
+        )
+    }
+}
+
+/// A call removes one dead waiter, and who waits behind another one polls again at once.
+fn bounded_removals() -> Scenario {
+    let light = || vec![vec![Level::waiting(0, 1)]];
+    Scenario {
+        late: 0,
+        loses: false,
+        max_advanced: Some(1),
+        ..Scenario::new(
+            "bounded removals",
+            vec![light(), light(), light(), light()],
+            20_000,
         )
     }
 }

@@ -17,8 +17,6 @@ type Part = (&'static str, &'static str);
 pub enum Verb {
     /// Grants permits, or positions in a queue.
     Acquire,
-    /// The same for several semaphores together.
-    AcquireAll,
     /// Moves the ends of leases forward.
     Refresh,
     /// Releases units, or leaves the queue.
@@ -32,21 +30,19 @@ pub enum Verb {
 }
 
 /// The files, and which of them each script has, in the order of the verbs.
-const FILES: [Part; 10] = [
+const FILES: [Part; 9] = [
     part!("common"),
     part!("grant"),
     part!("queue"),
     part!("acquire"),
-    part!("acquire_all"),
     part!("refresh"),
     part!("release"),
     part!("clock"),
     part!("revoke"),
     part!("usage"),
 ];
-const PARTS: [&[&str]; 7] = [
+const PARTS: [&[&str]; 6] = [
     &["common", "grant", "queue", "acquire"],
-    &["common", "grant", "queue", "acquire_all"],
     &["common", "refresh"],
     &["common", "grant", "release"],
     &["common", "clock"],
@@ -54,8 +50,8 @@ const PARTS: [&[&str]; 7] = [
     &["common", "usage"],
 ];
 
-/// The units that one call grants from a queue.
-pub const MAX_GRANTED: usize = 1_000;
+/// The units that one call grants from queues, and the dead waiters that it removes.
+pub const MAX_ADVANCED: usize = 1_000;
 
 /// The files of the scripts, perhaps with patches.
 #[derive(Debug, Clone)]
@@ -86,12 +82,12 @@ impl Scripts {
         self
     }
 
-    /// The scripts with a smaller bound for the units that one call grants from a queue.
+    /// The scripts with a smaller bound for how far one call advances queues.
     #[must_use]
-    pub fn granting(&self, most: usize) -> Self {
-        let bound = |most: usize| format!("local MAX_GRANTED = {most}\n");
+    pub fn advancing(&self, most: usize) -> Self {
+        let bound = |most: usize| format!("local MAX_ADVANCED = {most}\n");
         self.clone()
-            .patched("grant", &bound(MAX_GRANTED), &bound(most))
+            .patched("grant", &bound(MAX_ADVANCED), &bound(most))
     }
 
     /// The scripts, in the order of the verbs.

@@ -79,7 +79,7 @@ pub struct Server {
     /// The states that were inspected.
     pub(crate) inspected: HashSet<u32>,
     /// How many units one call grants from a queue.
-    max_granted: usize,
+    max_advanced: usize,
     /// How far the clock may be set back, ms, at most 0.
     past: i64,
 }
@@ -90,7 +90,7 @@ impl Server {
     /// # Panics
     ///
     /// If a script is not Lua.
-    pub fn new(scripts: &Scripts, max_granted: usize, past: i64) -> Self {
+    pub fn new(scripts: &Scripts, max_advanced: usize, past: i64) -> Self {
         let mut server = Self {
             runner: Runner::new(scripts).expect("the scripts are Lua"),
             states: Vec::new(),
@@ -98,7 +98,7 @@ impl Server {
             known: HashMap::new(),
             later: HashMap::new(),
             inspected: HashSet::new(),
-            max_granted,
+            max_advanced,
             past,
         };
         server.number(Semaphore::default());
@@ -156,7 +156,7 @@ impl Server {
         let states = before.map(|number| Semaphore::clone(self.state(number)));
         let effect = self.effect(call, states.into());
         let effect = effect.or_else(|seen| violated("E", seen))?;
-        check::check(call, &effect, self.max_granted)?;
+        check::check(call, &effect, self.max_advanced)?;
         let tokens = check::tokens(call, &effect);
         let mut after = before;
         for (number, state) in after.iter_mut().zip(effect.after) {

@@ -36,11 +36,7 @@ impl Command {
             } => Script {
                 verb: Verb::Acquire,
                 keys: keys(of, &[":held", ":queue", ":alive", ":token"]),
-                args: args(
-                    vec![lease, runs_until.to_string(), floor.to_string()],
-                    of,
-                    |wanted| wanted_args(owner, wanted),
-                ),
+                args: acquire_args(owner, [*runs_until, *floor], of),
             },
             Self::Refresh { of } => Script {
                 verb: Verb::Refresh,
@@ -125,6 +121,24 @@ fn args<T>(
     head
 }
 
+/// Of claims of one level each.
+fn acquire_args(owner: &Settings, head: [u64; 2], of: &[(Key, Vec<Wanted>)]) -> Vec<String> {
+    let lease = owner.lease.as_millis().to_string();
+    let mut args = vec![
+        lease,
+        head[0].to_string(),
+        head[1].to_string(),
+        "1".to_owned(),
+    ];
+    for (at, (_, all)) in of.iter().enumerate() {
+        for wanted in all {
+            args.push((at + 1).to_string());
+            args.extend(wanted_args(owner, wanted));
+        }
+    }
+    args
+}
+
 fn wanted_args(owner: &Settings, wanted: &Wanted) -> Vec<String> {
     let limit = match wanted {
         Wanted { was_sent: true, .. } => -1,
@@ -186,27 +200,41 @@ fn acquired(reply: &Reply) -> Option<Answer> {
     if items.is_empty() {
         return Some(Answer::Late(now));
     }
-    let each = items.chunks(2).map(|pair| match pair {
-        [Reply::Int(0), Reply::Int(_)] => Some(Acquired::Full),
-        [Reply::Int(-1), Reply::Int(_)] => Some(Acquired::QueueFull),
-        [Reply::Int(token @ 1..), Reply::Int(_)] => Some(Acquired::Granted {
-            token: *token as u64,
-        }),
-        [Reply::List(queued), Reply::Int(_)] => queued_at(queued),
-        _ => None,
-    });
-    Some(Answer::Acquired(now, each.collect::<Option<_>>()?))
+    let mut items = items.iter();
+    let mut each = Vec::new();
+    while let Some(first) = items.next() {
+        each.push(match first {
+            Reply::Int(token @ 1..) => {
+                items.next()?;
+                Acquired::Granted {
+                    token: *token as u64,
+                }
+            }
+            Reply::List(refusal) => refused(refusal)?,
+            _ => return None,
+        });
+    }
+    Some(Answer::Acquired(now, each))
 }
 
-fn queued_at(items: &[Reply]) -> Option<Acquired> {
-    let [arrival, Reply::Int(recheck), last_token] = items else {
-        return None;
-    };
-    Some(Acquired::Queued {
-        arrival: number(arrival)?,
-        recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
-        last_token: number(last_token)?,
-    })
+fn refused(items: &[Reply]) -> Option<Acquired> {
+    match items {
+        [Reply::Int(0), ..] => Some(Acquired::Full),
+        [Reply::Int(-1), ..] => Some(Acquired::QueueFull),
+        [
+            Reply::Int(-2),
+            _,
+            _,
+            arrival,
+            Reply::Int(recheck),
+            last_token,
+        ] => Some(Acquired::Queued {
+            arrival: number(arrival)?,
+            recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
+            last_token: number(last_token)?,
+        }),
+        _ => None,
+    }
 }
 
 /// A permit is held if all of its units are.

@@ -107,15 +107,15 @@ fn each_bug_is_found() {
 const PATCHES: [(&str, &str, &str); 13] = [
     (
         "acquire",
-        "used < tonumber(ARGV[arg + 1])",
-        "used <= tonumber(ARGV[arg + 1])",
+        "ARGV[arg + 2] - used[number] > 0",
+        "ARGV[arg + 2] - used[number] >= 0",
     ),
     (
         "acquire",
         "if now > tonumber(ARGV[2]) then",
         "if false then",
     ),
-    ("acquire", "not is_contended and used <", "used <"),
+    ("acquire", "not is_contended[number] and", ""),
     (
         "acquire",
         "text(now), text(now + lease),",
@@ -131,11 +131,7 @@ const PATCHES: [(&str, &str, &str); 13] = [
         "arrival = math.max(micros, last + 1)",
         "arrival = math.min(micros, last - 1)",
     ),
-    (
-        "queue",
-        "call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])",
-        "local _ = 0",
-    ),
+    ("queue", "wait ~= '' and is_contended[number]", "false"),
     (
         "grant",
         "local is_alive = alive_until > now",
@@ -143,13 +139,13 @@ const PATCHES: [(&str, &str, &str); 13] = [
     ),
     (
         "grant",
-        "if is_alive and used + weight > tonumber(limit) then",
-        "if is_alive and used > tonumber(limit) then",
+        "if is_alive and semaphore.used + weight > tonumber(limit) then",
+        "if is_alive and semaphore.used > tonumber(limit) then",
     ),
     (
         "grant",
-        "local new_token = call('INCR', token)",
-        "local new_token = tonumber(call('GET', token) or 1)",
+        "local new_token = call('INCR', semaphore.token)",
+        "local new_token = tonumber(call('GET', semaphore.token) or 1)",
     ),
     (
         "refresh",
@@ -158,8 +154,8 @@ const PATCHES: [(&str, &str, &str); 13] = [
     ),
     (
         "release",
-        "semaphore.advance(call('ZCARD', held), true)",
-        "local _ = semaphore",
+        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)",
+        "local _ = used",
     ),
     (
         "release",

@@ -24,7 +24,7 @@
 //!   series, and where there are more than 256 each claim takes longer. A key is never a label.
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
-//! - `verb` is `acquire`, `acquire_all`, `refresh` or `release`; `usage` and `revoke` for an
+//! - `verb` is `acquire`, `refresh` or `release`; `usage` and `revoke` for an
 //!   operator; `clock`, `processes` and `process` for what a process asks and says of itself.
 //! - `outcome` of requests and claims:
 //!

@@ -6,7 +6,7 @@ use super::{
     error::Error,
     lease::Lease,
     outage::Reservation,
-    protocol::{Acquired, AllAcquired},
+    protocol::Acquired,
     shared::Store,
     wait::{self, Wanted},
 };
@@ -40,23 +40,23 @@ impl Store {
             // Boxed, so that the future of a claim that does not wait stays small.
             Some(wait) => {
                 let wanted = [(Arc::clone(&grant.lease), Some(wait))];
-                let answer = Box::pin(self.wait(&wanted, serials)).await;
-                answer.map(AllAcquired::only)
+                Box::pin(self.wait(&wanted, serials)).await
             }
         };
         self.outage.note(&grant.lease, &answer);
         let answer = answer?;
         self.check_open()?;
         match answer {
-            Acquired::Granted { held, .. } => {
+            Acquired::Granted(levels) => {
+                let held = levels.first().map_or(0, |(_, held)| *held);
                 self.granted(slice::from_ref(&grant.lease), reserved)
                     .await?;
                 grant.permit(claim, held)
             }
-            Acquired::Full { held } if claim.wait().is_none() => {
+            Acquired::Full { held, .. } if claim.wait().is_none() => {
                 Err(AcquireError::full(claim, held))
             }
-            Acquired::QueueFull => Err(AcquireError::QueueFull),
+            Acquired::QueueFull { .. } => Err(AcquireError::QueueFull),
             Acquired::Revoked => Err(AcquireError::Revoked),
             Acquired::Full { .. } | Acquired::Queued { .. } => Err(AcquireError::TimedOut),
         }
@@ -125,7 +125,7 @@ impl Store {
         &self,
         wanted: &[Wanted],
         serials: Range<u64>,
-    ) -> Result<AllAcquired, AcquireError> {
+    ) -> Result<Acquired, AcquireError> {
         let mut closed = self.closed.subscribe();
         let granted = self.wait_twice(wanted, serials);
         // Not `tokio::select!`: when its task has used up its budget (`tokio::task::coop`), that
@@ -147,7 +147,7 @@ impl Store {
         &self,
         wanted: &[Wanted],
         serials: Range<u64>,
-    ) -> Result<AllAcquired, AcquireError> {
+    ) -> Result<Acquired, AcquireError> {
         let since = Instant::now();
         let end = since + self.times.budget();
         let wait = async |wanted: &[Wanted]| {
@@ -161,7 +161,7 @@ impl Store {
         let leases = || wanted.iter().map(|(lease, _)| lease);
         let before = self.released(leases());
         let first = wait(wanted).await?;
-        let AllAcquired::QueueFull { level } = first else {
+        let Acquired::QueueFull { level, .. } = first else {
             return Ok(first);
         };
         match self

@@ -151,13 +151,13 @@ impl Store {
         self.check_open()?;
         let deadline = Instant::now() + self.times.budget();
         match self.try_once(&grant.lease, deadline).await? {
-            Acquired::Granted { .. } => {
+            Acquired::Granted(_) => {
                 self.granted(slice::from_ref(&grant.lease), None).await?;
                 Ok(grant)
             }
-            Acquired::Full { held } => Err(full(lease, held)),
+            Acquired::Full { held, .. } => Err(full(lease, held)),
             Acquired::Revoked => Err(lost()),
-            Acquired::QueueFull | Acquired::Queued { .. } => Err(full(lease, 0)),
+            Acquired::QueueFull { .. } | Acquired::Queued { .. } => Err(full(lease, 0)),
         }
     }
 }

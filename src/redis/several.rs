@@ -3,7 +3,7 @@
 use super::{
     dispatch::{Claim as Sent, Level},
     outage::Reservation,
-    protocol::AllAcquired,
+    protocol::Acquired,
     shared::{RedisGrant, Store},
     wait::Wanted,
 };
@@ -46,14 +46,14 @@ impl Store {
         let answer = answer?;
         self.check_open()?;
         match answer {
-            AllAcquired::Granted(granted) => {
+            Acquired::Granted(granted) => {
                 let leases: Vec<_> = wanted.into_iter().map(|(lease, _)| lease).collect();
                 self.granted(&leases, reserved).await?;
                 permit(grants, claims, &granted)
             }
-            AllAcquired::Revoked => Err(AcquireError::Revoked),
-            AllAcquired::Full { level, held } => Err(AcquireError::full(&claims[level], held)),
-            AllAcquired::QueueFull { level } | AllAcquired::Queued { level, .. } => {
+            Acquired::Revoked => Err(AcquireError::Revoked),
+            Acquired::Full { level, held } => Err(AcquireError::full(&claims[level], held)),
+            Acquired::QueueFull { level, .. } | Acquired::Queued { level, .. } => {
                 let limit = claims[level].limit().unwrap_or_default();
                 Err(AcquireError::full(&claims[level], limit))
             }
@@ -64,10 +64,10 @@ impl Store {
         &self,
         wanted: &[Wanted],
         deadline: Instant,
-    ) -> Result<AllAcquired, AcquireError> {
+    ) -> Result<Acquired, AcquireError> {
         let leases: Vec<_> = wanted.iter().map(|(lease, _)| Arc::clone(lease)).collect();
-        let full = |answer: &AllAcquired| match answer {
-            AllAcquired::Full { level, .. } => Some(*level),
+        let full = |answer: &Acquired| match answer {
+            Acquired::Full { level, .. } => Some(*level),
             _ => None,
         };
         self.try_twice(&leases, deadline, full, || {
@@ -79,7 +79,7 @@ impl Store {
                 levels: levels.collect(),
                 deadline,
             };
-            self.dispatch.acquire_all(claim)
+            self.dispatch.acquire(claim)
         })
         .await
     }

@@ -6,7 +6,7 @@ use super::{
     error::Error,
     lease::Lease,
     notify::{Notice, Subscription, WaiterSlot},
-    protocol::{AllAcquired, Position},
+    protocol::{Acquired, Position},
 };
 use crate::{
     observe::{Outcome::Unavailable, Waiting},
@@ -36,7 +36,7 @@ pub(super) async fn granted(
     times: Times,
     wanted: &[Wanted],
     slot: WaiterSlot<'_>,
-) -> Result<AllAcquired, AcquireError> {
+) -> Result<Acquired, AcquireError> {
     let now = Instant::now();
     let levels = wanted.iter().map(|(lease, wait)| WaitingLevel {
         lease: Arc::clone(lease),
@@ -62,7 +62,7 @@ pub(super) async fn granted(
         waiting: Waiting::default(),
     };
     let answer = waiter.granted().await;
-    let outcome = |answer: &AllAcquired| answer.outcome(waiter.at);
+    let outcome = |answer: &Acquired| answer.outcome(waiter.at);
     let outcome = answer.as_ref().map_or(Unavailable, outcome);
     waiter.waiting.leave(outcome);
     answer
@@ -96,7 +96,7 @@ struct WaitingLevel {
 
 /// The outcome of a poll.
 enum Polled {
-    Answered(AllAcquired),
+    Answered(Acquired),
     /// The claim waits. Its next poll is due then.
     Again(Instant),
 }
@@ -113,7 +113,7 @@ enum Wake {
 
 impl Waiter<'_> {
     /// Polls and waits in turn, until the claim is granted or refused.
-    async fn granted(&mut self) -> Result<AllAcquired, AcquireError> {
+    async fn granted(&mut self) -> Result<Acquired, AcquireError> {
         loop {
             // The wait bounds the time in the queue, not the time of a call: the server is polled
             // once, however short the wait is.
@@ -124,7 +124,7 @@ impl Waiter<'_> {
             let accepted = match self.wake(next.min(self.end())).await {
                 Wake::Notified(notice) => self.accept(&notice),
                 Wake::Poll => None,
-                Wake::Revoked => return Ok(AllAcquired::Revoked),
+                Wake::Revoked => return Ok(Acquired::Revoked),
             };
             if let Some(answer) = accepted {
                 return Ok(answer);
@@ -142,8 +142,8 @@ impl Waiter<'_> {
     async fn poll(&mut self) -> Result<Polled, AcquireError> {
         let sent = Instant::now();
         let has_messages = self.subscription.borrow_and_update().live;
-        match self.dispatch.acquire_all(self.claim(sent)).await {
-            Ok(AllAcquired::Queued {
+        match self.dispatch.acquire(self.claim(sent)).await {
+            Ok(Acquired::Queued {
                 level,
                 arrival,
                 recheck,
@@ -204,7 +204,7 @@ impl Waiter<'_> {
     /// Accepts a notification if its grant cannot have ended since. Such a grant lasts as long as the
     /// waiter counts as alive, so its deadline counts from the last heartbeat. Of several levels it is
     /// the grant of one, so the waiter has to poll for the others.
-    fn accept(&self, notice: &Notice) -> Option<AllAcquired> {
+    fn accept(&self, notice: &Notice) -> Option<Acquired> {
         // Replicas may not have that grant yet.
         if self.dispatch.attempts().protocol.is_confirmed() {
             return None;
@@ -215,7 +215,7 @@ impl Waiter<'_> {
         let deadline = self.times.provisional_until(self.polled);
         let Notice { token, held } = *notice;
         let is_granted = self.times.now() < deadline && level.lease.notified(token, deadline);
-        is_granted.then(|| AllAcquired::Granted(vec![(token, held)]))
+        is_granted.then(|| Acquired::Granted(vec![(token, held)]))
     }
 
     /// How long until the next poll: a heartbeat interval, less for the head of the queue if a lease

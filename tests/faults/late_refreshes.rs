@@ -32,7 +32,7 @@ fn acquire(id: &str) -> Vec<String> {
     let [held, queue, alive, token] = KEYS;
     let (lease, never) = (LEASE.to_string(), i64::MAX.to_string());
     let head = ["EVAL", ACQUIRE, "4", held, queue, alive, token];
-    let claim = [&*lease, &never, "0", "3", id, "1", ""];
+    let claim = [&*lease, &never, "0", "1", "1", id, "1", ""];
     head.iter()
         .chain(&claim)
         .map(|word| (*word).to_owned())
@@ -48,7 +48,7 @@ fn refresh(id: &str) -> Vec<String> {
 /// When an acquire ran, and whether its claim is granted.
 fn granted(answer: &Reply) -> (i64, bool) {
     let answer = answer.array();
-    (answer[0].int(), answer[1].int() > 0)
+    (answer[0].int(), matches!(answer[1], Reply::Int(_)))
 }
 
 /// When a refresh ran, and whether its unit is held.

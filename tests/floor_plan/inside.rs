@@ -84,7 +84,6 @@ const REDIS: [&str; 121] = [
     "lease",
     "lease/state",
     "group",
-    "protocol/acquire_all",
     "protocol/acquire",
     "protocol/refresh",
     "protocol/release",

@@ -1,6 +1,10 @@
 //! **A** Answers say what the server has.
 
-use super::{Checked, View, is_live, queue::may_stop, revoked};
+use super::{
+    Checked, View, is_live,
+    queue::{is_stuck, may_stop},
+    revoked,
+};
 use crate::{
     call::{Answer, Call, Item},
     scripts::Verb,
@@ -23,7 +27,7 @@ pub(super) fn by_claim<'a>(
 
 fn claims<'a>(call: &Call, share: &'a [Item]) -> impl Iterator<Item = &'a [Item]> + use<'a> {
     let size = match call.verb {
-        Verb::AcquireAll => usize::MAX,
+        Verb::Acquire => usize::MAX,
         _ => 1,
     };
     share.chunks(size)
@@ -32,15 +36,13 @@ fn claims<'a>(call: &Call, share: &'a [Item]) -> impl Iterator<Item = &'a [Item]
 /// Whether the call has no later claim for the same semaphores. What one claim has got a later one may
 /// change.
 fn is_last(call: &Call, items: &[Item]) -> bool {
-    let shares = match call.verb {
-        Verb::AcquireAll => &call.shares[call.shares.len() - 1..],
-        _ => &call.shares[..],
-    };
-    let mut last = shares.iter().filter_map(|share| claims(call, share).last());
-    last.any(|last| last == items)
+    let all = call.shares.iter().flat_map(|share| claims(call, share));
+    let later = all.skip_while(|other| *other != items).skip(1).flatten();
+    let is_of = |other: &Item| items.iter().any(|item| item.key == other.key);
+    !later.into_iter().any(is_of)
 }
 
-pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
+pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
     for (items, answer) in by_claim(call, effect) {
         let is_final = is_last(call, items);
         let views: Vec<_> = items
@@ -52,7 +54,7 @@ pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_granted: usize) -
             Answer::Granted(levels) => is_granted(&views, levels, is_final),
             Answer::Full { level, held } => is_full(&views, *level, *held, is_final),
             Answer::QueueFull { level } => is_queue_full(&views, *level, is_final),
-            Answer::Queued { .. } => is_queued(&views, answer, is_final, max_granted),
+            Answer::Queued { .. } => is_queued(&views, answer, is_final, max_advanced),
             Answer::Revoked { level } => is_revoked(&views, *level, is_final),
             Answer::Late | Answer::Unknown => true,
         };
@@ -103,20 +105,6 @@ fn is_gone(view: &View<'_>, id: Unit) -> bool {
     !waits && !units.any(|unit| view.after.held.get(unit).is_some())
 }
 
-/// Whether so many units are held. The fast path for several levels does not know of a permit that was
-/// held before, or that this call has granted to a waiter, and counts it twice.
-fn is_count(view: &View<'_>, used: i64) -> bool {
-    let was_there = |item: &&Item| {
-        let queue = &view.before.queue;
-        is_live(view.before.held.get(item.unit)) || queue.get(item.unit).is_some()
-    };
-    let twice = match view.call.verb {
-        Verb::AcquireAll => view.items.iter().filter(was_there).count(),
-        _ => 0,
-    };
-    (view.used()..=view.used() + twice as i64).contains(&used)
-}
-
 /// Whether a claim that was refused has nothing here. Of a permit whose first unit is released the others
 /// may still be: their release comes later.
 fn has_nothing(view: &View<'_>, id: Unit) -> bool {
@@ -148,7 +136,7 @@ fn queued(view: &View<'_>) -> impl Iterator<Item = (Unit, i64)> {
 fn is_granted(views: &Views<'_>, levels: &[(i64, i64)], is_final: bool) -> bool {
     let is_level = |((item, view), (token, used)): (&(Item, View<'_>), &(i64, i64))| {
         let last = view.after.token.map(|(token, _)| token);
-        let is_last = last == Some(*token) && is_count(view, *used);
+        let is_last = last == Some(*token) && *used == view.used();
         let waits = view.after.queue.get(item.unit).is_some();
         is_whole(view, item.unit) && !waits && (is_last || !is_final)
     };
@@ -197,7 +185,7 @@ fn is_queue_full(views: &Views<'_>, level: u8, is_final: bool) -> bool {
 }
 
 /// In one queue, with the narrower levels held and nothing of the wider ones.
-fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_granted: usize) -> bool {
+fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_advanced: usize) -> bool {
     let Answer::Queued {
         level,
         arrival,
@@ -217,28 +205,28 @@ fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_granted: us
     let is_only_here = narrower.all(|(item, view)| lasts(view, item.unit, ALIVE))
         && wider.all(|(item, view)| is_gone(view, item.unit));
     let last = view.after.token.map_or(-1, |(token, _)| token);
-    let is_here = is_here(item, view, (*arrival, *recheck), max_granted);
+    let is_here = is_here(item, view, (*arrival, *recheck), max_advanced);
     !is_final || is_only_here && is_here && *last_token == last
 }
 
 /// At its position. The head is told when the first lease ends, or to poll at once if the call could
-/// not grant more.
+/// not do more; and so is who waits behind a head that is dead.
 fn is_here(
     item: &Item,
     view: &View<'_>,
     (arrival, recheck): (i64, Option<i64>),
-    max_granted: usize,
+    max_advanced: usize,
 ) -> bool {
     let head = view.after.queue.items.first().map(|(id, _)| *id);
     let first = view.after.held.live().map(|(_, end)| end).min();
-    let is_due = match may_stop(view, max_granted) {
+    let is_due = match may_stop(view, max_advanced) {
         true => recheck == Some(0),
         false => recheck == Some(first.unwrap_or_default()),
     };
     let head_start = item.wait.map_or(0, |wait| wait.head_start);
     match view.after.queue.get(item.unit) {
         Some(score) if score + head_start != arrival => false,
-        Some(_) if head == Some(item.unit) => is_due,
+        Some(_) if head == Some(item.unit) || is_stuck(view) => is_due,
         Some(_) => recheck.is_none(),
         // Granted in passing, and it polls at once for the next level.
         None => lasts(view, item.unit, LEASE) && recheck == Some(0),

@@ -27,7 +27,7 @@ type Checked = Result<(), Violation>;
 /// # Errors
 ///
 /// With the first invariant that does not hold.
-pub fn check(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
+pub fn check(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
     storage::first_write_frees(effect)?;
     if is_answered_late(effect) != call.is_late() {
         return violated(
@@ -52,11 +52,11 @@ pub fn check(call: &Call, effect: &Effect, max_granted: usize) -> Checked {
         grants::whole_and_not_too_long(&view)?;
         queue::has_its_order(&view)?;
         queue::is_bounded(&view)?;
-        queue::moves_on(&view, max_granted)?;
-        queue::notifies(&view, max_granted)?;
+        queue::moves_on(&view, max_advanced)?;
+        queue::notifies(&view, max_advanced)?;
     }
     revoked::gets_nothing(call, effect)?;
-    answers::tell_the_truth(call, effect, max_granted)
+    answers::tell_the_truth(call, effect, max_advanced)
 }
 
 fn is_answered_late(effect: &Effect) -> bool {

@@ -78,16 +78,20 @@ fn is_later(view: &View<'_>, id: Unit, other: Unit) -> bool {
     place(other).is_some_and(|other| Some(other) > place(id))
 }
 
-/// **W** After an acquire or a release nobody waits who could be granted, and the head is alive. A
+/// **W** After an acquire or a release nobody waits who could be granted, and the head is alive, unless the
+/// call has advanced as far as it may. A
 /// claim does not look at the levels behind the one where it waits or is refused.
-pub(super) fn moves_on(view: &View<'_>, max_granted: usize) -> Checked {
+pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     let Some((head, _)) = view.after.queue.items.first() else {
         return Ok(());
     };
     if view.call.verb == Verb::Refresh || !is_served(view) {
         return Ok(());
     }
-    if !is_live(view.after.alive.get(*head)) {
+    if is_stuck(view) && may_stop(view, max_advanced) {
+        return Ok(());
+    }
+    if is_stuck(view) {
         return violated("W", format!("{head} is dead: {:?}", view.after));
     }
     let fits = view.used() + i64::from(head.weight) <= i64::from(head.limit);
@@ -95,7 +99,7 @@ pub(super) fn moves_on(view: &View<'_>, max_granted: usize) -> Checked {
     let is_its =
         |wake: &Wake| (wake.client, wake.level, wake.token) == (head.client, head.level, None);
     let is_told = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
-    match fits && !(may_stop(view, max_granted) && is_told) {
+    match fits && !(may_stop(view, max_advanced) && is_told) {
         true => violated(
             "W",
             format!("{head} waits beside free room: {:?}", view.after),
@@ -126,15 +130,31 @@ fn had_something(view: &View<'_>, item: &Item) -> bool {
     item.key == view.key && is_there
 }
 
-/// Whether the call has granted as many units as it may.
-pub(super) fn may_stop(view: &View<'_>, max_granted: usize) -> bool {
-    let weights = view.granted().into_iter().map(|id| usize::from(id.weight));
-    weights.sum::<usize>() >= max_granted
+/// Whether the head of the queue is dead.
+pub(super) fn is_stuck(view: &View<'_>) -> bool {
+    let head = view.after.queue.items.first();
+    head.is_some_and(|(head, _)| !is_live(view.after.alive.get(*head)))
+}
+
+/// Whether the call has granted as many units and removed as many dead waiters as it may.
+pub(super) fn may_stop(view: &View<'_>, max_advanced: usize) -> bool {
+    let views =
+        (0..view.effect.before.len()).map(|key| View::new(view.call, view.effect, key as u8));
+    views.map(|view| advanced(&view)).sum::<usize>() >= max_advanced
+}
+
+fn advanced(view: &View<'_>) -> usize {
+    let granted = view.granted();
+    let is_dead = |id: &Unit| !is_live(view.before.alive.get(*id)) && !granted.contains(id);
+    let waited = view.before.queue.items.iter().map(|(id, _)| *id);
+    let gone = waited.filter(|id| view.after.queue.get(*id).is_none());
+    let weights = granted.iter().map(|id| usize::from(id.weight));
+    weights.sum::<usize>() + gone.filter(is_dead).count()
 }
 
 /// **F4** Exactly the waiters that a call grants are notified, and the head if its poll can grant
 /// more. Who calls may be notified too.
-pub(super) fn notifies(view: &View<'_>, max_granted: usize) -> Checked {
+pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
     let granted = view.granted();
     for id in granted.iter().filter(|id| view.item(**id).is_none()) {
         let to_it = |wake: &&Wake| {
@@ -156,8 +176,12 @@ pub(super) fn notifies(view: &View<'_>, max_granted: usize) -> Checked {
                 waiting.chain(joining.map(|item| item.unit)).any(held)
             }
             None => {
-                let head = view.after.queue.items.first();
-                head.is_some_and(|(unit, _)| is_it(unit)) && may_stop(&view, max_granted)
+                // Who calls may have come before it since.
+                let mut others = view.after.queue.items.iter();
+                let head = others.find(|(unit, _)| view.item(*unit).is_none());
+                let is_there = head.is_some_and(|(unit, _)| is_it(unit));
+                let calls = view.items.iter().any(|item| is_it(&item.unit));
+                (is_there || calls) && may_stop(&view, max_advanced)
             }
         });
         if !is_due.any(|is_due| is_due) {

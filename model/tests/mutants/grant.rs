@@ -5,8 +5,8 @@ use crate::Mutant;
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant(
         "grant",
-        "used + weight > tonumber(limit)",
-        "used + weight > tonumber(limit) + 1",
+        "semaphore.used + weight > tonumber(limit)",
+        "semaphore.used + weight > tonumber(limit) + 1",
         "one key",
         "S1",
     ),
@@ -47,21 +47,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "grant",
-        "used, text(alive_until), lease)",
-        "used, text(now + lease), lease)",
+        "weight, text(alive_until), lease)",
+        "weight, text(now + lease), lease)",
         "one key",
         "S5",
     ),
     Mutant(
         "grant",
-        "        notify(process, serial, new_token, used)\n",
+        "        notify(semaphore, process, serial, new_token)\n",
         "",
         "one key",
         "F4",
     ),
     Mutant(
         "grant",
-        "        notify(process, serial, 0, used)\n",
+        "          notify(semaphore, process, serial, 0)\n",
         "",
         "bounded grants",
         "W",
@@ -82,15 +82,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "grant",
-        "        self.clamp(alive)\n        alive_until = now + lease\n",
+        "        clamp(alive)\n        alive_until = now + lease\n",
         "",
         "set back",
         "S5",
     ),
     Mutant(
         "grant",
-        "        self.clamp(held)\n        return used, id",
-        "        return used, id",
+        "        clamp(semaphore.held)\n        return id",
+        "        return id",
         "set back",
         "L1",
     ),
@@ -121,5 +121,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "lease and tonumber(score) >= now, lease",
         "one key",
         "S4",
+    ),
+    Mutant(
+        "grant",
+        "        advanced = advanced + 1\n",
+        "",
+        "bounded removals",
+        "A",
     ),
 ];

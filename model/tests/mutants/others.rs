@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "release",
-        "      semaphore.advance(call('ZCARD', held), true)\n",
+        "      advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)\n",
         "",
         "one key",
         "W",

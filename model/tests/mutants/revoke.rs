@@ -174,7 +174,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "revoke",
-        "semaphore.advance(call('ZCARD', held), true)\n",
+        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)\n",
         "",
         "revoked",
         "W",
@@ -182,8 +182,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant("revoke", "call('ZCARD', held)", "0", "revoked queue", "S1"),
     Mutant(
         "revoke",
-        "call('ZCARD', held), true)",
-        "call('ZCARD', held))",
+        "used = used}, true)",
+        "used = used})",
         "revoked queue",
         "T",
     ),

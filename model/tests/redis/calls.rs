@@ -1,6 +1,7 @@
 //! Calls of the scripts.
 
 use crate::as_in_model;
+use std::iter;
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
@@ -24,7 +25,6 @@ end}\n";
 fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     let verb = rng.one_of(&[
         Verb::Acquire,
-        Verb::AcquireAll,
         Verb::Refresh,
         Verb::Release,
         Verb::Revoke,
@@ -49,7 +49,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     });
     let shares: Vec<Vec<u8>> = match verb {
         // Claims of one level or of all.
-        Verb::AcquireAll => vec![
+        Verb::Acquire => vec![
             (0..semaphores).collect(),
             vec![rng.below(semaphores.into()) as u8],
         ],
@@ -59,10 +59,12 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
             .map(|at| vec![at; 1 + rng.below(2)])
             .collect(),
     };
+    if verb == Verb::Acquire {
+        args.push("0".to_owned());
+    }
     for share in shares {
         let items = share.iter().flat_map(|at| item(rng, verb, *at));
-        let items: Vec<_> = items.collect();
-        args.push(items.len().to_string());
+        args.push(share.len().to_string());
         args.extend(items);
     }
     (verb, keys.collect(), args)
@@ -85,8 +87,7 @@ fn item(rng: &mut Rng, verb: Verb, at: u8) -> Vec<String> {
         .clone();
     let wait = rng.one_of(&["", "200 9 0 0", "200 1 0 0", "200 9 0 50000"]);
     let claim = [id, fast, wait.to_owned()];
-    let number = (verb == Verb::AcquireAll).then(|| (at + 1).to_string());
-    number.into_iter().chain(claim).collect()
+    iter::once((at + 1).to_string()).chain(claim).collect()
 }
 
 /// Every key with its value and whether it expires.

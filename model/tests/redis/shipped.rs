@@ -5,9 +5,9 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// What the crate sends: five scripts of semaphores, two for operators, the check, and those which count
+/// What the crate sends: four scripts of semaphores, two for operators, the check, and those which count
 /// processes and say who one is. The last three touch no key of a semaphore, and are not in the model.
-const SENT: i64 = 10;
+const SENT: i64 = 9;
 
 /// The server knows so many, and no more when those of the model are loaded.
 #[tokio::test(flavor = "multi_thread")]

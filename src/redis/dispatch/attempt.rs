@@ -1,14 +1,14 @@
 //! Sends claims, many together.
 
 use super::{
-    claim::{Acquiring, Answer, Claim},
+    claim::{Answer, Claim},
     load::RoundTrip,
 };
 use crate::redis::{
     clock::{ServerClock, Times},
     error::Error,
     group::by_semaphore,
-    protocol::{AcquireAll, AcquireOf, Protocol},
+    protocol::{Acquire, Protocol},
 };
 use std::{
     sync::Arc,
@@ -130,10 +130,7 @@ impl Attempts {
         // What was released meanwhile is not sent.
         let wanted = (0..claims.len()).filter(|&at| claims[at].sent(runs_until));
         let wanted: Vec<usize> = wanted.collect();
-        let replies = match wanted.iter().any(|&at| claims[at].is_of_several()) {
-            false => self.by_semaphore(claims, wanted, runs_until, latest).await,
-            true => self.all(claims, wanted, runs_until, latest).await,
-        };
+        let replies = self.acquire(claims, wanted, runs_until, latest).await;
         let is_answered = replies.iter().any(|(_, reply)| reply.is_ok());
         if let Some(round_trip) = round_trip.filter(|_| is_answered) {
             round_trip.observe(sent.elapsed());
@@ -156,63 +153,32 @@ impl Attempts {
         }
     }
 
-    /// Acquires for claims of one level each, together for those of one semaphore. The index of
-    /// each claim, and its answer.
-    async fn by_semaphore(
+    /// Acquires for these of the claims, one after the other: so none is passed. Those of one semaphore
+    /// travel together where a call may name no other. The index of each claim, and its answer.
+    async fn acquire(
         &self,
         claims: &[&Claim],
         wanted: Vec<usize>,
         runs_until: u64,
         deadline: Instant,
     ) -> Vec<(usize, Answer)> {
-        let groups = by_semaphore(wanted, |&at| claims[at].levels[0].lease.name());
-        let shares: Vec<_> = groups
-            .iter()
-            .map(|(name, indexes)| AcquireOf {
-                name: Arc::clone(name),
-                wanted: indexes
-                    .iter()
-                    .map(|&at| claims[at].levels[0].wanted())
-                    .collect(),
-            })
-            .collect();
-        let replies = self.protocol.acquire(&shares, runs_until, deadline).await;
-        let replies = replies.into_iter().map(|reply| reply.map(Acquiring::One));
-        let indexes = groups.into_iter().flat_map(|(_, indexes)| indexes);
-        indexes.zip(replies).collect()
-    }
-
-    /// Acquires for claims of several levels, and for those of one among them, one after the other:
-    /// so none is passed. The index of each claim, and its answer.
-    async fn all(
-        &self,
-        claims: &[&Claim],
-        wanted: Vec<usize>,
-        runs_until: u64,
-        deadline: Instant,
-    ) -> Vec<(usize, Answer)> {
-        let shares: Vec<_> = wanted
-            .iter()
-            .map(|&at| AcquireAll {
-                levels: claims[at]
-                    .levels
-                    .iter()
-                    .map(|level| (level.lease.name(), level.wanted()))
-                    .collect(),
-            })
-            .collect();
-        let replies = self
-            .protocol
-            .acquire_all(&shares, runs_until, deadline)
-            .await;
-        let replies = wanted.iter().zip(replies).map(|(&at, reply)| {
-            let reply = reply.map(|all| match claims[at].is_of_several() {
-                true => Acquiring::All(all),
-                false => Acquiring::One(all.only()),
-            });
-            (at, reply)
+        let wanted = match self.protocol.takes_several() {
+            true => wanted,
+            false => {
+                let groups = by_semaphore(wanted, |&at| claims[at].name());
+                groups.into_iter().flat_map(|(_, group)| group).collect()
+            }
+        };
+        let levels = |at: usize| {
+            let levels = claims[at].levels.iter();
+            levels.map(|level| (level.lease.name(), level.wanted()))
+        };
+        let shares = wanted.iter().map(|&at| Acquire {
+            levels: levels(at).collect(),
         });
-        replies.collect()
+        let shares: Vec<_> = shares.collect();
+        let replies = self.protocol.acquire(&shares, runs_until, deadline).await;
+        wanted.into_iter().zip(replies).collect()
     }
 }
 

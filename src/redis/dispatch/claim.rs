@@ -3,7 +3,7 @@
 use crate::redis::{
     error::Error,
     lease::Lease,
-    protocol::{Acquired, AllAcquired, Position, Wanted},
+    protocol::{Acquired, Position, Wanted},
 };
 use std::{sync::Arc, time::Instant};
 
@@ -25,13 +25,7 @@ pub(in crate::redis) struct Level {
 }
 
 /// The answer to a claim.
-pub(in crate::redis) type Answer = Result<Acquiring, Error>;
-
-/// What was answered to a claim of one level, or of several.
-pub(in crate::redis) enum Acquiring {
-    One(Acquired),
-    All(AllAcquired),
-}
+pub(in crate::redis) type Answer = Result<Acquired, Error>;
 
 impl Level {
     pub(super) fn wanted(&self) -> Wanted {
@@ -55,10 +49,6 @@ impl Claim {
     /// The name of the semaphore that tells its server: of several levels all are on one server.
     pub(super) fn name(&self) -> Arc<str> {
         self.levels[0].lease.name()
-    }
-
-    pub(super) fn is_of_several(&self) -> bool {
-        self.levels.len() > 1
     }
 
     /// How many units the server may have to grant at once for it. To waiters it grants a bounded
@@ -89,8 +79,7 @@ impl Claim {
     /// Applies the answer to the leases.
     pub(super) fn answered(&self, answer: &Answer, held_until: u64) {
         match answer {
-            Ok(Acquiring::One(acquired)) => self.levels[0].lease.answered(acquired, held_until),
-            Ok(Acquiring::All(acquired)) => self.all_answered(acquired, held_until),
+            Ok(acquired) => self.acquired(acquired, held_until),
             Err(error) if error.had_no_effect() => {
                 self.levels.iter().for_each(|level| level.lease.not_sent());
             }
@@ -99,15 +88,15 @@ impl Claim {
         }
     }
 
-    fn all_answered(&self, answer: &AllAcquired, held_until: u64) {
+    fn acquired(&self, answer: &Acquired, held_until: u64) {
         match answer {
-            AllAcquired::Granted(granted) => {
+            Acquired::Granted(granted) => {
                 for (level, (token, _)) in self.levels.iter().zip(granted) {
                     level.lease.granted(*token, held_until);
                 }
             }
             // Up to the level where it waits the server has something of it.
-            AllAcquired::Queued { level: last, .. } => {
+            Acquired::Queued { level: last, .. } => {
                 for (at, level) in self.levels.iter().enumerate() {
                     match at <= *last {
                         true => level.lease.queued(),
@@ -115,19 +104,9 @@ impl Claim {
                     }
                 }
             }
-            AllAcquired::Full { .. } | AllAcquired::QueueFull { .. } | AllAcquired::Revoked => {
+            Acquired::Full { .. } | Acquired::QueueFull { .. } | Acquired::Revoked => {
                 self.levels.iter().for_each(|level| level.lease.refused());
             }
-        }
-    }
-}
-
-impl Lease {
-    fn answered(&self, answer: &Acquired, held_until: u64) {
-        match answer {
-            Acquired::Granted { token, .. } => self.granted(*token, held_until),
-            Acquired::Queued { .. } => self.queued(),
-            Acquired::Full { .. } | Acquired::QueueFull | Acquired::Revoked => self.refused(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     attempt::Attempts,
-    claim::{Acquiring, Answer, Claim},
+    claim::{Answer, Claim},
     lanes::{Lane, Lanes},
     load::{BUSY, InFlight, NodesLoad, RoundTrip},
 };
@@ -10,7 +10,7 @@ use crate::{
     redis::{
         clock::{ServerClock, Times},
         error::Error,
-        protocol::{Acquired, AllAcquired, Protocol},
+        protocol::Protocol,
     },
     semaphore::timer::{sleep, timeout, timeout_at},
 };
@@ -55,24 +55,9 @@ impl Dispatch {
         &self.attempts
     }
 
-    /// Acquires for a claim of one level, and applies the answer to its lease. Returns by the
-    /// claim's deadline, whatever happens.
-    pub(in crate::redis) async fn acquire(&self, claim: Claim) -> Result<Acquired, Error> {
-        match self.answer(claim).await? {
-            Acquiring::One(acquired) => Ok(acquired),
-            Acquiring::All(_) => Err(Error::Reply),
-        }
-    }
-
-    /// Acquires for a claim of any number of levels, as [`acquire`](Self::acquire) does for one.
-    pub(in crate::redis) async fn acquire_all(&self, claim: Claim) -> Result<AllAcquired, Error> {
-        match self.answer(claim).await? {
-            Acquiring::All(acquired) => Ok(acquired),
-            Acquiring::One(acquired) => Ok(acquired.into()),
-        }
-    }
-
-    async fn answer(&self, claim: Claim) -> Answer {
+    /// Acquires for a claim, and applies the answer to its leases. Returns by the claim's deadline,
+    /// whatever happens.
+    pub(in crate::redis) async fn acquire(&self, claim: Claim) -> Answer {
         let deadline = claim.deadline;
         let answer = timeout_at(deadline, self.alone_or_batched(claim)).await;
         let budget = self.attempts.times.budget();

@@ -16,5 +16,5 @@ mod lanes;
 mod load;
 
 pub(super) use attempt::Attempts;
-pub(super) use claim::{Acquiring, Answer, Claim, Level};
+pub(super) use claim::{Answer, Claim, Level};
 pub(super) use door::Dispatch;

@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::redis::{
     clock::Times,
-    dispatch::{Acquiring, Answer, Claim, Level},
+    dispatch::{Answer, Claim, Level},
     group::{by_server, pieces},
     lease::Lease,
     protocol::Acquired,
@@ -91,7 +91,7 @@ pub(super) async fn reacquire(
 type Revoked = Vec<Arc<Lease>>;
 
 fn is_revoked(answer: &Answer) -> bool {
-    matches!(answer, Ok(Acquiring::One(Acquired::Revoked)))
+    matches!(answer, Ok(Acquired::Revoked))
 }
 
 /// Acquires lost permits of one server again.

@@ -7,10 +7,10 @@ use super::{
     script::{Script, Text},
     share::{Numbers, Share},
 };
-use crate::redis::error::Error;
+use crate::{observe::Outcome, redis::error::Error};
 use redis::{Cmd, Value};
 use std::{
-    fmt, iter,
+    fmt,
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
@@ -26,10 +26,10 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new("acquire", source, &[":held", ":queue", ":alive", ":token"])
 });
 
-/// The permits that are wanted of one semaphore in one call.
-pub(in crate::redis) struct AcquireOf {
-    pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) wanted: Vec<Wanted>,
+/// A claim for one semaphore or for several, from the narrowest limit to the widest: the name of each,
+/// and what is wanted of it.
+pub(in crate::redis) struct Acquire {
+    pub(in crate::redis) levels: Vec<(Arc<str>, Wanted)>,
 }
 
 /// A permit that is wanted, and how it waits if there is no room.
@@ -65,37 +65,53 @@ impl fmt::Display for Position {
     }
 }
 
-impl Share for AcquireOf {
+impl Share for Acquire {
+    const OVERLAP: bool = true;
+
     fn names(&self) -> impl Iterator<Item = &str> {
-        iter::once(&*self.name)
+        self.levels.iter().map(|(name, _)| &**name)
     }
 
-    fn size(&self) -> usize {
-        self.wanted.len()
+    fn head(shares: &[Self]) -> Option<usize> {
+        let mut counts = shares.iter().map(|claim| claim.levels.len());
+        let first = counts.next()?;
+        Some(if counts.all(|count| count == first) {
+            first
+        } else {
+            0
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.levels.len()
     }
 
     fn args(&self) -> usize {
-        3 * self.wanted.len()
+        4 * self.levels.len()
     }
 
     fn units(&self) -> usize {
-        self.wanted.iter().map(units).sum()
+        self.levels.iter().map(|(_, wanted)| units(wanted)).sum()
     }
 
-    fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
-        for wanted in &self.wanted {
+    fn write(&self, owner: &Owner, numbers: &Numbers<'_>, command: &mut Cmd) {
+        for (name, wanted) in &self.levels {
+            command.arg(numbers.of(name));
             write(wanted, owner, command);
         }
     }
 
-    fn items(&self) -> usize {
-        2 * self.wanted.len()
+    fn items(&self, first: Option<&Value>) -> usize {
+        match first {
+            Some(Value::Array(_)) => 1,
+            _ => 2 * self.levels.len(),
+        }
     }
 }
 
 /// How many units the script touches for a permit, about. A waiter counts as one unit: the script
 /// bounds the units that a call grants to waiters.
-pub(super) fn units(wanted: &Wanted) -> usize {
+fn units(wanted: &Wanted) -> usize {
     match wanted.position {
         Some(_) => 1,
         None => wanted.permit.weight as usize,
@@ -103,7 +119,7 @@ pub(super) fn units(wanted: &Wanted) -> usize {
 }
 
 /// The three arguments of a wanted permit.
-pub(super) fn write(wanted: &Wanted, owner: &Owner, command: &mut Cmd) {
+fn write(wanted: &Wanted, owner: &Owner, command: &mut Cmd) {
     let permit = &wanted.permit;
     let limit = match wanted.is_known {
         true => -1,
@@ -117,36 +133,38 @@ pub(super) fn write(wanted: &Wanted, owner: &Owner, command: &mut Cmd) {
     };
 }
 
-/// The server's answer for a wanted permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The server's answer to a claim. Levels count from 0, and `held` units are held at the level.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Acquired {
-    Granted {
-        token: u64,
-        held: u32,
-    },
+    /// The token of each level, and how many units of each are held.
+    Granted(Vec<(u64, u32)>),
     Full {
+        level: usize,
         held: u32,
     },
-    /// The claim is in the queue. The head polls again after `recheck`, when the earliest lease ends.
-    /// The claim holds nothing, so a notification with a token up to `last_token` is out of date.
+    QueueFull {
+        level: usize,
+        held: u32,
+    },
+    /// An operator has revoked the permit, or the claim while it waited.
+    Revoked,
+    /// The claim is in the queue of this level, and holds the narrower ones. It polls again after
+    /// `recheck`. It holds nothing here, so a notification with a token up to `last_token` is out of date.
     Queued {
+        level: usize,
         arrival: u64,
         recheck: Option<Duration>,
         last_token: u64,
     },
-    QueueFull,
-    /// An operator has revoked the permit, or the claim while it waited.
-    Revoked,
 }
 
 impl Protocol {
-    /// Acquires permits, or positions in a queue. Returns an answer for each permit that is wanted, in
-    /// their order.
+    /// Acquires permits, or positions in a queue. Returns an answer to each claim, in their order.
     ///
     /// The server refuses to run a call that arrives after `runs_until`, ms of the server's clock.
     pub(in crate::redis) async fn acquire(
         &self,
-        all: &[AcquireOf],
+        claims: &[Acquire],
         runs_until: u64,
         deadline: Instant,
     ) -> Vec<Result<Acquired, Error>> {
@@ -156,57 +174,82 @@ impl Protocol {
             deadline,
             is_confirmed: true,
         };
-        let replies = self.run(&call, all).await;
-        let counts = all.iter().map(|of| of.wanted.len());
-        let read = counts.zip(replies);
-        read.flat_map(|(count, reply)| Acquired::read_all(reply, count))
+        let replies = self.run(&call, claims).await.into_iter().zip(claims);
+        replies
+            .map(|(reply, claim)| Acquired::read(reply?, claim.levels.len()))
             .collect()
     }
 }
 
 impl Acquired {
-    /// Reads the answers for `count` permits.
-    fn read_all(reply: Result<Reply, Error>, count: usize) -> Vec<Result<Self, Error>> {
-        match reply {
-            Ok(Reply::Items(_, items) | Reply::Repeated(_, items)) => {
-                items.chunks(2).map(Self::read).collect()
+    /// What a claim that was in the queue of the level `at` counts as there: a wider level that is full
+    /// is refused after a grant of this one.
+    pub(in crate::redis) fn outcome(&self, at: usize) -> Outcome {
+        match self {
+            Self::Granted(_) => Outcome::Admitted,
+            Self::Revoked => Outcome::Revoked,
+            Self::Full { level, .. } | Self::QueueFull { level, .. } if *level > at => {
+                Outcome::Admitted
             }
-            Ok(Reply::Done) => vec![Err(Error::Reply); count],
-            Err(error) => vec![Err(error); count],
+            _ => Outcome::TimedOut,
         }
     }
 
-    fn read(pair: &[Value]) -> Result<Self, Error> {
-        let [first, Value::Int(held)] = pair else {
+    fn read(reply: Reply, levels: usize) -> Result<Self, Error> {
+        let (Reply::Items(_, items) | Reply::Repeated(_, items)) = reply else {
             return Err(Error::Reply);
         };
-        let held = u32::try_from(*held).map_err(|_| Error::Reply)?;
-        match first {
-            Value::Int(-1) => Ok(Self::QueueFull),
-            Value::Int(-3) => Ok(Self::Revoked),
-            Value::Int(0) => Ok(Self::Full { held }),
-            Value::Int(token @ 1..) => Ok(Self::Granted {
-                token: *token as u64,
-                held,
+        match &items[..] {
+            [Value::Array(refusal)] => Self::read_refusal(&integers(refusal)?, levels),
+            granted => Self::read_granted(&integers(granted)?),
+        }
+    }
+
+    fn read_refusal(numbers: &[i64], levels: usize) -> Result<Self, Error> {
+        let [why, level, held, rest @ ..] = numbers else {
+            return Err(Error::Reply);
+        };
+        let (level, held) = (index(*level, levels)?, number(*held)?);
+        match (why, rest) {
+            (0, []) => Ok(Self::Full { level, held }),
+            (-1, []) => Ok(Self::QueueFull { level, held }),
+            (-3, []) => Ok(Self::Revoked),
+            (-2, [arrival, recheck, last_token]) => Ok(Self::Queued {
+                level,
+                arrival: number(*arrival)?,
+                recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
+                last_token: number(*last_token)?,
             }),
-            Value::Array(queued) => Self::read_queued(queued),
             _ => Err(Error::Reply),
         }
     }
 
-    fn read_queued(items: &[Value]) -> Result<Self, Error> {
-        let [
-            Value::Int(arrival),
-            Value::Int(recheck),
-            Value::Int(last_token),
-        ] = items
-        else {
-            return Err(Error::Reply);
-        };
-        Ok(Self::Queued {
-            arrival: *arrival as u64,
-            recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
-            last_token: *last_token as u64,
-        })
+    fn read_granted(numbers: &[i64]) -> Result<Self, Error> {
+        let granted = numbers.chunks(2).map(|pair| match *pair {
+            [token, held] if token > 0 => Ok((number(token)?, number(held)?)),
+            _ => Err(Error::Reply),
+        });
+        granted.collect::<Result<_, _>>().map(Self::Granted)
     }
+}
+
+fn integers(items: &[Value]) -> Result<Vec<i64>, Error> {
+    let integers = items.iter().map(|item| match item {
+        Value::Int(number) => Ok(*number),
+        _ => Err(Error::Reply),
+    });
+    integers.collect()
+}
+
+/// The script counts levels from 1.
+fn index(level: i64, levels: usize) -> Result<usize, Error> {
+    let level: usize = number(level)?;
+    (1..=levels)
+        .contains(&level)
+        .then(|| level - 1)
+        .ok_or(Error::Reply)
+}
+
+fn number<T: TryFrom<i64>>(number: i64) -> Result<T, Error> {
+    T::try_from(number).map_err(|_| Error::Reply)
 }

@@ -134,7 +134,7 @@ impl Protocol {
         let mut replies = Vec::with_capacity(shares.len());
         for (batch, answer) in batches.into_iter().zip(answers) {
             match answer {
-                Err(error) if batch.len() > 1 && error.is_of_a_key() => {
+                Err(error) if by_key(batch).len() > 1 && error.is_of_a_key() => {
                     replies.extend(self.run_one_each(call, batch, &error).await);
                 }
                 answer => {
@@ -154,7 +154,7 @@ impl Protocol {
         if error.is_cross_slot() {
             self.one_each.store(true, Ordering::Relaxed);
         }
-        let batches: Vec<_> = batch.chunks(1).collect();
+        let batches = by_key(batch);
         let answers = self.known(call, &batches).await;
         // The aborted call may have had an effect, so no error that denies that replaces its own.
         let answers = answers.unwrap_or_else(|_| vec![Err(error.clone()); batches.len()]);
@@ -219,10 +219,10 @@ impl Protocol {
         self.transport.is_one_server() && !self.one_each.load(Ordering::Relaxed)
     }
 
-    /// Divides shares into calls: one each on a cluster, because keys live on several nodes.
+    /// Divides shares into calls: one for each semaphore on a cluster, because keys live on several nodes.
     fn batches<'a, P: Share>(&self, shares: &'a [P]) -> Vec<&'a [P]> {
         if !self.takes_several() {
-            return shares.chunks(1).collect();
+            return by_key(shares);
         }
         let (mut count, mut units) = (1, shares.first().map_or(0, P::units));
         let fits = |_: &P, next: &P| {
@@ -235,6 +235,11 @@ impl Protocol {
         };
         shares.chunk_by(fits).collect()
     }
+}
+
+/// Shares that follow one another and are for the same semaphores.
+fn by_key<P: Share>(shares: &[P]) -> Vec<&[P]> {
+    shares.chunk_by(|a, b| a.names().eq(b.names())).collect()
 }
 
 /// A key on the server of a call: all that it names is on one server.

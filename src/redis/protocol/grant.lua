@@ -27,8 +27,10 @@ local function any_queue(keys)
   return call('EXISTS', unpack(queues)) > 0
 end
 
--- Units that one call grants from a queue, to bound how long it blocks the server.
-local MAX_GRANTED = 1000
+-- Units that one call grants to waiters, and waiters that it removes because they have died, to bound how
+-- long it blocks the server.
+local MAX_ADVANCED = 1000
+local advanced = 0
 
 -- The scores of revocations are below those of arrivals.
 local REVOKED = 5000000000000000
@@ -44,12 +46,10 @@ local function revocation_of(id)
   return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
 end
 
--- The operations of one contended semaphore at one instant. Built only for a contended semaphore,
--- because building these functions takes longer than running them.
-local function granting_semaphore(held, queue, alive, token, now, micros, floor)
-  -- `granted` units were granted by this call.
-  local self = {granted = 0}
-
+-- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
+-- held. Built only for contended semaphores, because building these functions takes longer than running
+-- them. Returns `advance`, `grant`, `hold` and `clamp`.
+local function granting(now, micros, floor)
   -- Returns the next token. A counter that has expired starts again at the server's clock, or at
   -- the highest time that the clock has ever shown. Both are higher than every token before, because
   -- fewer tokens were granted than microseconds have passed, so the counter may expire at any time.
@@ -57,22 +57,22 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
   -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
   -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
   -- within four leases of the last extension, which left `held` at least seven leases.
-  local function next_token(ttl)
-    local new_token = call('INCR', token)
+  local function next_token(semaphore, ttl)
+    local new_token = call('INCR', semaphore.token)
     if new_token == 1 then
       new_token = math.max(micros, floor)
-      call('SET', token, text(new_token), 'PX', ttl)
+      call('SET', semaphore.token, text(new_token), 'PX', ttl)
     elseif new_token % 4 == 0 then
-      call('PEXPIRE', token, ttl)
-      call('PEXPIRE', held, ttl)
+      call('PEXPIRE', semaphore.token, ttl)
+      call('PEXPIRE', semaphore.held, ttl)
     end
     return new_token
   end
 
-  -- Adds the units of a permit to the `used` ones. If it is held already, moves their end: those that
-  -- were released of it since stay free, however late or often it is acquired. Returns how many units
-  -- are held then.
-  function self.hold(id, weight, used, expires_at, ttl)
+  -- Holds the units of a permit. If it is held already, moves their end: those that were released of it
+  -- since stay free, however late or often it is acquired.
+  local function hold(semaphore, id, weight, expires_at, ttl)
+    local held, used = semaphore.held, semaphore.used
     local added = call('ZADD', held, expires_at, id)
     local now_used = used + added
     for unit = 2, weight do
@@ -85,19 +85,20 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
     if used == 0 then
       call('PEXPIRE', held, ttl)
     end
-    return now_used
+    semaphore.used = now_used
   end
 
-  -- Adds the units of a permit to the `used` ones. Returns its token, and how many are held then.
-  function self.grant(id, weight, used, expires_at, lease)
+  -- Holds the units of a permit. Returns its token.
+  local function grant(semaphore, id, weight, expires_at, lease)
     local ttl = text(lease * LEASES)
-    used = self.hold(id, weight, used, expires_at, ttl)
-    return next_token(ttl), used
+    hold(semaphore, id, weight, expires_at, ttl)
+    advanced = advanced + weight
+    return next_token(semaphore, ttl)
   end
 
   -- Lowers each end that is further ahead than the permit's own lease to one lease from now. Such an
   -- end was written before the clock was set back, and a dead permit or waiter would last too long.
-  function self.clamp(ends)
+  local function clamp(ends)
     local function is_impossible(member, score)
       local lease = string.match(member, '^%w+%.%x+%.%d+%.%d+%.(%d+)')
       return lease and tonumber(score) > now + lease, lease
@@ -117,56 +118,61 @@ local function granting_semaphore(held, queue, alive, token, now, micros, floor)
 
   -- Notifies a process that one of its permits was granted or, with token 0, that the waiter should
   -- poll.
-  local function notify(process, serial, new_token, used)
-    local prefix = string.match(held, '^[^{]*')
-    call('PUBLISH', prefix .. 'wake:' .. process, serial .. ' ' .. text(new_token) .. ' ' .. used)
+  local function notify(semaphore, process, serial, new_token)
+    local prefix = string.match(semaphore.held, '^[^{]*')
+    local message = serial .. ' ' .. text(new_token) .. ' ' .. semaphore.used
+    call('PUBLISH', prefix .. 'wake:' .. process, message)
   end
 
   -- Grants to the head of the queue while the head fits under its own limit, and removes waiters that
   -- have died. Claims behind the head are not considered, so that light claims do not starve a heavy
   -- one. A grant ends when the waiter would cease to count as alive, unless its process refreshes the
   -- permit: so a process that has just died holds the queue up no longer than its waiter would have.
-  -- After MAX_GRANTED units the head is notified to poll, and its poll grants further units.
+  -- After MAX_ADVANCED of both the head is notified to poll, and its poll advances the queue further. A
+  -- head that has died cannot: then every poll of a waiter does (`is_stuck`).
   -- `changed`: this call has removed something from the queue, so it may be empty by now.
-  -- Returns how many units are held then, and the id of the head if one still waits.
-  function self.advance(used, changed)
+  -- Returns the id of the head if one still waits.
+  local function advance(semaphore, changed)
+    local queue, alive = semaphore.queue, semaphore.alive
     while true do
       local id = call('ZRANGE', queue, 0, 0)[1]
       if not id then
         if changed then
           call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '+inf')
         end
-        return used
+        return
       end
       local process, serial, limit, weight, lease =
         string.match(id, '^(%w+)%.(%x+)%.(%d+)%.(%d+)%.(%d+)[^:]*$')
       weight, lease = tonumber(weight), tonumber(lease)
       local alive_until = process and tonumber(call('ZSCORE', alive, id) or 0) or 0
       if process and alive_until > now + lease then
-        self.clamp(alive)
+        clamp(alive)
         alive_until = now + lease
       end
       local is_alive = alive_until > now
-      if is_alive and used + weight > tonumber(limit) then
-        self.clamp(held)
-        return used, id
+      if is_alive and semaphore.used + weight > tonumber(limit) then
+        clamp(semaphore.held)
+        return id
       end
-      if is_alive and self.granted >= MAX_GRANTED then
-        notify(process, serial, 0, used)
-        return used, id
+      if advanced >= MAX_ADVANCED then
+        semaphore.is_stuck = not is_alive
+        if is_alive then
+          notify(semaphore, process, serial, 0)
+        end
+        return id
       end
       call('ZREM', queue, id)
       call('ZREM', alive, id)
       changed = true
       if is_alive then
-        self.granted = self.granted + weight
-        local new_token
-        new_token, used = self.grant(id, weight, used, text(alive_until), lease)
-        notify(process, serial, new_token, used)
+        local new_token = grant(semaphore, id, weight, text(alive_until), lease)
+        notify(semaphore, process, serial, new_token)
+      else
+        advanced = advanced + 1
       end
     end
   end
 
-  return self
+  return advance, grant, hold, clamp
 end
-

@@ -4,7 +4,6 @@
 //! fixed cost is shared by all of them.
 
 mod acquire;
-mod acquire_all;
 mod answer;
 mod call;
 mod check;
@@ -25,8 +24,7 @@ mod store_key;
 mod tag;
 mod usage;
 
-pub(super) use acquire::{AcquireOf, Acquired, Position, Wanted};
-pub(super) use acquire_all::{AcquireAll, AllAcquired};
+pub(super) use acquire::{Acquire, Acquired, Position, Wanted};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use check::Inspected;
 pub(super) use id::PermitId;

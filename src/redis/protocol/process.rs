@@ -10,7 +10,7 @@ use super::{
 use crate::{redis::error::Error, semaphore::Process};
 use futures_util::future::join_all;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use redis::{Cmd, from_redis_value};
+use redis::{Cmd, Value, from_redis_value};
 use std::{
     iter,
     sync::LazyLock,
@@ -52,7 +52,7 @@ impl Share for About {
         }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _: Option<&Value>) -> usize {
         1
     }
 }

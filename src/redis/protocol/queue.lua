@@ -1,22 +1,31 @@
--- How claims of a contended semaphore are granted, or wait in its queue; see grant.lua.
 
--- Extends the time for which the waiters in this call count as alive. They are alive, however late
--- their heartbeat arrives, so this happens before the queue advances and removes dead waiters.
-local function revive(alive, now, first, last)
-  for arg = first, last, 3 do
-    local alive_ms = string.match(ARGV[arg + 2], '^%d+')
-    if alive_ms then
-      call('ZADD', alive, 'XX', text(now + alive_ms), ARGV[arg])
+-- How claims are decided where something waits, or does not fit, or may have been revoked; see acquire.lua.
+
+-- Builds what decides the claims from the argument `at` on. Of a semaphore with this number `used` says how
+-- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
+local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease)
+  local advance, grant, hold, clamp = granting(now, micros, floor)
+  local expires_at, ttl, short = text(now + lease), text(lease * LEASES), lease * (LEASES - 1)
+
+  -- The waiters in this call are alive, however late their heartbeat arrives: this comes before a queue
+  -- advances and removes dead waiters.
+  while ARGV[at] do
+    local levels = equal
+    if equal == 0 then
+      levels, at = ARGV[at] + 0, at + 1
     end
+    for level = at, at + levels * 4 - 1, 4 do
+      local wait, number = ARGV[level + 3], ARGV[level] + 0
+      if wait ~= '' and is_contended[number] then
+        local alive_until = text(now + string.match(wait, '^%d+'))
+        call('ZADD', KEYS[number * 4 - 1], 'XX', alive_until, ARGV[level + 1])
+      end
+    end
+    at = at + levels * 4
   end
-end
-
--- The operations of one contended semaphore at one instant, with those for claims.
-local function contended_semaphore(held, queue, alive, token, now, micros, floor)
-  local self = granting_semaphore(held, queue, alive, token, now, micros, floor)
 
   -- Whether as many waiters as allowed come before a claim with this score.
-  local function are_before(max_waiting, score)
+  local function are_before(queue, max_waiting, score)
     if call('ZCARD', queue) < max_waiting then
       return false
     end
@@ -26,22 +35,26 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
 
   -- Whether the queue is full for a claim with this score. A full queue is first cleared of up to
   -- 100 dead waiters, at any position.
-  local function is_full(max_waiting, score)
-    if not are_before(max_waiting, score) then
+  local function is_full(level, max_waiting, score)
+    local queue, alive = level.queue, level.alive
+    if not are_before(queue, max_waiting, score) then
       return false
     end
-    self.clamp(alive)
+    clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
       call('ZREM', queue, id)
       call('ZREM', alive, id)
     end
-    return are_before(max_waiting, score)
+    return are_before(queue, max_waiting, score)
   end
 
   -- Joins the queue, or keeps the position there. A head start moves the claim forward. Arrivals
   -- strictly grow, even if the clock is set back. Returns the arrival, or nothing if the queue is
   -- full.
-  local function join(id, alive_ms, max_waiting, arrival, head_start)
+  local function join(level)
+    local id, queue, alive = level.id, level.queue, level.alive
+    local alive_ms, max_waiting, arrival, head_start =
+      string.match(level.wait, '^(%d+) (%d+) (%d+) (%d+)$')
     local known = call('ZSCORE', queue, id)
     if known then
       return known + head_start
@@ -52,7 +65,7 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     if arrival == 0 then
       arrival = math.max(micros, last + 1)
     end
-    if is_full(tonumber(max_waiting), arrival - head_start) then
+    if is_full(level, tonumber(max_waiting), arrival - head_start) then
       return
     end
     call('ZADD', queue, text(arrival - head_start), id)
@@ -64,125 +77,163 @@ local function contended_semaphore(held, queue, alive, token, now, micros, floor
     return arrival
   end
 
-  -- For a claim that does not wait, or no longer: leaves the queue, and grants to the next waiters.
-  local function leave(id, used, head)
-    if head and call('ZREM', queue, id) == 1 then
-      call('ZREM', alive, id)
-      used = self.advance(used, true)
-    end
-    return 0, used
-  end
-
-  -- When the head of the queue polls again: when the earliest lease ends, or at once if this call
-  -- has granted as much as it may.
-  local function recheck_ms()
-    if self.granted >= MAX_GRANTED then
+  -- When a waiter polls again: the head when the earliest lease ends, and at once if this call has done
+  -- as much as it may.
+  local function recheck_ms(level)
+    if advanced >= MAX_ADVANCED then
       return 0
     end
-    local first = call('ZRANGE', held, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')
     return first[2] and math.max(first[2] - now, 0) or 0
   end
 
-  -- Whether a permit may be granted now, how many units are held, and the id of the head if one
-  -- waits.
-  function self.admits(used, id, waits)
+  -- Whether a permit may be granted at a level now. The claim's id is there, or is granted in passing.
+  local function is_admitted(level)
+    local id, waits = level.id, level.wait ~= ''
     local limit, weight = string.match(id, '^%w+%.%x+%.(%d+)%.(%d+)%.')
-    local head
-    used, head = self.advance(used)
-    -- A claim that can wait is not granted after MAX_GRANTED units: its next poll can grant it.
-    local may_grant = not waits or self.granted < MAX_GRANTED
+    local head = advance(level)
+    level.head = head
+    -- A claim that can wait is not granted after MAX_ADVANCED: its next poll can grant it.
+    local may_grant = not waits or advanced < MAX_ADVANCED
     local is_next = not head or head == id and not waits
-    local fits = used + weight <= tonumber(limit) and is_next and may_grant
-    local is_admitted = fits or call('ZSCORE', held, id)
-    if not is_admitted and not head then
-      self.clamp(held)
+    if level.used + weight <= tonumber(limit) and is_next and may_grant
+      or call('ZSCORE', level.held, id)
+    then
+      return true
     end
-    return is_admitted, used, head
+    if not head then
+      clamp(level.held)
+    end
   end
 
-  -- Grants a permit that is admitted. Returns its token, and how many units are held then.
-  function self.take(used, id, head, lease)
-    if head == id then
-      call('ZREM', queue, id)
-      call('ZREM', alive, id)
+  -- Grants a permit that is admitted. Returns its token.
+  local function take(level)
+    local id = level.id
+    if level.head == id then
+      call('ZREM', level.queue, id)
+      call('ZREM', level.alive, id)
     end
-    local weight = weight_of(id)
-    self.granted = self.granted + weight
-    return self.grant(id, weight, used, text(now + lease), lease)
+    return grant(level, id, weight_of(id), expires_at, lease)
   end
 
   -- Holds the units of a permit that is admitted here and waits at a wider level, for as long as
-  -- that waiter counts as alive. Returns how many units are held then.
-  function self.keep(used, id, alive_ms, lease)
-    local ttl = text(lease * LEASES)
-    used = self.hold(id, weight_of(id), used, text(now + alive_ms), ttl)
-    if call('PTTL', held) < lease * (LEASES - 1) then
-      call('PEXPIRE', held, ttl)
+  -- that waiter counts as alive.
+  local function keep(level, alive_ms)
+    hold(level, level.id, weight_of(level.id), text(now + alive_ms), ttl)
+    if call('PTTL', level.held) < short then
+      call('PEXPIRE', level.held, ttl)
     end
-    return used
   end
 
-  -- Releases what a claim has here that another level refuses. If it had something before this
-  -- call, the next waiters are granted. Returns how many units are held then.
-  function self.release(used, id)
-    local waited, freed = call('ZREM', queue, id), call('ZREM', held, id)
-    if waited + freed == 0 then
-      return used
+  -- Releases what a claim has at these levels. If it had something before this call, the next waiters
+  -- are granted.
+  local function release(levels, first, last)
+    for at = first, last do
+      local level = levels[at]
+      local id, held = level.id, level.held
+      local waited, freed = call('ZREM', level.queue, id), call('ZREM', held, id)
+      if waited + freed > 0 then
+        call('ZREM', level.alive, id)
+        for unit = 2, weight_of(id) do
+          freed = freed + call('ZREM', held, id .. ':' .. unit)
+        end
+        level.used = level.used - freed
+        advance(level, true)
+      end
     end
-    call('ZREM', alive, id)
-    for unit = 2, weight_of(id) do
-      freed = freed + call('ZREM', held, id .. ':' .. unit)
-    end
-    return (self.advance(used - freed, true))
   end
 
-  -- Waits in the queue, behind the head if there is one. Returns the first item of the answer, and
-  -- how many units are held.
-  function self.wait(used, id, head, wait, lease)
-    local alive_ms, max_waiting, arrival, head_start =
-      string.match(wait, '^(%d+) (%d+) (%d+) (%d+)$')
-    arrival = join(id, alive_ms, max_waiting, arrival, head_start)
+  -- Releases what the claim has at any level, but nothing where it neither is nor waits.
+  local function refuse(levels, why, at)
+    local answer = {why, at, levels[at].used}
+    local is_elsewhere = why == 0 and not levels[at].head
+    release(levels, 1, is_elsewhere and at - 1 or at)
+    release(levels, at + 1, #levels)
+    return answer
+  end
+
+  -- Waits in the queue of a level, behind the head if there is one. Returns the arrival, when to poll
+  -- again, and the last token; nothing if the queue is full.
+  local function wait_at(level)
+    local arrival = join(level)
     if not arrival then
-      return -1, used
+      return
     end
+    local queue, alive, id, head = level.queue, level.alive, level.id, level.head
     -- Reading a TTL is cheaper than setting it, and `alive` has no shorter TTL than the queue. It has a
     -- longer one while it remembers a revocation.
-    if call('PTTL', queue) < lease * (LEASES - 1) then
-      call('PEXPIRE', queue, text(lease * LEASES))
+    if call('PTTL', queue) < short then
+      call('PEXPIRE', queue, ttl)
       if call('PTTL', alive) < lease * LEASES then
-        call('PEXPIRE', alive, text(lease * LEASES))
+        call('PEXPIRE', alive, ttl)
       end
     end
     local is_head = call('ZRANGE', queue, 0, 0)[1] == id
     if is_head and head and head ~= id then
       -- Its head start has brought it before a head that does not fit.
-      used, head = self.advance(used)
-      if call('ZSCORE', held, id) then
-        return self.take(used, id, head, lease)
+      level.head = advance(level)
+      if call('ZSCORE', level.held, id) then
+        -- Granted in passing: the next poll goes on from there.
+        return micros, 0, take(level)
       end
     end
-    local recheck = is_head and recheck_ms() or -1
-    return {arrival, recheck, tonumber(call('GET', token) or micros - 1)}, used
+    local recheck = (is_head or level.is_stuck) and recheck_ms(level) or -1
+    return arrival, recheck, tonumber(call('GET', level.token) or micros - 1)
   end
 
-  -- Whether an operator has revoked a permit that is not new.
-  function self.is_revoked(id)
-    return call('ZSCORE', alive, revocation_of(id))
-  end
-
-  -- Acquires the units of a permit, or a position in the queue. Returns the first item of the
-  -- answer, and how many units are held then.
-  function self.acquire(used, id, wait, lease)
-    local waits, is_admitted, head = wait ~= ''
-    is_admitted, used, head = self.admits(used, id, waits)
-    if is_admitted then
-      return self.take(used, id, head, lease)
+  -- Waits at one level, and holds the narrower ones. It has nothing of the wider ones, unless its
+  -- units here have expired since it was granted them: then it starts again from here.
+  local function wait(levels, at)
+    local arrival, recheck, last_token = wait_at(levels[at])
+    if not arrival then
+      return refuse(levels, -1, at)
     end
-    if waits then
-      return self.wait(used, id, head, wait, lease)
+    for narrower = 1, at - 1 do
+      keep(levels[narrower], string.match(levels[at].wait, '^%d+'))
     end
-    return leave(id, used, head)
+    release(levels, at + 1, #levels)
+    return {-2, at, levels[at].used, arrival, recheck, last_token}
   end
 
-  return self
+  -- Whether the claim is admitted at all levels; else the answer to it.
+  local function admit(levels)
+    for at, level in ipairs(levels) do
+      -- An acquire from before the revocation may have come after it.
+      if level.is_known and call('ZSCORE', level.alive, revocation_of(level.id)) then
+        return false, refuse(levels, -3, at)
+      end
+    end
+    for at, level in ipairs(levels) do
+      if not is_admitted(level) then
+        return false, level.wait == '' and refuse(levels, 0, at) or wait(levels, at)
+      end
+    end
+    return true
+  end
+
+  -- Decides the claim whose levels begin at this argument. Adds to the answer, and returns its size.
+  return function(first, count, answer, size)
+    local levels = {}
+    for level = 1, count do
+      local arg = first + level * 4 - 4
+      local number = ARGV[arg] + 0
+      local key = number * 4
+      levels[level] = {
+        number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
+        token = KEYS[key], used = used[number], id = ARGV[arg + 1], is_known = ARGV[arg + 2] == '-1',
+        wait = ARGV[arg + 3], head = false, is_stuck = false
+      }
+    end
+    local is_granted, refusal = admit(levels)
+    answer[size + 1] = refusal
+    for at, level in ipairs(levels) do
+      if is_granted then
+        answer[size + at * 2 - 1] = take(level)
+        answer[size + at * 2] = level.used
+      end
+      used[level.number] = level.used
+      is_contended[level.number] = call('EXISTS', level.queue) == 1
+    end
+    return size + (is_granted and count * 2 or 1)
+  end
 end

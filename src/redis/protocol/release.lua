@@ -14,7 +14,7 @@
 local with_answer, floor = ARGV[1] == '1', tonumber(ARGV[2])
 local anything_waits = any_queue(KEYS)
 
-local now, micros
+local now, micros, advance
 local answer, at = {}, 3
 for key = 1, #KEYS, 4 do
   local held, queue, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
@@ -31,8 +31,9 @@ for key = 1, #KEYS, 4 do
     if call('EXISTS', queue) == 1 then
       call('ZREM', queue, unpack(ARGV, at + 1, last))
       call('ZREM', alive, unpack(ARGV, at + 1, last))
-      local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
-      semaphore.advance(call('ZCARD', held), true)
+      advance = advance or granting(now, micros, floor)
+      local used = call('ZCARD', held)
+      advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
     end
   else
     call('ZREM', held, unpack(ARGV, at + 1, last))

@@ -57,7 +57,7 @@ impl Share for Group {
         }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _: Option<&Value>) -> usize {
         self.units()
     }
 }

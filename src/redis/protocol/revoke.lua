@@ -86,6 +86,6 @@ end
 for first = 1, #units, 1000 do
   call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))
 end
-local semaphore = granting_semaphore(held, queue, alive, token, now, micros, floor)
-semaphore.advance(call('ZCARD', held), true)
+local advance, used = granting(now, micros, floor), call('ZCARD', held)
+advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
 return {now, 1}

@@ -55,7 +55,7 @@ impl Share for Revoked<'_> {
         command.arg(self.id);
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _: Option<&Value>) -> usize {
         1
     }
 }

@@ -4,10 +4,10 @@ use super::{
     id::Owner,
     script::{Form, Script, Text},
 };
-use redis::Cmd;
+use redis::{Cmd, Value};
 use std::{borrow::Cow, collections::HashMap};
 
-/// A share of a call, and of its answer: that of one semaphore, or of one claim for several.
+/// A share of a call, and of its answer: that of one semaphore, or of one claim.
 pub(super) trait Share {
     /// Whether shares may have semaphores in common. A call names each once, and its arguments have
     /// its number.
@@ -26,6 +26,20 @@ pub(super) trait Share {
         1
     }
 
+    /// What the script takes in front of all shares: the [`count`](Self::count) of each if that is the
+    /// same, else 0. `None`: each share begins with its count.
+    fn head(_: &[Self]) -> Option<usize>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The count that a share begins with.
+    fn count(&self) -> usize {
+        self.args()
+    }
+
     /// How many arguments the share has.
     fn args(&self) -> usize;
 
@@ -34,8 +48,8 @@ pub(super) trait Share {
 
     fn write(&self, owner: &Owner, numbers: &Numbers<'_>, command: &mut Cmd);
 
-    /// How many items of a detailed answer belong to the share.
-    fn items(&self) -> usize;
+    /// How many items of a detailed answer belong to the share, of which this is the first.
+    fn items(&self, first: Option<&Value>) -> usize;
 }
 
 /// The numbers of a call's semaphores, from 1, if its shares may have some in common.
@@ -70,8 +84,14 @@ pub(super) fn command<P: Share>(
     let args = shares.iter().map(|share| share.args() + 1).sum::<usize>();
     let mut command = begin(script, form, &names, head.len() + args);
     command.arg(head);
+    let equal = P::head(shares);
+    if let Some(count) = equal {
+        command.arg(count);
+    }
     for share in shares {
-        command.arg(share.args());
+        if equal.is_none_or(|count| count == 0) {
+            command.arg(share.count());
+        }
         share.write(owner, &numbers, &mut command);
     }
     command

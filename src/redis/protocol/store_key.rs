@@ -44,7 +44,7 @@ impl Share for StoreKey<'_> {
         }
     }
 
-    fn items(&self) -> usize {
+    fn items(&self, _: Option<&Value>) -> usize {
         1
     }
 }

@@ -47,7 +47,7 @@ impl Share for Asked<'_> {
 
     fn write(&self, _: &Owner, _: &Numbers<'_>, _: &mut Cmd) {}
 
-    fn items(&self) -> usize {
+    fn items(&self, _: Option<&Value>) -> usize {
         2
     }
 }

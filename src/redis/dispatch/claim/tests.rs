@@ -30,7 +30,6 @@ fn are(claim: &Claim, is_it: impl Fn(&Lease) -> bool) -> [bool; 3] {
 
 #[test]
 fn a_claim_is_as_heavy_as_what_the_server_may_have_to_grant_at_once() {
-    assert!(!claim(1).is_of_several() && claim(2).is_of_several());
     let mut claim = claim(2);
     assert_eq!(claim.weight(), 6);
     claim.levels[0].position = Some(Position {
@@ -71,8 +70,8 @@ fn a_claim_that_certainly_had_no_effect_needs_no_release() {
 #[test]
 fn a_claim_is_granted_at_all_levels() {
     let claim = sent();
-    let granted = AllAcquired::Granted(vec![(7, 3), (8, 3), (9, 3)]);
-    claim.answered(&Ok(Acquiring::All(granted)), 100);
+    let granted = Acquired::Granted(vec![(7, 3), (8, 3), (9, 3)]);
+    claim.answered(&Ok(granted), 100);
     assert_eq!(are(&claim, Lease::is_granted), [true; 3]);
     let tokens = claim.levels.iter().map(|level| level.lease.token());
     assert_eq!(tokens.collect::<Vec<_>>(), [7, 8, 9]);
@@ -82,13 +81,13 @@ fn a_claim_is_granted_at_all_levels() {
 #[test]
 fn a_claim_waits_up_to_the_level_that_is_full_and_has_nothing_of_the_wider_ones() {
     let claim = sent();
-    let queued = AllAcquired::Queued {
+    let queued = Acquired::Queued {
         level: 1,
         arrival: 5,
         recheck: None,
         last_token: 0,
     };
-    claim.answered(&Ok(Acquiring::All(queued)), 100);
+    claim.answered(&Ok(queued), 100);
     assert!(claim.was_answered());
     assert_eq!(are(&claim, Lease::release), [true, true, false]);
 }

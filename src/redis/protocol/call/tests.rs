@@ -7,9 +7,7 @@ use crate::{
     redis::{
         clock::Times,
         outage::WhenUnavailable,
-        protocol::{
-            AcquireAll, AcquireOf, Acquired, AllAcquired, Group, PermitId, Position, Wanted,
-        },
+        protocol::{Acquire, Acquired, Group, PermitId, Position, Wanted},
     },
     semaphore::BoxFuture,
 };
@@ -225,21 +223,43 @@ fn waiters_count_as_one_unit_of_a_call() {
     };
     let calls_of = |positions: [Option<Position>; 2]| {
         let (protocol, script) = protocol(true, [vec![Ok(Value::Nil); 2]]);
-        let share = |position| AcquireOf {
-            name: "a".into(),
-            wanted: vec![wanted(position)],
-        };
-        let shares = positions.map(share);
-        now(protocol.acquire(&shares, 1, Instant::now()));
-        let level = |position| AcquireAll {
+        let claim = |position| Acquire {
             levels: vec![("a".into(), wanted(position))],
         };
-        script.answers.lock().push_back(Ok(vec![Ok(Value::Nil); 2]));
-        now(protocol.acquire_all(&positions.map(level), 1, Instant::now()));
-        let sent = script.sent.lock();
-        [sent[0].len(), sent[1].len()]
+        now(protocol.acquire(&positions.map(claim), 1, Instant::now()));
+        script.sent.lock()[0].len()
     };
-    assert_eq!(calls_of([None, None]), [2, 2]);
-    assert_eq!(calls_of([None, Some(position)]), [1, 1]);
-    assert_eq!(calls_of([Some(position); 2]), [1, 1]);
+    assert_eq!(calls_of([None, None]), 2);
+    assert_eq!(calls_of([None, Some(position)]), 1);
+    assert_eq!(calls_of([Some(position); 2]), 1);
+}
+
+/// The arguments behind the keys and the head of the calls for claims of these semaphores.
+fn sent(one_server: bool, claims: &[&[&str]]) -> Vec<Vec<String>> {
+    let (protocol, script) = protocol(one_server, [vec![Ok(Value::Nil); claims.len()]]);
+    let claim = |names: &&[&str]| Acquire {
+        levels: names
+            .iter()
+            .map(|name| ((*name).into(), wanted(None)))
+            .collect(),
+    };
+    let claims: Vec<_> = claims.iter().map(claim).collect();
+    now(protocol.acquire(&claims, 1, Instant::now()));
+    let sent = script.sent.lock()[0].clone();
+    let behind = |args: Vec<String>| {
+        let keys: usize = args[2].parse().expect("a number");
+        args[keys + 6..].to_vec()
+    };
+    sent.into_iter().map(behind).collect()
+}
+
+#[test]
+fn a_call_names_each_semaphore_once_and_says_how_many_levels_a_claim_has() {
+    const ID: &str = "p1.1.1000.400.3000";
+    assert_eq!(sent(true, &[&["a"]]), [["1", "1", ID, "0", ""]]);
+    let both = sent(true, &[&["a", "b"]]);
+    assert_eq!(both, [["2", "1", ID, "0", "", "2", ID, "0", ""]]);
+    let of_one = sent(false, &[&["a"], &["a"]]);
+    assert_eq!(of_one, [["1", "1", ID, "0", "", "1", ID, "0", ""]]);
+    assert_eq!(sent(false, &[&["a"], &["b"]]).len(), 2);
 }

@@ -69,96 +69,77 @@ fn a_process_says_that_it_lives_for_a_lease_or_leaves_and_learns_how_many_live()
     }
 }
 
-/// The answers to claims for three permits of one semaphore.
-fn acquired(items: Vec<Value>) -> Vec<Option<Acquired>> {
+/// The answers to claims of so many levels each.
+fn acquired(levels: &[usize], items: Vec<Value>) -> Vec<Option<Acquired>> {
     let items = [vec![int(5)], items].concat();
     let (protocol, _script) = protocol(true, [vec![Ok(Value::Array(items))]]);
-    let wanted = [1, 2, 3].map(single);
-    let (name, wanted) = ("a".into(), wanted.to_vec());
-    let shares = [AcquireOf { name, wanted }];
-    let answers = now(protocol.acquire(&shares, 1, Instant::now()));
+    let claim = |count: &usize| Acquire {
+        levels: ["a", "b"][..*count]
+            .iter()
+            .map(|name| ((*name).into(), single(1)))
+            .collect(),
+    };
+    let claims: Vec<_> = levels.iter().map(claim).collect();
+    let answers = now(protocol.acquire(&claims, 1, Instant::now()));
     answers.into_iter().map(Result::ok).collect()
 }
 
 #[test]
 fn a_claim_is_granted_refused_or_queued() {
-    let pairs = [[int(9), int(3)], [int(0), int(5)], [int(-1), int(0)]];
-    let granted = Acquired::Granted { token: 9, held: 3 };
-    let full = Acquired::Full { held: 5 };
-    let expected = [granted, full, Acquired::QueueFull];
-    assert_eq!(acquired(pairs.concat()), expected.map(Some));
+    let items = vec![
+        int(8),
+        int(1),
+        int(9),
+        int(2),
+        list([0, 2, 5]),
+        list([-1, 1, 5]),
+        int(7),
+        int(1),
+        list([-3, 1, 5]),
+    ];
+    let [full, queue_full] = [
+        Acquired::Full { level: 1, held: 5 },
+        Acquired::QueueFull { level: 0, held: 5 },
+    ];
+    let expected = [
+        Acquired::Granted(vec![(8, 1), (9, 2)]),
+        full,
+        queue_full,
+        Acquired::Granted(vec![(7, 1)]),
+        Acquired::Revoked,
+    ];
+    assert_eq!(acquired(&[2, 2, 1, 1, 1], items), expected.map(Some));
     let queued = |recheck| Acquired::Queued {
+        level: 1,
         arrival: 8,
         recheck,
         last_token: 7,
     };
-    let pairs = [
-        [list([8, 40, 7]), int(0)],
-        [list([8, -1, 7]), int(0)],
-        [list([8]), int(0)],
-    ];
-    let soon = queued(Some(Duration::from_millis(40)));
-    assert_eq!(
-        acquired(pairs.concat()),
-        [Some(soon), Some(queued(None)), None]
-    );
-    let pairs = [[int(-2), int(0)], [int(9), int(-1)], [Value::Nil, int(1)]];
-    assert_eq!(acquired(pairs.concat()), [None; 3]);
-}
-
-/// The answer to a claim for two levels.
-fn all_acquired(answer: impl IntoIterator<Item = i64>) -> Option<AllAcquired> {
-    let items = Value::Array(vec![int(5), list(answer)]);
-    let (protocol, _script) = protocol(true, [vec![Ok(items)]]);
-    let level = |name: &str| (name.into(), single(1));
-    let levels = vec![level("a"), level("b")];
-    let answers = now(protocol.acquire_all(&[AcquireAll { levels }], 1, Instant::now()));
-    answers.into_iter().next().and_then(Result::ok)
-}
-
-#[test]
-fn a_claim_for_several_levels_is_granted_refused_or_queued() {
-    let granted = all_acquired([8, 1, 9, 2]);
-    assert!(matches!(granted, Some(AllAcquired::Granted(of)) if of == [(8, 1), (9, 2)]));
-    let full = all_acquired([0, 2, 5]);
-    assert!(matches!(
-        full,
-        Some(AllAcquired::Full { level: 1, held: 5 })
-    ));
-    let queue_full = all_acquired([-1, 1, 0]);
-    assert!(matches!(
-        queue_full,
-        Some(AllAcquired::QueueFull { level: 0 })
-    ));
-    let queued = all_acquired([-2, 2, 0, 8, 40, 7]);
-    let Some(AllAcquired::Queued {
-        level,
-        arrival,
-        recheck,
-        last_token,
-    }) = queued
-    else {
-        panic!("it is queued");
-    };
-    assert_eq!((level, arrival, last_token), (1, 8, 7));
-    assert_eq!(recheck, Some(Duration::from_millis(40)));
+    let items = vec![list([-2, 2, 0, 8, 40, 7]), list([-2, 2, 0, 8, -1, 7])];
+    let expected = [queued(Some(Duration::from_millis(40))), queued(None)];
+    assert_eq!(acquired(&[2, 2], items), expected.map(Some));
 }
 
 #[test]
 fn an_answer_of_another_shape_is_an_error() {
-    let wrong: [&[i64]; 9] = [
-        &[8, 1],
-        &[8, 1, 9],
-        &[8, 1, 0, 2],
-        &[8, 1, 9, -1],
-        &[0, 3, 5],
-        &[0, 0, 5],
-        &[-1, 3, 0],
-        &[-2, 2, 0, -1, 40, 7],
-        &[],
+    let wrong = [
+        vec![int(8), int(1)],
+        vec![int(8), int(1), int(9)],
+        vec![int(8), int(1), int(9), int(2), int(3)],
+        vec![int(8), int(1), int(0), int(2)],
+        vec![int(8), int(1), int(9), int(-1)],
+        vec![int(8), int(1), int(9), Value::Nil],
+        vec![list([0, 3, 5])],
+        vec![list([0, 0, 5])],
+        vec![list([-1, 3, 0])],
+        vec![list([-4, 1, 0])],
+        vec![list([-2, 2, 0, -1, 40, 7])],
+        vec![list([-2, 2, 0])],
+        vec![list([])],
+        vec![],
     ];
     for answer in wrong {
-        assert!(all_acquired(answer.iter().copied()).is_none(), "{answer:?}");
+        assert_eq!(acquired(&[2], answer.clone()), [None], "{answer:?}");
     }
 }
 
