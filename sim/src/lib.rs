@@ -87,9 +87,7 @@ mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));
 }
 
-pub mod bug;
 pub mod judge;
-pub mod naive;
 pub mod process;
 pub mod schedule;
 pub mod search;

@@ -1,7 +1,7 @@
 //! What happens in a simulation from outside: what callers want, and what breaks. All of it follows from a
 //! seed.
 
-use crate::subject::{Claim, Key, Settings, Wait};
+use crate::subject::{Claim, Key, LEVELS, Level, Settings, Wait};
 use std::time::Duration;
 
 /// How long the answer to a call may take.
@@ -149,7 +149,7 @@ impl Schedule {
     }
 
     fn add_claims(&mut self, random: &mut Random, active: Duration) {
-        let limits: Vec<_> = (0..random.from(1, 3)).collect();
+        let limits: Vec<_> = (0..random.from(1, 5)).collect();
         let limits: Vec<_> = limits.iter().map(|_| random.from(1, 3)).collect();
         let (count, has_head_starts) = (random.from(8, 40), random.one_in(3));
         let (active, longest) = (active.as_millis() as u64, active.as_millis() as u64 / 3);
@@ -157,7 +157,7 @@ impl Schedule {
             self.add_crowd(random, active);
         }
         for _ in 0..count {
-            let claim = claim(random, &limits, longest, has_head_starts);
+            let claim = self.claim(random, &limits, (longest, has_head_starts));
             let step = Step::Claim {
                 process: random.below(self.processes as u64) as usize,
                 runtime: match self.runtimes {
@@ -176,17 +176,32 @@ impl Schedule {
         }
     }
 
+    /// A claim of some of the keys, which have these limits: in their order, and on one server.
+    fn claim(&self, random: &mut Random, limits: &[u64], how: (u64, bool)) -> Claim {
+        let mut levels = [None; LEVELS];
+        let mut key = random.below(limits.len() as u64) as usize;
+        let most = random.pick(&[1, 1, 2, LEVELS]);
+        for place in levels.iter_mut().take(most) {
+            *place = limits
+                .get(key)
+                .map(|limit| level(random, (key, *limit), how));
+            key += self.servers * random.from(1, 2) as usize;
+        }
+        Claim(levels)
+    }
+
     /// Very many claims of one process at one moment, some of them heavy.
     fn add_crowd(&mut self, random: &mut Random, active: u64) {
         let (at, process) = (random.up_to_ms(active), random.below(self.processes as u64));
         let (limit, heaviest) = (random.pick(&[5, 900]), random.pick(&[1, 400]));
         for _ in 0..random.from(70, 150) {
-            let claim = Claim {
+            let level = Level {
                 key: random.below(2) as Key,
                 limit,
                 weight: random.from(1, heaviest.min(u64::from(limit))) as u32,
                 wait: None,
             };
+            let claim = Claim([Some(level), None, None]);
             let step = Step::Claim {
                 process: process as usize,
                 runtime: self.runtimes - 1,
@@ -242,20 +257,18 @@ impl Schedule {
     }
 }
 
-/// A claim of one of the keys, which have these limits.
-fn claim(random: &mut Random, limits: &[u64], longest: u64, has_head_starts: bool) -> Claim {
-    let key = random.below(limits.len() as u64);
-    let lowered = u64::from(random.one_in(12));
-    let limit = (limits[key as usize] - lowered).max(1);
+/// A level of a claim.
+fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u64, bool)) -> Level {
+    let limit = (limit - u64::from(random.one_in(12))).max(1);
     let wait = (!random.one_in(3)).then(|| Wait {
         time: random.up_to_ms(longest),
         max_waiting: random.pick(&[1, 3, 100, 100]),
-        head_start: match has_head_starts && random.one_in(2) {
+        head_start: match starts && random.one_in(2) {
             true => random.up_to_ms(500),
             false => Duration::ZERO,
         },
     });
-    Claim {
+    Level {
         key: key as Key,
         limit: limit as u32,
         weight: random.pick(&[1, 1, 1, 2, 3]).min(limit) as u32,

@@ -1,9 +1,7 @@
 //! Runs schedules until one fails, makes it shorter, and tells of it.
 
 use crate::{
-    bug::Bug,
     judge::Violation,
-    naive::Naive,
     schedule::Schedule,
     subject::{Settings, Subject},
     world::{Make, run},
@@ -40,12 +38,6 @@ impl fmt::Display for Found {
         )?;
         f.write_str(&self.trace)
     }
-}
-
-/// A naive core with these bugs.
-pub fn naive(bugs: &[Bug]) -> impl Fn(Settings) -> Box<dyn Subject> {
-    let bugs = bugs.to_vec();
-    move |settings| Box::new(Naive::new(settings, &bugs))
 }
 
 /// The core that ships.

@@ -28,7 +28,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         settings,
         core,
         calls: VecDeque::new(),
-        orders: BTreeMap::new(),
+        levels: BTreeMap::new(),
         ids: BTreeMap::new(),
     })
 }
@@ -39,8 +39,8 @@ struct Shipped {
     core: Core,
     /// Made by claims, and not yet polled.
     calls: VecDeque<(subject::Runtime, Call)>,
-    /// For each call that acquires the numbers of its claims, in the order in which they were sent.
-    orders: BTreeMap<CallId, Vec<usize>>,
+    /// For each call that acquires how many levels its claims have.
+    levels: BTreeMap<CallId, Vec<usize>>,
     ids: BTreeMap<u64, PermitId>,
 }
 
@@ -83,37 +83,34 @@ fn groups(groups: &[(Arc<str>, Vec<UnitsOf>)]) -> Vec<(subject::Key, Vec<subject
         .collect()
 }
 
-/// Claims by key, and their numbers in that order.
-fn by_key(claims: &[Vec<Wanted>]) -> (Vec<(subject::Key, Vec<subject::Wanted>)>, Vec<usize>) {
-    let mut of = BTreeMap::<_, Vec<_>>::new();
-    for (number, claim) in claims.iter().enumerate() {
-        let own = of.entry(key(&claim[0].name)).or_default();
-        own.push((number, wanted(&claim[0])));
-    }
-    let order = of.values().flatten().map(|(number, _)| *number).collect();
-    let of = of.into_iter().map(|(key, own)| {
-        let own = own.into_iter().map(|(_, wanted)| wanted).collect();
-        (key, own)
-    });
-    (of.collect(), order)
-}
-
-fn acquired(acquired: subject::Acquired) -> Acquired {
+fn acquired(acquired: subject::Acquired, levels: usize) -> Acquired {
     match acquired {
-        subject::Acquired::Granted { token } => Acquired::Granted(vec![(token, 0)]),
-        subject::Acquired::Full => Acquired::Full { level: 0, held: 0 },
-        subject::Acquired::QueueFull => Acquired::QueueFull { level: 0 },
+        subject::Acquired::Granted { tokens } => {
+            let tokens = tokens.into_iter().take(levels);
+            Acquired::Granted(tokens.map(|token| (token, 0)).collect())
+        }
+        subject::Acquired::Full { level } => Acquired::Full { level, held: 0 },
+        subject::Acquired::QueueFull { level } => Acquired::QueueFull { level },
         subject::Acquired::Queued {
+            level,
             arrival,
             recheck,
             last_token,
         } => Acquired::Queued {
-            level: 0,
+            level,
             arrival,
             recheck,
             last_token,
         },
     }
+}
+
+fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
+    let mut tokens = [0; subject::LEVELS];
+    for (place, token) in tokens.iter_mut().zip(of) {
+        *place = token;
+    }
+    tokens
 }
 
 impl Shipped {
@@ -124,12 +121,16 @@ impl Shipped {
                 floor,
                 claims,
             } => {
-                let (of, order) = by_key(claims);
-                self.orders.insert(call, order);
+                let levels = claims.iter().map(Vec::len).collect();
+                self.levels.insert(call, levels);
+                let claim = |claim: &Vec<Wanted>| {
+                    let levels = claim.iter();
+                    levels.map(|level| (key(&level.name), wanted(level))).collect()
+                };
                 subject::Command::Acquire {
                     runs_until: *runs_until,
                     floor: *floor,
-                    of,
+                    claims: claims.iter().map(claim).collect(),
                 }
             }
             Command::Refresh { groups: of } => subject::Command::Refresh { of: groups(of) },
@@ -143,12 +144,11 @@ impl Shipped {
         }
     }
 
-    fn answer(&mut self, order: &[usize], answer: subject::Answer) -> Answer {
+    fn answer(&mut self, levels: &[usize], answer: subject::Answer) -> Answer {
         match answer {
             subject::Answer::Acquired(now, each) => {
-                let mut each: Vec<_> = order.iter().zip(each).collect();
-                each.sort_by_key(|(number, _)| **number);
-                let each = each.into_iter().map(|(_, each)| acquired(each));
+                let each = each.into_iter().zip(levels);
+                let each = each.map(|(each, levels)| acquired(each, *levels));
                 Answer::Acquired(now, each.collect())
             }
             subject::Answer::Late(now) => Answer::Late(now),
@@ -167,19 +167,19 @@ impl subject::Subject for Shipped {
         from: subject::Runtime,
         claim: subject::Claim,
     ) -> subject::PermitId {
-        let level = Level {
-            name: wire::name(claim.key).into(),
-            server: self.settings.server_of(claim.key),
-            limit: claim.limit,
-            weight: claim.weight,
-            wait: claim.wait.map(|wait| Wait {
+        let levels = claim.levels().map(|level| Level {
+            name: wire::name(level.key).into(),
+            server: self.settings.server_of(level.key),
+            limit: level.limit,
+            weight: level.weight,
+            wait: level.wait.map(|wait| Wait {
                 time: wait.time,
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
             }),
             label: None,
-        };
-        let (id, call) = self.core.acquire(now, runtime(from), vec![level]);
+        });
+        let (id, call) = self.core.acquire(now, runtime(from), levels.collect());
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, id);
         subject::PermitId(id.serial)
@@ -198,11 +198,11 @@ impl subject::Subject for Shipped {
         reply: Result<Vec<subject::Answer>, subject::Failure>,
     ) {
         let call = CallId(call.0);
-        let order = self.orders.remove(&call).unwrap_or_default();
+        let levels = self.levels.remove(&call).unwrap_or_default();
         let reply = match reply {
             Ok(answers) => Ok(answers
                 .into_iter()
-                .map(|answer| self.answer(&order, answer))
+                .map(|answer| self.answer(&levels, answer))
                 .collect()),
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
@@ -259,7 +259,8 @@ impl subject::Subject for Shipped {
         loop {
             return Some(match self.core.poll_event()? {
                 Event::Granted(id, grants) => {
-                    subject::Event::Granted(subject::PermitId(id.serial), grants[0].0)
+                    let grants = grants.into_iter().map(|(token, _)| token);
+                    subject::Event::Granted(subject::PermitId(id.serial), tokens(grants))
                 }
                 Event::Refused(id, why) => {
                     let why = match why {
@@ -271,8 +272,9 @@ impl subject::Subject for Shipped {
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
                 Event::Lost(id) => subject::Event::Lost(subject::PermitId(id.serial)),
-                Event::Regained(id, tokens) => {
-                    subject::Event::Regained(subject::PermitId(id.serial), tokens[0])
+                Event::Regained(id, all) => {
+                    let tokens = tokens(all.into_iter());
+                    subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
                 Event::Revoked(_) | Event::Released(..) => continue,
             });

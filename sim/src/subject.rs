@@ -79,16 +79,29 @@ impl Settings {
     }
 }
 
-/// What a caller asks for.
+/// The most levels of a claim.
+pub const LEVELS: usize = 3;
+
+/// What a caller asks for: some levels, from narrow to wide, all on one server.
+#[derive(Clone, Copy)]
+pub struct Claim(pub [Option<Level>; LEVELS]);
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.levels()).finish()
+    }
+}
+
+/// One limit of a claim.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
+pub struct Level {
     /// The semaphore.
     pub key: Key,
     /// How many units may be held together.
     pub limit: u32,
     /// How many units it asks for.
     pub weight: u32,
-    /// `None`: the claim does not wait.
+    /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
 }
 
@@ -104,9 +117,25 @@ pub struct Wait {
 }
 
 impl Claim {
+    /// Its levels.
+    pub fn levels(&self) -> impl Iterator<Item = Level> {
+        self.0.into_iter().flatten()
+    }
+
+    /// Its level of a semaphore.
+    pub fn level(&self, key: Key) -> Option<Level> {
+        self.levels().find(|level| level.key == key)
+    }
+
+    /// The key of its first level, which lives where the others do.
+    pub fn key(&self) -> Key {
+        self.levels().next().map_or(0, |level| level.key)
+    }
+
     /// How long it may wait.
     pub fn longest_wait(&self) -> Duration {
-        self.wait.map_or(Duration::ZERO, |wait| wait.time)
+        let waits = self.levels().filter_map(|level| level.wait);
+        waits.map(|wait| wait.time).max().unwrap_or_default()
     }
 }
 
@@ -184,8 +213,8 @@ pub enum Command {
         runs_until: u64,
         /// Microseconds, the least token of a semaphore without one.
         floor: u64,
-        /// What is wanted of each semaphore.
-        of: Vec<(Key, Vec<Wanted>)>,
+        /// The levels of each claim.
+        claims: Vec<Vec<(Key, Wanted)>>,
     },
     /// Moves ends forward.
     Refresh {
@@ -224,7 +253,7 @@ pub struct Call {
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// For each permit that was wanted. The time is that of the server, ms.
+    /// For each claim. The time is that of the server, ms.
     Acquired(u64, Vec<Acquired>),
     /// The call came after its end. Nothing was changed.
     Late(u64),
@@ -238,20 +267,28 @@ pub enum Answer {
     Error(String),
 }
 
-/// The answer for a permit that was wanted.
+/// The answer for a claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Acquired {
     /// It is held.
     Granted {
-        /// Its token.
-        token: u64,
+        /// The token of each level.
+        tokens: [u64; LEVELS],
     },
     /// There is no room.
-    Full,
+    Full {
+        /// At this level, from 0.
+        level: usize,
+    },
     /// Too many wait.
-    QueueFull,
-    /// It waits.
+    QueueFull {
+        /// Likewise.
+        level: usize,
+    },
+    /// It waits, and holds the narrower levels.
     Queued {
+        /// Likewise.
+        level: usize,
         /// Its arrival.
         arrival: u64,
         /// When the head should poll.
@@ -293,14 +330,14 @@ pub enum Servers {
 /// What callers are told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event {
-    /// The permit is held.
-    Granted(PermitId, u64),
+    /// The permit is held, with these tokens.
+    Granted(PermitId, [u64; LEVELS]),
     /// The claim is refused.
     Refused(PermitId, Refusal),
     /// The permit is held no more.
     Lost(PermitId),
-    /// It was lost, and is held again, with this token.
-    Regained(PermitId, u64),
+    /// It was lost, and is held again, with these tokens.
+    Regained(PermitId, [u64; LEVELS]),
 }
 
 impl Event {

@@ -32,12 +32,15 @@ impl Command {
             Self::Acquire {
                 runs_until,
                 floor,
-                of,
-            } => Script {
-                verb: Verb::Acquire,
-                keys: keys(of, &[":held", ":queue", ":alive", ":token"]),
-                args: acquire_args(owner, [*runs_until, *floor], of),
-            },
+                claims,
+            } => {
+                let names = semaphores(claims);
+                Script {
+                    verb: Verb::Acquire,
+                    keys: suffixed(&names, &[":held", ":queue", ":alive", ":token"]),
+                    args: acquire_args(owner, [*runs_until, *floor], claims, &names),
+                }
+            }
             Self::Refresh { of } => Script {
                 verb: Verb::Refresh,
                 keys: keys(of, &[":held", ":token"]),
@@ -65,7 +68,7 @@ impl Command {
     /// If the reply is not what the script's header says.
     pub fn decode(&self, reply: &Reply) -> Result<Answer, String> {
         let read = match self {
-            Self::Acquire { .. } => acquired(reply),
+            Self::Acquire { claims, .. } => acquired(reply, claims),
             Self::Refresh { of } => held(reply, of),
             Self::Release { .. } => (*reply == Reply::Int(0)).then_some(Answer::Released),
             Self::Clock { .. } => match numbers(reply).as_deref() {
@@ -79,16 +82,19 @@ impl Command {
     /// The permits that it names, and the semaphore of each.
     pub fn ids(&self) -> Vec<(Key, Id)> {
         match self {
-            Self::Acquire { of, .. } => each(of, |wanted| wanted.id),
+            Self::Acquire { .. } => {
+                let wanted = self.wanted().into_iter();
+                wanted.map(|(key, wanted)| (key, wanted.id)).collect()
+            }
             Self::Refresh { of } | Self::Release { of, .. } => each(of, |id| *id),
             Self::Clock { .. } => Vec::new(),
         }
     }
 
-    /// The permits that it wants, in the order of the answers.
+    /// The levels that it wants, in the order of the answers.
     pub fn wanted(&self) -> Vec<(Key, Wanted)> {
         match self {
-            Self::Acquire { of, .. } => each(of, |wanted| *wanted),
+            Self::Acquire { claims, .. } => claims.iter().flatten().copied().collect(),
             _ => Vec::new(),
         }
     }
@@ -101,10 +107,26 @@ fn each<T, U>(of: &[(Key, Vec<T>)], map: impl Fn(&T) -> U) -> Vec<(Key, U)> {
 }
 
 fn keys<T>(of: &[(Key, Vec<T>)], suffixes: &[&str]) -> Vec<String> {
-    let names = of.iter().map(|(key, _)| name(*key));
+    let keys: Vec<_> = of.iter().map(|(key, _)| *key).collect();
+    suffixed(&keys, suffixes)
+}
+
+fn suffixed(keys: &[Key], suffixes: &[&str]) -> Vec<String> {
+    let names = keys.iter().map(|key| name(*key));
     names
         .flat_map(|name| suffixes.iter().map(move |suffix| format!("{name}{suffix}")))
         .collect()
+}
+
+/// The semaphores of claims, each once.
+fn semaphores(claims: &[Vec<(Key, Wanted)>]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for (key, _) in claims.iter().flatten() {
+        if !keys.contains(key) {
+            keys.push(*key);
+        }
+    }
+    keys
 }
 
 /// The arguments for all semaphores; then for each the number of its own, and these.
@@ -121,18 +143,28 @@ fn args<T>(
     head
 }
 
-/// Of claims of one level each.
-fn acquire_args(owner: &Settings, head: [u64; 2], of: &[(Key, Vec<Wanted>)]) -> Vec<String> {
+fn acquire_args(
+    owner: &Settings,
+    head: [u64; 2],
+    claims: &[Vec<(Key, Wanted)>],
+    names: &[Key],
+) -> Vec<String> {
     let lease = owner.lease.as_millis().to_string();
-    let mut args = vec![
-        lease,
-        head[0].to_string(),
-        head[1].to_string(),
-        "1".to_owned(),
-    ];
-    for (at, (_, all)) in of.iter().enumerate() {
-        for wanted in all {
-            args.push((at + 1).to_string());
+    let count = claims.first().map_or(0, Vec::len);
+    let is_equal = claims.iter().all(|claim| claim.len() == count);
+    let equal = if is_equal { count } else { 0 };
+    let mut args = vec![lease, head[0].to_string(), head[1].to_string()];
+    args.push(equal.to_string());
+    for claim in claims {
+        if !is_equal {
+            args.push(claim.len().to_string());
+        }
+        for (key, wanted) in claim {
+            let number = names
+                .iter()
+                .position(|name| name == key)
+                .map_or(0, |at| at + 1);
+            args.push(number.to_string());
             args.extend(wanted_args(owner, wanted));
         }
     }
@@ -191,7 +223,7 @@ fn number(item: &Reply) -> Option<u64> {
     }
 }
 
-fn acquired(reply: &Reply) -> Option<Answer> {
+fn acquired(reply: &Reply, claims: &[Vec<(Key, Wanted)>]) -> Option<Answer> {
     let Reply::List(items) = reply else {
         return None;
     };
@@ -202,25 +234,31 @@ fn acquired(reply: &Reply) -> Option<Answer> {
     }
     let mut items = items.iter();
     let mut each = Vec::new();
-    while let Some(first) = items.next() {
-        each.push(match first {
-            Reply::Int(token @ 1..) => {
-                items.next()?;
-                Acquired::Granted {
-                    token: *token as u64,
-                }
-            }
-            Reply::List(refusal) => refused(refusal)?,
-            _ => return None,
-        });
+    for claim in claims {
+        let first = items.next()?;
+        if let Reply::List(refusal) = first {
+            each.push(refused(refusal)?);
+            continue;
+        }
+        let mut tokens = [number(first)?, 0, 0];
+        items.next()?;
+        for token in tokens.iter_mut().take(claim.len()).skip(1) {
+            *token = number(items.next()?)?;
+            items.next()?;
+        }
+        each.push(Acquired::Granted { tokens });
     }
-    Some(Answer::Acquired(now, each))
+    items
+        .next()
+        .is_none()
+        .then_some(Answer::Acquired(now, each))
 }
 
 fn refused(items: &[Reply]) -> Option<Acquired> {
+    let level = number(items.get(1)?)?.checked_sub(1)? as usize;
     match items {
-        [Reply::Int(0), ..] => Some(Acquired::Full),
-        [Reply::Int(-1), ..] => Some(Acquired::QueueFull),
+        [Reply::Int(0), ..] => Some(Acquired::Full { level }),
+        [Reply::Int(-1), ..] => Some(Acquired::QueueFull { level }),
         [
             Reply::Int(-2),
             _,
@@ -229,6 +267,7 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
             Reply::Int(recheck),
             last_token,
         ] => Some(Acquired::Queued {
+            level,
             arrival: number(arrival)?,
             recheck: u64::try_from(*recheck).ok().map(Duration::from_millis),
             last_token: number(last_token)?,

@@ -3,9 +3,8 @@
 use model::scripts::Scripts;
 use std::time::Instant;
 use tower_semaphore_sim::{
-    bug::Bug,
     schedule::Schedule,
-    search::{explain, first, naive, shipped as shipped_core},
+    search::{explain, first, shipped as shipped_core},
     server::{compiled, shipped},
     world::run,
 };
@@ -22,26 +21,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("it is a number"))
 }
 
-/// A seed from the environment: `SEED=7 cargo test -p tower-semaphore-sim one`, with `BUG=NoDeadline` for a
-/// bug.
-#[test]
-fn one_schedule_passes() {
-    let seed = number("SEED").unwrap_or(1);
-    let bug = std::env::var("BUG").unwrap_or_default();
-    let bugs: Vec<_> = Bug::ALL
-        .iter()
-        .copied()
-        .filter(|other| format!("{other:?}") == bug)
-        .collect();
-    let (runner, make) = (shipped(), naive(&bugs));
-    let outcome = run(&runner, &Schedule::of(seed), &make, true);
-    println!("{}", outcome.trace);
-    let found = outcome
-        .violation
-        .map(|violation| explain(&runner, (seed, violation), &make));
-    assert!(found.is_none(), "{}", found.expect("it was found"));
-}
-
+/// `SEED=7 cargo test -p tower-semaphore-sim one`
 #[test]
 fn one_schedule_of_the_shipped_core() {
     let seed = number("SEED").unwrap_or(1);
@@ -67,40 +47,13 @@ fn the_shipped_core_passes() {
 
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
-    let (runner, make) = (shipped(), naive(&[]));
+    let (runner, make) = (shipped(), shipped_core);
     for seed in 0..50 {
         let schedule = Schedule::of(seed);
         let trace = run(&runner, &schedule, &make, true).trace;
         assert!(!trace.is_empty());
         assert_eq!(trace, run(&shipped(), &schedule, &make, true).trace);
     }
-}
-
-#[test]
-fn a_core_without_bugs_passes() {
-    let schedules = number("SCHEDULES").unwrap_or(SCHEDULES);
-    let (runner, make, begun) = (shipped(), naive(&[]), Instant::now());
-    let found = first(&runner, 0..schedules, &make);
-    let time = begun.elapsed() / schedules as u32;
-    println!("{schedules} schedules, {time:?} each");
-    let found = found.map(|found| explain(&runner, found, &make));
-    assert!(found.is_none(), "{}", found.expect("it was found"));
-}
-
-#[test]
-fn each_bug_is_found() {
-    let runner = shipped();
-    let mut missed = Vec::new();
-    for &bug in Bug::ALL {
-        match first(&runner, 0..BOUND, &naive(&[bug])) {
-            Some((seed, violation)) => println!("{bug:?}: {}, {}", seed + 1, violation.rule),
-            None => missed.push(bug),
-        }
-    }
-    assert!(
-        missed.is_empty(),
-        "not found within {BOUND} schedules: {missed:?}"
-    );
 }
 
 /// A file of the scripts, a place in it, and what is planted there.
@@ -169,7 +122,7 @@ fn each_bug_of_a_script_is_found() {
     let mut missed = Vec::new();
     for (file, old, new) in PATCHES {
         let runner = compiled(&Scripts::shipped().patched(file, old, new));
-        match first(&runner, 0..BOUND, &naive(&[])) {
+        match first(&runner, 0..BOUND, &shipped_core) {
             Some((seed, violation)) => println!("{file}, {new}: {}, {}", seed + 1, violation.rule),
             None => missed.push((file, new)),
         }
@@ -182,17 +135,15 @@ fn each_bug_of_a_script_is_found() {
 
 #[test]
 fn a_failure_is_made_shorter_and_names_its_seed() {
-    let (runner, make) = (shipped(), naive(&[Bug::LostAtAnswer]));
-    let (seed, violation) = first(&runner, 0..BOUND, &make).expect("it is found");
-    let found = explain(&runner, (seed, violation), &make);
+    let (file, old, new) = PATCHES[3];
+    let runner = compiled(&Scripts::shipped().patched(file, old, new));
+    let found = first(&runner, 0..BOUND, &shipped_core).expect("it is found");
+    let (seed, rule) = (found.0, found.1.rule);
+    let found = explain(&runner, found, &shipped_core);
     assert!(found.schedule.steps.len() < Schedule::of(seed).steps.len() / 2);
     let text = found.to_string();
     println!("{text}");
     assert!(text.contains(&format!("SEED={seed} ")), "{text}");
-    assert!(
-        text.trim_end()
-            .lines()
-            .last()
-            .is_some_and(|line| line.contains("VIOLATION of S2"))
-    );
+    let last = text.trim_end().lines().last().expect("it has lines");
+    assert!(last.contains(&format!("VIOLATION of {rule}")), "{last}");
 }

@@ -152,18 +152,20 @@ impl Callers {
         match answer {
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
-                for ((_, wanted), acquired) in command.wanted().iter().zip(each) {
-                    self.acquired((at, wanted.id.permit()), flight, *acquired, local);
+                let Command::Acquire { claims, .. } = command else {
+                    return;
+                };
+                for (claim, acquired) in claims.iter().zip(each) {
+                    self.acquired((at, claim[0].1.id.permit()), flight, *acquired, local);
                 }
             }
             Answer::Held(each) => {
-                let held = command
-                    .ids()
-                    .into_iter()
-                    .zip(each)
-                    .filter(|(_, held)| **held);
-                for ((_, id), _) in held {
-                    self.held((at, id.permit()), flight, local);
+                // A permit is held if all of its levels are.
+                let ids = command.ids().into_iter().zip(each);
+                let ids = ids.map(|((_, id), held)| (id.permit(), *held));
+                let lost: BTreeSet<_> = ids.clone().filter(|(_, held)| !held).collect();
+                for (permit, _) in ids.filter(|(permit, _)| !lost.contains(&(*permit, false))) {
+                    self.held((at, permit), flight, local);
                 }
             }
             Answer::Released | Answer::Clock(..) => {}
@@ -210,9 +212,10 @@ impl Callers {
             says(&format!("but {:?}", record.state))
         })?;
         match event {
-            Event::Granted(_, token) | Event::Regained(_, token) => {
+            Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
                 let until = record.until.max(record.alive);
-                let given = seen.tokens.contains(&token);
+                let mut tokens = tokens.iter().filter(|token| **token > 0);
+                let given = tokens.all(|token| seen.tokens.contains(token));
                 check(given, "the truth", || {
                     says("but that token was never given")
                 })?;
@@ -259,16 +262,23 @@ impl Callers {
 
     /// Whether a refusal is for the reason that is told.
     fn is_true(&self, (at, _): Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
-        let server = self.settings.server_of(record.claim.key);
+        let server = self.settings.server_of(record.claim.key());
         let now = seen.times.1;
-        let said = |answer| record.answers.contains(&Some(answer));
+        let levels: Vec<_> = record.claim.levels().collect();
+        let mut said = record.answers.iter().flatten();
         match why {
-            Refusal::Full => said(Acquired::Full) && record.claim.wait.is_none(),
-            Refusal::QueueFull => said(Acquired::QueueFull),
-            Refusal::TimedOut => {
-                let is_over = now >= record.asked + record.claim.longest_wait();
-                is_over && (said(Acquired::Full) || record.answers.into_iter().any(is_queued))
-            }
+            Refusal::Full => said.any(|answer| match answer {
+                Acquired::Full { level } => levels[*level].wait.is_none(),
+                _ => false,
+            }),
+            Refusal::QueueFull => said.any(|answer| matches!(answer, Acquired::QueueFull { .. })),
+            Refusal::TimedOut => said.any(|answer| match answer {
+                Acquired::Full { level } | Acquired::Queued { level, .. } => {
+                    let wait = levels[*level].wait;
+                    wait.is_some_and(|wait| now >= record.asked + wait.time)
+                }
+                _ => false,
+            }),
             Refusal::Unavailable => {
                 let own = seen.flights.range((at, CallId(0))..);
                 let mut own = own.take_while(|((process, _), _)| *process == at);
@@ -287,11 +297,11 @@ impl Callers {
 
     /// Holders do not overlap, as far as they know, in processes that run.
     pub(super) fn overlap(&self, key: Key, is_disturbed: bool) -> Verdict {
-        let holders = self.records.values().filter(|record| {
-            record.claim.key == key && record.state == State::Holds && !record.is_dazed
-        });
-        let limit = holders.clone().map(|record| record.claim.limit).max();
-        let units: u32 = holders.clone().map(|record| record.claim.weight).sum();
+        let holders = self.records.values();
+        let holders = holders.filter(|record| record.state == State::Holds && !record.is_dazed);
+        let levels = holders.filter_map(|record| record.claim.level(key));
+        let limit = levels.clone().map(|level| level.limit).max();
+        let units: u32 = levels.map(|level| level.weight).sum();
         check(is_disturbed || units <= limit.unwrap_or(0), "S1", || {
             format!("callers hold {units} units of key {key}, of {limit:?}")
         })
@@ -312,7 +322,11 @@ impl Callers {
             record.was_dazed |= record.is_dazed;
             let local = process.local(now);
             if record.state == State::Lost {
-                record.returns(process, &servers[settings.server_of(record.claim.key)], now);
+                record.returns(
+                    process,
+                    &servers[settings.server_of(record.claim.key())],
+                    now,
+                );
                 let patience = settings.absence() + settings.timeout + LATE;
                 let is_late = record
                     .room_since
@@ -339,15 +353,18 @@ impl Callers {
 impl Record {
     /// Notes whether a permit that is lost could come back.
     fn returns(&mut self, process: &Process, server: &Server, now: Duration) {
-        let view = server.view(self.claim.key);
         let clock = server.clock(now) / 1_000;
-        let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
+        let mut levels = self.claim.levels();
+        let has_room = levels.all(|level| {
+            let view = server.view(level.key);
+            let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
+            view.queue.is_empty() && used + level.weight <= level.limit
+        });
         let link = &process.links[process
             .settings
-            .link(0, process.settings.server_of(self.claim.key))];
+            .link(0, process.settings.server_of(self.claim.key()))];
         let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
         let is_here = is_quiet && link.is_up && !self.is_dazed;
-        let has_room = view.queue.is_empty() && used + self.claim.weight <= self.claim.limit;
         self.room_since = match has_room && is_here {
             true => self.room_since.or(Some(process.local(now))),
             false => None,
@@ -356,9 +373,8 @@ impl Record {
 }
 
 fn is_refusal(answer: Option<Acquired>) -> bool {
-    matches!(answer, Some(Acquired::Full | Acquired::QueueFull))
-}
-
-fn is_queued(answer: Option<Acquired>) -> bool {
-    matches!(answer, Some(Acquired::Queued { .. }))
+    matches!(
+        answer,
+        Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
+    )
 }

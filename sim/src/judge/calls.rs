@@ -19,8 +19,8 @@ const MOST_CALLS: usize = 16;
 
 #[derive(Debug, Default)]
 struct Record {
-    /// Its semaphore.
-    key: Key,
+    /// Its semaphores.
+    keys: BTreeSet<Key>,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
@@ -76,7 +76,8 @@ impl Calls {
     fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
         let own = self.0.range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
         for (_, record) in own {
-            let is_here = usize::from(record.key) % flight.servers == flight.call.server;
+            let key = record.keys.first().copied().unwrap_or_default();
+            let is_here = usize::from(key) % flight.servers == flight.call.server;
             let is_held = record.was_granted && !record.is_over && record.may_run.is_empty();
             if is_here && is_held && record.named < flight.sent {
                 record.recheck = record.recheck.or(Some(local));
@@ -88,7 +89,8 @@ impl Calls {
     pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
         for ((at, permit), record) in &self.0 {
             let recheck = record.recheck.filter(|_| !record.is_over);
-            let due = record.due.or(recheck.map(|since| (since, record.key)));
+            let key = record.keys.first().copied().unwrap_or_default();
+            let due = record.due.or(recheck.map(|since| (since, key)));
             let (process, Some((since, key))) = (&processes[*at], due) else {
                 continue;
             };
@@ -114,7 +116,7 @@ impl Calls {
             is_over && record.may_run.is_empty()
         });
         given_up
-            .map(|((_, permit), record)| (record.key, *permit))
+            .flat_map(|((_, permit), record)| record.keys.iter().map(|key| (*key, *permit)))
             .collect()
     }
 
@@ -143,7 +145,8 @@ impl Calls {
             let ids = command.ids();
             check_size(command, &ids)?;
             for (key, id) in &ids {
-                self.0.entry((at, id.permit())).or_default().key = *key;
+                let record = self.0.entry((at, id.permit())).or_default();
+                record.keys.insert(*key);
                 self.check(at, call.id, command, *id, local, flights)?;
                 self.note(at, call, command, *id, local);
             }
@@ -258,14 +261,19 @@ fn is_refused(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: 
     let Ok(Some(Answer::Acquired(_, each))) = answer else {
         return false;
     };
-    let wanted = command.wanted().into_iter().zip(each);
-    let mut own = wanted.filter(|((_, wanted), _)| wanted.id == id);
-    own.any(|(_, acquired)| matches!(acquired, Acquired::Full | Acquired::QueueFull))
+    let Command::Acquire { claims, .. } = command else {
+        return false;
+    };
+    let mut own = claims.iter().zip(each).filter(|(claim, _)| {
+        let mut levels = claim.iter();
+        levels.any(|(_, wanted)| wanted.id.permit() == id.permit())
+    });
+    own.any(|(_, acquired)| matches!(acquired, Acquired::Full { .. } | Acquired::QueueFull { .. }))
 }
 
 fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {
     let Command::Clock { .. } = command else {
-        let names: BTreeSet<_> = ids.iter().map(|(_, id)| id.serial).collect();
+        let names: BTreeSet<_> = ids.iter().map(|(key, id)| (key, id.serial)).collect();
         let units: usize = ids.iter().map(|(_, id)| id.weight as usize).sum();
         check(!ids.is_empty(), "work", || {
             format!("{command:?} names nothing")

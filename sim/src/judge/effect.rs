@@ -50,14 +50,43 @@ pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i6
     alive.filter_map(|(id, score)| Some((Name::read(id)?, *score)))
 }
 
-/// What a run wants, and what is answered.
-pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Acquired)> {
-    let each = match &run.answer {
-        Answer::Acquired(_, each) => &each[..],
-        _ => &[],
+/// What the answer to a claim means for one of its levels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Means {
+    /// It is held, with this token.
+    Granted(u64),
+    /// It is held while the claim waits at a wider level.
+    Kept,
+    Full,
+    QueueFull,
+    Queued,
+    /// Nothing of it is held, and nothing waits there.
+    Nothing,
+}
+
+impl Means {
+    fn of(acquired: Acquired, at: usize) -> Self {
+        match acquired {
+            Acquired::Granted { tokens } => Self::Granted(tokens[at]),
+            Acquired::Full { level } if level == at => Self::Full,
+            Acquired::QueueFull { level } if level == at => Self::QueueFull,
+            Acquired::Queued { level, .. } if level == at => Self::Queued,
+            Acquired::Queued { level, .. } if level > at => Self::Kept,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What a run wants at each level, and what is answered.
+pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> {
+    let (claims, each) = match (&run.command, &run.answer) {
+        (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) => (&claims[..], &each[..]),
+        _ => (&[][..], &[][..]),
     };
-    let pairs = run.command.wanted().into_iter().zip(each);
-    pairs.map(|((key, wanted), acquired)| (key, wanted, *acquired))
+    claims.iter().zip(each).flat_map(|(claim, acquired)| {
+        let levels = claim.iter().enumerate();
+        levels.map(|(at, (key, wanted))| (*key, *wanted, Means::of(*acquired, at)))
+    })
 }
 
 /// What a script has done to a semaphore.
@@ -97,7 +126,7 @@ impl Effect<'_> {
         matches!(self.run.command, Command::Release { .. })
     }
 
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Acquired)> {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Means)> {
         let own = acquired(self.run).filter(|(key, ..)| *key == self.key);
         own.map(|(_, wanted, acquired)| {
             let id = wanted.id;
@@ -126,9 +155,11 @@ impl Effect<'_> {
         for (unit, end) in &before {
             let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
             let is_right = match after.get(unit) {
-                None => *end <= self.clock || is_named && self.is_release(),
+                None => *end <= self.clock || is_named && (self.is_release() || self.leaves(unit)),
                 Some(now) if now == end => true,
-                Some(now) if *end > self.clock + self.lease => *now == self.clock + self.lease,
+                Some(now) if *end > self.clock + self.lease => {
+                    *now == self.clock + self.lease || is_named && self.is_acquire()
+                }
                 // A lease that has ended may only be acquired again.
                 Some(_) if *end <= self.clock => is_named && self.is_acquire(),
                 Some(_) => is_named && !self.is_release(),
@@ -149,6 +180,13 @@ impl Effect<'_> {
             self.says(&format!("{far:?} lasts too long"))
         })?;
         self.check_limit()
+    }
+
+    /// Whether an acquire gives up a level, because it is refused at another one or waits at a narrower.
+    fn leaves(&self, unit: &str) -> bool {
+        let gives_up = |means| !matches!(means, Means::Granted(_) | Means::Kept);
+        let mut wanted = self.wanted();
+        wanted.any(|(name, _, means)| Name::read(unit) == Some(name) && gives_up(means))
     }
 
     fn waited(&self, name: Name) -> bool {
@@ -182,9 +220,10 @@ impl Effect<'_> {
             .map(|(name, _)| name)
             .collect();
         for (name, _) in waiting(self.before, self.clock) {
-            let mut gives_up = self
-                .wanted()
-                .filter(|(other, wanted, _)| *other == name && wanted.position.is_none());
+            let mut gives_up = self.wanted().filter(|(other, wanted, means)| {
+                let leaves = wanted.position.is_none() || *means == Means::Nothing;
+                *other == name && leaves
+            });
             let is_right = stays.contains(&name)
                 || granted.contains(&name)
                 || self.is_release() && self.names(&name)
@@ -215,8 +254,7 @@ impl Effect<'_> {
     }
 
     fn has_room(&self, name: &Name) -> bool {
-        let used = live(&self.after.held, self.clock).count() as i64;
-        used + name.weight <= name.limit
+        has_room(self.after, self.clock, name)
     }
 
     /// Answers are true.
@@ -224,6 +262,9 @@ impl Effect<'_> {
         // At some instant of the call as many may have waited.
         let queue = self.before.queue.iter().chain(&self.after.queue);
         let queue: BTreeSet<_> = queue.map(|(id, _)| id).collect();
+        let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
+            .map(|(name, _)| name)
+            .collect();
         for (name, wanted, acquired) in self.wanted() {
             let own = live(&self.after.held, self.clock)
                 .filter(|other| *other == name)
@@ -234,12 +275,15 @@ impl Effect<'_> {
             let most = wanted
                 .position
                 .map_or(0, |position| position.wait.max_waiting);
+            // A later claim of this call may have given up what it had.
+            let has_always_room = self.has_room(&name) && has_room(self.before, self.clock, &name);
             let is_true = match acquired {
-                Acquired::Granted { .. } => own as i64 == name.weight,
-                Acquired::Full => own == 0 && (waited || head.is_some() || !self.has_room(&name)),
+                Means::Granted(_) | Means::Kept => own as i64 == name.weight,
+                Means::Nothing => own == 0 && !stays.contains(&name),
+                Means::Full => own == 0 && (waited || head.is_some() || !has_always_room),
                 // Or a later claim of this call has left, and let it pass.
-                Acquired::Queued { .. } => head.is_some() || own as i64 == name.weight,
-                Acquired::QueueFull => own == 0 && queue.len() >= most as usize,
+                Means::Queued => head.is_some() || own as i64 == name.weight,
+                Means::QueueFull => own == 0 && queue.len() >= most as usize,
             };
             check(is_true, "the truth", || {
                 self.says(&format!("{name:?} gets {acquired:?}"))
@@ -247,4 +291,9 @@ impl Effect<'_> {
         }
         Ok(())
     }
+}
+
+fn has_room(view: &View, clock: i64, name: &Name) -> bool {
+    let used = live(&view.held, clock).count() as i64;
+    used + name.weight <= name.limit
 }

@@ -109,7 +109,7 @@ impl Judge {
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
         if let Some(claim) = self.callers.claim((at, permit)) {
-            self.calls.is_due((at, permit), claim.key, local);
+            self.calls.is_due((at, permit), claim.key(), local);
         }
         self.callers.over((at, permit));
         self.calls.over((at, permit));
@@ -173,10 +173,12 @@ impl Judge {
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
         if let (true, Some(claim)) = (is_grant, self.callers.claim(who)) {
             let verdict = self.storage.is_held(servers, who, claim, times.0);
-            let disturbed = self.storage.is_disturbed(claim.key);
             self.note(verdict);
-            let verdict = self.callers.overlap(claim.key, disturbed);
-            self.note(verdict);
+            for level in claim.levels() {
+                let disturbed = self.storage.is_disturbed(level.key);
+                let verdict = self.callers.overlap(level.key, disturbed);
+                self.note(verdict);
+            }
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::{
     Verdict, Who, check,
-    effect::{Effect, Name, acquired, live, waiting},
+    effect::{Effect, Means, Name, acquired, live, waiting},
 };
 use crate::{
     schedule::{Data, Schedule},
     server::{Run, Server},
-    subject::{Acquired, Claim, GENERATION, Key, PermitId},
+    subject::{Claim, GENERATION, Key, PermitId},
     wire,
 };
 use std::{
@@ -40,7 +40,7 @@ pub(super) struct Storage {
     keys: BTreeMap<Key, Known>,
     past: Vec<Past>,
     tokens: BTreeMap<Who, BTreeSet<u64>>,
-    /// The semaphore of each permit.
+    /// The semaphore at which each claim waited last.
     homes: BTreeMap<Who, Key>,
     none: BTreeSet<u64>,
     killed: BTreeSet<usize>,
@@ -110,24 +110,27 @@ impl Storage {
         claim: Claim,
         now: Duration,
     ) -> Verdict {
-        let server = &servers[usize::from(claim.key) % servers.len()];
-        let view = server.view(claim.key);
-        let live = live(&view.held, server.clock(now) / 1_000);
-        let own = live.filter(|name| name.who() == who).count();
-        let is_held = own as u32 == claim.weight || self.is_disturbed(claim.key);
-        check(is_held, "the truth", || {
-            format!(
-                "p{} is told that {:?} is granted, and {own} units are held",
-                who.0, who.1
-            )
-        })
+        for level in claim.levels() {
+            let server = &servers[usize::from(level.key) % servers.len()];
+            let view = server.view(level.key);
+            let live = live(&view.held, server.clock(now) / 1_000);
+            let own = live.filter(|name| name.who() == who).count();
+            let is_held = own as u32 == level.weight || self.is_disturbed(level.key);
+            check(is_held, "the truth", || {
+                format!(
+                    "p{} is told that {:?} is granted, and {own} units are held of {}",
+                    who.0, who.1, level.key
+                )
+            })?;
+        }
+        Ok(())
     }
 
     pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
         let clock = run.clock / 1_000;
-        let wanted = run.command.wanted().into_iter();
+        let waits = acquired(run).filter(|(_, _, means)| *means == Means::Queued);
         self.homes
-            .extend(wanted.map(|(key, wanted)| ((run.process, wanted.id.permit()), key)));
+            .extend(waits.map(|(key, wanted, _)| ((run.process, wanted.id.permit()), key)));
         for (key, before, after) in &run.semaphores {
             let script = Effect {
                 run,
@@ -165,10 +168,11 @@ impl Storage {
                 .parse()
                 .unwrap_or(usize::MAX);
             let who = (process, PermitId(message.serial % GENERATION));
-            given.extend(self.homes.get(&who).map(|key| (*key, who, message.token)));
+            let key = new_home(run, who).or(self.homes.get(&who).copied());
+            given.extend(key.map(|key| (key, who, message.token)));
         }
         for (key, wanted, acquired) in acquired(run) {
-            if let Acquired::Granted { token } = acquired {
+            if let Means::Granted(token) = acquired {
                 given.push((key, (run.process, wanted.id.permit()), token));
             }
         }
@@ -256,11 +260,20 @@ impl Known {
     }
 }
 
+/// The semaphore of which a permit has units since this run.
+fn new_home(run: &Run, who: Who) -> Option<Key> {
+    let clock = run.clock / 1_000;
+    let has = |set| live(set, clock).any(|name| name.who() == who);
+    let mut semaphores = run.semaphores.iter();
+    let found = semaphores.find(|(_, before, after)| has(&after.held) && !has(&before.held));
+    found.map(|(key, ..)| *key)
+}
+
 /// A claim is not refused because of units that its own process had given up before.
 pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
-        let is_judged = acquired == Acquired::Full && !run.is_fresh;
+        let is_judged = acquired == Means::Full && !run.is_fresh;
         let Some((_, _, view)) = view.filter(|_| is_judged) else {
             continue;
         };

@@ -7,7 +7,7 @@ use super::{
     lease::{At, Connection, MayRun, Queue, State, Work},
     time::Time,
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A call that is being made.
 struct Draft {
@@ -171,7 +171,7 @@ impl Core {
 
     /// The releases of a lease's keys that have no answer yet, and are neither in this call nor before it on
     /// the same connection. So this process sees its own releases.
-    fn releases_before(&self, draft: &Draft, At(id, lease): At) -> Vec<At> {
+    fn releases_before(&self, draft: &Draft, At(id, lease): At) -> BTreeSet<At> {
         let levels = self.permits[id.slot].levels_of(lease).iter();
         let all = levels.flat_map(|level| self.keys[level.key].releases.iter().copied());
         let is_before = |at: &At| self.is_released_by(*at, draft);
