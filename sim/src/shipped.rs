@@ -254,7 +254,9 @@ impl subject::Subject for Shipped {
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
                 Event::Lost(id) => subject::Event::Lost(subject::PermitId(id.serial)),
-                Event::Regained(..) | Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Held(..) | Event::Regained(..) | Event::Revoked(_) | Event::Released(..) => {
+                    continue;
+                }
             });
         }
     }

@@ -31,11 +31,10 @@ impl Core {
     }
 
     fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
-        let lane = self.lanes.get(&(runtime, server))?;
-        let is_urgent = runtime == THREAD && self.servers[server].releases_now;
-        if !lane.is_open(is_urgent) {
+        if !self.may_send(runtime, server) {
             return None;
         }
+        let lane = self.lanes.get(&(runtime, server))?;
         let mut draft = Draft {
             now,
             server,
@@ -47,9 +46,6 @@ impl Core {
             refreshes: Vec::new(),
             acquires: Vec::new(),
         };
-        if runtime != THREAD && lane.claims.is_empty() || !self.has_work(runtime, server) {
-            return None;
-        }
         if self.servers[server].is_known() {
             self.fill(&mut draft);
         }
@@ -57,13 +53,22 @@ impl Core {
         self.finish(draft)
     }
 
-    fn has_work(&self, runtime: RuntimeId, number: usize) -> bool {
-        let server = &self.servers[number];
+    /// Whether a runtime has something to send now.
+    pub(in crate::redis) fn has_call(&self, from: RuntimeId) -> bool {
+        let mut servers = 0..self.servers.len();
+        servers.any(|server| self.may_send(from, server))
+    }
+
+    fn may_send(&self, runtime: RuntimeId, number: usize) -> bool {
+        let (server, is_thread) = (&self.servers[number], runtime == THREAD);
+        let Some(lane) = self.lanes.get(&(runtime, number)) else {
+            return false;
+        };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
-        let of_thread = is_due || server.announces || server.releases_now;
-        let claims = self.lanes.get(&(runtime, number));
-        let claims = claims.is_some_and(|lane| !lane.claims.is_empty());
-        claims || runtime == THREAD && of_thread
+        let of_thread = is_thread && (is_due || server.releases_now);
+        let has_work = server.is_known() && (of_thread || !lane.claims.is_empty());
+        (has_work || is_thread && server.announces)
+            && lane.is_open(is_thread && server.releases_now)
     }
 
     /// Puts in what waits, as far as it fits.

@@ -49,7 +49,7 @@ mod server;
 mod time;
 
 pub(in crate::redis) use call::{Acquired, Answer, Call, CallId, Command, Failure, Wanted};
-pub(in crate::redis) use lane::RuntimeId;
+pub(in crate::redis) use lane::{RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, PermitId, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
@@ -57,7 +57,7 @@ pub(in crate::redis) use time::{Settings, Time};
 use crate::redis::protocol::PermitId as UnitsOf;
 use call::Flight;
 use key::Keys;
-use lane::{Lane, THREAD};
+use lane::Lane;
 use lease::{At, Lease, Queue, State};
 use permit::Permit;
 use server::Server;
@@ -146,7 +146,8 @@ impl Core {
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         let Some(permit) = self.permit(id) else {
-            return;
+            let told = tells.then_some(Event::Released(id, false));
+            return self.events.extend(told);
         };
         permit.tells_release |= tells;
         self.let_go(now, id);
@@ -273,6 +274,11 @@ impl Core {
         self.events.pop_front()
     }
 
+    /// Whether nothing is left that this process has claimed.
+    pub(in crate::redis) fn is_empty(&self) -> bool {
+        self.permits.is_empty()
+    }
+
     // What the parts share.
 
     fn lane(&mut self, runtime: RuntimeId, server: usize) -> &mut Lane {
@@ -337,15 +343,21 @@ impl Core {
         match queue {
             Queue::Refreshes => drop(server.refreshes.insert((end, at))),
             Queue::Polls => server.polls.push_back(at),
-            Queue::Claims if self.lane(from, number).is_connected => {
+            Queue::Claims => {
+                let from = self.sends(from, number);
                 self.lane(from, number).claims.push_back(at);
             }
-            Queue::Claims => self.lane(THREAD, number).claims.push_back(at),
             Queue::Releases => {
                 let is_urgent = self.is_urgent(at);
                 self.servers[number].release(now, at, is_urgent);
             }
         }
+    }
+
+    /// The thread sends for a runtime that cannot.
+    fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
+        let can_send = self.servers[server].is_known() && self.lane(from, server).is_connected;
+        if can_send { from } else { THREAD }
     }
 
     /// The thread sends what waits in a lane that cannot.
