@@ -4,7 +4,9 @@ use std::time::Duration;
 use tower_semaphore_driving::redis::pairs::measure;
 
 fn main() {
-    println!("| threads | tasks | keys | delay | pairs/s | CPU µs a pair | pairs a call | hold p50 | p99 | p99.9 | max |");
+    println!(
+        "| threads | tasks | keys | delay | pairs/s | CPU µs a pair | pairs a call | hold p50 | p99 | p99.9 | max |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for delay in [0, 100].map(Duration::from_micros) {
         for (tasks, keys) in [(1, 1), (16, 1), (16, 16), (256, 1), (256, 256)] {

@@ -119,7 +119,9 @@ impl Server {
     fn run(&self, commands: &[Command]) -> Vec<Answer> {
         self.calls.fetch_add(1, SeqCst);
         let mut told = Vec::new();
-        let answers = commands.iter().map(|command| self.command(command, &mut told));
+        let answers = commands
+            .iter()
+            .map(|command| self.command(command, &mut told));
         let answers = answers.collect();
         let messages = self.messages.lock().clone().filter(|_| !told.is_empty());
         if let Some(messages) = messages {
@@ -133,7 +135,9 @@ impl Server {
         match command {
             Command::Acquire { claims, .. } => {
                 let claims = claims.iter();
-                let each = claims.map(|claim| self.acquire(&mut all, &claim[0])).collect();
+                let each = claims
+                    .map(|claim| self.acquire(&mut all, &claim[0]))
+                    .collect();
                 Answer::Acquired(self.ms(), each)
             }
             Command::Refresh { groups } => {
@@ -152,7 +156,11 @@ impl Server {
                 let mut found = Vec::new();
                 for (name, units) in groups {
                     let of = all.entry(Arc::clone(name)).or_default();
-                    found.extend(units.iter().map(|units| self.release(of, units.serial, told)));
+                    found.extend(
+                        units
+                            .iter()
+                            .map(|units| self.release(of, units.serial, told)),
+                    );
                 }
                 match with_answer {
                     true => Answer::Held(found),
@@ -234,11 +242,7 @@ impl Transport for Fake {
 }
 
 impl Connection for Wire {
-    async fn call(
-        &self,
-        mut commands: Vec<Command>,
-        _: Duration,
-    ) -> Result<Vec<Answer>, Failure> {
+    async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
         let answers = self.server.run(&mem::take(&mut commands));
         if self.server.is_silent.load(SeqCst) {
             pending::<()>().await;

@@ -6,6 +6,7 @@
 //! ```
 
 #[path = "../../src/redis"]
+#[allow(missing_docs)]
 pub mod redis {
     #[allow(dead_code, unused_imports)]
     mod core;
@@ -18,19 +19,21 @@ pub mod redis {
         pub(in crate::redis) use id::PermitId;
         pub(in crate::redis) use tag::{Of, Tag};
     }
+    #[cfg(test)]
+    #[path = "../../driving/src/facts.rs"]
+    mod facts;
+    #[allow(dead_code)]
     #[path = "../../driving/src/fake.rs"]
     mod fake;
     #[path = "../../driving/src/pairs.rs"]
     pub mod pairs;
-    #[cfg(test)]
-    #[path = "../../driving/src/facts.rs"]
-    mod facts;
 }
 #[path = "../../src/semaphore"]
 mod semaphore {
+    #[allow(dead_code, unreachable_pub)]
     mod loss;
     #[allow(dead_code)]
     pub(crate) mod timer;
     pub(crate) use loss::Loss;
 }
-pub mod sync;
+mod sync;

@@ -20,14 +20,26 @@ const TIME: Duration = Duration::from_secs(2);
 pub fn measure(threads: usize, tasks: usize, delay: Duration, keys: usize) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
-    let row = runtime.expect("a runtime").block_on(row(tasks, delay, keys));
-    println!("| {threads} | {tasks} | {keys} | {} µs | {row} |", delay.as_micros());
+    let row = runtime
+        .expect("a runtime")
+        .block_on(row(tasks, delay, keys));
+    println!(
+        "| {threads} | {tasks} | {keys} | {} µs | {row} |",
+        delay.as_micros()
+    );
 }
 
 async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
     let fake = Fake::new(Duration::from_secs(10), delay);
-    let driver = Driver::start(fake.clone(), settings(Duration::from_secs(10)), Deaths::default());
-    let (pairs, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let driver = Driver::start(
+        fake.clone(),
+        settings(Duration::from_secs(10)),
+        Deaths::default(),
+    );
+    let (pairs, ends) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let workers = (0..tasks).map(|task| {
         let (driver, pairs, ends) = (driver.clone(), Arc::clone(&pairs), Arc::clone(&ends));
         let level = level(&format!("k{}", task % keys));
@@ -46,7 +58,10 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
     let (since, cpu) = (Instant::now(), cpu());
     tokio::time::sleep(TIME).await;
     let (made, cpu) = (pairs.load(Relaxed) - from, self::cpu() - cpu);
-    let (calls, rate) = (fake.0.calls.load(Relaxed) - calls, made as f64 / since.elapsed().as_secs_f64());
+    let (calls, rate) = (
+        fake.0.calls.load(Relaxed) - calls,
+        made as f64 / since.elapsed().as_secs_f64(),
+    );
     ends.store(true, Relaxed);
     for worker in workers {
         worker.await.expect("no panic");
@@ -65,7 +80,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-pub(crate) fn level(name: &str) -> Level {
+pub(super) fn level(name: &str) -> Level {
     Level {
         name: name.into(),
         server: 0,

@@ -2,15 +2,15 @@
 
 pub(crate) use futures_util::task::AtomicWaker;
 use parking_lot::MutexGuard as Guard;
+pub(crate) use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicU64, fence},
+};
 use std::{
     any::type_name,
     ops::{Deref, DerefMut},
     sync::atomic::AtomicUsize,
     time::{Duration, Instant},
-};
-pub(crate) use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, AtomicU64, fence},
 };
 
 /// How often the core's lock was held for so long, in steps of an eighth of a power of two, nanoseconds.

@@ -80,7 +80,9 @@ impl Event {
     pub(in crate::redis) fn id(&self) -> PermitId {
         match *self {
             Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
-            Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => id,
+            Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
+                id
+            }
         }
     }
 }

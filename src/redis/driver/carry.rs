@@ -50,10 +50,17 @@ impl<T: Transport> Carrier<T> {
         }
     }
 
+    /// Takes what it carries.
+    pub(super) fn commands(&mut self) -> Vec<Command> {
+        let load = self.load.as_mut();
+        load.map(|load| mem::take(&mut load.commands))
+            .unwrap_or_default()
+    }
+
     /// Carries the call. What waits behind it goes in tasks of their own.
     pub(super) async fn carry(mut self) {
-        let Some(load) = &mut self.load else { return };
-        let commands = mem::take(&mut load.commands);
+        let commands = self.commands();
+        let Some(load) = &self.load else { return };
         let reply = load.connection.call(commands, load.left).await;
         let next = self.report(reply);
         spawn_all(&self.shared, next);
@@ -102,15 +109,18 @@ pub(super) struct Link<T: Transport> {
 }
 
 impl<T: Transport> Link<T> {
-    /// Connects in a task of the current runtime.
-    pub(super) fn spawn(shared: &Arc<Shared<T>>, runtime: RuntimeId, server: usize) {
-        let link = Self {
+    pub(super) fn new(shared: &Arc<Shared<T>>, runtime: RuntimeId, server: usize) -> Self {
+        Self {
             shared: Arc::clone(shared),
             runtime,
             server,
-        };
+        }
+    }
+
+    /// Connects in a task of the current runtime.
+    pub(super) fn spawn(self) {
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(link.run());
+            runtime.spawn(self.run());
         }
     }
 

@@ -28,7 +28,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// All handles and permits have it, and neither the thread nor tasks: with it the last of them is gone.
-struct Door<T: Transport>(Arc<Shared<T>>);
+pub(super) struct Door<T: Transport>(pub(super) Arc<Shared<T>>);
 
 impl<T: Transport> Drop for Door<T> {
     fn drop(&mut self) {
@@ -37,7 +37,7 @@ impl<T: Transport> Drop for Door<T> {
 }
 
 /// A handle to a running store.
-pub(in crate::redis) struct Driver<T: Transport>(Arc<Door<T>>);
+pub(in crate::redis) struct Driver<T: Transport>(pub(super) Arc<Door<T>>);
 
 impl<T: Transport> Clone for Driver<T> {
     fn clone(&self) -> Self {
@@ -128,7 +128,7 @@ impl<T: Transport> Driver<T> {
         });
         let (id, (from, connects), (own, more), _old) = entered.ok_or(Refused::Closed)?;
         for server in connects {
-            Link::spawn(&shared, from, server);
+            Link::new(&shared, from, server).spawn();
         }
         spawn_all(&shared, more);
         let own = own.map(|load| Carrier::new(&shared, load));
@@ -158,8 +158,8 @@ fn bound<T: Transport>(
 /// A permit. Its drop releases it.
 pub(in crate::redis) struct Held<T: Transport> {
     driver: Driver<T>,
-    id: PermitId,
-    cell: Arc<Cell>,
+    pub(super) id: PermitId,
+    pub(super) cell: Arc<Cell>,
 }
 
 impl<T: Transport> Held<T> {

@@ -34,12 +34,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Looks whether the thread is to be woken, or started.
-    pub(super) fn look<C>(
-        &mut self,
-        core: Option<&Core>,
-        is_used: bool,
-        outbox: &mut Outbox<C>,
-    ) {
+    pub(super) fn look<C>(&mut self, core: Option<&Core>, is_used: bool, outbox: &mut Outbox<C>) {
         let is_over = !is_used && core.is_none_or(Core::is_empty);
         if !self.runs {
             (outbox.starts, self.runs) = (!is_over, !is_over);
@@ -57,12 +52,12 @@ impl Keeper {
 }
 
 /// What the thread does next.
-struct Step<C> {
-    loads: Vec<Load<C>>,
+pub(super) struct Step<C> {
+    pub(super) loads: Vec<Load<C>>,
     /// The servers that it connects to.
     connects: Vec<usize>,
-    sleep: Duration,
-    is_over: bool,
+    pub(super) sleep: Duration,
+    pub(super) is_over: bool,
 }
 
 /// Starts the thread. If that fails the next who looks tries again.
@@ -108,7 +103,7 @@ async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
         let step = shared.look();
         spawn_all(shared, step.loads);
         for server in step.connects {
-            Link::spawn(shared, THREAD, server);
+            Link::new(shared, THREAD, server).spawn();
         }
         if step.is_over {
             shared.is_over.send_replace(true);
@@ -126,7 +121,7 @@ async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
 
 impl<T: Transport> Shared<T> {
     /// Does what is due.
-    fn look(self: &Arc<Self>) -> Step<T::Connection> {
+    pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
             let loads = rest.loads(core, now, THREAD);

@@ -96,7 +96,9 @@ impl<C> Default for Outbox<C> {
 
 /// Runs what may panic. What the panic carries is not dropped, because that may panic too.
 fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(mem::forget).ok()
+    catch_unwind(AssertUnwindSafe(run))
+        .map_err(mem::forget)
+        .ok()
 }
 
 impl<T: Transport> Shared<T> {
