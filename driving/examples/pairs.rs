@@ -1,7 +1,7 @@
 //! Pairs of acquire and release per second, and how long the core's lock is held.
 
 use std::time::Duration;
-use tower_semaphore_driving::redis::pairs::measure;
+use tower_semaphore_driving::redis::pairs::{many, measure};
 
 fn main() {
     println!(
@@ -13,4 +13,9 @@ fn main() {
             measure(2, tasks, delay, keys);
         }
     }
+    println!(
+        "\n| permits | keys | | time | CPU | hold p50 | p99 | p99.9 | max |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    many(10_000, 500);
+    many(100_000, 20_000);
 }

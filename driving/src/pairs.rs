@@ -45,8 +45,9 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         let level = level(&format!("k{}", task % keys));
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
-                drop(driver.acquire(vec![level.clone()]).await.expect("room"));
-                pairs.fetch_add(1, Relaxed);
+                // On a busy machine who has the lock may stand still for longer than a claim may take.
+                let held = driver.acquire(vec![level.clone()]).await;
+                pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;
             }
         })
@@ -72,6 +73,45 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         cpu.as_secs_f64() * 1e6 / made as f64,
         made as f64 / calls as f64,
     )
+}
+
+/// Prints how long the lock is held while many permits are acquired, held for two leases, and released.
+pub fn many(permits: usize, keys: usize) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let lease = Duration::from_secs(6);
+    let fake = Fake::new(lease, Duration::ZERO);
+    let driver = Driver::start(fake.clone(), settings(lease), Deaths::default());
+    let told = |what: &str, since: Instant, cpu: Duration| {
+        let [p50, p99, p999, max] = sync::holds();
+        let (time, cpu) = (since.elapsed().as_secs_f64(), self::cpu() - cpu);
+        let part = cpu.as_secs_f64() * 100.0 / time;
+        println!(
+            "| {permits} | {keys} | {what} | {time:.1} s | {part:.1} % | {p50:?} | {p99:?} | {p999:?} | {max:?} |"
+        );
+    };
+    let (since, before) = (Instant::now(), cpu());
+    sync::measure();
+    let mut all = runtime.block_on(async {
+        let mut all = Vec::new();
+        for number in 0..permits {
+            let level = level(&format!("k{}", number % keys));
+            all.push(driver.acquire(vec![level]).await.expect("room"));
+        }
+        all
+    });
+    told("acquired", since, before);
+    let (since, before) = (Instant::now(), cpu());
+    sync::measure();
+    std::thread::sleep(lease * 2);
+    told("held", since, before);
+    assert!(all.iter().all(|held| !held.is_lost()));
+    let (since, before) = (Instant::now(), cpu());
+    sync::measure();
+    all.clear();
+    while (0..keys).any(|key| fake.0.holds(&format!("k{key}")).0 > 0) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    told("released", since, before);
 }
 
 fn cpu() -> Duration {

@@ -13,6 +13,7 @@ use crate::{
 use loom::thread;
 use std::{
     future::{pending, poll_fn},
+    iter,
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -123,8 +124,8 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
 
 /// What the thread carries now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
-    let loads = shared.look().loads.into_iter();
-    loads.map(|load| Carrier::new(shared, load)).collect()
+    let looks = iter::from_fn(|| shared.look().load);
+    looks.map(|load| Carrier::new(shared, load)).collect()
 }
 
 /// The server grants what a call claims, whatever else the call does.
@@ -245,7 +246,7 @@ fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
         assert!(!early.is_over);
         other.join().expect("no assertion has failed");
         assert!(is_rung(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1));
-        for load in early.loads {
+        for load in early.load {
             granted(Some(Carrier::new(&shared, load)));
         }
         drop(_links);

@@ -1,7 +1,7 @@
 //! What a runtime sends next.
 
 use super::{
-    Core,
+    Core, MOST_DUE,
     call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
     lane::{MOST_CLAIMS, RuntimeId, THREAD},
     lease::{At, Connection, MayRun, Queue, State, Work},
@@ -73,11 +73,11 @@ impl Core {
 
     /// Puts in what waits, as far as it fits.
     fn fill(&mut self, draft: &mut Draft) {
-        while self.put_next(draft, Queue::Releases) {}
+        while draft.releases.len() < MOST_DUE && self.put_next(draft, Queue::Releases) {}
         self.servers[draft.server].carried();
         if draft.runtime == THREAD {
-            while self.put_next(draft, Queue::Refreshes) {}
-            while self.put_next(draft, Queue::Polls) {}
+            while draft.refreshes.len() < MOST_DUE && self.put_next(draft, Queue::Refreshes) {}
+            while draft.acquires.len() < MOST_DUE && self.put_next(draft, Queue::Polls) {}
         }
         while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
     }

@@ -64,7 +64,8 @@ use server::Server;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many timers one entry handles, so that none holds up the others for long.
+/// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
+/// the others for long.
 const MOST_DUE: usize = 512;
 
 /// A message that a script has sent to this process.

@@ -92,7 +92,10 @@ impl<T: Transport> Drop for Carrier<T> {
 
 /// Carries calls in tasks of the current runtime, no longer than their answers count. Without a runtime their
 /// carriers are dropped, and the thread takes over.
-pub(super) fn spawn_all<T: Transport>(shared: &Arc<Shared<T>>, loads: Vec<Load<T::Connection>>) {
+pub(super) fn spawn_all<T: Transport>(
+    shared: &Arc<Shared<T>>,
+    loads: impl IntoIterator<Item = Load<T::Connection>>,
+) {
     for load in loads {
         let (left, carrier) = (load.left, Carrier::new(shared, load));
         if let Ok(runtime) = Handle::try_current() {

@@ -97,10 +97,13 @@ impl<T: Transport> Driver<T> {
             {
                 own.set(None);
             }
-            if let Some(bound) = bound.as_mut().as_pin_mut() {
+            let outcome = held.cell.poll_outcome(cx);
+            if let Some(bound) = bound.as_mut().as_pin_mut()
+                && outcome.is_pending()
+            {
                 let _ = bound.poll(cx);
             }
-            held.cell.poll_outcome(cx)
+            outcome
         });
         outcome.await.map(|()| held)
     }

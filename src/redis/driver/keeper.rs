@@ -53,7 +53,7 @@ impl Keeper {
 
 /// What the thread does next.
 pub(super) struct Step<C> {
-    pub(super) loads: Vec<Load<C>>,
+    pub(super) load: Option<Load<C>>,
     /// The servers that it connects to.
     connects: Vec<usize>,
     pub(super) sleep: Duration,
@@ -101,7 +101,7 @@ impl<T: Transport> Drop for Running<T> {
 async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
     loop {
         let step = shared.look();
-        spawn_all(shared, step.loads);
+        spawn_all(shared, step.load);
         for server in step.connects {
             Link::new(shared, THREAD, server).spawn();
         }
@@ -124,22 +124,27 @@ impl<T: Transport> Shared<T> {
     pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
-            let loads = rest.loads(core, now, THREAD);
+            // One call under each hold, because one of many refreshes takes long to make.
+            let call = core.poll_call(now, THREAD);
+            let load = call.and_then(|call| rest.load(core, now, (THREAD, call)));
             let servers = 0..self.settings.servers;
             let connects = servers.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();
             let next = [core.poll_timeout(), rest.runtimes.connects_at()];
             let next = next.into_iter().flatten().min();
-            let until = rest.keeper.sleeps(now, next);
+            let until = match load.is_some() {
+                true => now,
+                false => rest.keeper.sleeps(now, next),
+            };
             Step {
-                loads,
+                load,
                 connects,
                 sleep: until.saturating_sub(now),
                 is_over: !rest.is_used && core.is_empty(),
             }
         });
         step.unwrap_or_else(|| Step {
-            loads: Vec::new(),
+            load: None,
             connects: Vec::new(),
             sleep: CLOSED,
             is_over: self.change(|rest| !rest.is_used),
