@@ -54,7 +54,7 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
     });
     let workers: Vec<_> = workers.collect();
     tokio::time::sleep(TIME / 4).await;
-    sync::measure();
+    sync::measure(false);
     let (from, calls) = (pairs.load(Relaxed), fake.0.calls.load(Relaxed));
     let (since, cpu) = (Instant::now(), cpu());
     tokio::time::sleep(TIME).await;
@@ -90,7 +90,7 @@ pub fn many(permits: usize, keys: usize) {
         );
     };
     let (since, before) = (Instant::now(), cpu());
-    sync::measure();
+    sync::measure(true);
     let mut all = runtime.block_on(async {
         let mut all = Vec::new();
         for number in 0..permits {
@@ -101,12 +101,12 @@ pub fn many(permits: usize, keys: usize) {
     });
     told("acquired", since, before);
     let (since, before) = (Instant::now(), cpu());
-    sync::measure();
+    sync::measure(true);
     std::thread::sleep(lease * 2);
     told("held", since, before);
     assert!(all.iter().all(|held| !held.is_lost()));
     let (since, before) = (Instant::now(), cpu());
-    sync::measure();
+    sync::measure(true);
     all.clear();
     while (0..keys).any(|key| fake.0.holds(&format!("k{key}")).0 > 0) {
         std::thread::sleep(Duration::from_millis(1));

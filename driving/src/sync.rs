@@ -2,6 +2,7 @@
 
 pub(crate) use futures_util::task::AtomicWaker;
 use parking_lot::MutexGuard as Guard;
+use rustix::time::{ClockId, clock_gettime};
 pub(crate) use std::sync::{
     OnceLock,
     atomic::{AtomicBool, AtomicU64, fence},
@@ -9,23 +10,33 @@ pub(crate) use std::sync::{
 use std::{
     any::type_name,
     ops::{Deref, DerefMut},
-    sync::atomic::AtomicUsize,
-    time::{Duration, Instant},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
 };
 
 /// How often the core's lock was held for so long, in steps of an eighth of a power of two, nanoseconds.
 static HOLDS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
 static IS_MEASURED: AtomicBool = AtomicBool::new(false);
+static IS_OWN: AtomicBool = AtomicBool::new(false);
 
-/// Measures from now on.
-pub(crate) fn measure() {
+/// Measures from now on, by the thread's own time, which stands still while another one runs, or by the wall's,
+/// which is cheaper to read.
+pub(crate) fn measure(is_own: bool) {
     for hold in &HOLDS {
         hold.store(0, Relaxed);
     }
+    IS_OWN.store(is_own, Relaxed);
     IS_MEASURED.store(true, Relaxed);
 }
 
-use std::sync::atomic::Ordering::Relaxed;
+fn now() -> Duration {
+    let clock = match IS_OWN.load(Relaxed) {
+        true => ClockId::ThreadCPUTime,
+        false => ClockId::Monotonic,
+    };
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
 
 fn step(time: Duration) -> usize {
     let nanos = (time.as_nanos() as u64).max(8);
@@ -54,7 +65,7 @@ pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
 pub(crate) struct MutexGuard<'a, T> {
     guard: Guard<'a, T>,
-    since: Option<Instant>,
+    since: Option<Duration>,
 }
 
 impl<T> Mutex<T> {
@@ -74,7 +85,7 @@ impl<T> Mutex<T> {
 impl<'a, T> MutexGuard<'a, T> {
     fn new(guard: Guard<'a, T>) -> Self {
         let is_core = IS_MEASURED.load(Relaxed) && type_name::<T>().contains("State");
-        let since = is_core.then(Instant::now);
+        let since = is_core.then(now);
         Self { guard, since }
     }
 }
@@ -82,7 +93,7 @@ impl<'a, T> MutexGuard<'a, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
-            HOLDS[step(since.elapsed())].fetch_add(1, Relaxed);
+            HOLDS[step(now().saturating_sub(since))].fetch_add(1, Relaxed);
         }
     }
 }

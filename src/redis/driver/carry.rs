@@ -76,9 +76,9 @@ impl<T: Transport> Carrier<T> {
         };
         let next = self.shared.enter(|core, rest, now| {
             core.handle_reply(now, load.id, reply);
-            rest.loads(core, now, load.from)
+            rest.next(core, now, load.from)
         });
-        next.unwrap_or_default()
+        self.shared.loads(load.from, next)
     }
 }
 
@@ -158,14 +158,14 @@ impl<T: Transport> Link<T> {
 
     /// Returns what the runtime sends now.
     pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Load<T::Connection>> {
-        let loads = self.shared.enter(|core, rest, now| {
+        let next = self.shared.enter(|core, rest, now| {
             let connection = Arc::clone(connection);
             rest.runtimes
                 .connected(self.runtime, self.server, connection);
             core.handle_servers(now, Change::Connected(self.runtime, self.server));
-            rest.loads(core, now, self.runtime)
+            rest.next(core, now, self.runtime)
         });
-        loads.unwrap_or_default()
+        self.shared.loads(self.runtime, next)
     }
 }
 

@@ -126,14 +126,14 @@ impl<T: Transport> Driver<T> {
             let (id, call) = core.acquire(now, from, levels);
             let old = rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, (from, call)));
-            let more = rest.loads(core, now, from);
-            (id, (from, connects), (own, more), old)
+            let next = rest.next(core, now, from);
+            (id, (from, connects), (own, next), old)
         });
-        let (id, (from, connects), (own, more), _old) = entered.ok_or(Refused::Closed)?;
+        let (id, (from, connects), (own, next), _old) = entered.ok_or(Refused::Closed)?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
-        spawn_all(&shared, more);
+        spawn_all(&shared, shared.loads(from, Some(next)));
         let own = own.map(|load| Carrier::new(&shared, load));
         let driver = self;
         Ok((Held { driver, id, cell }, own))

@@ -4,7 +4,7 @@ use crate::{
     redis::core::{CallId, PermitId, RuntimeId},
     sync::Mutex,
 };
-use std::mem;
+use std::collections::VecDeque;
 
 /// What was dropped.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +21,16 @@ pub(super) enum Dropped {
     Keeper,
 }
 
-/// Its own mutex is held for a push or a swap.
+/// Its own mutex is held for a push, or to take some.
 #[derive(Debug, Default)]
-pub(super) struct Inbox(Mutex<Vec<Dropped>>);
+pub(super) struct Inbox(Mutex<VecDeque<Dropped>>);
 
 /// So many are taken under one hold of the core's lock.
 const MOST: usize = 512;
 
 impl Inbox {
     pub(super) fn push(&self, dropped: Dropped) {
-        self.0.lock().push(dropped);
+        self.0.lock().push_back(dropped);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,9 +40,7 @@ impl Inbox {
     /// The first of what was dropped.
     pub(super) fn take(&self) -> Vec<Dropped> {
         let mut all = self.0.lock();
-        match all.len() {
-            ..=MOST => mem::take(&mut *all),
-            _ => all.drain(..MOST).collect(),
-        }
+        let first = all.len().min(MOST);
+        all.drain(..first).collect()
     }
 }

@@ -124,9 +124,7 @@ impl<T: Transport> Shared<T> {
     pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
-            // One call under each hold, because one of many refreshes takes long to make.
-            let call = core.poll_call(now, THREAD);
-            let load = call.and_then(|call| rest.load(core, now, (THREAD, call)));
+            let load = rest.next(core, now, THREAD).load;
             let servers = 0..self.settings.servers;
             let connects = servers.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();

@@ -67,6 +67,12 @@ pub(super) struct Rest<C> {
     pub(super) is_used: bool,
 }
 
+/// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
+pub(super) struct Next<C> {
+    pub(super) load: Option<Load<C>>,
+    has_more: bool,
+}
+
 /// What is to be done once the lock is released.
 pub(super) struct Outbox<C> {
     wakes: Vec<Arc<Cell>>,
@@ -135,6 +141,21 @@ impl<T: Transport> Shared<T> {
         let result = self.hold(self.state.lock(), work);
         self.settle();
         result
+    }
+
+    /// All that a runtime sends now.
+    pub(super) fn loads(
+        self: &Arc<Self>,
+        from: RuntimeId,
+        first: Option<Next<T::Connection>>,
+    ) -> Vec<Load<T::Connection>> {
+        let (mut loads, mut next) = (Vec::new(), first);
+        while let Some(Next { load, has_more }) = next {
+            loads.extend(load);
+            let more = || self.enter(|core, rest, now| rest.next(core, now, from));
+            next = has_more.then(more).flatten();
+        }
+        loads
     }
 
     /// Changes what goes with the core, which may have panicked.
@@ -301,15 +322,15 @@ impl<C> Rest<C> {
         outbox.wakes.extend(changed.cloned());
     }
 
-    /// What a runtime sends now, and over which connection.
-    pub(super) fn loads(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Vec<Load<C>> {
-        let mut loads = Vec::new();
-        while let Some(call) = core.poll_call(now, from) {
-            loads.extend(self.load(core, now, (from, call)));
-        }
-        loads
+    /// A call that a runtime sends now.
+    pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
+        let call = core.poll_call(now, from);
+        let load = call.and_then(|call| self.load(core, now, (from, call)));
+        let has_more = load.is_some() && core.has_call(from);
+        Next { load, has_more }
     }
 
+    /// A call, and the connection that it takes.
     pub(super) fn load(
         &mut self,
         core: &mut Core,
