@@ -32,7 +32,6 @@ pub mod redis {
 mod semaphore {
     #[allow(dead_code, unreachable_pub)]
     mod loss;
-    #[allow(dead_code)]
     pub(crate) mod timer;
     pub(crate) use loss::Loss;
 }

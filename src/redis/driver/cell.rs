@@ -6,7 +6,6 @@ use crate::{
     sync::{AtomicU64, AtomicWaker, OnceLock},
 };
 use std::{
-    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
 };
@@ -156,7 +155,7 @@ impl Cells {
         if self.0.len() <= id.slot {
             self.0.resize(id.slot + 1, None);
         }
-        let old = mem::replace(&mut self.0[id.slot], Some((id, Arc::clone(cell))));
+        let old = self.0[id.slot].replace((id, Arc::clone(cell)));
         old.map(|(_, cell)| cell)
     }
 

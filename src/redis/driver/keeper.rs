@@ -7,7 +7,7 @@ use super::{
     transport::Transport,
 };
 use crate::redis::core::{Core, THREAD, Time};
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{io, mem, sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 
 /// While claims come and go, the thread looks as often. So it needs no call to be woken for what they leave.
@@ -153,7 +153,7 @@ impl<T: Transport> Shared<T> {
 impl Keeper {
     /// Until when it sleeps if `next` is when something is to be done.
     fn sleeps(&mut self, now: Time, next: Option<Time>) -> Time {
-        let longest = match std::mem::take(&mut self.is_busy) {
+        let longest = match mem::take(&mut self.is_busy) {
             true => now + TICK,
             false => now + LONGEST,
         };
