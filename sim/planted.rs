@@ -125,7 +125,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a release waits for a tick",
         "server",
-        "const RIDE: Duration = Duration::from_millis(1);",
+        "const RIDE: Duration = Duration::from_micros(250);",
         "const RIDE: Duration = Duration::from_millis(30);",
     ),
     (
@@ -242,8 +242,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a return is not told",
         "reply",
-        "if was_told && permit.leases.iter().all(|lease| lease.is_held()) {",
-        "if !was_told && permit.leases.iter().all(|lease| lease.is_held()) {",
+        "if was_told && is_whole {",
+        "if !was_told && is_whole {",
     ),
     (
         "a return keeps the old token",

@@ -12,3 +12,6 @@ pub(crate) use std::{
     },
 };
 pub(crate) use tokio::sync::oneshot;
+
+#[cfg(tower_semaphore_core)]
+pub(crate) use futures_util::task::AtomicWaker;

@@ -1,4 +1,4 @@
-//! The store in memory and the lost signal, in every order in which a few threads can meet.
+//! The store in memory, the lost signal, and the driver of the store in Redis, in every order in which a few threads can meet.
 //!
 //! The sources are those of `tower-semaphore` itself, by their paths. Only `crate::sync` differs: here
 //! it holds loom's types, and every access of theirs is a point where another thread may run, or
@@ -16,6 +16,19 @@ mod explore;
 mod loss;
 pub mod memory;
 mod observe;
+#[path = "../../src/redis"]
+mod redis {
+    #[allow(unused_imports)]
+    mod core;
+    #[path = "../../interleavings/src/redis/driver.rs"]
+    mod driver;
+    mod protocol {
+        mod id;
+        mod tag;
+        pub(in crate::redis) use id::PermitId;
+        pub(in crate::redis) use tag::{Of, Tag};
+    }
+}
 #[path = "../../src/semaphore/mod.rs"]
 pub mod semaphore;
 mod sync;

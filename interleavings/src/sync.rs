@@ -1,8 +1,10 @@
 //! Stand-ins for `crate::sync`: what loom has to see, and a seed that is the same in every execution.
 
+mod atomic_waker;
 mod once_lock;
 pub(crate) mod oneshot;
 
+pub(crate) use atomic_waker::AtomicWaker;
 pub(crate) use loom::sync::{
     MutexGuard,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, fence},
@@ -11,7 +13,7 @@ pub(crate) use once_lock::OnceLock;
 use std::hash::{BuildHasher, DefaultHasher};
 
 /// Loom's mutex, without poison.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
 const WHOLE: &str = "no thread panics while it has the lock";
@@ -23,6 +25,10 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect(WHOLE)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {

@@ -276,7 +276,7 @@ impl subject::Subject for Shipped {
                     let tokens = tokens(all.into_iter());
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
-                Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Held(..) | Event::Revoked(_) | Event::Released(..) => continue,
             });
         }
     }

@@ -152,8 +152,14 @@ mod check;
 mod clock;
 mod connect;
 mod connect_error;
+#[cfg(tower_semaphore_core)]
+#[allow(dead_code)]
+mod core;
 mod credentials;
 mod dispatch;
+#[cfg(tower_semaphore_core)]
+#[allow(dead_code, unused_imports)]
+mod driver;
 mod error;
 mod grant;
 mod group;

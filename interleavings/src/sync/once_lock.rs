@@ -7,11 +7,21 @@ use loom::sync::atomic::{
 
 /// The standard library's, whose ordering loom sees: what is set is published by a release, and `get`
 /// acquires it, so a `get` that is not ordered after the setting may still find nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     setting: loom::sync::Mutex<()>,
     is_set: AtomicBool,
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self {
+            value: std::sync::OnceLock::new(),
+            setting: loom::sync::Mutex::default(),
+            is_set: AtomicBool::default(),
+        }
+    }
 }
 
 impl<T> OnceLock<T> {

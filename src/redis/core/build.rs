@@ -1,7 +1,7 @@
 //! What a runtime sends next.
 
 use super::{
-    Core,
+    Core, MOST_DUE,
     call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
     lane::{Hurry, MOST_CLAIMS, RuntimeId, THREAD},
     lease::{At, Connection, MayRun, Queue, State, Work},
@@ -32,14 +32,10 @@ impl Core {
     }
 
     fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
-        let lane = self.lanes.get(&(runtime, server))?;
-        let hurry = match runtime {
-            THREAD => self.servers[server].hurry(),
-            _ => Hurry::None,
-        };
-        if !lane.is_open(hurry) {
+        if !self.may_send(runtime, server) {
             return None;
         }
+        let lane = self.lanes.get(&(runtime, server))?;
         let mut draft = Draft {
             id: CallId(self.last_call + 1),
             now,
@@ -52,9 +48,6 @@ impl Core {
             refreshes: Vec::new(),
             acquires: Vec::new(),
         };
-        if runtime != THREAD && lane.claims.is_empty() || !self.has_work(runtime, server) {
-            return None;
-        }
         if self.servers[server].is_known() {
             self.fill(&mut draft);
         }
@@ -62,22 +55,35 @@ impl Core {
         self.finish(draft)
     }
 
-    fn has_work(&self, runtime: RuntimeId, number: usize) -> bool {
-        let server = &self.servers[number];
+    /// Whether a runtime has something to send now.
+    pub(in crate::redis) fn has_call(&self, from: RuntimeId) -> bool {
+        let mut servers = 0..self.servers.len();
+        servers.any(|server| self.may_send(from, server))
+    }
+
+    fn may_send(&self, runtime: RuntimeId, number: usize) -> bool {
+        let (server, is_thread) = (&self.servers[number], runtime == THREAD);
+        let Some(lane) = self.lanes.get(&(runtime, number)) else {
+            return false;
+        };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
-        let of_thread = is_due || server.announces || server.releases_now;
-        let claims = self.lanes.get(&(runtime, number));
-        let claims = claims.is_some_and(|lane| !lane.claims.is_empty());
-        claims || runtime == THREAD && of_thread
+        let of_thread = is_thread && (is_due || server.releases_now);
+        let has_work = server.is_known() && (of_thread || !lane.claims.is_empty());
+        let hurry = if is_thread {
+            server.hurry()
+        } else {
+            Hurry::None
+        };
+        (has_work || is_thread && server.announces) && lane.is_open(hurry)
     }
 
     /// Puts in what waits, as far as it fits.
     fn fill(&mut self, draft: &mut Draft) {
-        while self.put_next(draft, Queue::Releases) {}
+        while draft.releases.len() < MOST_DUE && self.put_next(draft, Queue::Releases) {}
         self.servers[draft.server].carried();
         if draft.runtime == THREAD {
-            while self.put_next(draft, Queue::Refreshes) {}
-            while self.put_next(draft, Queue::Polls) {}
+            while draft.refreshes.len() < MOST_DUE && self.put_next(draft, Queue::Refreshes) {}
+            while draft.acquires.len() < MOST_DUE && self.put_next(draft, Queue::Polls) {}
         }
         while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
 
 /// The keeper's thread.
-pub(super) const THREAD: RuntimeId = RuntimeId(0);
+pub(in crate::redis) const THREAD: RuntimeId = RuntimeId(0);
 
 /// So many calls in flight leave time for others to gather, and a round trip that is not idle.
 const FEW: usize = 4;

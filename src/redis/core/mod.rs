@@ -49,7 +49,7 @@ mod server;
 mod time;
 
 pub(in crate::redis) use call::{Acquired, Answer, Call, CallId, Command, Failure, Wanted};
-pub(in crate::redis) use lane::RuntimeId;
+pub(in crate::redis) use lane::{RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, PermitId, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
@@ -57,14 +57,15 @@ pub(in crate::redis) use time::{Settings, Time};
 use crate::redis::protocol::PermitId as UnitsOf;
 use call::Flight;
 use key::Keys;
-use lane::{Lane, THREAD};
+use lane::Lane;
 use lease::{At, Lease, Queue, State};
 use permit::Permit;
 use server::Server;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many timers one entry handles, so that none holds up the others for long.
+/// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
+/// the others for long.
 const MOST_DUE: usize = 512;
 
 /// A message that a script has sent to this process.
@@ -146,7 +147,8 @@ impl Core {
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
     pub(in crate::redis) fn release(&mut self, now: Time, id: PermitId, tells: bool) {
         let Some(permit) = self.permit(id) else {
-            return;
+            let told = tells.then_some(Event::Released(id, false));
+            return self.events.extend(told);
         };
         permit.tells_release |= tells;
         self.let_go(now, id);
@@ -343,15 +345,21 @@ impl Core {
         match queue {
             Queue::Refreshes => drop(server.refreshes.insert((end, at))),
             Queue::Polls => server.polls.push_back(at),
-            Queue::Claims if self.lane(from, number).is_connected => {
+            Queue::Claims => {
+                let from = self.sends(from, number);
                 self.lane(from, number).claims.push_back(at);
             }
-            Queue::Claims => self.lane(THREAD, number).claims.push_back(at),
             Queue::Releases => {
                 let is_urgent = self.is_urgent(at);
                 self.servers[number].release(now, at, is_urgent);
             }
         }
+    }
+
+    /// The thread sends for a runtime that cannot.
+    fn sends(&mut self, from: RuntimeId, server: usize) -> RuntimeId {
+        let can_send = self.servers[server].is_known() && self.lane(from, server).is_connected;
+        if can_send { from } else { THREAD }
     }
 
     /// The thread sends what waits in a lane that cannot.

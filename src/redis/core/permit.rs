@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 /// A claim and its permit have one number, which is never used again, and a place where the core finds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::redis) struct PermitId {
-    pub(super) slot: usize,
+    pub(in crate::redis) slot: usize,
     pub(in crate::redis) serial: u64,
 }
 
@@ -62,6 +62,8 @@ pub(in crate::redis) enum Refusal {
 pub(in crate::redis) enum Event {
     /// It is held: the token of each level, and how many units are held there.
     Granted(PermitId, Vec<(u64, u32)>),
+    /// Until when its holder may rely on it: after a grant, a refresh or a return.
+    Held(PermitId, Time),
     Refused(PermitId, Refusal),
     /// It is held no more.
     Lost(PermitId),
@@ -71,6 +73,18 @@ pub(in crate::redis) enum Event {
     Revoked(PermitId),
     /// Its release was answered: whether it was held until then.
     Released(PermitId, bool),
+}
+
+impl Event {
+    /// The permit that it is about.
+    pub(in crate::redis) fn id(&self) -> PermitId {
+        match *self {
+            Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
+            Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
+                id
+            }
+        }
+    }
 }
 
 /// A level of a permit.
@@ -161,6 +175,13 @@ impl Permit {
     /// The lease whose acquire is a poll.
     pub(super) fn queued(&self) -> Option<usize> {
         self.leases.iter().position(Lease::is_queued)
+    }
+
+    /// Until when its holder may rely on it. `None`: it is not held as a whole.
+    pub(super) fn held_until(&self) -> Option<Time> {
+        let is_whole = self.is_decided() && self.leases.iter().all(Lease::is_held);
+        let ends = self.leases.iter().filter_map(Lease::end);
+        ends.min().filter(|_| is_whole)
     }
 
     pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32)> {

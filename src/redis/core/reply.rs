@@ -190,8 +190,14 @@ impl Core {
         if let Some(lease) = self.lease(at) {
             lease.hold(end, next);
         }
+        self.tell_end(at.0);
         self.send_if_due(now, at);
         self.file(at.0);
+    }
+
+    fn tell_end(&mut self, id: PermitId) {
+        let end = self.permit(id).and_then(|permit| permit.held_until());
+        self.events.extend(end.map(|end| Event::Held(id, end)));
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
@@ -212,6 +218,7 @@ impl Core {
         }
         if permit.budget.take().is_some() {
             let event = Event::Granted(at.0, permit.grants().collect());
+            self.tell_end(at.0);
             self.events.push_back(event);
         }
         self.file(at.0);
@@ -429,8 +436,10 @@ impl Core {
             permit.take(at.1, grants);
         }
         permit.leases[at.1].hold(end, refresh);
-        if was_told && permit.leases.iter().all(|lease| lease.is_held()) {
-            let tokens = permit.grants().map(|(token, _)| token).collect();
+        let is_whole = permit.leases.iter().all(|lease| lease.is_held());
+        let tokens = permit.grants().map(|(token, _)| token).collect();
+        self.tell_end(at.0);
+        if was_told && is_whole {
             self.events.push_back(Event::Regained(at.0, tokens));
         }
         self.send_if_due(now, at);

@@ -18,8 +18,8 @@ pub(in crate::redis) enum Change {
     Gone(RuntimeId, usize),
 }
 
-/// How long a release waits for a call that it can ride on.
-const RIDE: Duration = Duration::from_millis(1);
+/// How long a release waits for a call that it can ride on. The thread's timers add up to a millisecond.
+const RIDE: Duration = Duration::from_micros(250);
 
 /// A sample of the clock that is lower than the estimate by more than this, in microseconds, comes from a
 /// clock that was set back. It cannot come from a slow answer, because no call waits that long.

@@ -69,7 +69,7 @@ impl Settings {
     }
 
     /// How long a claim may take beside its wait: a call, and a second one.
-    pub(super) fn budget(&self) -> Duration {
+    pub(in crate::redis) fn budget(&self) -> Duration {
         self.timeout * 2
     }
 }

@@ -1,0 +1,474 @@
+use super::{
+    core::{Level, Refusal, Time, Wait},
+    driver::{Driver, Health, Held, Refused, boot_time},
+    fake::{Deaths, Fake, settings},
+    pairs::level,
+};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+        },
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::runtime::{Builder, Runtime};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn driver(fake: &Fake, lease: Duration) -> (Driver<Fake>, Deaths) {
+    let deaths = Deaths::default();
+    let driver = Driver::start(fake.clone(), settings(lease), deaths.clone());
+    (driver, deaths)
+}
+
+fn started(lease: Duration) -> (Fake, Driver<Fake>, Deaths) {
+    let fake = Fake::new(lease, Duration::ZERO);
+    let (driver, deaths) = driver(&fake, lease);
+    (fake, driver, deaths)
+}
+
+fn limited(name: &str, limit: u32) -> Level {
+    Level {
+        limit,
+        ..level(name)
+    }
+}
+
+fn waiting(name: &str, limit: u32) -> Level {
+    let wait = Wait {
+        time: Duration::from_secs(20),
+        max_waiting: 100,
+        head_start: Duration::ZERO,
+    };
+    Level {
+        wait: Some(wait),
+        ..limited(name, limit)
+    }
+}
+
+/// Waits for a condition, in any context.
+fn until(what: &str, mut is_met: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_met() {
+        assert!(since.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn runtime() -> Runtime {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime")
+}
+
+async fn acquire(driver: &Driver<Fake>, level: Level) -> Held<Fake> {
+    driver.acquire(vec![level]).await.expect("a permit")
+}
+
+/// Polls once.
+async fn once<R>(mut future: std::pin::Pin<&mut impl Future<Output = R>>) -> Poll<R> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
+/// The driver's thread holds what it needs no longer than until it has ended.
+fn assert_over(fake: &Fake) {
+    until("nothing holds the transport", || {
+        Arc::strong_count(&fake.0) == 1
+    });
+}
+
+#[test]
+fn a_permit_is_granted_held_and_released() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        assert!(!held.is_lost() && held.token(0) == 1 && held.held() == [1]);
+        let refused = driver.acquire(vec![limited("a", 1)]).await.err();
+        assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1))));
+        assert!(held.release().await);
+        drop(acquire(&driver, limited("a", 1)).await);
+        until("the drop releases", || fake.0.holds("a") == (0, 0));
+    });
+    drop(driver);
+    assert_over(&fake);
+}
+
+#[test]
+fn a_release_is_sent_within_milliseconds_without_a_runtime() {
+    let (fake, driver, _) = started(LEASE);
+    let runtime = runtime();
+    let held = runtime.block_on(acquire(&driver, limited("a", 1)));
+    drop(runtime);
+    let since = Instant::now();
+    drop(held);
+    until("the thread releases", || fake.0.holds("a") == (0, 0));
+    assert!(
+        since.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        since.elapsed()
+    );
+}
+
+#[test]
+fn a_waiter_is_granted_when_another_releases() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        let waiter = driver.acquire(vec![waiting("a", 1)]);
+        let waiter = tokio::spawn(async move { waiter.await.expect("its turn") });
+        until("it waits", || fake.0.holds("a") == (1, 1));
+        drop(held);
+        assert_eq!(waiter.await.expect("no panic").token(0), 2);
+    });
+}
+
+#[test]
+fn a_dropped_acquire_is_taken_back() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        drop(acquire(&driver, limited("a", 1)).await);
+        // While its call is in flight.
+        fake.0.is_silent.store(true, SeqCst);
+        let mut claim = Box::pin(driver.acquire(vec![limited("b", 1)]));
+        until("its call arrives", || {
+            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            fake.0.holds("b").0 == 1
+        });
+        drop(claim);
+        fake.0.is_silent.store(false, SeqCst);
+        until("it is released", || fake.0.holds("b") == (0, 0));
+        // While it waits.
+        let held = acquire(&driver, limited("b", 1)).await;
+        let mut claim = Box::pin(driver.acquire(vec![waiting("b", 1)]));
+        until("it waits", || {
+            let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            fake.0.holds("b") == (1, 1)
+        });
+        drop(claim);
+        until("it has left", || fake.0.holds("b") == (1, 0));
+        assert!(!held.is_lost());
+    });
+}
+
+/// So the claims that travelled with it are decided.
+#[test]
+fn a_carrier_that_is_dropped_leaves_its_call_to_the_thread() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        while fake.0.own_calls.load(SeqCst) == 0 {
+            drop(acquire(&driver, limited("a", 9)).await);
+        }
+        fake.0.is_silent.store(true, SeqCst);
+        let mut claims: Vec<_> = (0..20)
+            .map(|_| Box::pin(driver.acquire(vec![limited("b", 99)])))
+            .collect();
+        for claim in &mut claims {
+            assert!(once(claim.as_mut()).await.is_pending());
+        }
+        fake.0.is_silent.store(false, SeqCst);
+        // The first four carry a call each, and the others wait behind them.
+        let rest = claims.split_off(4);
+        drop(claims);
+        for claim in rest {
+            let held = tokio::time::timeout(Duration::from_millis(200), claim).await;
+            drop(held.expect("at once").expect("room"));
+        }
+        until("all is released", || fake.0.holds("b") == (0, 0));
+    });
+}
+
+#[test]
+fn a_blocked_runtime_loses_no_permit() {
+    let lease = Duration::from_millis(500);
+    let (fake, driver, _) = started(lease);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        thread::sleep(lease * 4);
+        assert!(!held.is_lost());
+        assert_eq!(fake.0.lost.load(SeqCst), 0);
+    });
+}
+
+#[test]
+fn an_ended_runtime_loses_no_permit_and_its_claim_goes_on_in_another() {
+    let lease = Duration::from_millis(500);
+    let (fake, driver, _) = started(lease);
+    let (one, other) = (runtime(), runtime());
+    let held = one.block_on(acquire(&driver, limited("a", 1)));
+    let mut claim = Box::pin(driver.acquire(vec![waiting("a", 1)]));
+    assert!(one.block_on(once(claim.as_mut())).is_pending());
+    drop(one);
+    thread::sleep(lease * 3);
+    assert!(!held.is_lost());
+    drop(held);
+    let held = other.block_on(claim).expect("its turn");
+    assert_eq!(fake.0.lost.load(SeqCst), 0);
+    drop(held);
+}
+
+/// Its runtime is none of Tokio's, so the thread carries.
+#[test]
+fn a_claim_outside_of_any_runtime_is_decided() {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let (_, driver, _) = started(LEASE);
+    let mut claim = pin!(driver.acquire(vec![limited("a", 1)]));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let held = loop {
+        match claim.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(held) => break held,
+            Poll::Pending => thread::park_timeout(Duration::from_secs(20)),
+        }
+    };
+    assert!(held.is_ok());
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a stranger's waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_ends_nothing() {
+    let (fake, driver, deaths) = started(LEASE);
+    let runtime = runtime();
+    let held = runtime.block_on(acquire(&driver, limited("a", 1)));
+    let mut claim = Box::pin(driver.acquire(vec![waiting("a", 1)]));
+    let waker = Waker::from(Arc::new(Panics));
+    until("it waits", || {
+        let _entered = runtime.enter();
+        let _ = claim.as_mut().poll(&mut Context::from_waker(&waker));
+        fake.0.holds("a") == (1, 1)
+    });
+    drop(held);
+    let granted = runtime.block_on(claim).expect("its turn");
+    assert!(granted.token(0) == 2 && driver.health() == Health::Well);
+    assert_eq!(
+        deaths.0.each_ref().map(|deaths| deaths.load(SeqCst)),
+        [0, 0]
+    );
+}
+
+/// Panics once in the keeper's thread, if that is asked.
+fn deadly() -> Time {
+    let is_keeper = thread::current().name() == Some("tower-semaphore");
+    let kills = is_keeper && !thread::panicking() && KILLS.swap(false, SeqCst);
+    assert!(!kills, "a bug of the driver");
+    boot_time()
+}
+
+static KILLS: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn a_thread_that_panics_is_started_again_with_all_permits() {
+    let lease = Duration::from_millis(900);
+    let (fake, deaths) = (Fake::new(lease, Duration::ZERO), Deaths::default());
+    let observer = Box::new(deaths.clone());
+    let driver = Driver::new(fake.clone(), settings(lease), (observer, deadly));
+    runtime().block_on(async {
+        let mut all = Vec::new();
+        for _ in 0..1_000 {
+            all.push(acquire(&driver, limited("a", 2_000)).await);
+        }
+        for death in 1..=5 {
+            KILLS.store(true, SeqCst);
+            until("it dies", || deaths.0[0].load(SeqCst) == death);
+            until("another one runs", || driver.health() == Health::Well);
+        }
+        let refreshed = fake.0.refreshes.load(SeqCst);
+        until("all are refreshed", || {
+            fake.0.refreshes.load(SeqCst) >= refreshed + 3_000
+        });
+        assert!(all.iter().all(|held| !held.is_lost()));
+        assert_eq!(fake.0.lost.load(SeqCst), 0);
+        // A second hand of the thread would have another connection.
+        assert!(fake.0.connects.load(SeqCst) <= 1 + 6);
+        all.clear();
+        until("all are released", || fake.0.holds("a") == (0, 0));
+    });
+    drop(driver);
+    assert_over(&fake);
+}
+
+#[test]
+fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
+    let lease = Duration::from_millis(800);
+    let (fake, driver, deaths) = started(lease);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        let waiter = driver.acquire(vec![waiting("a", 1)]);
+        let waiter = tokio::spawn(waiter);
+        until("it waits", || fake.0.holds("a") == (1, 1));
+        // No claim has no levels.
+        assert_eq!(
+            driver.acquire(Vec::new()).await.err(),
+            Some(Refused::Closed)
+        );
+        assert_eq!(waiter.await.expect("no panic").err(), Some(Refused::Closed));
+        assert_eq!(
+            driver.acquire(vec![level("b")]).await.err(),
+            Some(Refused::Closed)
+        );
+        assert_eq!(driver.health(), Health::Closed);
+        assert_eq!(
+            deaths.0.each_ref().map(|deaths| deaths.load(SeqCst)),
+            [0, 1]
+        );
+        assert!(!held.is_lost());
+        tokio::time::timeout(lease * 2, held.loss().wait())
+            .await
+            .expect("its end");
+        assert!(held.is_lost() && !held.release().await);
+    });
+    drop(driver);
+    assert_over(&fake);
+}
+
+#[test]
+fn a_server_that_forgot_grants_again_and_nobody_is_told() {
+    let lease = Duration::from_millis(900);
+    let (fake, driver, _) = started(lease);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 1)).await;
+        fake.0.flush();
+        until("it is back", || fake.0.holds("a") == (1, 0));
+        assert!(!held.is_lost());
+        tokio::time::sleep(lease * 2).await;
+        assert!(!held.is_lost());
+    });
+}
+
+#[test]
+fn a_silent_server_ends_permits_in_time_and_refuses_claims_within_their_budget() {
+    let lease = Duration::from_millis(900);
+    let (fake, driver, _) = started(lease);
+    runtime().block_on(async {
+        let held = acquire(&driver, limited("a", 2)).await;
+        fake.0.is_silent.store(true, SeqCst);
+        let since = Instant::now();
+        let refused = driver.acquire(vec![limited("a", 2)]).await.err();
+        assert_eq!(refused, Some(Refused::By(Refusal::Unavailable)));
+        assert!(
+            since.elapsed() < Duration::from_millis(700),
+            "{:?}",
+            since.elapsed()
+        );
+        held.loss().wait().await;
+        assert!(
+            since.elapsed() < lease + Duration::from_millis(200),
+            "{:?}",
+            since.elapsed()
+        );
+    });
+}
+
+#[test]
+fn connections_that_break_are_made_again() {
+    let (fake, driver, _) = started(LEASE);
+    runtime().block_on(async {
+        for _ in 0..5 {
+            drop(acquire(&driver, limited("a", 100)).await);
+            let connects = fake.0.connects.load(SeqCst);
+            fake.0.break_all();
+            let claims = || async { drop(driver.acquire(vec![limited("a", 100)]).await) };
+            while fake.0.connects.load(SeqCst) == connects {
+                claims().await;
+            }
+        }
+    });
+    drop(driver);
+    assert_over(&fake);
+}
+
+/// From several threads, while others claim.
+#[test]
+fn ten_thousand_permits_are_held_for_several_leases() {
+    let lease = Duration::from_millis(1_500);
+    let (fake, driver, _) = started(lease);
+    runtime().block_on(async {
+        let mut all = Vec::new();
+        for number in 0..10_000 {
+            all.push(acquire(&driver, limited(&format!("k{}", number % 500), 99)).await);
+        }
+        let others = tokio::spawn({
+            let driver = driver.clone();
+            async move {
+                loop {
+                    drop(acquire(&driver, limited("other", 99)).await);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let since = Instant::now();
+        while since.elapsed() < lease * 4 {
+            assert!(all.iter().all(|held| !held.is_lost()));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        others.abort();
+        assert_eq!(fake.0.lost.load(SeqCst), 0);
+        drop(all);
+        until("all are released", || {
+            (0..500).all(|key| fake.0.holds(&format!("k{key}")).0 == 0)
+        });
+    });
+}
+
+#[test]
+fn drops_and_claims_from_many_threads_leave_nothing() {
+    let (fake, driver, _) = started(LEASE);
+    let (send, receive) = mpsc::channel::<Held<Fake>>();
+    let dropper = thread::spawn(move || receive.into_iter().for_each(drop));
+    let ends = Arc::new(AtomicBool::new(false));
+    let runtimes = [runtime(), runtime(), runtime()];
+    let tasks = runtimes
+        .iter()
+        .flat_map(|runtime| (0..8).map(move |_| runtime))
+        .map(|runtime| {
+            let (driver, ends, send) = (driver.clone(), Arc::clone(&ends), send.clone());
+            runtime.spawn(async move {
+                let mut made = 0;
+                while !ends.load(Relaxed) {
+                    let claim = driver.acquire(vec![waiting("a", 3)]);
+                    match tokio::time::timeout(Duration::from_millis(made % 3), claim).await {
+                        Ok(held) => send
+                            .send(held.expect("it waits long enough"))
+                            .expect("a dropper"),
+                        Err(_) => tokio::task::yield_now().await,
+                    }
+                    made += 1;
+                }
+            })
+        });
+    let tasks: Vec<_> = tasks.collect();
+    thread::sleep(Duration::from_secs(3));
+    ends.store(true, Relaxed);
+    for task in tasks {
+        runtimes[0].block_on(task).expect("no panic");
+    }
+    drop((send, runtimes));
+    dropper.join().expect("no panic");
+    until("nothing is left", || fake.0.holds("a") == (0, 0));
+    drop(driver);
+    assert_over(&fake);
+}

@@ -1,0 +1,285 @@
+//! Servers that are made up: they grant up to a limit, first come, first served.
+
+use super::{
+    core::{Acquired, Answer, Command, Failure, Message, Settings, Wanted},
+    driver::{Connection, Messages, Observer, Transport},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    future::pending,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::sync::{Notify, oneshot};
+
+/// A semaphore. Each permit has one unit.
+#[derive(Default)]
+struct Semaphore {
+    /// Until when each permit is held.
+    held: BTreeMap<u64, Instant>,
+    queue: VecDeque<u64>,
+    token: u64,
+}
+
+pub(crate) struct Server {
+    lease: Duration,
+    delay: Duration,
+    born: Instant,
+    all: Mutex<HashMap<Arc<str>, Semaphore>>,
+    messages: Mutex<Option<Messages>>,
+    broken: Notify,
+    /// Whether nothing is answered.
+    pub(crate) is_silent: AtomicBool,
+    pub(crate) calls: AtomicUsize,
+    /// Those that the thread did not carry.
+    pub(crate) own_calls: AtomicUsize,
+    pub(crate) connects: AtomicUsize,
+    /// Refreshes that have found nothing.
+    pub(crate) lost: AtomicUsize,
+    pub(crate) refreshes: AtomicU64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake(pub(crate) Arc<Server>);
+
+/// What is to be told later, and to whom.
+type Delayed = (Instant, oneshot::Sender<()>);
+
+pub(crate) struct Wire {
+    server: Arc<Server>,
+    is_own: bool,
+    delayed: Option<mpsc::Sender<Delayed>>,
+}
+
+/// Counts deaths.
+#[derive(Clone, Default)]
+pub(crate) struct Deaths(pub(crate) Arc<[AtomicUsize; 2]>);
+
+impl Observer for Deaths {
+    fn keeper_died(&self) {
+        self.0[0].fetch_add(1, SeqCst);
+    }
+
+    fn core_died(&self) {
+        self.0[1].fetch_add(1, SeqCst);
+    }
+}
+
+pub(crate) fn settings(lease: Duration) -> Settings {
+    Settings {
+        lease,
+        timeout: Duration::from_millis(250),
+        servers: 1,
+    }
+}
+
+impl Fake {
+    pub(crate) fn new(lease: Duration, delay: Duration) -> Self {
+        Self(Arc::new(Server {
+            lease,
+            delay,
+            born: Instant::now(),
+            all: Mutex::default(),
+            messages: Mutex::default(),
+            broken: Notify::new(),
+            is_silent: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            own_calls: AtomicUsize::new(0),
+            connects: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+            refreshes: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl Server {
+    /// How many permits of a semaphore are held, and how many wait.
+    pub(crate) fn holds(&self, name: &str) -> (usize, usize) {
+        let all = self.all.lock();
+        let of = all.get(name);
+        of.map_or((0, 0), |of| (of.held.len(), of.queue.len()))
+    }
+
+    pub(crate) fn break_all(&self) {
+        self.broken.notify_waiters();
+    }
+
+    /// Forgets everything.
+    pub(crate) fn flush(&self) {
+        self.all.lock().clear();
+    }
+
+    fn ms(&self) -> u64 {
+        1_000_000 + self.born.elapsed().as_millis() as u64
+    }
+
+    fn run(&self, commands: &[Command]) -> Vec<Answer> {
+        self.calls.fetch_add(1, SeqCst);
+        let mut told = Vec::new();
+        let answers = commands
+            .iter()
+            .map(|command| self.command(command, &mut told));
+        let answers = answers.collect();
+        let messages = self.messages.lock().clone().filter(|_| !told.is_empty());
+        if let Some(messages) = messages {
+            told.into_iter().for_each(|message| messages(message));
+        }
+        answers
+    }
+
+    fn command(&self, command: &Command, told: &mut Vec<Message>) -> Answer {
+        let mut all = self.all.lock();
+        match command {
+            Command::Acquire { claims, .. } => {
+                let claims = claims.iter();
+                let each = claims
+                    .map(|claim| self.acquire(&mut all, &claim[0]))
+                    .collect();
+                Answer::Acquired(self.ms(), each)
+            }
+            Command::Refresh { groups } => {
+                let mut found = Vec::new();
+                for (name, units) in groups {
+                    let of = all.entry(Arc::clone(name)).or_default();
+                    found.extend(units.iter().map(|units| self.refresh(of, units.serial)));
+                }
+                Answer::Held(found)
+            }
+            Command::Release {
+                groups,
+                with_answer,
+                ..
+            } => {
+                let mut found = Vec::new();
+                for (name, units) in groups {
+                    let of = all.entry(Arc::clone(name)).or_default();
+                    found.extend(
+                        units
+                            .iter()
+                            .map(|units| self.release(of, units.serial, told)),
+                    );
+                }
+                match with_answer {
+                    true => Answer::Held(found),
+                    false => Answer::Done,
+                }
+            }
+            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000),
+        }
+    }
+
+    fn acquire(&self, all: &mut HashMap<Arc<str>, Semaphore>, wanted: &Wanted) -> Acquired {
+        if !all.contains_key(&wanted.name) {
+            all.insert(Arc::clone(&wanted.name), Semaphore::default());
+        }
+        let of = all.get_mut(&wanted.name).expect("it is there");
+        let serial = wanted.units.serial;
+        let first = of.queue.front().is_none_or(|first| *first == serial);
+        let has_room = of.held.len() < wanted.units.limit as usize && first;
+        if has_room || of.held.contains_key(&serial) {
+            of.queue.retain(|other| *other != serial);
+            of.held.insert(serial, Instant::now() + self.lease);
+            of.token += 1;
+            return Acquired::Granted(vec![(of.token, of.held.len() as u32)]);
+        }
+        let held = of.held.len() as u32;
+        match wanted.position {
+            None => Acquired::Full { level: 0, held },
+            Some(_) => {
+                if !of.queue.contains(&serial) {
+                    of.queue.push_back(serial);
+                }
+                Acquired::Queued {
+                    level: 0,
+                    arrival: 1,
+                    recheck: None,
+                    last_token: of.token,
+                }
+            }
+        }
+    }
+
+    fn refresh(&self, of: &mut Semaphore, serial: u64) -> bool {
+        self.refreshes.fetch_add(1, SeqCst);
+        let now = Instant::now();
+        let end = of.held.get_mut(&serial).filter(|end| **end > now);
+        let is_held = end.is_some();
+        match end {
+            Some(end) => *end = now + self.lease,
+            None => drop(self.lost.fetch_add(1, SeqCst)),
+        }
+        is_held
+    }
+
+    /// Grants to the first of the queue.
+    fn release(&self, of: &mut Semaphore, serial: u64, told: &mut Vec<Message>) -> bool {
+        of.queue.retain(|other| *other != serial);
+        let was_held = of.held.remove(&serial).is_some();
+        if was_held && let Some(next) = of.queue.pop_front() {
+            of.token += 1;
+            of.held.insert(next, Instant::now() + self.lease);
+            told.push(Message::Granted(next, of.token, of.held.len() as u32));
+        }
+        was_held
+    }
+}
+
+impl Transport for Fake {
+    type Connection = Wire;
+
+    async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Wire> {
+        self.0.connects.fetch_add(1, SeqCst);
+        let is_own = messages.is_none();
+        if !is_own {
+            *self.0.messages.lock() = messages;
+        }
+        let delayed = (!self.0.delay.is_zero()).then(delayed);
+        let server = Arc::clone(&self.0);
+        Some(Wire {
+            server,
+            is_own,
+            delayed,
+        })
+    }
+}
+
+impl Connection for Wire {
+    async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+        let own_calls = &self.server.own_calls;
+        own_calls.fetch_add(usize::from(self.is_own), SeqCst);
+        let answers = self.server.run(&mem::take(&mut commands));
+        if self.server.is_silent.load(SeqCst) {
+            pending::<()>().await;
+        }
+        if let Some(delayed) = &self.delayed {
+            let (then, arrives) = oneshot::channel();
+            let at = Instant::now() + self.server.delay;
+            let _ = delayed.send((at, then));
+            arrives.await.map_err(|_| Failure::Broken)?;
+        }
+        Ok(answers)
+    }
+
+    async fn closed(&self) {
+        self.server.broken.notified().await;
+    }
+}
+
+/// A thread that tells each at its time. Tokio's timers are too coarse.
+fn delayed() -> mpsc::Sender<Delayed> {
+    let (send, receive) = mpsc::channel::<Delayed>();
+    thread::spawn(move || {
+        for (at, then) in receive {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            let _ = then.send(());
+        }
+    });
+    send
+}

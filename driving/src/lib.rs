@@ -1,0 +1,38 @@
+//! The driver over servers that are made up, in real time.
+//!
+//! ```text
+//! cargo test -p tower-semaphore-driving
+//! cargo run --release -p tower-semaphore-driving --example pairs
+//! ```
+
+#[path = "../../src/redis"]
+#[allow(missing_docs)]
+pub mod redis {
+    #[allow(dead_code, unused_imports)]
+    mod core;
+    #[allow(dead_code, unused_imports)]
+    mod driver;
+    #[allow(dead_code)]
+    mod protocol {
+        mod id;
+        mod tag;
+        pub(in crate::redis) use id::PermitId;
+        pub(in crate::redis) use tag::{Of, Tag};
+    }
+    #[cfg(test)]
+    #[path = "../../driving/src/facts.rs"]
+    mod facts;
+    #[allow(dead_code)]
+    #[path = "../../driving/src/fake.rs"]
+    mod fake;
+    #[path = "../../driving/src/pairs.rs"]
+    pub mod pairs;
+}
+#[path = "../../src/semaphore"]
+mod semaphore {
+    #[allow(dead_code, unreachable_pub)]
+    mod loss;
+    pub(crate) mod timer;
+    pub(crate) use loss::Loss;
+}
+mod sync;

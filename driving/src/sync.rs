@@ -1,0 +1,113 @@
+//! What the driver synchronizes through. The mutex notes for how long the core's lock is held, if that is asked.
+
+pub(crate) use futures_util::task::AtomicWaker;
+use parking_lot::MutexGuard as Guard;
+use rustix::time::{ClockId, clock_gettime};
+pub(crate) use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicU64, fence},
+};
+use std::{
+    any::type_name,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// How often the core's lock was held for so long, in steps of an eighth of a power of two, nanoseconds.
+static HOLDS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
+static IS_MEASURED: AtomicBool = AtomicBool::new(false);
+static IS_OWN: AtomicBool = AtomicBool::new(false);
+
+/// Measures from now on, by the thread's own time, which stands still while another one runs, or by the wall's,
+/// which is cheaper to read.
+pub(crate) fn measure(is_own: bool) {
+    for hold in &HOLDS {
+        hold.store(0, Relaxed);
+    }
+    IS_OWN.store(is_own, Relaxed);
+    IS_MEASURED.store(true, Relaxed);
+}
+
+fn now() -> Duration {
+    let clock = match IS_OWN.load(Relaxed) {
+        true => ClockId::ThreadCPUTime,
+        false => ClockId::Monotonic,
+    };
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
+fn step(time: Duration) -> usize {
+    let nanos = (time.as_nanos() as u64).max(8);
+    let power = nanos.ilog2();
+    (power * 8) as usize + ((nanos >> (power - 3)) & 7) as usize
+}
+
+/// Holds no longer than this are so many of all: the median, of 100, of 1,000, and the longest.
+pub(crate) fn holds() -> [Duration; 4] {
+    let counts = HOLDS.each_ref().map(|hold| hold.load(Relaxed));
+    let all: usize = counts.iter().sum();
+    [0.5, 0.99, 0.999, 1.0].map(|part| {
+        let mut left = (all as f64 * part).ceil() as usize;
+        let found = counts.iter().position(|count| {
+            let is_it = left <= *count;
+            left = left.saturating_sub(*count);
+            is_it
+        });
+        let step = found.unwrap_or_default() as u32 + 1;
+        Duration::from_nanos((1_u64 << (step / 8)) + ((u64::from(step) % 8) << (step / 8)) / 8)
+    })
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+pub(crate) struct MutexGuard<'a, T> {
+    guard: Guard<'a, T>,
+    since: Option<Duration>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard::new(self.0.lock())
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().map(MutexGuard::new)
+    }
+}
+
+impl<'a, T> MutexGuard<'a, T> {
+    fn new(guard: Guard<'a, T>) -> Self {
+        let is_core = IS_MEASURED.load(Relaxed) && type_name::<T>().contains("State");
+        let since = is_core.then(now);
+        Self { guard, since }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            HOLDS[step(now().saturating_sub(since))].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}

@@ -1,0 +1,278 @@
+use super::{
+    carry::{Carrier, Link},
+    claim::{Driver, Held},
+    shared::{Observer, Shared},
+    transport::{Connection, Messages, Transport},
+};
+use crate::{
+    explore::{block_on, explore_most, join, poll},
+    redis::core::{
+        Acquired, Answer, Command, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time,
+    },
+};
+use loom::thread;
+use std::{
+    future::{pending, poll_fn},
+    iter,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::runtime::Handle;
+
+/// The scenarios themselves answer.
+struct Silent;
+
+impl Transport for Silent {
+    type Connection = Self;
+
+    async fn connect(&self, _: usize, _: Option<Messages>) -> Option<Self> {
+        pending().await
+    }
+}
+
+impl Connection for Silent {
+    async fn call(&self, _: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+        pending().await
+    }
+
+    async fn closed(&self) {}
+}
+
+impl Observer for Silent {
+    fn keeper_died(&self) {}
+
+    fn core_died(&self) {}
+}
+
+/// Time stands still.
+fn clock() -> Time {
+    Time::from_secs(1)
+}
+
+/// A connected driver whose thread the scenario is.
+struct World {
+    driver: Driver<Silent>,
+    shared: Arc<Shared<Silent>>,
+    _links: [Link<Silent>; 2],
+}
+
+const OWN: RuntimeId = RuntimeId(1);
+
+impl World {
+    fn new() -> Self {
+        let settings = Settings {
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_millis(250),
+            servers: 1,
+        };
+        let driver = Driver::new(Silent, settings, (Box::new(Silent), clock));
+        let shared = Arc::clone(&driver.0.0);
+        shared.change(|rest| {
+            rest.keeper.runs = true;
+            assert_eq!(rest.runtimes.enter(here()), OWN);
+            assert!([THREAD, OWN].map(|own| rest.runtimes.connects(clock(), own, 0)) == [true; 2]);
+        });
+        let links = [THREAD, OWN].map(|runtime| Link::new(&shared, runtime, 0));
+        let connection = Arc::new(Silent);
+        let [first, none] = links.each_ref().map(|link| link.connected(&connection));
+        assert!(first.len() == 1 && none.is_empty());
+        // It asks for the server's clock.
+        for load in first {
+            granted(Some(Carrier::new(&shared, load)));
+        }
+        assert!(carriers(&shared).is_empty());
+        Self {
+            driver,
+            shared,
+            _links: links,
+        }
+    }
+
+    fn claim(&self) -> (Held<Silent>, Option<Carrier<Silent>>) {
+        claim(&self.driver)
+    }
+
+    fn held(&self) -> Held<Silent> {
+        let (held, carrier) = self.claim();
+        granted(carrier);
+        held
+    }
+
+    /// Whether the driver knows a permit. It is asked before who unlocks looks again.
+    fn knows(&self, id: PermitId) -> bool {
+        self.shared.change(|rest| rest.cells.get(id).is_some())
+    }
+}
+
+fn here() -> Option<tokio::runtime::Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
+fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
+    let level = Level {
+        name: "a".into(),
+        server: 0,
+        limit: 9,
+        weight: 1,
+        wait: None,
+        label: None,
+    };
+    let claimed = driver.clone().claim(here(), vec![level]);
+    claimed.unwrap_or_else(|_| panic!("the store is open"))
+}
+
+/// What the thread carries now.
+fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
+    let looks = iter::from_fn(|| shared.look().load);
+    looks.map(|load| Carrier::new(shared, load)).collect()
+}
+
+/// The server grants what a call claims, whatever else the call does.
+fn granted(carrier: Option<Carrier<Silent>>) {
+    let mut carrier = carrier.expect("a call that leaves at once");
+    let commands = carrier.commands();
+    let answers = commands.iter().map(|command| match command {
+        Command::Acquire { claims, .. } => {
+            let each = claims.iter().map(|_| Acquired::Granted(vec![(1, 1)]));
+            Answer::Acquired(1_000_000, each.collect())
+        }
+        Command::Release { .. } => Answer::Done,
+        Command::Refresh { groups } => Answer::Held(vec![true; groups.len()]),
+        Command::Presence { .. } => Answer::Presence(1_000_000, 0),
+    });
+    let answers = answers.collect();
+    assert!(carrier.report(Ok(answers)).is_empty());
+}
+
+async fn decided(held: &Held<Silent>) -> bool {
+    poll_fn(|cx| held.cell.poll_outcome(cx)).await.is_ok()
+}
+
+/// Whether the thread was rung for.
+fn is_rung(shared: &Shared<Silent>) -> bool {
+    poll(&mut pin!(shared.bell.notified())).is_ready()
+}
+
+#[test]
+fn a_drop_is_taken_while_another_holds_the_lock() {
+    explore_most(|| {
+        let world = World::new();
+        let held = world.held();
+        let id = held.id;
+        let other = thread::spawn(move || drop(held));
+        let claimed = world.claim();
+        other.join().expect("no assertion has failed");
+        assert!(!world.knows(id));
+        drop(claimed);
+    });
+}
+
+#[test]
+fn two_drops_and_a_claim_leave_nothing_in_the_inbox() {
+    explore_most(|| {
+        let world = World::new();
+        let all = [world.held(), world.held()];
+        let ids = all.each_ref().map(|held| held.id);
+        let others = all.map(|held| thread::spawn(move || drop(held)));
+        let claimed = world.claim();
+        join(others);
+        assert!(ids.iter().all(|id| !world.knows(*id)));
+        drop(claimed);
+    });
+}
+
+#[test]
+fn a_grant_that_arrives_while_its_waker_is_registered_is_seen() {
+    explore_most(|| {
+        let world = World::new();
+        let (held, carrier) = world.claim();
+        let other = thread::spawn(move || granted(carrier));
+        assert!(block_on(decided(&held)));
+        assert!(!held.is_lost() && held.token(0) == 1);
+        other.join().expect("no assertion has failed");
+    });
+}
+
+#[test]
+fn a_claim_whose_carrier_is_dropped_is_carried_by_the_thread() {
+    explore_most(|| {
+        let world = World::new();
+        let (held, carrier) = world.claim();
+        let others = [
+            thread::spawn(move || drop(carrier)),
+            thread::spawn({
+                let driver = world.driver.clone();
+                move || drop(claim(&driver))
+            }),
+        ];
+        join(others);
+        for carrier in carriers(&world.shared) {
+            granted(Some(carrier));
+        }
+        assert!(block_on(decided(&held)));
+    });
+}
+
+#[test]
+fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
+    explore_most(|| {
+        let world = World::new();
+        let (held, carrier) = world.claim();
+        let id = held.id;
+        let other = thread::spawn(move || drop(held));
+        granted(carrier);
+        other.join().expect("no assertion has failed");
+        assert!(!world.knows(id));
+        assert!(is_rung(&world.shared));
+    });
+}
+
+/// The thread sleeps, or is about to, when the last permit goes, and the last handle with it.
+#[test]
+fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
+    explore_most(|| {
+        let world = World::new();
+        let (shared, held) = (Arc::clone(&world.shared), world.held());
+        // It was rung for the claim, and after that it is quiet.
+        assert!(is_rung(&shared) && carriers(&shared).is_empty());
+        assert!(carriers(&shared).is_empty() && !is_rung(&shared));
+        let World { driver, _links, .. } = world;
+        let other = thread::spawn(move || {
+            drop(driver);
+            drop(held);
+        });
+        let early = shared.look();
+        assert!(!early.is_over);
+        other.join().expect("no assertion has failed");
+        assert!(is_rung(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1));
+        if let Some(load) = early.load {
+            granted(Some(Carrier::new(&shared, load)));
+        }
+        drop(_links);
+        drop(shared);
+    });
+}
+
+/// The thread asks whether it is over while a claim comes and goes.
+#[test]
+fn the_thread_ends_after_the_last_claim_only() {
+    explore_most(|| {
+        let World {
+            driver,
+            shared,
+            _links,
+        } = World::new();
+        let other = thread::spawn(move || {
+            let claimed = claim(&driver);
+            drop(driver);
+            claimed.1.is_some()
+        });
+        let early = shared.look().is_over;
+        assert!(other.join().expect("no assertion has failed"));
+        let is_late = shared.look().is_over;
+        // The claim was sent, so its release is owed.
+        assert!(!early && !is_late);
+        drop(_links);
+    });
+}

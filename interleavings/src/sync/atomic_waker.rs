@@ -1,0 +1,31 @@
+//! A stand-in for the `AtomicWaker` of futures-util, which is checked there. To loom each call is a single step.
+
+use super::Mutex;
+use std::{fmt, task::Waker};
+
+#[derive(Default)]
+pub(crate) struct AtomicWaker(Mutex<Option<Waker>>);
+
+impl AtomicWaker {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        let old = self.0.lock().replace(waker.clone());
+        drop(old);
+    }
+
+    pub(crate) fn wake(&self) {
+        let waker = self.0.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for AtomicWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtomicWaker")
+    }
+}

@@ -1,0 +1,177 @@
+//! Calls, and the tasks that carry them.
+
+use super::{
+    inbox::Dropped,
+    shared::Shared,
+    transport::{Connection, Transport},
+};
+use crate::{
+    redis::core::{Answer, Call, CallId, Change, Command, Failure, RuntimeId, THREAD, Time},
+    semaphore::timer::timeout,
+};
+use std::{mem, sync::Arc, time::Duration};
+use tokio::{runtime::Handle, select};
+
+/// A call, and the connection that it takes.
+#[derive(Debug)]
+pub(super) struct Load<C> {
+    id: CallId,
+    commands: Vec<Command>,
+    /// How long an answer counts.
+    left: Duration,
+    from: RuntimeId,
+    connection: Arc<C>,
+}
+
+impl<C> Load<C> {
+    pub(super) fn new(now: Time, call: Call, (from, connection): (RuntimeId, Arc<C>)) -> Self {
+        Self {
+            id: call.id,
+            commands: call.commands,
+            left: call.deadline.saturating_sub(now),
+            from,
+            connection,
+        }
+    }
+}
+
+/// Who carries a call. One that is dropped before the answer says so.
+pub(super) struct Carrier<T: Transport> {
+    shared: Arc<Shared<T>>,
+    /// `None`: it has reported.
+    load: Option<Load<T::Connection>>,
+}
+
+impl<T: Transport> Carrier<T> {
+    pub(super) fn new(shared: &Arc<Shared<T>>, load: Load<T::Connection>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            load: Some(load),
+        }
+    }
+
+    /// Takes what it carries.
+    pub(super) fn commands(&mut self) -> Vec<Command> {
+        let load = self.load.as_mut();
+        load.map(|load| mem::take(&mut load.commands))
+            .unwrap_or_default()
+    }
+
+    /// Carries the call. What waits behind it goes in tasks of their own.
+    pub(super) async fn carry(mut self) {
+        let commands = self.commands();
+        let Some(load) = &self.load else { return };
+        let reply = load.connection.call(commands, load.left).await;
+        let next = self.report(reply);
+        spawn_all(&self.shared, next);
+    }
+
+    /// Reports the answers, or why there are none. Returns what the runtime sends next.
+    pub(super) fn report(
+        &mut self,
+        reply: Result<Vec<Answer>, Failure>,
+    ) -> Vec<Load<T::Connection>> {
+        let Some(load) = self.load.take() else {
+            return Vec::new();
+        };
+        let next = self.shared.enter(|core, rest, now| {
+            core.handle_reply(now, load.id, reply);
+            rest.next(core, now, load.from)
+        });
+        self.shared.loads(load.from, next)
+    }
+}
+
+impl<T: Transport> Drop for Carrier<T> {
+    fn drop(&mut self) {
+        if let Some(load) = self.load.take() {
+            self.shared.post(Dropped::Carrier(load.id));
+        }
+    }
+}
+
+/// Carries calls in tasks of the current runtime, no longer than their answers count. Without a runtime their
+/// carriers are dropped, and the thread takes over.
+pub(super) fn spawn_all<T: Transport>(
+    shared: &Arc<Shared<T>>,
+    loads: impl IntoIterator<Item = Load<T::Connection>>,
+) {
+    for load in loads {
+        let (left, carrier) = (load.left, Carrier::new(shared, load));
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(timeout(left, carrier.carry()));
+        }
+    }
+}
+
+/// A connection of a runtime to a server, from its making on. One that is dropped says so.
+pub(super) struct Link<T: Transport> {
+    shared: Arc<Shared<T>>,
+    runtime: RuntimeId,
+    server: usize,
+}
+
+impl<T: Transport> Link<T> {
+    pub(super) fn new(shared: &Arc<Shared<T>>, runtime: RuntimeId, server: usize) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            runtime,
+            server,
+        }
+    }
+
+    /// Connects in a task of the current runtime.
+    pub(super) fn spawn(self) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.run());
+        }
+    }
+
+    async fn run(self) {
+        let mut is_over = self.shared.is_over.subscribe();
+        select! {
+            _ = is_over.wait_for(|is_over| *is_over) => {}
+            () = self.hold() => {}
+        }
+    }
+
+    async fn hold(&self) {
+        let messages = (self.runtime == THREAD).then(|| self.messages());
+        let connecting = self.shared.transport.connect(self.server, messages);
+        let Some(connection) = connecting.await else {
+            return;
+        };
+        let connection = Arc::new(connection);
+        spawn_all(&self.shared, self.connected(&connection));
+        connection.closed().await;
+    }
+
+    /// Only the thread takes messages.
+    fn messages(&self) -> super::Messages {
+        let shared = Arc::downgrade(&self.shared);
+        Arc::new(move |message| {
+            if let Some(shared) = shared.upgrade() {
+                shared.enter(|core, _, now| core.handle_message(now, message));
+            }
+        })
+    }
+
+    /// Returns what the runtime sends now.
+    pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Load<T::Connection>> {
+        let next = self.shared.enter(|core, rest, now| {
+            let connection = Arc::clone(connection);
+            rest.runtimes
+                .connected(self.runtime, self.server, connection);
+            core.handle_servers(now, Change::Connected(self.runtime, self.server));
+            rest.next(core, now, self.runtime)
+        });
+        self.shared.loads(self.runtime, next)
+    }
+}
+
+impl<T: Transport> Drop for Link<T> {
+    fn drop(&mut self) {
+        let gone = Dropped::Connection(self.runtime, self.server);
+        self.shared.post(gone);
+    }
+}

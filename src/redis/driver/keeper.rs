@@ -1,0 +1,163 @@
+//! The keeper's thread: time, refreshes, and whatever no runtime carries.
+
+use super::{
+    carry::{Link, Load, spawn_all},
+    inbox::Dropped,
+    shared::{Outbox, Shared},
+    transport::Transport,
+};
+use crate::redis::core::{Core, THREAD, Time};
+use std::{io, mem, sync::Arc, thread, time::Duration};
+use tokio::{runtime, select, task::yield_now, time::sleep};
+
+/// While claims come and go, the thread looks as often. So it needs no call to be woken for what they leave.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The longest sleep, because a timer does not notice that the machine was suspended.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// How long a thread waits that takes the place of one that has panicked.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How often the ends of leases are looked at when there is no core.
+const CLOSED: Duration = Duration::from_millis(100);
+
+/// What is known of the thread.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    pub(super) runs: bool,
+    /// When it wakes by itself. Zero: it does not sleep.
+    sleeps_until: Time,
+    /// Whether claims or releases came since it looked.
+    pub(super) is_busy: bool,
+}
+
+impl Keeper {
+    /// Looks whether the thread is to be woken, or started.
+    pub(super) fn look<C>(&mut self, core: Option<&Core>, is_used: bool, outbox: &mut Outbox<C>) {
+        let is_over = !is_used && core.is_none_or(Core::is_empty);
+        if !self.runs {
+            (outbox.starts, self.runs) = (!is_over, !is_over);
+        } else if is_over || core.is_some_and(|core| self.is_late(core)) {
+            (outbox.rings, self.sleeps_until) = (true, Time::ZERO);
+        }
+    }
+
+    /// Whether the core has something for it to do before it wakes.
+    fn is_late(&self, core: &Core) -> bool {
+        let is_due = |at| at < self.sleeps_until;
+        let sleeps = self.sleeps_until > Time::ZERO;
+        sleeps && (core.poll_timeout().is_some_and(is_due) || core.has_call(THREAD))
+    }
+}
+
+/// What the thread does next.
+pub(super) struct Step<C> {
+    pub(super) load: Option<Load<C>>,
+    /// The servers that it connects to.
+    connects: Vec<usize>,
+    pub(super) sleep: Duration,
+    pub(super) is_over: bool,
+}
+
+/// Starts the thread. If that fails the next who looks tries again.
+pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
+    let own = Arc::clone(shared);
+    let name = "tower-semaphore".to_owned();
+    let spawned = thread::Builder::new().name(name).spawn(move || {
+        let running = Running(own);
+        // Without a runtime, as without a thread, the next one tries again.
+        let _ = running.run();
+    });
+    if spawned.is_err() {
+        shared.change(|rest| rest.keeper.runs = false);
+    }
+}
+
+/// The thread. Its end, by a panic too, is noticed.
+struct Running<T: Transport>(Arc<Shared<T>>);
+
+impl<T: Transport> Running<T> {
+    fn run(&self) -> io::Result<()> {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(keep(&self.0));
+        Ok(())
+    }
+}
+
+impl<T: Transport> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.change(|rest| rest.keeper = Keeper::default());
+        if thread::panicking() {
+            self.0.keeper_died();
+            thread::sleep(PAUSE);
+        }
+        self.0.post(Dropped::Keeper);
+    }
+}
+
+async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
+    loop {
+        let step = shared.look();
+        spawn_all(shared, step.load);
+        for server in step.connects {
+            Link::new(shared, THREAD, server).spawn();
+        }
+        if step.is_over {
+            shared.is_over.send_replace(true);
+            return;
+        }
+        match step.sleep {
+            Duration::ZERO => yield_now().await,
+            time => select! {
+                () = shared.bell.notified() => {}
+                () = sleep(time) => {}
+            },
+        }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    /// Does what is due.
+    pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
+        let step = self.enter(|core, rest, now| {
+            core.handle_timeout(now);
+            let load = rest.next(core, now, THREAD).load;
+            let servers = 0..self.settings.servers;
+            let connects = servers.filter(|server| rest.runtimes.connects(now, THREAD, *server));
+            let connects = connects.collect();
+            let next = [core.poll_timeout(), rest.runtimes.connects_at()];
+            let next = next.into_iter().flatten().min();
+            let until = match load.is_some() {
+                true => now,
+                false => rest.keeper.sleeps(now, next),
+            };
+            Step {
+                load,
+                connects,
+                sleep: until.saturating_sub(now),
+                is_over: !rest.is_used && core.is_idle(),
+            }
+        });
+        step.unwrap_or_else(|| Step {
+            load: None,
+            connects: Vec::new(),
+            sleep: CLOSED,
+            is_over: self.change(|rest| !rest.is_used),
+        })
+    }
+}
+
+impl Keeper {
+    /// Until when it sleeps if `next` is when something is to be done.
+    fn sleeps(&mut self, now: Time, next: Option<Time>) -> Time {
+        let longest = match mem::take(&mut self.is_busy) {
+            true => now + TICK,
+            false => now + LONGEST,
+        };
+        self.sleeps_until = next.map_or(longest, |next| next.min(longest));
+        self.sleeps_until
+    }
+}

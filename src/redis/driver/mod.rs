@@ -1,0 +1,46 @@
+//! Who carries what the [core](super::core) decides: callers' tasks, and the keeper's thread.
+//!
+//! ```text
+//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes ─> transport
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`Shared`](shared::Shared) | the core behind a mutex. Who unlocks it does what then is to be done: wakes, takes what the inbox holds, rings for the thread |
+//! | [`Cell`](cell::Cell) | what a permit's holder reads, which never locks |
+//! | [`Inbox`](inbox::Inbox) | what drops have to say |
+//! | [`Carrier`](carry::Carrier) | a call, and the connection that it takes |
+//! | [`keeper`] | the thread: time, refreshes, and whatever no runtime carries |
+//!
+//! Why each holds:
+//!
+//! 1. *The lock is held for a step of the core alone.* The clock is read under it, so that time never steps
+//!    back between two steps. What a step tells is written to cells under it, so that cells change in the
+//!    order of the steps. Wakers are called after it, because they run a stranger's code.
+//! 2. *A drop waits for nobody.* It leaves a line in the inbox and tries the lock. If another has it, that one
+//!    looks into the inbox after it has unlocked, which is after the line was left.
+//! 3. *Each call has a carrier*, and a carrier that is dropped says so. So a call that a task was to send is
+//!    never forgotten: the thread sends again what it named.
+//! 4. *The state is not in the thread.* Who finds that none runs, and one is needed, starts it. It connects
+//!    again; all else is as it was.
+//! 5. *A panic under the lock closes the store*, because a step that ended midway left half of its work.
+//!    Claims fail, and each lease ends at the end that its cell has. A panic elsewhere, as of a waker, changes
+//!    nothing here.
+//! 6. *The thread ends when it has nothing left to do*: no handle and no permit is left, and the core is empty.
+//!    Nothing can come then, because only a handle claims.
+
+mod carry;
+mod cell;
+mod claim;
+mod clock;
+mod inbox;
+mod keeper;
+mod runtimes;
+mod shared;
+mod transport;
+
+pub(in crate::redis) use cell::Refused;
+pub(in crate::redis) use claim::{Driver, Held};
+pub(in crate::redis) use clock::boot_time;
+pub(in crate::redis) use shared::{Health, Observer};
+pub(in crate::redis) use transport::{Connection, Messages, Transport};

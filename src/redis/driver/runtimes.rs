@@ -1,0 +1,125 @@
+//! The runtimes of this process, and the connections of each.
+
+use crate::redis::core::{RuntimeId, THREAD, Time};
+use std::{mem, sync::Arc, time::Duration};
+use tokio::runtime::Id;
+
+/// Where a claim is made that no runtime of Tokio's polls. It has no connections, so the thread carries.
+pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
+
+/// How long nothing connects after a connection has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+enum Line<C> {
+    /// There is none, and none is to be made before.
+    Absent(Time),
+    Connecting,
+    Connected(Arc<C>),
+}
+
+#[derive(Debug)]
+struct Runtime<C> {
+    id: Option<Id>,
+    /// To each server.
+    lines: Vec<Line<C>>,
+}
+
+/// By their numbers. The first is the thread's.
+#[derive(Debug)]
+pub(super) struct Runtimes<C> {
+    all: Vec<Runtime<C>>,
+    servers: usize,
+}
+
+impl<C> Runtimes<C> {
+    pub(super) fn new(servers: usize) -> Self {
+        let mut runtimes = Self {
+            all: Vec::new(),
+            servers,
+        };
+        runtimes.add();
+        runtimes
+    }
+
+    /// The number of a runtime. One that has ended is forgotten for another.
+    pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
+        if id.is_none() {
+            return NOWHERE;
+        }
+        let is_it = |runtime: &Runtime<C>| runtime.id == id;
+        let number = match self.all.iter().position(is_it) {
+            Some(number) => number,
+            None => self.vacant(),
+        };
+        self.all[number].id = id;
+        RuntimeId(number as u32)
+    }
+
+    /// One without connections, the thread's apart.
+    fn vacant(&mut self) -> usize {
+        let is_absent = |line: &Line<C>| matches!(line, Line::Absent(_));
+        let others = &self.all[1..];
+        let found = others
+            .iter()
+            .position(|runtime| runtime.lines.iter().all(is_absent));
+        found.map_or_else(|| self.add(), |found| found + 1)
+    }
+
+    fn add(&mut self) -> usize {
+        let lines = (0..self.servers).map(|_| Line::Absent(Time::ZERO));
+        self.all.push(Runtime {
+            id: None,
+            lines: lines.collect(),
+        });
+        self.all.len() - 1
+    }
+
+    fn line(&mut self, RuntimeId(runtime): RuntimeId, server: usize) -> Option<&mut Line<C>> {
+        self.all.get_mut(runtime as usize)?.lines.get_mut(server)
+    }
+
+    /// Whether a connection is to be made now, by whoever asks.
+    pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
+        let Some(line) = self.line(runtime, server) else {
+            return false;
+        };
+        let connects = matches!(line, Line::Absent(at) if *at <= now);
+        if connects {
+            *line = Line::Connecting;
+        }
+        connects
+    }
+
+    /// When the thread is to connect.
+    pub(super) fn connects_at(&self) -> Option<Time> {
+        let lines = self.all[THREAD.0 as usize].lines.iter();
+        let absent = lines.filter_map(|line| match line {
+            Line::Absent(at) => Some(*at),
+            Line::Connecting | Line::Connected(_) => None,
+        });
+        absent.min()
+    }
+
+    pub(super) fn connected(&mut self, runtime: RuntimeId, server: usize, connection: Arc<C>) {
+        if let Some(line) = self.line(runtime, server) {
+            *line = Line::Connected(connection);
+        }
+    }
+
+    /// Returns the connection that is gone, if there was one.
+    pub(super) fn gone(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
+        let line = self.line(runtime, server)?;
+        match mem::replace(line, Line::Absent(now + PAUSE)) {
+            Line::Connected(connection) => Some(connection),
+            Line::Absent(_) | Line::Connecting => None,
+        }
+    }
+
+    pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
+        match self.line(runtime, server)? {
+            Line::Connected(connection) => Some(Arc::clone(connection)),
+            Line::Absent(_) | Line::Connecting => None,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The core, behind a mutex.
+
+use super::{
+    carry::Load,
+    cell::{Cell, Cells, Refused},
+    inbox::{Dropped, Inbox},
+    keeper::{self, Keeper},
+    runtimes::Runtimes,
+    transport::Transport,
+};
+use crate::{
+    redis::core::{Call, Change, Core, Event, Failure, RuntimeId, Settings, Time},
+    sync::{Mutex, MutexGuard},
+};
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+use tokio::sync::{Notify, watch};
+
+/// Learns what nobody else would tell. It must not block.
+pub(in crate::redis) trait Observer: Send + Sync + 'static {
+    /// The keeper's thread has ended by a panic. Another one starts.
+    fn keeper_died(&self);
+
+    /// The core has panicked. The store is closed.
+    fn core_died(&self);
+}
+
+/// Whether a store works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Health {
+    Well,
+    /// No thread could be started. The next claim tries again.
+    NoKeeper,
+    /// The core has panicked.
+    Closed,
+}
+
+/// See the module docs.
+pub(super) struct Shared<T: Transport> {
+    pub(super) transport: T,
+    pub(super) settings: Settings,
+    observer: Box<dyn Observer>,
+    pub(super) clock: fn() -> Time,
+    state: Mutex<State<T::Connection>>,
+    inbox: Inbox,
+    /// Wakes the thread.
+    pub(super) bell: Notify,
+    /// Whether the thread has ended because nothing was left to do.
+    pub(super) is_over: watch::Sender<bool>,
+}
+
+struct State<C> {
+    /// `None`: it has panicked.
+    core: Option<Core>,
+    rest: Rest<C>,
+}
+
+/// What goes with the core.
+pub(super) struct Rest<C> {
+    pub(super) cells: Cells,
+    pub(super) runtimes: Runtimes<C>,
+    pub(super) keeper: Keeper,
+    /// Whether a handle or a permit is left.
+    pub(super) is_used: bool,
+}
+
+/// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
+pub(super) struct Next<C> {
+    pub(super) load: Option<Load<C>>,
+    has_more: bool,
+}
+
+/// What is to be done once the lock is released.
+pub(super) struct Outbox<C> {
+    wakes: Vec<Arc<Cell>>,
+    /// Dropped without the lock, because they hold wakers, and what a transport has.
+    cells: Vec<Arc<Cell>>,
+    connections: Vec<Arc<C>>,
+    /// Whether the thread has work before it wakes by itself.
+    pub(super) rings: bool,
+    /// Whether a thread is to be started.
+    pub(super) starts: bool,
+    /// Whether the core has panicked just now.
+    closes: bool,
+}
+
+impl<C> Default for Outbox<C> {
+    fn default() -> Self {
+        Self {
+            wakes: Vec::new(),
+            cells: Vec::new(),
+            connections: Vec::new(),
+            rings: false,
+            starts: false,
+            closes: false,
+        }
+    }
+}
+
+/// Runs what may panic. What the panic carries is not dropped, because that may panic too.
+fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(run))
+        .map_err(mem::forget)
+        .ok()
+}
+
+impl<T: Transport> Shared<T> {
+    pub(super) fn new(
+        transport: T,
+        settings: Settings,
+        observer: Box<dyn Observer>,
+        clock: fn() -> Time,
+    ) -> Self {
+        let rest = Rest {
+            cells: Cells::default(),
+            runtimes: Runtimes::new(settings.servers),
+            keeper: Keeper::default(),
+            is_used: true,
+        };
+        let core = Some(Core::new(settings.clone()));
+        Self {
+            transport,
+            settings,
+            observer,
+            clock,
+            state: Mutex::new(State { core, rest }),
+            inbox: Inbox::default(),
+            bell: Notify::new(),
+            is_over: watch::Sender::new(false),
+        }
+    }
+
+    /// Lets the core work. `None`: it has panicked.
+    pub(super) fn enter<R>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
+    ) -> Option<R> {
+        let result = self.hold(self.state.lock(), work);
+        self.settle();
+        result
+    }
+
+    /// All that a runtime sends now.
+    pub(super) fn loads(
+        self: &Arc<Self>,
+        from: RuntimeId,
+        first: Option<Next<T::Connection>>,
+    ) -> Vec<Load<T::Connection>> {
+        let (mut loads, mut next) = (Vec::new(), first);
+        while let Some(Next { load, has_more }) = next {
+            loads.extend(load);
+            let more = || self.enter(|core, rest, now| rest.next(core, now, from));
+            next = has_more.then(more).flatten();
+        }
+        loads
+    }
+
+    /// Changes what goes with the core, which may have panicked.
+    pub(super) fn change<R>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Rest<T::Connection>) -> R,
+    ) -> R {
+        let result = change(&mut self.state.lock().rest);
+        self.settle();
+        result
+    }
+
+    pub(super) fn health(self: &Arc<Self>) -> Health {
+        let is_closed = self.enter(|_, _, _| ()).is_none();
+        match self.change(|rest| rest.keeper.runs) {
+            _ if is_closed => Health::Closed,
+            true => Health::Well,
+            false => Health::NoKeeper,
+        }
+    }
+
+    /// The thread has panicked.
+    pub(super) fn keeper_died(&self) {
+        contained(|| self.observer.keeper_died());
+    }
+
+    /// Takes what was dropped. It never waits for the lock, and never panics.
+    pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
+        self.inbox.push(dropped);
+        self.settle();
+    }
+
+    /// Takes what the inbox holds, unless another has the lock, who looks after that.
+    fn settle(self: &Arc<Self>) {
+        while !self.inbox.is_empty() {
+            let Some(state) = self.state.try_lock() else {
+                return;
+            };
+            self.hold(state, |_, _, _| ());
+        }
+    }
+
+    fn hold<R>(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State<T::Connection>>,
+        work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
+    ) -> Option<R> {
+        let now = (self.clock)();
+        let (mut outbox, dropped) = (Outbox::default(), self.inbox.take());
+        let result = state.step(now, (dropped, &mut outbox), work);
+        drop(state);
+        self.deliver(outbox);
+        result
+    }
+
+    fn deliver(self: &Arc<Self>, outbox: Outbox<T::Connection>) {
+        if outbox.rings {
+            self.bell.notify_one();
+        }
+        if outbox.starts {
+            keeper::start(self);
+        }
+        if outbox.closes {
+            contained(|| self.observer.core_died());
+        }
+        for cell in outbox.wakes {
+            contained(|| cell.wake());
+            contained(|| drop(cell));
+        }
+        contained(|| drop((outbox.cells, outbox.connections)));
+    }
+}
+
+impl<C> State<C> {
+    /// What was dropped comes before what is to be done, so that a claim sees the releases before it.
+    fn step<R>(
+        &mut self,
+        now: Time,
+        (dropped, outbox): (Vec<Dropped>, &mut Outbox<C>),
+        work: impl FnOnce(&mut Core, &mut Rest<C>, Time) -> R,
+    ) -> Option<R> {
+        let Self { core, rest } = self;
+        let result = core.as_mut().and_then(|core| {
+            let all = || {
+                for dropped in &dropped {
+                    rest.dropped(now, *dropped, (Some(core), outbox));
+                }
+                let result = work(core, rest, now);
+                rest.tell(core, outbox);
+                result
+            };
+            contained(all)
+        });
+        if result.is_none() {
+            for dropped in dropped {
+                rest.dropped(now, dropped, (None, outbox));
+            }
+            rest.end_all(now, outbox);
+            outbox.closes = core.take().is_some();
+        }
+        rest.keeper.look(core.as_ref(), rest.is_used, outbox);
+        result
+    }
+}
+
+impl<C> Rest<C> {
+    fn dropped(
+        &mut self,
+        now: Time,
+        dropped: Dropped,
+        (core, outbox): (Option<&mut Core>, &mut Outbox<C>),
+    ) {
+        match (dropped, core) {
+            (Dropped::Handles, _) => self.is_used = false,
+            (Dropped::Permit(id), core) => {
+                outbox.cells.extend(self.cells.remove(id));
+                if let Some(core) = core {
+                    self.keeper.is_busy = true;
+                    core.release(now, id, false);
+                }
+            }
+            (Dropped::Carrier(call), Some(core)) => {
+                core.handle_reply(now, call, Err(Failure::Abandoned));
+            }
+            (Dropped::Connection(runtime, server), core) => {
+                let connection = self.runtimes.gone(now, runtime, server);
+                outbox.connections.extend(connection);
+                if let Some(core) = core {
+                    core.handle_servers(now, Change::Gone(runtime, server));
+                }
+            }
+            (Dropped::Carrier(_), None) | (Dropped::Keeper, _) => {}
+        }
+    }
+
+    /// Writes to cells what the core tells.
+    fn tell(&mut self, core: &mut Core, outbox: &mut Outbox<C>) {
+        while let Some(event) = core.poll_event() {
+            let id = event.id();
+            let Some(cell) = self.cells.get(id).map(Arc::clone) else {
+                continue;
+            };
+            match event {
+                Event::Held(_, end) => {
+                    cell.hold(end);
+                    continue;
+                }
+                Event::Granted(_, grants) => cell.grant(&grants),
+                Event::Refused(_, why) => {
+                    cell.refuse(Refused::By(why));
+                    outbox.cells.extend(self.cells.remove(id));
+                }
+                Event::Lost(_) | Event::Revoked(_) => cell.lose(),
+                Event::Regained(_, tokens) => cell.regain(&tokens),
+                Event::Released(_, was_held) => cell.release(was_held),
+            }
+            outbox.wakes.push(cell);
+        }
+    }
+
+    /// Without a core claims fail, and leases end at their ends.
+    fn end_all(&mut self, now: Time, outbox: &mut Outbox<C>) {
+        let changed = self.cells.all().filter(|cell| cell.close(now));
+        outbox.wakes.extend(changed.cloned());
+    }
+
+    /// A call that a runtime sends now.
+    pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> Next<C> {
+        let call = core.poll_call(now, from);
+        let load = call.and_then(|call| self.load(core, now, (from, call)));
+        let has_more = load.is_some() && core.has_call(from);
+        Next { load, has_more }
+    }
+
+    /// A call, and the connection that it takes.
+    pub(super) fn load(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        (from, call): (RuntimeId, Call),
+    ) -> Option<Load<C>> {
+        let connection = self.runtimes.connection(from, call.server);
+        if connection.is_none() {
+            core.handle_reply(now, call.id, Err(Failure::NotConnected));
+        }
+        connection.map(|connection| Load::new(now, call, (from, connection)))
+    }
+}

@@ -1,0 +1,35 @@
+//! What carries commands to servers.
+
+use crate::redis::core::{Answer, Command, Failure, Message};
+use std::{sync::Arc, time::Duration};
+
+/// Connects to servers. It repeats nothing and follows nothing.
+pub(in crate::redis) trait Transport: Send + Sync + 'static {
+    type Connection: Connection;
+
+    /// A connection of the current runtime to a server. `None`: there is none now.
+    ///
+    /// What the server sends to this process goes to `messages`, if there are any.
+    fn connect(
+        &self,
+        server: usize,
+        messages: Option<Messages>,
+    ) -> impl Future<Output = Option<Self::Connection>> + Send;
+}
+
+/// A connection to a server. It is driven by the runtime that made it.
+pub(in crate::redis) trait Connection: Send + Sync + 'static {
+    /// Sends commands together, in this order, and returns an answer to each. `left` is how long an answer
+    /// counts. Calls arrive in the order in which these futures are polled first.
+    fn call(
+        &self,
+        commands: Vec<Command>,
+        left: Duration,
+    ) -> impl Future<Output = Result<Vec<Answer>, Failure>> + Send;
+
+    /// Ready when the connection is broken.
+    fn closed(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Takes the messages of a server.
+pub(in crate::redis) type Messages = Arc<dyn Fn(Message) + Send + Sync>;
