@@ -119,8 +119,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refresh after the release",
         "reply",
-        "State::Idle | State::Released(_) => continue,",
-        "State::Idle | State::Released(_) => continue,\n                State::Held(_) if lease.waits_in.is_some() => continue,",
+        "State::Idle | State::Released(_) => {}",
+        "State::Idle | State::Released(_) => {}\n                State::Held(_) if lease.waits_in.is_some() => {}",
     ),
     (
         "a release waits for a tick",

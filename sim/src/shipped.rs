@@ -179,7 +179,7 @@ impl subject::Subject for Shipped {
             }),
             label: None,
         });
-        let (id, call) = self.core.acquire(now, runtime(from), levels.collect());
+        let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, id);
         subject::PermitId(id.serial)

@@ -118,7 +118,7 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
         wait: None,
         label: None,
     };
-    let claimed = driver.clone().claim(here(), vec![level]);
+    let claimed = driver.clone().claim(here(), &[level]);
     claimed.unwrap_or_else(|_| panic!("the store is open"))
 }
 

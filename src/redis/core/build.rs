@@ -52,7 +52,7 @@ impl Core {
             self.fill(&mut draft);
         }
         draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
-        self.finish(draft)
+        self.finish(&draft)
     }
 
     /// Whether a runtime has something to send now.
@@ -196,12 +196,12 @@ impl Core {
     }
 
     /// Makes the commands, and notes what they name.
-    fn finish(&mut self, draft: Draft) -> Option<Call> {
-        let mut flight = self.take_off(&draft);
+    fn finish(&mut self, draft: &Draft) -> Option<Call> {
+        let mut flight = self.take_off(draft);
         let mut commands = Vec::new();
-        self.release_command(&draft, &mut commands, &mut flight);
-        self.refresh_command(&draft, &mut commands, &mut flight);
-        self.acquire_command(&draft, &mut commands, &mut flight);
+        self.release_command(draft, &mut commands, &mut flight);
+        self.refresh_command(draft, &mut commands, &mut flight);
+        self.acquire_command(draft, &mut commands, &mut flight);
         if draft.presence {
             let highest = self.servers[draft.server].floor(draft.now);
             commands.push(Command::Presence { highest });

@@ -35,8 +35,8 @@
 //!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it.
 //! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
 //! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
-//!    timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
-//!    once.
+//!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
+//!     once.
 
 mod build;
 mod call;
@@ -125,13 +125,13 @@ impl Core {
         &mut self,
         now: Time,
         from: RuntimeId,
-        levels: Vec<Level>,
+        levels: &[Level],
     ) -> (PermitId, Option<Call>) {
         self.last_permit += 1;
         let entry = self.permits.vacant_entry();
         let (slot, serial) = (entry.key(), self.last_permit);
         let id = PermitId { slot, serial };
-        let leases = permit::leases(&levels);
+        let leases = permit::leases(levels);
         let since = self.servers[levels[0].server].at(now);
         let own = levels.iter().map(|level| {
             let key = self.keys.enter(&level.name);
@@ -167,7 +167,7 @@ impl Core {
             return;
         };
         match reply {
-            Ok(answers) => self.answered(now, flight, answers),
+            Ok(answers) => self.answered(now, &flight, answers),
             Err(failure) => self.unanswered(now, &flight, failure),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Core,
     call::{Acquired, Answer, CallId, Failure, Flight, Items},
-    lease::{At, Lost, Queued, State, Work},
+    lease::{At, Lease, Lost, Queued, State, Work},
     permit::{Event, PermitId, Refusal},
     time::Time,
 };
@@ -20,12 +20,12 @@ impl Core {
         Some(flight)
     }
 
-    pub(super) fn answered(&mut self, now: Time, flight: Flight, answers: Vec<Answer>) {
+    pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
         let mut answers = answers.into_iter();
         for items in &flight.items {
             match answers.next() {
-                Some(answer) => self.take_answer(now, &flight, items, answer),
-                None => self.not_run(now, &flight, items),
+                Some(answer) => self.take_answer(now, flight, items, answer),
+                None => self.not_run(now, flight, items),
             }
         }
     }
@@ -413,7 +413,7 @@ impl Core {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
-        let was_held = permit.is_decided() && permit.leases.iter().all(|lease| lease.is_held());
+        let was_held = permit.is_decided() && permit.leases.iter().all(Lease::is_held);
         permit.leases[at.1].state = State::Lost(Lost { end: None, is_gone });
         if was_held {
             self.events.push_back(Event::Lost(at.0));
@@ -436,7 +436,7 @@ impl Core {
             permit.take(at.1, grants);
         }
         permit.leases[at.1].hold(end, refresh);
-        let is_whole = permit.leases.iter().all(|lease| lease.is_held());
+        let is_whole = permit.leases.iter().all(Lease::is_held);
         let tokens = permit.grants().map(|(token, _)| token).collect();
         self.tell_end(at.0);
         if was_told && is_whole {
@@ -460,7 +460,7 @@ impl Core {
                 break;
             };
             match &lease.state {
-                State::Idle | State::Released(_) => continue,
+                State::Idle | State::Released(_) => {}
                 _ if !lease.may_be_known(now) => lease.state = State::Idle,
                 _ => self.let_go_of(now, at),
             }
@@ -525,7 +525,7 @@ impl Core {
 
     /// Forgets a permit of which nothing is left.
     fn end_if_over(&mut self, id: PermitId) {
-        let is_idle = |lease: &super::Lease| matches!(lease.state, State::Idle);
+        let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
         let is_over =
             |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
         if !self.permit(id).is_some_and(|permit| is_over(permit)) {

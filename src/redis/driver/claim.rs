@@ -87,7 +87,7 @@ impl<T: Transport> Driver<T> {
         let shared = Arc::clone(&self.0.0);
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         let mut bound = pin!(here.map(|_| bound(&shared, &levels)));
-        let (held, own) = self.claim(here, levels)?;
+        let (held, own) = self.claim(here, &levels)?;
         let mut own = pin!(own.map(Carrier::carry));
         // Dropped before the call, which then names nothing that is still wanted.
         let held = held;
@@ -114,7 +114,7 @@ impl<T: Transport> Driver<T> {
     pub(super) fn claim(
         self,
         here: Option<Id>,
-        levels: Vec<Level>,
+        levels: &[Level],
     ) -> Result<(Held<T>, Option<Carrier<T>>), Refused> {
         let shared = Arc::clone(&self.0.0);
         let cell = Arc::new(Cell::new(levels.len()));

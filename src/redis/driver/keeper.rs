@@ -35,7 +35,7 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Looks whether the thread is to be woken, or started.
     pub(super) fn look<C>(&mut self, core: Option<&Core>, is_used: bool, outbox: &mut Outbox<C>) {
-        let is_over = !is_used && core.is_none_or(Core::is_empty);
+        let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {
             (outbox.starts, self.runs) = (!is_over, !is_over);
         } else if is_over || core.is_some_and(|core| self.is_late(core)) {
