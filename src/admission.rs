@@ -98,11 +98,6 @@ fn time(permit: &Permit, limits: &Limits, settings: &Settings) {
 }
 
 impl<B> Admitted<B> {
-    /// The permit of this limit and of the outer ones.
-    pub(crate) fn permit(&self) -> Option<&Permit> {
-        self.request.extensions().get()
-    }
-
     pub(crate) fn exempt(request: Request<B>) -> Self {
         Self {
             request,
@@ -131,8 +126,8 @@ impl Granted {
         Self { permit, several }
     }
 
-    pub(crate) fn permit(&self) -> &Permit {
-        &self.permit
+    pub(crate) fn permit(&self) -> Permit {
+        self.permit.clone()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

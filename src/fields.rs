@@ -55,6 +55,9 @@ impl Fields {
     /// Adds the policy of a permit to the fields of an admitted response, beside other policies.
     pub(crate) fn append(&self, headers: &mut HeaderMap, permit: &Permit) {
         let (policy, limit, remaining) = (permit.policy(), permit.limit(), permit.remaining());
+        if permit.is_shared() && lists(headers, policy) {
+            return;
+        }
         if limit != self.limit || *policy != self.policy {
             self.list(headers, policy, limit);
             return add(headers, RATELIMIT, remaining_value(policy, remaining));
@@ -113,14 +116,23 @@ fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderV
 /// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable
 /// ASCII, so there always is a value.
 fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
-    let policy = utf8_percent_encode(policy, UNQUOTABLE);
-    format!("\"{policy}\";{parameters}").try_into().ok()
+    format!("{};{parameters}", quoted(policy)).try_into().ok()
+}
+
+/// The policy's name as a quoted string.
+fn quoted(policy: &str) -> String {
+    format!("\"{}\"", utf8_percent_encode(policy, UNQUOTABLE))
+}
+
+/// Whether an inner limit has listed the policy of a permit that it shares.
+fn lists(headers: &HeaderMap, policy: &str) -> bool {
+    let listed = format!("{};", quoted(policy));
+    let mut policies = headers.get_all(RATELIMIT_POLICY).iter();
+    policies.any(|policy| policy.as_bytes().starts_with(listed.as_bytes()))
 }
 
 fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
-    // Nested limits that share a permit say the same.
-    let is_new = |value: &HeaderValue| !headers.get_all(&name).iter().any(|known| known == value);
-    if let Some(value) = value.filter(is_new) {
+    if let Some(value) = value {
         headers.append(name, value);
     }
 }

@@ -3,10 +3,10 @@
 use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
-    nested::{Nested, poll_for},
+    nested::poll_for,
     observe::{Outcome, Requesting},
     reject::{Limits, Reason, Rejection},
-    semaphore::{Acquire, AcquireError, Claims, Permit},
+    semaphore::{Acquire, AcquireError, Permit},
     settings::Settings,
     shadow::Shadow,
 };
@@ -77,30 +77,10 @@ where
     S: Service<Request<B>>,
 {
     pub(crate) fn limited(
-        service: S,
-        request: Request<B>,
-        claims: Claims,
+        acquiring: Acquiring<S, B>,
+        acquire: Acquire,
         settings: Arc<Settings>,
     ) -> Self {
-        let limits = Limits::of(&claims, &settings.retry);
-        let acquire = settings.acquire(claims);
-        Self::acquiring(Acquiring::new(service, request, limits), acquire, settings)
-    }
-
-    /// A request for which an outer limit has acquired a permit of the same semaphore.
-    pub(crate) fn nested(
-        service: S,
-        request: Request<B>,
-        claims: &Claims,
-        nested: Nested,
-        settings: Arc<Settings>,
-    ) -> Self {
-        let limits = Limits::of(claims, &settings.retry);
-        let acquire = nested.acquire(&settings);
-        Self::acquiring(Acquiring::new(service, request, limits), acquire, settings)
-    }
-
-    fn acquiring(acquiring: Acquiring<S, B>, acquire: Acquire, settings: Arc<Settings>) -> Self {
         let state = match acquire.answer() {
             Ok(answer) => State::answered(acquiring, answer, &settings),
             Err(acquire) => State::Acquire {
@@ -193,14 +173,14 @@ where
                 Continue(State::answered(acquiring, answer, settings))
             }
             StateProj::Ready { service, admitted } => {
-                let permit = admitted.as_ref().and_then(Admitted::permit);
+                let permit = || admitted.as_ref()?.granted.as_ref().map(Granted::permit);
                 match ready!(poll_for(permit, || service.poll_ready(cx))) {
                     Ok(()) => Continue(State::call(service, admitted.take().expect(AGAIN))),
                     Err(error) => Break(Err(error)),
                 }
             }
             StateProj::Call { future, granted } => {
-                let permit = granted.as_ref().map(Granted::permit);
+                let permit = || granted.as_ref().map(Granted::permit);
                 let answer = ready!(poll_for(permit, || future.poll(cx)));
                 Break(answer.map(|head| Granted::respond(granted.take(), head, settings)))
             }

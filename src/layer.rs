@@ -83,7 +83,8 @@ use tower_layer::Layer;
 /// request's extensions keeps those of the outer limits. Two nested limits of one store (server and prefix,
 /// whatever the handle), policy and key are a mistake, which is logged as an error with the feature `tracing`.
 /// They count a request once: the inner limit shares the outer one's permit, which is held until both are done with
-/// it. The permit grows to the larger weight, as far as the lower limit goes. The inner limit refuses what it would
+/// it, under the lower limit, which the RateLimit fields show. The permit grows to the larger weight, as far as that
+/// goes. The inner limit refuses what it would
 /// have refused when the permit was granted, and does not let a request wait a second time. Of several inner calls
 /// that a request makes at once, one shares the permit, and the others acquire their own.
 /// Two stores over [supplied connections](crate::Semaphore::semaphore_id) know that they are one only after a check.

@@ -1,11 +1,12 @@
 //! From a request to its claims.
 
 use crate::{
+    admission::Acquiring,
     body::ResponseBody,
     future::ResponseFuture,
     key::{KeyError, KeyExtractor},
-    nested::Nested,
-    reject::Reason,
+    nested,
+    reject::{Limits, Reason},
     semaphore::{Claims, Semaphore},
     settings::Settings,
 };
@@ -155,14 +156,11 @@ where
                 ResponseFuture::exempt(service, request, settings)
             }
             Ok(Some(claims)) => {
-                let nested = Nested::of(&claims, &parts.extensions, &settings);
+                let limits = Limits::of(&claims, &settings.retry);
+                let acquire = nested::acquire(claims, &parts.extensions, &settings);
                 let request = Request::from_parts(parts, body);
-                match nested {
-                    None => ResponseFuture::limited(service, request, claims, settings),
-                    Some(nested) => {
-                        ResponseFuture::nested(service, request, &claims, nested, settings)
-                    }
-                }
+                let acquiring = Acquiring::new(service, request, limits);
+                ResponseFuture::limited(acquiring, acquire, settings)
             }
         }
     }

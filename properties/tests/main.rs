@@ -66,7 +66,7 @@ mod redis {
     #[test]
     fn a_store_in_redis_behaves_as_the_model() {
         let (server, runtime) = (RedisServer::start(), runtime());
-        // So long that no refresh comes within all cases: a refresh would bring back what was lost.
+        // So long that no refresh is due within all cases: a refresh would bring back what was lost.
         let lease = Duration::from_secs(24 * 60 * 60);
         let driver =
             runtime.block_on(async { Redis::connect(&server, lease).await.listening().await });

@@ -4,7 +4,11 @@ use crate::{
     case::BOUND,
     driver::{Driver, Name},
     op::{LONG_WAIT, PROCESSES},
-    support::{redis::RedisServer, resp::Raw, wait::eventually},
+    support::{
+        redis::RedisServer,
+        resp::Raw,
+        wait::{eventually, lease_end, refreshed_once},
+    },
 };
 use std::{
     collections::HashSet,
@@ -15,6 +19,7 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::MAX_W
 /// Two stores on one server, as in two processes.
 pub(crate) struct Redis {
     stores: [RedisSemaphore; PROCESSES],
+    lease: Duration,
     raw: Raw,
     case: u64,
     seen_names: HashSet<Name>,
@@ -28,6 +33,7 @@ impl Redis {
         let second = builder.connect(server.url()).await;
         Self {
             stores: [first, second].map(|store| store.expect("it connects")),
+            lease,
             raw: Raw::connect(server.port()).await,
             case: 0,
             seen_names: HashSet::new(),
@@ -35,17 +41,20 @@ impl Redis {
     }
 
     /// Makes each store subscribe to its channel, which a first waiter starts, so that no later
-    /// waiter polls because of a new subscription.
+    /// waiter polls because of a new subscription, and no later refresh brings back what was lost.
     pub(crate) async fn listening(mut self) -> Self {
         for process in 0..PROCESSES {
             let claim = self.claim(process).with_limit(1);
             let held = self.stores[process].acquire(claim.clone()).await;
+            let units = self.set(process, "held");
+            let end = lease_end(&mut self.raw, &units).await;
             let waits = tokio::spawn(self.stores[process].acquire(claim.with_wait(LONG_WAIT)));
             let channels = ["PUBSUB", "CHANNELS", "semaphore:wake:*"];
             eventually("the store listens", BOUND, async || {
                 self.raw.cmd(&channels).await.array().len() > process
             })
             .await;
+            refreshed_once(&mut self.raw, &units, end).await;
             drop(held);
             assert!(matches!(waits.await, Ok(Ok(_))));
         }
@@ -74,6 +83,19 @@ impl Redis {
     pub(crate) async fn units(&mut self, key: usize) -> Vec<(Name, f64)> {
         let held = self.set(key, "held");
         self.raw.zmembers(held).await
+    }
+
+    /// Waits until a permit has a whole lease. One from the queue has less until its store refreshes it,
+    /// at the next tick, which would bring back what was lost.
+    async fn has_whole_lease(&mut self, key: usize, name: &Name) {
+        let almost_whole = self.lease.mul_f64(0.9).as_millis() as f64;
+        eventually("the permit is refreshed", BOUND, async || {
+            let now = self.raw.server_time_ms().await as f64;
+            let units = self.units(key).await.into_iter();
+            let mut units = units.filter(|(unit, _)| is_unit_of(unit, name));
+            units.all(|(_, end)| end < now || end > now + almost_whole)
+        })
+        .await;
     }
 
     /// Removes a permit's units from the server's list, or sets the ends of their leases to long ago.
@@ -145,6 +167,7 @@ impl Driver for Redis {
     }
 
     async fn expire(&mut self, key: usize, name: &Name, _: &Permit, listed: bool) {
+        self.has_whole_lease(key, name).await;
         self.end_lease(key, name, listed).await;
         // No release wakes the head of the queue: a claim that is refused makes the store grant it.
         if !self.inspect(key).await.1.is_empty() {

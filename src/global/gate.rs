@@ -68,6 +68,7 @@ impl Gate {
     /// Whether there is a permit, once that is known. `acquire` is called if no acquire is pending
     /// under this limit and no answer is left that still counts. Its argument is how long the service
     /// has waited already.
+    #[inline]
     pub(super) fn poll(
         &self,
         cx: &mut Context<'_>,
@@ -155,6 +156,7 @@ impl Gate {
 impl Inner {
     /// Whether what the service waited for counts under this limit too. Its permit does if there was
     /// room for it under both, so that a limit which changes all the time starves nobody.
+    #[inline]
     fn fits(&self, limit: u32) -> bool {
         match &self.state {
             State::Waiting(_) => self.limit == limit,

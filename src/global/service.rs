@@ -8,7 +8,7 @@ use crate::{
     admission::Granted,
     body::ResponseBody,
     future::ResponseFuture,
-    nested::{called_for, is_polled_for, poll_for},
+    nested::{ask, called_for, is_polled_for, poll_for},
     reject::Reason,
     semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Semaphore},
     settings::Settings,
@@ -74,6 +74,7 @@ impl<S> GlobalConcurrencyLimit<S> {
     }
 
     pub(super) fn with(inner: S, key: Key, settings: Arc<Settings>, watch: Arc<Watch>) -> Self {
+        ask();
         Self {
             inner,
             key,
@@ -131,8 +132,8 @@ impl<S> GlobalConcurrencyLimit<S> {
     where
         S: Service<Request<B>>,
     {
-        let permit = self.gate.as_ref().and_then(|gate| gate.permit());
-        let poll = poll_for(permit.as_ref(), || self.inner.poll_ready(cx));
+        let permit = || self.gate.as_ref()?.permit();
+        let poll = poll_for(permit, || self.inner.poll_ready(cx));
         if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
             gate.wait_for_inner(cx);
         }
@@ -144,21 +145,26 @@ impl<S> GlobalConcurrencyLimit<S> {
         let is_covered = mem::take(&mut self.is_covered);
         let limit = self.settings.limit_now();
         let wanted = || claim(&self.settings, &self.key, limit);
+        let answer = self.gate.as_ref().map(|gate| gate.take());
+        let answer = match answer.unwrap_or(Answer::NotReady) {
+            // Only a poll that is covered or granted reaches the inner service.
+            Answer::Refused(error, limit) if !is_covered => {
+                return Err((Reason::Acquire(error), limit));
+            }
+            Answer::NotReady if !is_covered => panic!("called before it was ready"),
+            answer => answer,
+        };
         if let Some(shared) = called_for(request.extensions(), wanted, &self.settings) {
             // What was acquired before the outer limit's permit could be seen is not needed.
-            drop(self.gate.as_ref().map(|gate| gate.take()));
             return shared.map_err(|error| (Reason::Acquire(error), limit));
         }
-        let answer = self.gate.as_ref().map(|gate| gate.take());
-        match answer.unwrap_or(Answer::NotReady) {
+        match answer {
             Answer::Granted(permit) => Ok(permit),
-            Answer::Refused(error, limit) => Err((Reason::Acquire(error), limit)),
             // It was another request's permit that covered the poll, or that has ended since.
-            Answer::NotReady if is_covered => match self.acquire_now() {
+            Answer::NotReady | Answer::Refused(..) => match self.acquire_now() {
                 Ok(answer) => answer.map_err(|error| (Reason::Acquire(error), limit)),
                 Err(_) => Err((Reason::Lost(PermitLost), limit)),
             },
-            Answer::NotReady => panic!("called before it was ready"),
             Answer::Lost => match self.acquire_now() {
                 Ok(Ok(permit)) => Ok(permit),
                 _ => Err((Reason::Lost(PermitLost), limit)),

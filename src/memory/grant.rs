@@ -51,7 +51,6 @@ fn new(
 ) -> Permit {
     let grant = MemoryGrant {
         entry,
-        limit: units.limit,
         weight: Mutex::new(units.weight),
         token: acquired.token,
         loss: Loss::default(),
@@ -63,7 +62,6 @@ fn new(
 /// Units of a key. They are released once, by `release` or by the drop.
 struct MemoryGrant {
     entry: Arc<Entry>,
-    limit: u32,
     /// How many units are held; 0 after the release.
     weight: Mutex<u32>,
     token: u64,
@@ -72,25 +70,21 @@ struct MemoryGrant {
 }
 
 impl MemoryGrant {
-    fn grow_now(&self, units: u32) -> Result<(), AcquireError> {
+    fn grow_now(&self, units: Units) -> Result<(), AcquireError> {
         if *self.weight.lock() == 0 {
             return Err(StoreError::new(PermitLost).into());
         }
-        let more = Units {
-            limit: self.limit,
-            weight: units,
-        };
         // Without the lock, which is taken where the entry is locked.
-        let acquired = self.entry.try_acquire(more);
-        acquired.map_err(|refusal| self.full(refusal))?;
+        let acquired = self.entry.try_acquire(units);
+        acquired.map_err(|refusal| full(units.limit, refusal))?;
         let mut weight = self.weight.lock();
         if *weight == 0 {
             // It was released meanwhile.
             drop(weight);
-            self.entry.release(units);
+            self.entry.release(units.weight);
             return Err(StoreError::new(PermitLost).into());
         }
-        *weight += units;
+        *weight += units.weight;
         Ok(())
     }
 
@@ -105,17 +99,17 @@ impl MemoryGrant {
         self.entry.release(units);
         Ok(())
     }
+}
 
-    /// The permit itself names its policy.
-    fn full(&self, refusal: Refusal) -> AcquireError {
-        AcquireError::Full {
-            policy: Policy::DEFAULT,
-            limit: self.limit,
-            held: match refusal {
-                Refusal::Full(held) => held,
-                Refusal::Retired => 0,
-            },
-        }
+/// The permit itself names its policy.
+fn full(limit: u32, refusal: Refusal) -> AcquireError {
+    AcquireError::Full {
+        policy: Policy::DEFAULT,
+        limit,
+        held: match refusal {
+            Refusal::Full(held) => held,
+            Refusal::Retired => 0,
+        },
     }
 }
 
@@ -136,7 +130,7 @@ impl Grant for MemoryGrant {
         Some(*self.weight.lock())
     }
 
-    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
         Box::pin(ready(self.grow_now(units)))
     }
 

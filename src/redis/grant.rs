@@ -6,7 +6,7 @@ use super::{
     shared::{Added, RedisGrant, Store},
 };
 use crate::semaphore::{
-    AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, SemaphoreId, StoreError,
+    AcquireError, BoxFuture, Grant, Loss, PermitLost, Policy, SemaphoreId, StoreError, Units,
     future::all_held,
 };
 use std::{future::ready, slice, sync::Arc, time::Instant};
@@ -45,7 +45,7 @@ impl Grant for RedisGrant {
         Some(self.units() + self.added.get().map_or(0, of_added))
     }
 
-    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
         if self.is_lost() || self.lease.is_released() {
             return Box::pin(ready(Err(lost())));
         }
@@ -144,7 +144,7 @@ impl Store {
     async fn add(
         self: &Arc<Self>,
         lease: &Arc<Lease>,
-        units: u32,
+        units: Units,
     ) -> Result<RedisGrant, AcquireError> {
         self.open()?;
         let grant = self.heavier(lease, units);
@@ -155,18 +155,18 @@ impl Store {
                 self.granted(slice::from_ref(&grant.lease), None).await?;
                 Ok(grant)
             }
-            Acquired::Full { held, .. } => Err(full(lease, held)),
+            Acquired::Full { held, .. } => Err(full(units, held)),
             Acquired::Revoked => Err(lost()),
-            Acquired::QueueFull { .. } | Acquired::Queued { .. } => Err(full(lease, 0)),
+            Acquired::QueueFull { .. } | Acquired::Queued { .. } => Err(full(units, 0)),
         }
     }
 }
 
 /// The permit itself names its policy.
-fn full(lease: &Lease, held: u32) -> AcquireError {
+fn full(units: Units, held: u32) -> AcquireError {
     AcquireError::Full {
         policy: Policy::DEFAULT,
-        limit: lease.permit().limit,
+        limit: units.limit,
         held,
     }
 }

@@ -164,9 +164,9 @@ impl Store {
     }
 
     /// A lease of more units for the permit of another one.
-    pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, weight: u32) -> RedisGrant {
+    pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, units: Units) -> RedisGrant {
         let serial = self.serials(1).start;
-        let permit = PermitId::new(serial, lease.permit().limit, weight);
+        let permit = PermitId::new(serial, units.limit, units.weight);
         let permit = permit.tagged(&self.tag(Of::Added(lease.serial)));
         self.register(Lease::new(lease.name(), permit).adding_to(lease))
     }

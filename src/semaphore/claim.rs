@@ -162,6 +162,7 @@ impl Claim {
     }
 
     /// The claim, with defaults for each value that it does not set.
+    #[inline]
     pub(crate) fn or(
         mut self,
         policy: &Policy,
@@ -172,7 +173,7 @@ impl Claim {
         let alternative = self.alternative;
         self.policy.get_or_insert_with(|| match alternative {
             0 => policy.clone(),
-            place => format!("{policy}-{}", place + 1).into(),
+            place => policy.alternative(place),
         });
         self.limit.get_or_insert(limit);
         self.wait.get_or_insert(wait);

@@ -114,9 +114,14 @@ impl AcquireError {
 }
 
 impl Permit {
-    /// The limit under which the permit was granted, in units. See [`Permit`] for an example.
+    /// The limit under which the permit is held, in units: that under which it was granted, or a lower one of a
+    /// nested layer that shares it. See [`Permit`] for an example.
+    #[inline]
     pub fn limit(&self) -> u32 {
-        self.0.limit
+        match self.is_shared() {
+            true => self.shared_limit(),
+            false => self.0.limit,
+        }
     }
 
     /// How many units of the key were free when the permit was granted, its own not counted. See
@@ -125,7 +130,8 @@ impl Permit {
     /// The number stays as it was at that moment. For a permit that waited, that is the moment of
     /// the grant from the queue.
     pub fn remaining(&self) -> u32 {
-        self.0.remaining
+        let lowered = self.0.limit.saturating_sub(self.limit());
+        self.0.remaining.saturating_sub(lowered)
     }
 
     /// Names the policy of a permit that was just made, and has no clones.
@@ -181,7 +187,7 @@ impl Permit {
     ///
     /// Nested layers need it, because a request's extensions hold one permit.
     pub(crate) fn over(self, outer: Self) -> Self {
-        if !self.0.is_share {
+        if !outer.is_shared() {
             return Self::joined([self, outer].into(), None);
         }
         let own: Vec<_> = self.leaves().into_iter().cloned().collect();
@@ -198,14 +204,9 @@ impl Permit {
         }
     }
 
-    /// A permit of these levels, the narrowest first, of which some are those of an outer limit. It keeps what
-    /// it shares with that one.
-    pub(crate) fn sharing(permits: Vec<Self>, kept: impl Send + Sync + 'static) -> Self {
-        let mut permit = Self::joined(permits.into(), Some(Box::new(kept)));
-        if let Some(shared) = Arc::get_mut(&mut permit.0) {
-            shared.is_share = true;
-        }
-        permit
+    /// A permit of these levels, the narrowest first, which keeps something until its last clone is dropped.
+    pub(crate) fn keeping(permits: Vec<Self>, kept: impl Send + Sync + 'static) -> Self {
+        Self::joined(permits.into(), Some(Box::new(kept)))
     }
 
     fn joined(permits: Box<[Self]>, kept: Option<Kept>) -> Self {

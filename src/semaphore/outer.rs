@@ -1,33 +1,40 @@
 //! A level of an outer limit's permit, which an inner limit of the same semaphore shares.
 
 use super::{AcquireError, Claim, Permit, Policy, SemaphoreId};
-use std::sync::Arc;
-
-/// A level, taken for one inner limit until this is dropped. A request may make several inner calls at once:
-/// one of them shares the level, and the others acquire permits of their own.
-pub(crate) struct Share {
-    pub(crate) level: Permit,
-    _taken: Arc<()>,
-}
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 impl Permit {
-    /// Takes the level of the semaphore with this id, unless it is released, or taken by another inner call.
+    /// Shares the level of the semaphore with this id, which is under this limit too from now on. `None` if it is
+    /// released, or shared with another inner call: a request may make several at once, of which one shares
+    /// the level, until its permit is dropped, and the others acquire permits of their own.
+    ///
     /// The id is asked for only if a level has its policy.
     pub(crate) fn share(
         &self,
         policy: &Policy,
         id: &dyn Fn() -> Option<SemaphoreId>,
-    ) -> Option<Share> {
-        let level = self.level_of(policy, id)?;
-        // What an outer limit shares already is taken anew for each limit inside of that one.
+        limit: u32,
+    ) -> Option<Self> {
         match self.parts() {
+            // What an outer limit shares already is shared anew by each limit inside of that one.
             parts if !parts.is_empty() && !self.0.is_share => {
-                parts.iter().find_map(|part| part.share(policy, id))
+                let mut parts = parts.iter();
+                let share = parts.find_map(|part| part.share(policy, id, limit));
+                self.0.is_shared.fetch_or(share.is_some(), Relaxed);
+                share
             }
-            _ => self.take().map(|_taken| Share {
-                level: level.clone(),
-                _taken,
-            }),
+            _ => {
+                let level = self.level_of(policy, id)?.clone();
+                let taken = self.take()?;
+                level.0.inner_limit.fetch_min(limit, Relaxed);
+                level.0.is_shared.store(true, Relaxed);
+                self.0.is_shared.store(true, Relaxed);
+                // What it was taken from is shared itself, for as long.
+                let mut share = Self::keeping(vec![level], (taken, self.clone()));
+                let shared = Arc::get_mut(&mut share.0)?;
+                (shared.is_share, shared.is_shared) = (true, true.into());
+                Some(share)
+            }
         }
     }
 
@@ -56,28 +63,39 @@ impl Permit {
         attached.taken = Arc::downgrade(&taken);
         Some(taken)
     }
-}
 
-impl Share {
-    /// What the claim needs beside the units of the level, under the lower limit and as far as that goes.
+    /// Whether a level of it is shared by an outer and an inner limit.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.is_shared.load(Relaxed)
+    }
+
+    /// The limit of a permit that is shared.
+    #[cold]
+    pub(super) fn shared_limit(&self) -> u32 {
+        match self.0.is_share {
+            true => self.levels()[0].limit(),
+            false => self.0.limit.min(self.0.inner_limit.load(Relaxed)),
+        }
+    }
+
+    /// The weight of a share that a claim needs: as much as fits under the lower limit.
     ///
     /// # Errors
     ///
     /// Full, if more were held when the level was granted than the claim's limit allows: then the claim would
-    /// have been refused at that moment. What others hold of a degraded level is not known.
-    pub(crate) fn more_for(&self, claim: &Claim) -> Result<Option<Claim>, AcquireError> {
-        let (level, limit) = (&self.level, claim.limit().unwrap_or_default());
-        let held = level.limit().saturating_sub(level.remaining());
-        let others = match level.is_degraded() {
-            true => 0,
-            false => held.saturating_sub(level.0.weight),
+    /// have been refused at that moment. What others hold of a degraded level is not known, and it does not grow.
+    pub(crate) fn weight_for(&self, claim: &Claim) -> Result<u32, AcquireError> {
+        let (level, limit) = (&self.levels()[0], claim.limit().unwrap_or_default());
+        let held = level.0.limit.saturating_sub(level.0.remaining);
+        let (others, wanted) = match level.is_degraded() {
+            true => (0, 0),
+            false => (held.saturating_sub(level.0.weight), claim.weight()),
         };
         let own = level.weight().min(limit);
-        if others.saturating_add(own) > limit || limit == 0 {
-            return Err(AcquireError::full(claim, held));
+        match others.saturating_add(own) > limit || limit == 0 {
+            true => Err(AcquireError::full(claim, held)),
+            false => Ok(wanted.min(level.limit())),
         }
-        let lower = limit.min(level.limit());
-        let more = claim.weight().min(lower).saturating_sub(own);
-        Ok((more > 0).then(|| claim.clone().with_limit(lower).with_weight(more)))
     }
 }

@@ -11,7 +11,7 @@ use std::{
     any::Any,
     fmt,
     future::{Future, ready},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicU32},
 };
 
 /// Units of a key that a store has granted. They are held until the last clone is dropped.
@@ -94,10 +94,12 @@ pub trait Grant: Send + Sync + 'static {
         None
     }
 
-    /// Adds units to the permit, as a claim for them that does not wait: [`weight`](Self::weight)
-    /// counts them before the future is ready. A future that fails, or is dropped before it is ready,
-    /// leaves the permit as it was. The permit itself names its policy in a refusal.
-    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+    /// Adds units to the permit, as a claim for them that does not wait. Its limit is
+    /// [`Permit::limit`], which may be lower than when the permit was granted.
+    /// [`weight`](Self::weight) counts the units before the future is ready. A future that fails, or is
+    /// dropped before it is ready, leaves the permit as it was. The permit itself names its policy in a
+    /// refusal.
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
         let _ = units;
         Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
@@ -129,11 +131,15 @@ pub trait Grant: Send + Sync + 'static {
 pub(super) struct Shared<G: ?Sized> {
     pub(super) policy: Policy,
     pub(super) limit: u32,
+    /// The lowest limit of the inner layers that have shared it; `u32::MAX` if there is none.
+    pub(super) inner_limit: AtomicU32,
     pub(super) remaining: u32,
     /// How many units it was granted with.
     pub(super) weight: u32,
-    /// Whether it shares levels with the permit of an outer limit.
+    /// Whether it shares its only level with the permit of an outer limit.
     pub(super) is_share: bool,
+    /// Whether a level of it is shared by an outer and an inner limit.
+    pub(super) is_shared: AtomicBool,
     /// Whether a clone changes its weight now.
     pub(super) is_changing: AtomicBool,
     pub(super) held: Held,
@@ -169,9 +175,11 @@ impl Permit {
         Self(Arc::new(Shared {
             policy,
             limit: units.limit,
+            inner_limit: AtomicU32::new(u32::MAX),
             remaining,
             weight: units.weight,
             is_share: false,
+            is_shared: AtomicBool::new(false),
             is_changing: AtomicBool::new(false),
             held,
             attached: Mutex::new(None),

@@ -41,6 +41,12 @@ impl Policy {
         Self(Text::Static(name))
     }
 
+    /// The policy of a key that another extractor than the first has found. Few layers have several.
+    #[cold]
+    pub(super) fn alternative(&self, place: u16) -> Self {
+        format!("{self}-{}", place + 1).into()
+    }
+
     /// The name. See [`Policy`] for an example.
     #[inline]
     pub fn as_str(&self) -> &str {

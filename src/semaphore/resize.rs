@@ -1,7 +1,7 @@
 //! A permit that changes its weight.
 
 use super::{
-    AcquireError, BoxFuture, ClaimError, MAX_WEIGHT, Permit, PermitLost, StoreError,
+    AcquireError, BoxFuture, ClaimError, MAX_WEIGHT, Permit, PermitLost, StoreError, Units,
     changing::Changing,
 };
 
@@ -73,6 +73,18 @@ impl Permit {
     /// # }
     /// ```
     pub async fn resize(&self, weight: u32) -> Result<(), AcquireError> {
+        self.change(weight, true).await
+    }
+
+    /// Changes the weight as [`resize`](Self::resize) does, unless it is as great already.
+    pub(crate) async fn grow_to(&self, weight: u32) -> Result<(), AcquireError> {
+        match weight > self.weight() {
+            true => self.change(weight, false).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn change(&self, weight: u32, shrinks: bool) -> Result<(), AcquireError> {
         if weight == 0 || weight > MAX_WEIGHT {
             return Err(ClaimError::Weight(weight).into());
         }
@@ -95,7 +107,10 @@ impl Permit {
             level.units()?;
         }
         grown.0.clear();
-        shrink(&levels, weight).await
+        match shrinks {
+            true => shrink(&levels, weight).await,
+            false => Ok(()),
+        }
     }
 
     /// The permits of single limits that it is made of, from the narrowest to the widest.
@@ -140,7 +155,11 @@ async fn grow<'a>(levels: &[Level<'a>], weight: u32) -> Result<Grown<'a>, Acquir
     for (level, held) in levels {
         let units = weight.saturating_sub(*held);
         if units > 0 {
-            let answer = level.0.grant.grow(units).await;
+            let more = Units {
+                limit: level.limit(),
+                weight: units,
+            };
+            let answer = level.0.grant.grow(more).await;
             answer.map_err(|error| level.named(error))?;
             grown.0.push((level, units));
         }

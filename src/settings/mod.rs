@@ -85,6 +85,7 @@ impl Settings {
     }
 
     /// The claim, with these settings for each value that the claim does not set.
+    #[inline]
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
         claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
     }

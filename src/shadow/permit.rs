@@ -1,7 +1,7 @@
 //! The permit of a request that is admitted in any case.
 
 use super::trial::Trial;
-use crate::semaphore::{AcquireError, BoxFuture, Grant, Loss, PermitLost, StoreError};
+use crate::semaphore::{AcquireError, BoxFuture, Grant, Loss, PermitLost, StoreError, Units};
 use parking_lot::Mutex;
 use std::{
     future::ready,
@@ -71,10 +71,12 @@ impl Grant for ShadowGrant {
         }
     }
 
-    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
         let trial = Arc::clone(&self.trial);
         Box::pin(async move {
-            trial.resize(trial.weight().saturating_add(units)).await;
+            trial
+                .resize(trial.weight().saturating_add(units.weight))
+                .await;
             Ok(())
         })
     }

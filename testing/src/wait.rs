@@ -56,16 +56,17 @@ pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() 
     }
 }
 
-/// Waits until the first permit of a set was refreshed. With a lease of hours that is when its process has
-/// begun to listen to messages: all is refreshed once then, which would tell what a test loses later.
-pub async fn refreshed_once(raw: &mut Raw, held: &str) {
-    let (id, ends) = raw.zmembers(held).await.remove(0);
-    let sooner = (ends - 1_000.0).to_string();
-    let args: [&[u8]; 5] = [b"ZADD", held.as_bytes(), b"XX", sooner.as_bytes(), &id];
-    raw.cmd(&args).await;
+/// When the lease of the first permit of a set ends, in milliseconds of the server's clock.
+pub async fn lease_end(raw: &mut Raw, held: &str) -> f64 {
+    raw.zmembers(held).await.remove(0).1
+}
+
+/// Waits until the first permit of a set was refreshed, whose lease ended at `granted` when it was granted. With
+/// a lease of hours that is when its process has begun to listen to messages: all is refreshed once then,
+/// which would tell what a test loses later.
+pub async fn refreshed_once(raw: &mut Raw, held: &str, granted: f64) {
     eventually("it is refreshed", Duration::from_secs(30), async || {
-        let members = raw.zmembers(held).await;
-        members.iter().any(|(of, at)| *of == id && *at > ends)
+        lease_end(raw, held).await > granted
     })
     .await;
 }

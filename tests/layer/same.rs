@@ -539,3 +539,145 @@ async fn limits_of_two_policies_by_turns_hold_one_permit_each() {
     assert_eq!(send(&service, request("ann")).await.status(), 200);
     assert_eq!(memory.busy_keys(), 0);
 }
+
+fn fields<B>(answer: &Response<B>) -> [Vec<&str>; 2] {
+    ["ratelimit-policy", "ratelimit"].map(|name| {
+        let values = answer.headers().get_all(name).into_iter();
+        values.map(|value| value.to_str().expect("text")).collect()
+    })
+}
+
+#[tokio::test]
+async fn the_fields_show_the_lower_limit_once() {
+    for limits in [&[9, 2][..], &[2, 9], &[9, 5, 2], &[5, 2, 9], &[2, 2]] {
+        let memory = MemorySemaphore::new();
+        let inner = limits[1..].iter().rev();
+        let innermost = tower::util::BoxCloneSyncService::new(stalled().map_response(erased));
+        let service = inner.fold(innermost, |inner, most| {
+            let layer = limit(*most, memory.clone());
+            tower::util::BoxCloneSyncService::new(layer.layer(inner).map_response(erased))
+        });
+        let service = limit(limits[0], memory.clone()).layer(service);
+        let [first, _second] = [
+            send(&service, request("ann")).await,
+            send(&service, request("ann")).await,
+        ];
+        let quota = "\"concurrency\";q=2;qu=\"concurrent-requests\"";
+        let shown = [vec![quota], vec!["\"concurrency\";r=1"]];
+        assert_eq!(fields(&first), shown, "{limits:?}");
+        let third = send(&service, request("ann")).await;
+        assert_eq!(third.status(), 429);
+        assert_eq!(fields(&third)[0], [quota], "{limits:?}");
+        assert_eq!(fields(&third)[1].len(), 1, "{limits:?}");
+    }
+}
+
+type Erased = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+fn erased<B>(answer: Response<B>) -> Response<Erased>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Debug,
+{
+    answer.map(|body| {
+        body.map_err(|_| unreachable!("no body fails"))
+            .boxed_unsync()
+    })
+}
+
+/// A service whose requests hold on until they are dropped, and the permits that they see.
+fn handlers(
+    seen: &Arc<Mutex<Vec<Permit>>>,
+) -> impl Service<
+    Request<()>,
+    Response = Response<StreamBody<Pending<Frames>>>,
+    Error = Infallible,
+    Future: Send,
+> + Clone {
+    let seen = Arc::clone(seen);
+    service_fn(move |request: Request<()>| {
+        let permit = request.extensions().get::<Permit>().cloned();
+        seen.lock().expect("no panic").extend(permit);
+        async { Ok::<_, Infallible>(Response::new(endless())) }
+    })
+}
+
+#[tokio::test]
+async fn a_handler_changes_the_one_permit_under_the_lower_limit() {
+    for (outer, inner) in [(9, 4), (4, 9)] {
+        let (memory, seen) = (MemorySemaphore::new(), Arc::default());
+        let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(3));
+        let inner = ConcurrencyLimitLayer::new(inner, heavy, memory.clone());
+        let service = limit(outer, memory.clone()).layer(inner.layer(handlers(&seen)));
+        let answer = send(&service, request("ann")).await;
+        let permit = seen.lock().expect("no panic").pop().expect("a permit");
+        assert_eq!((permit.weight(), permit.tokens().len()), (3, 1));
+        assert!(permit.resize(5).await.is_err(), "above the lower limit");
+
+        permit.resize(2).await.expect("it is lighter");
+        let other = memory.acquire(Claim::new("ann").with_limit(9).with_weight(2));
+        let other = other.await.expect("there is room");
+        assert!(permit.resize(3).await.is_err(), "five of four units");
+        drop(other);
+        permit.resize(4).await.expect("there is room");
+        assert_eq!(held(&memory, "ann").await, 4);
+        assert!(permit.release().await, "it was held");
+        drop(answer);
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+#[tokio::test]
+async fn three_times_the_same_levels_hold_one_permit_of_each() {
+    let memory = MemorySemaphore::new();
+    let claims = || {
+        let claims = key::from_fn(|_| {
+            let all = Claim::new("all").with_policy("fleet").with_limit(1);
+            [Claim::new("ann").with_limit(1), all]
+        });
+        ConcurrencyLimitLayer::new(1, claims, memory.clone())
+    };
+    let inner = claims().layer(claims().layer(stalled()));
+    let service = claims().layer(inner);
+    let (served, answers) = in_flight(&service, 2).await;
+    assert_eq!((served, held(&memory, "ann").await), (1, 1));
+    drop(answers);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn an_inner_call_shares_the_permit_for_as_long_as_the_limits_inside_of_it() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(1, memory.clone()).layer(stalled());
+    let middle = limit(3, memory.clone()).with_release(ReleaseAt::Head);
+    let middle = middle.layer(inner);
+    let served = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&served);
+    let batch = service_fn(move |request: Request<()>| {
+        let (middle, counted) = (middle.clone(), Arc::clone(&counted));
+        async move {
+            let (served, answers) = fan_out(&middle, &request).await;
+            counted.store(served, Relaxed);
+            drop(answers);
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("all")))
+        }
+    });
+    let service = limit(5, memory.clone()).layer(batch);
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(served.load(Relaxed), 1);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_service_that_refuses_does_not_call_an_inner_service_that_was_not_ready() {
+    let memory = MemorySemaphore::new();
+    let outer = ConcurrencyLimitLayer::new(9, key::fixed("all"), memory.clone());
+    let inner = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    // A buffer panics if it is called before it was ready.
+    let inner = inner
+        .with_wait(Duration::ZERO)
+        .layer(BufferLayer::new(1).layer(stalled()));
+    let service = outer.layer(BufferLayer::new(1).layer(inner));
+    let answer = service.oneshot(request("ann")).await.expect("an answer");
+    assert_eq!(answer.status(), 429);
+}

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tower_semaphore::{
     RedisSemaphore, Semaphore,
-    redis::{Builder, ConnectError},
+    redis::{Builder, ConnectError, WhenUnavailable},
 };
 
 type Outcome = Result<RedisSemaphore, ConnectError>;
@@ -78,6 +78,25 @@ async fn a_password_that_is_wrong_missing_or_needless_is_told() {
     explained(none, is_credentials, &["requires a password"]);
     let needless = connect(open.url_of(":battery-staple")).await;
     explained(needless, is_credentials, &["has no password"]);
+}
+
+#[tokio::test]
+async fn a_password_that_is_too_long_for_redis_to_read_is_told() {
+    let (closed, open) = (closed().await, RedisServer::start());
+    let connect = async |url: String| {
+        let builder = patient().when_unavailable(WhenUnavailable::Admit);
+        builder.connect(url).await
+    };
+    for length in [16 << 10, (16 << 10) + 1, 20_000, 1 << 20] {
+        let long = "x".repeat(length);
+        let refuses = ["refuses the user or the password"];
+        let wrong = connect(closed.url_of(&format!(":{long}"))).await;
+        explained(wrong, is_credentials, &refuses);
+        let unknown = connect(closed.url_of(&format!("{long}:x"))).await;
+        explained(unknown, is_credentials, &refuses);
+        let needless = connect(open.url_of(&format!(":{long}"))).await;
+        explained(needless, is_credentials, &["has no password"]);
+    }
 }
 
 #[tokio::test]

@@ -164,6 +164,18 @@ async fn a_crowd_of_claims_gets_exactly_the_share() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_whose_server_has_gone_before_its_first_claim_admits_its_share() {
+    let mut server = RedisServer::start();
+    let connection = testing::stores::connection(&server.url()).await;
+    server.kill();
+    // Each time the first failure may come before the thread of the store runs, or after that.
+    for _ in 0..100 {
+        let store = builder(ShareOf(0.5)).build_on(connection.clone());
+        drop(degraded(&store.expect("it is valid"), 10).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_strict_claim_and_a_lock_are_always_refused() {
     let mut server = RedisServer::start();
     let store = store(&server, Admit).await;

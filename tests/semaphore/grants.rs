@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Notify;
 use tower_semaphore::{
     Acquire, AcquireError, Claim, MemorySemaphore, Permit, Policy, Semaphore,
-    semaphore::{BoxFuture, ClaimError, Grant, Loss, MAX_WEIGHT},
+    semaphore::{BoxFuture, ClaimError, Grant, Loss, MAX_WEIGHT, Units},
 };
 
 /// Units whose growth waits until a test lets it go on.
@@ -44,11 +44,11 @@ impl Grant for Handle {
         Some(self.0.weight.load(SeqCst))
     }
 
-    fn grow(&self, units: u32) -> BoxFuture<Result<(), AcquireError>> {
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
         let gated = Arc::clone(&self.0);
         Box::pin(async move {
             gated.gate.notified().await;
-            gated.weight.fetch_add(units, SeqCst);
+            gated.weight.fetch_add(units.weight(), SeqCst);
             Ok(())
         })
     }

@@ -73,6 +73,8 @@ pub(super) async fn run(
     // Makes the connection, so that the first release need not wait for it.
     task.read_clock();
     let mut alarms = task.core.outage.alarms();
+    // The first alarm may have come before this thread ran.
+    alarms.mark_changed();
     let (mut taken, mut serials) = (Vec::with_capacity(COMMANDS), Vec::new());
     let mut alarm = pin!(sleep_until(task.next().into()));
     let mut is_open = true;

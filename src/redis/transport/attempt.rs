@@ -38,6 +38,10 @@ const REACTION: Duration = Duration::from_millis(250);
 /// How much of what a server says by itself is read, in bytes.
 const MOST_SAID: u64 = 4_096;
 
+/// The longest argument that Redis reads from a client that has to tell a password first, in bytes. It ends the
+/// connection of one that sends more, mostly before the client has read why.
+const MOST_UNKNOWN: usize = 16 * 1_024;
+
 /// An empty `ClientHello`, which a server that speaks TLS answers with an alert.
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 
@@ -94,6 +98,7 @@ pub(super) async fn connect(client: &Client) -> Result<Connection, Error> {
 async fn explained(error: RedisError, client: &Client) -> RedisError {
     let is_secure = is_secure(client);
     match error.kind() {
+        _ if is_too_long(client) && requires_password(client).await => TOO_LONG.into(),
         ErrorKind::AuthenticationFailed => refusal(client).await.unwrap_or(error),
         _ if error.code() == Some("ERR") => refusal(client).await.unwrap_or(error),
         _ if is_secure && is_of_tls(&error) => match is_plain(client).await {
@@ -138,10 +143,33 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
     shared.downcast_ref()
 }
 
+const TOO_LONG: (ErrorKind, &str) = (
+    ErrorKind::AuthenticationFailed,
+    "Redis ends the connection at a user or a password of more than 16 KB",
+);
+
+fn is_too_long(client: &Client) -> bool {
+    let settings = client.get_connection_info().redis_settings();
+    let mut sent = [settings.username(), settings.password()]
+        .into_iter()
+        .flatten();
+    sent.any(|text| text.len() > MOST_UNKNOWN)
+}
+
+async fn requires_password(client: &Client) -> bool {
+    let refusal = refused(client, vec![cmd("PING")]).await;
+    refusal.is_some_and(|error| error.code() == Some("NOAUTH"))
+}
+
 /// Sends the user, the password and the database as commands, and returns what the server refuses.
 async fn refusal(client: &Client) -> Option<RedisError> {
+    let commands = commands(client.get_connection_info().redis_settings());
+    refused(client, commands).await
+}
+
+/// What the server refuses of these commands, on a connection without a user and a password.
+async fn refused(client: &Client, commands: Vec<Cmd>) -> Option<RedisError> {
     let info = client.get_connection_info().clone();
-    let commands = commands(info.redis_settings());
     let bare = info.set_redis_settings(RedisConnectionInfo::default());
     let connection = Connection::open(&Client::open(bare).ok()?).await.ok()?;
     let replies = connection.call(commands).await;
