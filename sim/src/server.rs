@@ -47,6 +47,8 @@ pub struct View {
     pub queue: Set,
     /// Until when waiters count as alive, and marks.
     pub alive: Set,
+    /// The last token.
+    pub token: u64,
 }
 
 /// A run of a script, from outside.
@@ -166,8 +168,12 @@ impl Server {
             let Some(suffix) = full.strip_prefix(&name) else {
                 continue;
             };
-            let Value::Sorted(set) = &entry.value else {
-                continue;
+            let set = match &entry.value {
+                Value::Sorted(set) => set,
+                Value::Text(token) => {
+                    view.token = token.parse().unwrap_or_default();
+                    continue;
+                }
             };
             let items = set.items().iter();
             let items = items.map(|(score, member)| (member.clone(), *score as i64));

@@ -12,10 +12,14 @@ mod clock;
 mod inbox;
 #[path = "../../../src/redis/driver/keeper.rs"]
 mod keeper;
+#[path = "../../../src/redis/driver/load.rs"]
+mod load;
 #[path = "../../../src/redis/driver/runtimes.rs"]
 mod runtimes;
 #[path = "../../../src/redis/driver/shared.rs"]
 mod shared;
+#[path = "../../../src/redis/driver/thread.rs"]
+mod thread;
 #[path = "../../../src/redis/driver/transport.rs"]
 mod transport;
 

@@ -40,8 +40,6 @@ pub(super) struct Storage {
     keys: BTreeMap<Key, Known>,
     past: Vec<Past>,
     tokens: BTreeMap<Who, BTreeSet<u64>>,
-    /// The semaphore at which each claim waited last.
-    homes: BTreeMap<Who, Key>,
     none: BTreeSet<u64>,
     killed: BTreeSet<usize>,
 }
@@ -54,7 +52,6 @@ impl Storage {
             keys: BTreeMap::new(),
             past: (0..schedule.servers).map(|_| Past::default()).collect(),
             tokens: BTreeMap::new(),
-            homes: BTreeMap::new(),
             none: BTreeSet::new(),
             killed: BTreeSet::new(),
         }
@@ -128,9 +125,6 @@ impl Storage {
 
     pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
         let clock = run.clock / 1_000;
-        let waits = acquired(run).filter(|(_, _, means)| *means == Means::Queued);
-        self.homes
-            .extend(waits.map(|(key, wanted, _)| ((run.process, wanted.id.permit()), key)));
         for (key, before, after) in &run.semaphores {
             let script = Effect {
                 run,
@@ -168,8 +162,7 @@ impl Storage {
                 .parse()
                 .unwrap_or(usize::MAX);
             let who = (process, PermitId(message.serial % GENERATION));
-            let key = new_home(run, who).or(self.homes.get(&who).copied());
-            given.extend(key.map(|key| (key, who, message.token)));
+            given.extend(giver(run, message.token).map(|key| (key, who, message.token)));
         }
         for (key, wanted, acquired) in acquired(run) {
             if let Means::Granted(token) = acquired {
@@ -260,12 +253,10 @@ impl Known {
     }
 }
 
-/// The semaphore of which a permit has units since this run.
-fn new_home(run: &Run, who: Who) -> Option<Key> {
-    let clock = run.clock / 1_000;
-    let has = |set| live(set, clock).any(|name| name.who() == who);
+/// The semaphore that has given a token in this run.
+fn giver(run: &Run, token: u64) -> Option<Key> {
     let mut semaphores = run.semaphores.iter();
-    let found = semaphores.find(|(_, before, after)| has(&after.held) && !has(&before.held));
+    let found = semaphores.find(|(_, before, after)| before.token < token && token <= after.token);
     found.map(|(key, ..)| *key)
 }
 

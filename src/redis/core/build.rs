@@ -2,9 +2,10 @@
 
 use super::{
     Core, MOST_DUE,
-    call::{Bill, Call, CallId, Command, Flight, Group, Items, Position, Wanted},
-    lane::{Hurry, MOST_CLAIMS, RuntimeId, THREAD},
-    lease::{At, Connection, MayRun, Queue, State, Work},
+    call::{Bill, Call, Command, Flight, Group, Items, Position, Wanted},
+    id::{At, CallId, Connection, RuntimeId, THREAD},
+    lane::{Hurry, MOST_CLAIMS},
+    lease::{MayRun, Queue, State, Work},
     time::Time,
 };
 use std::{collections::BTreeSet, sync::Arc};

@@ -1,16 +1,12 @@
 //! What travels to a server and back.
 
 use super::{
-    lane::RuntimeId,
-    lease::{At, Work},
+    id::{At, CallId, RuntimeId},
+    lease::Work,
     time::Time,
 };
 use crate::redis::protocol::PermitId as UnitsOf;
 use std::{sync::Arc, time::Duration};
-
-/// A number of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::redis) struct CallId(pub(in crate::redis) u64);
 
 /// What a runtime sends to a server together.
 #[derive(Debug)]

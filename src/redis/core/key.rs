@@ -1,6 +1,6 @@
 //! What is known of a semaphore that this process has claimed.
 
-use super::lease::At;
+use super::id::At;
 use slab::Slab;
 use std::{
     collections::{BTreeSet, HashMap},

@@ -1,14 +1,7 @@
 //! One runtime's connection to a server.
 
-use super::lease::At;
+use super::id::At;
 use std::collections::VecDeque;
-
-/// A runtime of this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
-
-/// The keeper's thread.
-pub(in crate::redis) const THREAD: RuntimeId = RuntimeId(0);
 
 /// So many calls in flight leave time for others to gather, and a round trip that is not idle.
 const FEW: usize = 4;

@@ -2,16 +2,10 @@
 //! released as a whole.
 
 use super::{
-    call::CallId,
-    lane::RuntimeId,
-    permit::PermitId,
+    id::{CallId, Connection},
     time::{Settings, Time},
 };
 use std::ops::Range;
-
-/// A lease, by its number in its permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At(pub(super) PermitId, pub(super) usize);
 
 /// Where a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +81,6 @@ pub(super) struct MayRun {
     pub(super) until: Time,
     pub(super) connection: Connection,
 }
-
-/// A connection: what is sent over it arrives in that order.
-pub(super) type Connection = (RuntimeId, u64);
 
 #[derive(Debug)]
 pub(super) struct Lease {

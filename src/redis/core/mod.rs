@@ -5,8 +5,8 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! core ─> reply ─> lease ─> time
-//!      ─> build ─> lane, server, key, call
+//! reply ─> core ─> permit ─> lease ─> id, time
+//! build ─>      ─> server, lane, key, call
 //! ```
 //!
 //! | | holds |
@@ -40,6 +40,7 @@
 
 mod build;
 mod call;
+mod id;
 mod key;
 mod lane;
 mod lease;
@@ -48,17 +49,18 @@ mod reply;
 mod server;
 mod time;
 
-pub(in crate::redis) use call::{Acquired, Answer, Call, CallId, Command, Failure, Wanted};
-pub(in crate::redis) use lane::{RuntimeId, THREAD};
-pub(in crate::redis) use permit::{Event, Level, PermitId, Refusal, Wait};
+pub(in crate::redis) use call::{Acquired, Answer, Call, Command, Failure, Wanted};
+pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
+pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
 use crate::redis::protocol::PermitId as UnitsOf;
 use call::Flight;
+use id::At;
 use key::Keys;
 use lane::Lane;
-use lease::{At, Lease, Queue, State};
+use lease::{Lease, Queue, State};
 use permit::Permit;
 use server::Server;
 use slab::Slab;

@@ -2,19 +2,12 @@
 
 use super::{
     call::Acquired,
-    lane::RuntimeId,
+    id::{PermitId, RuntimeId},
     lease::{Lease, State},
     time::{Settings, Time},
 };
 use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
-
-/// A claim and its permit have one number, which is never used again, and a place where the core finds them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::redis) struct PermitId {
-    pub(in crate::redis) slot: usize,
-    pub(in crate::redis) serial: u64,
-}
 
 /// One limit of a claim.
 #[derive(Debug, Clone)]

@@ -2,9 +2,10 @@
 
 use super::{
     Core,
-    call::{Acquired, Answer, CallId, Failure, Flight, Items},
-    lease::{At, Lease, Lost, Queued, State, Work},
-    permit::{Event, PermitId, Refusal},
+    call::{Acquired, Answer, Failure, Flight, Items},
+    id::{At, CallId, PermitId},
+    lease::{Lease, Lost, Queued, State, Work},
+    permit::{Event, Refusal},
     time::Time,
 };
 use std::{collections::BTreeSet, time::Duration};

@@ -1,8 +1,8 @@
 //! What is known of a server, and what waits to be sent to it.
 
 use super::{
-    lane::{Hurry, RuntimeId},
-    lease::At,
+    id::{At, RuntimeId},
+    lane::Hurry,
     time::{Settings, Time},
 };
 use std::{

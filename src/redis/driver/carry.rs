@@ -2,38 +2,16 @@
 
 use super::{
     inbox::Dropped,
+    load::Load,
     shared::Shared,
     transport::{Connection, Transport},
 };
 use crate::{
-    redis::core::{Answer, Call, CallId, Change, Command, Failure, RuntimeId, THREAD, Time},
+    redis::core::{Answer, Change, Command, Failure, RuntimeId, THREAD},
     semaphore::timer::timeout,
 };
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc};
 use tokio::{runtime::Handle, select};
-
-/// A call, and the connection that it takes.
-#[derive(Debug)]
-pub(super) struct Load<C> {
-    id: CallId,
-    commands: Vec<Command>,
-    /// How long an answer counts.
-    left: Duration,
-    from: RuntimeId,
-    connection: Arc<C>,
-}
-
-impl<C> Load<C> {
-    pub(super) fn new(now: Time, call: Call, (from, connection): (RuntimeId, Arc<C>)) -> Self {
-        Self {
-            id: call.id,
-            commands: call.commands,
-            left: call.deadline.saturating_sub(now),
-            from,
-            connection,
-        }
-    }
-}
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {

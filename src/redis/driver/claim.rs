@@ -5,6 +5,7 @@ use super::{
     cell::{Cell, Refused},
     clock::boot_time,
     inbox::Dropped,
+    keeper,
     shared::{Health, Observer, Shared},
     transport::Transport,
 };
@@ -62,7 +63,7 @@ impl<T: Transport> Driver<T> {
         settings: Settings,
         (observer, clock): (Box<dyn Observer>, fn() -> Time),
     ) -> Self {
-        let shared = Shared::new(transport, settings, observer, clock);
+        let shared = Shared::new(transport, settings, observer, clock, keeper::start);
         Self(Arc::new(Door(Arc::new(shared))))
     }
 

@@ -1,55 +1,22 @@
 //! The keeper's thread: time, refreshes, and whatever no runtime carries.
 
 use super::{
-    carry::{Link, Load, spawn_all},
+    carry::{Link, spawn_all},
     inbox::Dropped,
-    shared::{Outbox, Shared},
+    load::Load,
+    shared::Shared,
+    thread::Keeper,
     transport::Transport,
 };
-use crate::redis::core::{Core, THREAD, Time};
-use std::{io, mem, sync::Arc, thread, time::Duration};
+use crate::redis::core::THREAD;
+use std::{io, sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
-
-/// While claims come and go, the thread looks as often. So it needs no call to be woken for what they leave.
-const TICK: Duration = Duration::from_millis(1);
-
-/// The longest sleep, because a timer does not notice that the machine was suspended.
-const LONGEST: Duration = Duration::from_secs(1);
 
 /// How long a thread waits that takes the place of one that has panicked.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How often the ends of leases are looked at when there is no core.
 const CLOSED: Duration = Duration::from_millis(100);
-
-/// What is known of the thread.
-#[derive(Debug, Default)]
-pub(super) struct Keeper {
-    pub(super) runs: bool,
-    /// When it wakes by itself. Zero: it does not sleep.
-    sleeps_until: Time,
-    /// Whether claims or releases came since it looked.
-    pub(super) is_busy: bool,
-}
-
-impl Keeper {
-    /// Looks whether the thread is to be woken, or started.
-    pub(super) fn look<C>(&mut self, core: Option<&Core>, is_used: bool, outbox: &mut Outbox<C>) {
-        let is_over = !is_used && core.is_none_or(Core::is_idle);
-        if !self.runs {
-            (outbox.starts, self.runs) = (!is_over, !is_over);
-        } else if is_over || core.is_some_and(|core| self.is_late(core)) {
-            (outbox.rings, self.sleeps_until) = (true, Time::ZERO);
-        }
-    }
-
-    /// Whether the core has something for it to do before it wakes.
-    fn is_late(&self, core: &Core) -> bool {
-        let is_due = |at| at < self.sleeps_until;
-        let sleeps = self.sleeps_until > Time::ZERO;
-        sleeps && (core.poll_timeout().is_some_and(is_due) || core.has_call(THREAD))
-    }
-}
 
 /// What the thread does next.
 pub(super) struct Step<C> {
@@ -147,17 +114,5 @@ impl<T: Transport> Shared<T> {
             sleep: CLOSED,
             is_over: self.change(|rest| !rest.is_used),
         })
-    }
-}
-
-impl Keeper {
-    /// Until when it sleeps if `next` is when something is to be done.
-    fn sleeps(&mut self, now: Time, next: Option<Time>) -> Time {
-        let longest = match mem::take(&mut self.is_busy) {
-            true => now + TICK,
-            false => now + LONGEST,
-        };
-        self.sleeps_until = next.map_or(longest, |next| next.min(longest));
-        self.sleeps_until
     }
 }

@@ -1,7 +1,7 @@
 //! Who carries what the [core](super::core) decides: callers' tasks, and the keeper's thread.
 //!
 //! ```text
-//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes ─> transport
+//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes, load, thread ─> transport
 //! ```
 //!
 //! | | |
@@ -35,8 +35,10 @@ mod claim;
 mod clock;
 mod inbox;
 mod keeper;
+mod load;
 mod runtimes;
 mod shared;
+mod thread;
 mod transport;
 
 pub(in crate::redis) use cell::Refused;

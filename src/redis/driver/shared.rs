@@ -1,11 +1,11 @@
 //! The core, behind a mutex.
 
 use super::{
-    carry::Load,
     cell::{Cell, Cells, Refused},
     inbox::{Dropped, Inbox},
-    keeper::{self, Keeper},
+    load::Load,
     runtimes::Runtimes,
+    thread::{Keeper, Needs},
     transport::Transport,
 };
 use crate::{
@@ -44,6 +44,8 @@ pub(super) struct Shared<T: Transport> {
     pub(super) settings: Settings,
     observer: Box<dyn Observer>,
     pub(super) clock: fn() -> Time,
+    /// Starts the keeper's thread.
+    start: fn(&Arc<Self>),
     state: Mutex<State<T::Connection>>,
     inbox: Inbox,
     /// Wakes the thread.
@@ -79,10 +81,7 @@ pub(super) struct Outbox<C> {
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
     connections: Vec<Arc<C>>,
-    /// Whether the thread has work before it wakes by itself.
-    pub(super) rings: bool,
-    /// Whether a thread is to be started.
-    pub(super) starts: bool,
+    thread: Needs,
     /// Whether the core has panicked just now.
     closes: bool,
 }
@@ -93,8 +92,7 @@ impl<C> Default for Outbox<C> {
             wakes: Vec::new(),
             cells: Vec::new(),
             connections: Vec::new(),
-            rings: false,
-            starts: false,
+            thread: Needs::Nothing,
             closes: false,
         }
     }
@@ -113,6 +111,7 @@ impl<T: Transport> Shared<T> {
         settings: Settings,
         observer: Box<dyn Observer>,
         clock: fn() -> Time,
+        start: fn(&Arc<Self>),
     ) -> Self {
         let rest = Rest {
             cells: Cells::default(),
@@ -126,6 +125,7 @@ impl<T: Transport> Shared<T> {
             settings,
             observer,
             clock,
+            start,
             state: Mutex::new(State { core, rest }),
             inbox: Inbox::default(),
             bell: Notify::new(),
@@ -212,11 +212,10 @@ impl<T: Transport> Shared<T> {
     }
 
     fn deliver(self: &Arc<Self>, outbox: Outbox<T::Connection>) {
-        if outbox.rings {
-            self.bell.notify_one();
-        }
-        if outbox.starts {
-            keeper::start(self);
+        match outbox.thread {
+            Needs::Nothing => {}
+            Needs::Bell => self.bell.notify_one(),
+            Needs::Start => (self.start)(self),
         }
         if outbox.closes {
             contained(|| self.observer.core_died());
@@ -256,7 +255,7 @@ impl<C> State<C> {
             rest.end_all(now, outbox);
             outbox.closes = core.take().is_some();
         }
-        rest.keeper.look(core.as_ref(), rest.is_used, outbox);
+        outbox.thread = rest.keeper.look(core.as_ref(), rest.is_used);
         result
     }
 }

@@ -1,0 +1,26 @@
+//! What things are called.
+
+/// A claim and its permit have one number, which is never used again, and a place where the core finds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::redis) struct PermitId {
+    pub(in crate::redis) slot: usize,
+    pub(in crate::redis) serial: u64,
+}
+
+/// A lease, by its number in its permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At(pub(super) PermitId, pub(super) usize);
+
+/// A number of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::redis) struct CallId(pub(in crate::redis) u64);
+
+/// A runtime of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
+
+/// The keeper's thread.
+pub(in crate::redis) const THREAD: RuntimeId = RuntimeId(0);
+
+/// A connection: what is sent over it arrives in that order.
+pub(super) type Connection = (RuntimeId, u64);
