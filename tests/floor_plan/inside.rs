@@ -22,7 +22,7 @@ const MEMORY: [&str; 12] = [
 ];
 
 /// The way of a claim through the store in Redis, from the top down.
-const REDIS: [&str; 121] = [
+const REDIS: [&str; 120] = [
     "connect",
     "topologies",
     "start",
