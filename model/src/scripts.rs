@@ -51,7 +51,7 @@ const PARTS: [&[&str]; 6] = [
 ];
 
 /// The units that one call grants from queues, and the dead waiters that it removes.
-pub const MAX_ADVANCED: usize = 1_000;
+pub const MAX_ADVANCED: usize = 500;
 
 /// The files of the scripts, perhaps with patches.
 #[derive(Debug, Clone)]

@@ -97,8 +97,8 @@ const PATCHES: [(&str, &str, &str); 13] = [
     ),
     (
         "grant",
-        "local new_token = call('INCR', semaphore.token)",
-        "local new_token = tonumber(call('GET', semaphore.token) or 1)",
+        "local new_token = call('INCR', token)",
+        "local new_token = tonumber(call('GET', token) or 1)",
     ),
     (
         "refresh",

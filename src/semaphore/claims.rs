@@ -1,6 +1,6 @@
 //! The claims of one request.
 
-use super::{AcquireError, Claim, ClaimError, Key, MAX_CLAIMS, Policy};
+use super::{AcquireError, Claim, ClaimError, Key, MAX_CLAIMS, MAX_UNITS, Policy};
 use std::{slice, vec};
 
 /// What one request claims: a permit of one limit, or of several together.
@@ -77,8 +77,8 @@ impl Claims {
     /// # Errors
     ///
     /// What [`Claim::units`] says of the first that is wrong, and [`AcquireError::Invalid`] if there
-    /// is none, if there are more than [`MAX_CLAIMS`], or if two of them are for one semaphore: the
-    /// second would wait for the first.
+    /// is none, if there are more than [`MAX_CLAIMS`], if they are more than [`MAX_UNITS`] together, or if two of
+    /// them are for one semaphore: the second would wait for the first.
     pub fn check(&self) -> Result<(), AcquireError> {
         check(self.as_slice())
     }
@@ -99,6 +99,11 @@ pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
         if claims[..at].iter().any(is_same) {
             return Err(ClaimError::Duplicate.into());
         }
+    }
+    // Each is within `MAX_WEIGHT` by now, so the sum is small.
+    let units = claims.iter().map(Claim::weight).sum();
+    if units > MAX_UNITS {
+        return Err(ClaimError::TooManyUnits(units).into());
     }
     Ok(())
 }

@@ -122,6 +122,10 @@ pub const MAX_WEIGHT: u32 = 1_000;
 /// The most claims of one request: as many semaphores as one call to Redis serves.
 pub const MAX_CLAIMS: usize = 64;
 
+/// The most units of one request, of all of its claims together: one call to Redis grants them, and blocks the
+/// server for a few milliseconds at most.
+pub const MAX_UNITS: u32 = 4_000;
+
 /// Why no store can grant a claim.
 ///
 /// # Examples
@@ -142,6 +146,8 @@ pub enum ClaimError {
     None,
     /// A request has that many claims, more than [`MAX_CLAIMS`].
     TooMany(usize),
+    /// The claims of a request are that many units together, more than [`MAX_UNITS`].
+    TooManyUnits(u32),
     /// Two claims of one request are for the same key under the same policy.
     Duplicate,
     /// The claim has no limit, and no layer gave it one.
@@ -165,6 +171,9 @@ impl fmt::Display for ClaimError {
             Self::EmptyKey => f.write_str("key: it is empty"),
             Self::None => f.write_str("claims: there is none"),
             Self::TooMany(count) => write!(f, "claims: {count} are more than {MAX_CLAIMS}"),
+            Self::TooManyUnits(units) => {
+                write!(f, "claims: {units} units are more than {MAX_UNITS}")
+            }
             Self::Duplicate => f.write_str("claims: two have the same key and policy"),
             Self::NoLimit => f.write_str("limit: the claim has none"),
             Self::Weight(weight) => write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}"),

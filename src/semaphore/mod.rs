@@ -54,7 +54,7 @@ pub use claim::{Claim, DEFAULT_MAX_WAITING};
 pub use claims::Claims;
 pub(crate) use claims::{check, narrowest};
 pub(crate) use end::WeakPermit;
-pub use error::{AcquireError, ClaimError, MAX_CLAIMS, MAX_WEIGHT, StoreError};
+pub use error::{AcquireError, ClaimError, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT, StoreError};
 pub use future::BoxFuture;
 pub(crate) use future::SyncFuture;
 pub use key::Key;

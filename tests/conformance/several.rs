@@ -186,6 +186,23 @@ pub(crate) async fn more_claims_than_one_call_serves_are_invalid(store: Store) {
     assert!(is_invalid(&error, &ClaimError::TooMany(many)), "{error:?}");
 }
 
+pub(crate) async fn more_units_than_one_call_may_grant_are_invalid(store: Store) {
+    let heavy = |at| claim(at, MAX_WEIGHT).with_weight(MAX_WEIGHT);
+    let most: Claims = (0..4).map(heavy).collect();
+    assert!(
+        store
+            .acquire_all(most)
+            .await
+            .expect("there is room")
+            .release()
+            .await
+    );
+    let many: Claims = (0..4).map(heavy).chain([claim(4, 1)]).collect();
+    let error = store.acquire_all(many).await.expect_err("invalid");
+    let expected = ClaimError::TooManyUnits(4 * MAX_WEIGHT + 1);
+    assert!(is_invalid(&error, &expected), "{error:?}");
+}
+
 pub(crate) async fn two_claims_for_one_semaphore_are_invalid(store: Store) {
     let [account, route, _] = claims("ann", [2, 2, 2]);
     let twice = [account.clone(), route, account.clone().with_limit(9)];

@@ -16,6 +16,7 @@ facts_of_several! {
     every_limit_counts_the_weight_of_its_own_claim
     no_claims_at_all_are_invalid
     more_claims_than_one_call_serves_are_invalid
+    more_units_than_one_call_may_grant_are_invalid
     two_claims_for_one_semaphore_are_invalid
     one_wrong_claim_makes_all_invalid
     one_claim_alone_is_as_a_single_claim

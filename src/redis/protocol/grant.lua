@@ -29,44 +29,25 @@ end
 
 -- Units that one call grants to waiters, and waiters that it removes because they have died, to bound how
 -- long it blocks the server.
-local MAX_ADVANCED = 1000
+local MAX_ADVANCED = 500
 local advanced = 0
 
 -- The scores of revocations are below those of arrivals.
 local REVOKED = 5000000000000000
 
-local function weight_of(id)
-  return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
-end
-
--- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
--- twelve digits of its serial.
-local function revocation_of(id)
-  local process, serial = string.match(id, '^(%w+)%.(%x+)')
-  return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
-end
-
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
 -- held. Built only for contended semaphores, because building these functions takes longer than running
--- them. Returns `advance`, `grant`, `hold` and `clamp`.
+-- them. Returns `advance`, `grant`, `hold`, `clamp`, `weight_of` and `revocation_of`.
 local function granting(now, micros, floor)
-  -- Returns the next token. A counter that has expired starts again at the server's clock, or at
-  -- the highest time that the clock has ever shown. Both are higher than every token before, because
-  -- fewer tokens were granted than microseconds have passed, so the counter may expire at any time.
-  --
-  -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
-  -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
-  -- within four leases of the last extension, which left `held` at least seven leases.
-  local function next_token(semaphore, ttl)
-    local new_token = call('INCR', semaphore.token)
-    if new_token == 1 then
-      new_token = math.max(micros, floor)
-      call('SET', semaphore.token, text(new_token), 'PX', ttl)
-    elseif new_token % 4 == 0 then
-      call('PEXPIRE', semaphore.token, ttl)
-      call('PEXPIRE', semaphore.held, ttl)
-    end
-    return new_token
+  local function weight_of(id)
+    return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
+  end
+
+  -- Under what the revocation of a permit is remembered. A permit that gets another id keeps the last
+  -- twelve digits of its serial.
+  local function revocation_of(id)
+    local process, serial = string.match(id, '^(%w+)%.(%x+)')
+    return 'revoked:' .. process .. '.' .. string.match(string.sub(serial, -12), '^0*(%x+)$')
   end
 
   -- Holds the units of a permit. If it is held already, moves their end: those that were released of it
@@ -75,12 +56,13 @@ local function granting(now, micros, floor)
     local held, used = semaphore.held, semaphore.used
     local added = call('ZADD', held, expires_at, id)
     local now_used = used + added
-    for unit = 2, weight do
-      if added == 1 then
-        now_used = now_used + call('ZADD', held, expires_at, id .. ':' .. unit)
-      else
-        call('ZADD', held, 'XX', expires_at, id .. ':' .. unit)
+    for first = 2, weight, 1000 do
+      local units = added == 1 and {} or {'XX'}
+      for unit = first, math.min(first + 999, weight) do
+        local size = #units
+        units[size + 1], units[size + 2] = expires_at, id .. ':' .. unit
       end
+      now_used = now_used + call('ZADD', held, unpack(units))
     end
     if used == 0 then
       call('PEXPIRE', held, ttl)
@@ -88,48 +70,57 @@ local function granting(now, micros, floor)
     semaphore.used = now_used
   end
 
-  -- Holds the units of a permit. Returns its token.
+  -- Holds the units of a permit. Returns its token. A counter that has expired starts again at the
+  -- server's clock, or at the highest time that the clock has ever shown. Both are higher than every token
+  -- before, because fewer tokens were granted than microseconds have passed, so the counter may expire at
+  -- any time.
+  --
+  -- Only every fourth token extends the TTL of `held`. That suffices: a permit that is not refreshed
+  -- lasts a lease at most, so three permits, each granted before the one before has ended, are over
+  -- within four leases of the last extension, which left `held` at least seven leases.
   local function grant(semaphore, id, weight, expires_at, lease)
-    local ttl = text(lease * LEASES)
+    local token, ttl = semaphore.token, text(lease * LEASES)
     hold(semaphore, id, weight, expires_at, ttl)
     advanced = advanced + weight
-    return next_token(semaphore, ttl)
+    local new_token = call('INCR', token)
+    if new_token == 1 then
+      new_token = math.max(micros, floor)
+      call('SET', token, text(new_token), 'PX', ttl)
+    elseif new_token % 4 == 0 then
+      call('PEXPIRE', token, ttl)
+      call('PEXPIRE', semaphore.held, ttl)
+    end
+    return new_token
   end
 
   -- Lowers each end that is further ahead than the permit's own lease to one lease from now. Such an
   -- end was written before the clock was set back, and a dead permit or waiter would last too long.
   local function clamp(ends)
-    local function is_impossible(member, score)
-      local lease = string.match(member, '^%w+%.%x+%.%d+%.%d+%.(%d+)')
-      return lease and tonumber(score) > now + lease, lease
-    end
-    local top = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES')
-    if not top[1] or not is_impossible(top[1], top[2]) then
-      return
-    end
-    local members = call('ZRANGEBYSCORE', ends, text(now), '+inf', 'WITHSCORES')
-    for at = 1, #members, 2 do
-      local impossible, lease = is_impossible(members[at], members[at + 1])
-      if impossible then
+    -- The last end first: mostly it is possible, and so are all.
+    local members, at, is_all = call('ZRANGE', ends, 0, 0, 'REV', 'WITHSCORES'), 1, false
+    while members[at] do
+      local lease = string.match(members[at], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
+      local is_impossible = lease and tonumber(members[at + 1]) > now + lease
+      if is_all and is_impossible then
         call('ZADD', ends, text(now + lease), members[at])
+      elseif not is_all and not is_impossible then
+        return
+      end
+      at = at + 2
+      if not is_all then
+        members, at = call('ZRANGEBYSCORE', ends, text(now), '+inf', 'WITHSCORES'), 1
+        is_all = true
       end
     end
-  end
-
-  -- Notifies a process that one of its permits was granted or, with token 0, that the waiter should
-  -- poll.
-  local function notify(semaphore, process, serial, new_token)
-    local prefix = string.match(semaphore.held, '^[^{]*')
-    local message = serial .. ' ' .. text(new_token) .. ' ' .. semaphore.used
-    call('PUBLISH', prefix .. 'wake:' .. process, message)
   end
 
   -- Grants to the head of the queue while the head fits under its own limit, and removes waiters that
   -- have died. Claims behind the head are not considered, so that light claims do not starve a heavy
   -- one. A grant ends when the waiter would cease to count as alive, unless its process refreshes the
   -- permit: so a process that has just died holds the queue up no longer than its waiter would have.
-  -- After MAX_ADVANCED of both the head is notified to poll, and its poll advances the queue further. A
-  -- head that has died cannot: then every poll of a waiter does (`is_stuck`).
+  -- Its process is notified of the token. After MAX_ADVANCED of both the head is notified of token 0: it
+  -- polls, which advances the queue further. A head that has died cannot: then every poll of a waiter does
+  -- (`is_stuck`).
   -- `changed`: this call has removed something from the queue, so it may be empty by now.
   -- Returns the id of the head if one still waits.
   local function advance(semaphore, changed)
@@ -155,24 +146,27 @@ local function granting(now, micros, floor)
         clamp(semaphore.held)
         return id
       end
-      if advanced >= MAX_ADVANCED then
-        semaphore.is_stuck = not is_alive
-        if is_alive then
-          notify(semaphore, process, serial, 0)
-        end
-        return id
+      local is_over, new_token = advanced >= MAX_ADVANCED, 0
+      if not is_over then
+        call('ZREM', queue, id)
+        call('ZREM', alive, id)
+        changed = true
       end
-      call('ZREM', queue, id)
-      call('ZREM', alive, id)
-      changed = true
+      if is_alive and not is_over then
+        new_token = grant(semaphore, id, weight, text(alive_until), lease)
+      end
       if is_alive then
-        local new_token = grant(semaphore, id, weight, text(alive_until), lease)
-        notify(semaphore, process, serial, new_token)
+        local channel = string.match(semaphore.held, '^[^{]*') .. 'wake:' .. process
+        call('PUBLISH', channel, serial .. ' ' .. text(new_token) .. ' ' .. semaphore.used)
       else
         advanced = advanced + 1
+      end
+      if is_over then
+        semaphore.is_stuck = not is_alive
+        return id
       end
     end
   end
 
-  return advance, grant, hold, clamp
+  return advance, grant, hold, clamp, weight_of, revocation_of
 end

@@ -4,7 +4,7 @@
 -- Builds what decides the claims from the argument `at` on. Of a semaphore with this number `used` says how
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease)
-  local advance, grant, hold, clamp = granting(now, micros, floor)
+  local advance, grant, hold, clamp, weight_of, revocation_of = granting(now, micros, floor)
   local expires_at, ttl, short = text(now + lease), text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives: this comes before a queue
@@ -24,28 +24,26 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     at = at + levels * 4
   end
 
-  -- Whether as many waiters as allowed come before a claim with this score.
-  local function are_before(queue, max_waiting, score)
+  -- Whether as many waiters as allowed come before a claim with this score. If so, the queue is first
+  -- cleared of up to 100 dead waiters, at any position.
+  local function is_full(level, max_waiting, score, is_cleared)
+    local queue, alive = level.queue, level.alive
     if call('ZCARD', queue) < max_waiting then
       return false
     end
     local last = call('ZRANGE', queue, max_waiting - 1, max_waiting - 1, 'WITHSCORES')
-    return max_waiting <= 0 or tonumber(last[2]) <= score
-  end
-
-  -- Whether the queue is full for a claim with this score. A full queue is first cleared of up to
-  -- 100 dead waiters, at any position.
-  local function is_full(level, max_waiting, score)
-    local queue, alive = level.queue, level.alive
-    if not are_before(queue, max_waiting, score) then
+    if max_waiting > 0 and tonumber(last[2]) > score then
       return false
+    end
+    if is_cleared then
+      return true
     end
     clamp(alive)
     for _, id in ipairs(call('ZRANGEBYSCORE', alive, 0, text(now), 'LIMIT', 0, 100)) do
       call('ZREM', queue, id)
       call('ZREM', alive, id)
     end
-    return are_before(queue, max_waiting, score)
+    return is_full(level, max_waiting, score, true)
   end
 
   -- Joins the queue, or keeps the position there. A head start moves the claim forward. Arrivals
@@ -77,16 +75,6 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     return arrival
   end
 
-  -- When a waiter polls again: the head when the earliest lease ends, and at once if this call has done
-  -- as much as it may.
-  local function recheck_ms(level)
-    if advanced >= MAX_ADVANCED then
-      return 0
-    end
-    local first = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')
-    return first[2] and math.max(first[2] - now, 0) or 0
-  end
-
   -- Whether a permit may be granted at a level now. The claim's id is there, or is granted in passing.
   local function is_admitted(level)
     local id, waits = level.id, level.wait ~= ''
@@ -103,25 +91,6 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
     if not head then
       clamp(level.held)
-    end
-  end
-
-  -- Grants a permit that is admitted. Returns its token.
-  local function take(level)
-    local id = level.id
-    if level.head == id then
-      call('ZREM', level.queue, id)
-      call('ZREM', level.alive, id)
-    end
-    return grant(level, id, weight_of(id), expires_at, lease)
-  end
-
-  -- Holds the units of a permit that is admitted here and waits at a wider level, for as long as
-  -- that waiter counts as alive.
-  local function keep(level, alive_ms)
-    hold(level, level.id, weight_of(level.id), text(now + alive_ms), ttl)
-    if call('PTTL', level.held) < short then
-      call('PEXPIRE', level.held, ttl)
     end
   end
 
@@ -174,14 +143,19 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       level.head = advance(level)
       if call('ZSCORE', level.held, id) then
         -- Granted in passing: the next poll goes on from there.
-        return micros, 0, take(level)
+        return micros, 0, grant(level, id, weight_of(id), expires_at, lease)
       end
     end
-    local recheck = (is_head or level.is_stuck) and recheck_ms(level) or -1
+    -- At once, if this call has done as much as it may.
+    local recheck = level.is_stuck and 0 or -1
+    if is_head then
+      local ends = call('ZRANGE', level.held, 0, 0, 'WITHSCORES')[2]
+      recheck = ends and advanced < MAX_ADVANCED and math.max(ends - now, 0) or 0
+    end
     return arrival, recheck, tonumber(call('GET', level.token) or micros - 1)
   end
 
-  -- Waits at one level, and holds the narrower ones. It has nothing of the wider ones, unless its
+  -- Waits at one level, and holds the narrower ones for as long as the waiter counts as alive. It has nothing of the wider ones, unless its
   -- units here have expired since it was granted them: then it starts again from here.
   local function wait(levels, at)
     local arrival, recheck, last_token = wait_at(levels[at])
@@ -189,7 +163,11 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       return refuse(levels, -1, at)
     end
     for narrower = 1, at - 1 do
-      keep(levels[narrower], string.match(levels[at].wait, '^%d+'))
+      local level, alive_ms = levels[narrower], string.match(levels[at].wait, '^%d+')
+      hold(level, level.id, weight_of(level.id), text(now + alive_ms), ttl)
+      if call('PTTL', level.held) < short then
+        call('PEXPIRE', level.held, ttl)
+      end
     end
     release(levels, at + 1, #levels)
     return {-2, at, levels[at].used, arrival, recheck, last_token}
@@ -228,7 +206,12 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     answer[size + 1] = refusal
     for at, level in ipairs(levels) do
       if is_granted then
-        answer[size + at * 2 - 1] = take(level)
+        local id = level.id
+        if level.head == id then
+          call('ZREM', level.queue, id)
+          call('ZREM', level.alive, id)
+        end
+        answer[size + at * 2 - 1] = grant(level, id, weight_of(id), expires_at, lease)
         answer[size + at * 2] = level.used
       end
       used[level.number] = level.used

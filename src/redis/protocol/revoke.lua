@@ -15,6 +15,7 @@
 local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, remember, id = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local now, micros = clock()
+local advance, _, _, _, weight_of, revocation_of = granting(now, micros, floor)
 call('ZREMRANGEBYSCORE', held, '-inf', text(now))
 
 -- The units of an id: more than any permit has are those of none.
@@ -86,6 +87,6 @@ end
 for first = 1, #units, 1000 do
   call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))
 end
-local advance, used = granting(now, micros, floor), call('ZCARD', held)
+local used = call('ZCARD', held)
 advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
 return {now, 1}
