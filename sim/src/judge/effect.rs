@@ -277,8 +277,8 @@ impl Effect<'_> {
                 .filter(|other| *other == name)
                 .count();
             let head = waiting(self.after, self.clock).next();
-            // Another one, which an earlier or a later claim of this call may have moved.
-            let waited = waiting(self.before, self.clock).any(|(other, _)| other != name);
+            // Another one, which an earlier or a later claim of this call may have moved, or brought back to life.
+            let waited = waiting(self.before, i64::MIN).any(|(other, _)| other != name);
             let most = wanted
                 .position
                 .map_or(0, |position| position.wait.max_waiting);

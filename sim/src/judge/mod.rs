@@ -184,9 +184,8 @@ impl Judge {
 
     /// A server has run a script.
     pub fn ran(&mut self, server: usize, call: CallId, run: &Run) {
-        // A clock that was set back keeps what was not released because it had ended.
         let flight = self.flights.get(&(run.process, call));
-        if let Some(flight) = flight.filter(|_| !self.storage.was_set_back(server)) {
+        if let Some(flight) = flight.filter(|_| !self.storage.brings_back(server)) {
             self.note(storage::check_own(run, &flight.given_up));
         }
         let verdict = self.storage.ran(server, run);

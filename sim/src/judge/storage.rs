@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     schedule::{Data, Schedule},
-    server::{Run, Server},
+    server::{Run, Server, View},
     subject::{Claim, GENERATION, Key, PermitId},
     wire,
 };
@@ -81,8 +81,9 @@ impl Storage {
         }
     }
 
-    pub(super) fn was_set_back(&self, server: usize) -> bool {
-        self.past[server].stepped_back
+    /// Whether what was given up may be held again, or still.
+    pub(super) fn brings_back(&self, server: usize) -> bool {
+        self.past[server].stepped_back || self.past[server].has_old
     }
 
     fn past(&self, key: Key) -> &Past {
@@ -162,7 +163,7 @@ impl Storage {
                 .parse()
                 .unwrap_or(usize::MAX);
             let who = (process, PermitId(message.serial % GENERATION));
-            given.extend(giver(run, message.token).map(|key| (key, who, message.token)));
+            given.extend(giver(run, who, message.token).map(|key| (key, who, message.token)));
         }
         for (key, wanted, acquired) in acquired(run) {
             if let Means::Granted(token) = acquired {
@@ -253,11 +254,14 @@ impl Known {
     }
 }
 
-/// The semaphore that has given a token in this run.
-fn giver(run: &Run, token: u64) -> Option<Key> {
-    let mut semaphores = run.semaphores.iter();
-    let found = semaphores.find(|(_, before, after)| before.token < token && token <= after.token);
-    found.map(|(key, ..)| *key)
+/// The semaphore that has given a waiter a token in this run: one that it waited for, if there are several.
+fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
+    let semaphores = run.semaphores.iter();
+    let mut givers =
+        semaphores.filter(|(_, before, after)| before.token < token && token <= after.token);
+    let waited = |view: &View| waiting(view, i64::MIN).any(|(name, _)| name.who() == who);
+    let first = givers.clone().find(|(_, before, _)| waited(before));
+    first.or_else(|| givers.next()).map(|(key, ..)| *key)
 }
 
 /// A claim is not refused because of units that its own process had given up before.
