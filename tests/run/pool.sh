@@ -27,6 +27,7 @@ commands() {
     grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
     echo "cargo test -p tower-semaphore-model"
     echo "cargo test -p tower-semaphore-sim"
+    echo "cargo test -p tower-semaphore-driving"
     echo "cargo test -p tower-semaphore-properties"
     echo "cargo test -p tower-semaphore-grpc"
     # In a real browser.
