@@ -550,10 +550,7 @@ impl<'a> World<'a> {
             Step::Break(process, link, how) => self.break_link(process, link, how),
             Step::Abandon(process, link) => self.abandon(process, link),
             Step::Restart(server, time, data) => self.restart(server, time, data),
-            Step::Pause(server, time) => {
-                let until = &mut self.servers[server].paused_until;
-                *until = (*until).max(now + time);
-            }
+            Step::Pause(server, time) => self.pause(server, now + time),
             Step::ClockStep(server, ms) => {
                 self.servers[server].offset += ms * 1_000;
                 self.judge.stepped(server, ms);
@@ -585,6 +582,22 @@ impl<'a> World<'a> {
         }
         if !matches!(how, Break::Stall(_)) {
             self.file(until, Happening::Cut(at, number, generation));
+        }
+    }
+
+    /// A server stands still. What has come to it and waits goes on waiting, in the same order.
+    fn pause(&mut self, server: usize, until: Duration) {
+        let old = self.servers[server].paused_until;
+        let until = until.max(old);
+        self.servers[server].paused_until = until;
+        let waits = self.agenda.iter().filter(|((at, _), happening)| {
+            let is_here = matches!(happening, Happening::Call(_, _, call) if call.server == server);
+            *at == old && is_here
+        });
+        for (at, place) in waits.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(happening) = self.agenda.remove(&(at, place)) {
+                self.agenda.insert((until, place), happening);
+            }
         }
     }
 
