@@ -71,8 +71,13 @@ impl Cluster {
     pub async fn dissolve(&self) {
         for number in 0..self.nodes.len() {
             let mut raw = self.raw(number).await;
-            raw.cmd(&["FLUSHALL"]).await;
-            ok(&raw.cmd(&["CLUSTER", "RESET", "HARD"]).await);
+            // Unless a store has written something between the two.
+            eventually("the node is reset", BOUND, async || {
+                raw.cmd(&["FLUSHALL"]).await;
+                let reset = raw.cmd(&["CLUSTER", "RESET", "HARD"]).await;
+                reset == Reply::Simple("OK".to_owned())
+            })
+            .await;
         }
     }
 
