@@ -32,12 +32,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "Failure::NotConnected | Failure::Broken => self.landed(at, flight.id),",
     ),
     (
-        "a call that timed out counts as never sent",
-        "reply",
-        "Failure::NotConnected => self.landed(at, flight.id),",
-        "Failure::NotConnected | Failure::TimedOut => self.landed(at, flight.id),",
-    ),
-    (
         "an abandoned call counts as never sent",
         "reply",
         "Failure::NotConnected => self.landed(at, flight.id),",
@@ -113,7 +107,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a call that is over keeps its slot",
         "reply",
         "self.lane(flight.runtime, flight.server).in_flight -= 1;",
-        "let _ = FORGOTTEN;",
+        "",
     ),
     // Releases.
     (
@@ -166,10 +160,10 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "let end = end.max(self.settings.held_until(now));",
     ),
     (
-        "a grant that is over counts",
-        "reply",
-        "if end <= now {\n            // Its time is over already, so it counts as never granted.",
-        "if end == Time::ZERO {\n            // Its time is over already, so it counts as never granted.",
+        "an answer counts after its deadline",
+        "mod",
+        "Ok(answers) if now < flight.deadline =>",
+        "Ok(answers) if now < flight.deadline * 2 =>",
     ),
     (
         "a claim without a budget",

@@ -28,7 +28,7 @@
 //! | F4 what has room does not wait | each server's queue after each script |
 //! | the truth | answers of scripts, level by level, and what callers are told |
 //! | its own | no claim is refused because of what its process has given up before |
-//! | too early, a return | a loss is told at the end, or when the server has refused; a lost permit comes back where there is room |
+//! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
 //! | memory | a core remembers nothing of what is over |
 //!

@@ -447,9 +447,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A message is lost, or comes, and one in twenty comes late.
+    /// A message is lost, or comes, and one in eight comes late.
     fn deliver(&mut self, to: Option<usize>, message: Message) {
-        let late = if self.random.one_in(20) { 1_000 } else { 0 };
+        let late = if self.random.one_in(8) { 2_000 } else { 0 };
         let delay = self.delay() + self.random.up_to_ms(late);
         if let Some(at) = to.filter(|_| self.random.below(100) >= self.schedule.messages_lost) {
             self.after(delay, Happening::Input(at, Input::Message(message)));

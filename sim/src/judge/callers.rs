@@ -236,6 +236,18 @@ impl Callers {
                 check(is_over || is_refused, "too early", || {
                     says("and its server was not asked whether it can have it again")
                 })?;
+                let since = seen.times.1.saturating_sub(self.settings.lease);
+                let is_asked = seen.flights.iter().any(|((at, _), flight)| {
+                    let mut ids = flight
+                        .call
+                        .commands
+                        .iter()
+                        .flat_map(|command| command.ids());
+                    *at == who.0 && ids.any(|(_, id)| id.permit() == who.1)
+                });
+                let has_cause =
+                    is_refused || is_asked || self.was_silent(who.0, record, since, seen);
+                check(has_cause, "a loss", || says("though its server answers"))?;
             }
         }
         self.note(who, event, seen);
@@ -262,7 +274,6 @@ impl Callers {
 
     /// Whether a refusal is for the reason that is told.
     fn is_true(&self, (at, _): Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
-        let server = self.settings.server_of(record.claim.key());
         let now = seen.times.1;
         let levels: Vec<_> = record.claim.levels().collect();
         let mut said = record.answers.iter().flatten();
@@ -279,20 +290,24 @@ impl Callers {
                 }
                 _ => false,
             }),
-            Refusal::Unavailable => {
-                let own = seen.flights.range((at, CallId(0))..);
-                let mut own = own.take_while(|((process, _), _)| *process == at);
-                let is_silent =
-                    |flight: &Flight| flight.call.server == server && flight.call.deadline <= now;
-                record.was_dazed
-                    || is_dazed(seen.process, seen.times.0)
-                    || (0..self.settings.runtimes)
-                        .map(|runtime| &seen.process.links[self.settings.link(runtime, server)])
-                        .any(|link| !link.is_up)
-                    || self.failures.get(&(at, server)) >= Some(&record.asked)
-                    || own.any(|(_, flight)| is_silent(flight))
-            }
+            Refusal::Unavailable => self.was_silent(at, record, record.asked, seen),
         }
+    }
+
+    /// Whether a process that ran could not ask the server of a claim, or got no answer.
+    fn was_silent(&self, at: usize, record: &Record, since: Time, seen: &Seen<'_>) -> bool {
+        let server = self.settings.server_of(record.claim.key());
+        let own = seen.flights.range((at, CallId(0))..);
+        let mut own = own.take_while(|((process, _), _)| *process == at);
+        let is_silent =
+            |flight: &Flight| flight.call.server == server && flight.call.deadline <= seen.times.1;
+        let mut runtimes = 0..self.settings.runtimes;
+        record.was_dazed
+            || is_dazed(seen.process, seen.times.0)
+            || runtimes
+                .any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
+            || self.failures.get(&(at, server)) >= Some(&since)
+            || own.any(|(_, flight)| is_silent(flight))
     }
 
     /// Holders do not overlap, as far as they know, in processes that run.

@@ -30,7 +30,8 @@
 //! 5. *One lease is acquired after the other*, from narrow to wide, and the claim is granted when all are held.
 //! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
 //!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first.
-//! 7. *A call is over at its deadline.* The core ends it then, and later reports find nothing to change.
+//! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
+//!    of a lease that is granted or refreshed is ahead.
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
 //!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it.
 //! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
@@ -169,7 +170,8 @@ impl Core {
             return;
         };
         match reply {
-            Ok(answers) => self.answered(now, &flight, answers),
+            Ok(answers) if now < flight.deadline => self.answered(now, &flight, answers),
+            Ok(_) => self.unanswered(now, &flight, Failure::TimedOut),
             Err(failure) => self.unanswered(now, &flight, failure),
         }
     }

@@ -203,10 +203,6 @@ impl Core {
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
     fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], (end, next): (Time, Time)) {
-        if end <= now {
-            // Its time is over already, so it counts as never granted.
-            return self.next_at(now, at, now);
-        }
         if let Some(permit) = self.permit(at.0) {
             permit.take(at.1, grants);
         }
@@ -425,9 +421,6 @@ impl Core {
     /// A lost lease is held again. Its holder learns of it if it was told of the loss.
     fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
         let end = self.settings.held_until(sent);
-        if end <= now {
-            return self.next_at(now, at, now);
-        }
         let refresh = self.refresh_at(sent);
         let Some(permit) = self.permit(at.0) else {
             return;
