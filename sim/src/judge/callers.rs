@@ -238,11 +238,7 @@ impl Callers {
                 })?;
                 let since = seen.times.1.saturating_sub(self.settings.lease);
                 let is_asked = seen.flights.iter().any(|((at, _), flight)| {
-                    let mut ids = flight
-                        .call
-                        .commands
-                        .iter()
-                        .flat_map(|command| command.ids());
+                    let mut ids = flight.call.commands.iter().flat_map(Command::ids);
                     *at == who.0 && ids.any(|(_, id)| id.permit() == who.1)
                 });
                 let has_cause =
