@@ -246,12 +246,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     (
-        "a return passes the queue",
-        "build",
-        "position: position.filter(|_| !matches!(lease.state, State::Lost(_))),\n                is_known: lease.was_sent,",
-        "position: position.filter(|_| !matches!(lease.state, State::Lost(_))),\n                is_known: lease.was_sent && !matches!(lease.state, State::Lost(_)),",
-    ),
-    (
         "only the lease that was not found is refreshed",
         "reply",
         "self.sweep = Some(0);",
