@@ -185,14 +185,17 @@ impl Core {
         all.filter(|at| !is_before(at)).collect()
     }
 
-    /// Whether a release of a lease is in this call, or the last word on it before it on the same connection.
+    /// Whether a release of a lease is in this call, or before it on the same connection, and another one would
+    /// settle no more than that.
     fn is_released_by(&self, At(id, lease): At, draft: &Draft) -> bool {
-        let State::Released(released) = &self.permits[id.slot].leases[lease].state else {
+        let lease = &self.permits[id.slot].leases[lease];
+        let State::Released(released) = &lease.state else {
             return false;
         };
         released.sent_in.is_some_and(|(call, connection)| {
-            let is_last = released.is_settled && released.in_flight > 0;
-            call == draft.id || is_last && connection == draft.connection
+            let is_before = released.in_flight > 0 && connection == draft.connection;
+            let settles = !released.is_settled && lease.is_settled(draft.now, draft.connection);
+            call == draft.id || is_before && !settles
         })
     }
 
