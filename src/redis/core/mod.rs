@@ -50,13 +50,13 @@ mod reply;
 mod server;
 mod time;
 
-pub(in crate::redis) use call::{Acquired, Answer, Call, Command, Failure, Wanted};
+pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
-use crate::redis::protocol::PermitId as UnitsOf;
+use crate::redis::protocol::{Answer, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;

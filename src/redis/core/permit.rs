@@ -1,12 +1,11 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    call::Acquired,
     id::{PermitId, RuntimeId},
     lease::{Lease, State},
     time::{Settings, Time},
 };
-use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
+use crate::redis::protocol::{Acquired, Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
 
 /// One limit of a claim.
@@ -197,7 +196,7 @@ impl Permit {
                 Refusal::TimedOut(first + level, held)
             }
             Acquired::Full { level, held } => Refusal::Full(first + level, held),
-            Acquired::QueueFull { level } => Refusal::QueueFull(first + level),
+            Acquired::QueueFull { level, .. } => Refusal::QueueFull(first + level),
             _ => Refusal::Revoked,
         }
     }
@@ -205,8 +204,8 @@ impl Permit {
 
 /// The levels of a permit. `since` is when it was claimed, ms of the server's clock.
 pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize) -> Own {
-    let of = Of::Claim(level.label.as_deref());
-    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(&Tag { since, of });
+    let of = Of::Claim(level.label.clone());
+    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(Tag { since, of });
     Own {
         key,
         units,
