@@ -2,13 +2,13 @@
 
 use crate::{
     schedule::Data,
-    subject::{Answer, Command, Key, Settings},
-    wire::name,
+    subject::{Answer, Command, Key, Said},
+    wire::{Script, name},
 };
 use model::{
     lua::Runner,
     scripts::Scripts,
-    stand_in::{StandIn, Value},
+    stand_in::{Reply, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -60,7 +60,9 @@ pub struct Run {
     pub clock: i64,
     /// What ran.
     pub command: Command,
-    /// What the server has said.
+    /// What the server has said. `None`: it could not run the script.
+    pub reply: Option<Reply>,
+    /// The same, as it is read.
     pub answer: Answer,
     /// The semaphores that the command names, before and after.
     pub semaphores: Vec<(Key, View, View)>,
@@ -68,6 +70,16 @@ pub struct Run {
     pub is_fresh: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
+}
+
+impl Run {
+    /// What the process is told.
+    pub fn said(self) -> Said {
+        Said {
+            reply: self.reply,
+            answer: self.answer,
+        }
+    }
 }
 
 /// A server.
@@ -124,20 +136,21 @@ impl Server {
         &mut self,
         runner: &Runner,
         now: Duration,
-        (process, owner): (usize, &Settings),
-        command: &Command,
+        process: usize,
+        (script, command): (&Script, &Command),
     ) -> Result<Run, String> {
         if now >= self.snapshot.0 + SNAPSHOT {
             self.snapshot = (now, self.data.clone());
         }
         self.data.now = self.clock(now);
         let before = self.views(command);
-        let answer = match now < self.loaded {
-            true => Answer::Error("LOADING".to_owned()),
+        let (reply, answer) = match now < self.loaded {
+            true => (None, Answer::Error("LOADING".to_owned())),
             false => {
-                let script = command.encode(owner);
                 let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
-                command.decode(&reply.map_err(|error| error.to_string())?)?
+                let reply = reply.map_err(|error| error.to_string())?;
+                let answer = command.decode(&reply)?;
+                (Some(reply), answer)
             }
         };
         let semaphores = before
@@ -148,6 +161,7 @@ impl Server {
             process,
             clock: self.data.now,
             command: command.clone(),
+            reply,
             answer,
             semaphores,
             is_fresh: now < self.loaded + LOADING * 10,
