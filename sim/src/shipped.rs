@@ -2,10 +2,10 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Message, PermitId, Refusal, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, Message, PermitId, Refusal, Policy, RuntimeId,
         Settings, Time, Wait,
     },
-    protocol::{Answer, Command, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,
@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         servers: settings.servers,
+        policy: Policy::Refuse,
     });
     let owner = Owner {
         process: settings.process.as_str().into(),
@@ -139,7 +140,7 @@ impl Shipped {
 /// What the decoder makes of a reply.
 fn answer(command: &Command, said: subject::Said) -> Answer {
     let reply = said.reply.as_ref();
-    let answer = reply.map_or(Some(Answer::Error), |reply| command.decode(reply));
+    let answer = reply.map_or(Some(Answer::Failed(Fault::Unavailable)), |reply| command.decode(reply));
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
@@ -161,6 +162,7 @@ impl subject::Subject for Shipped {
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
             }),
+            is_strict: false,
             label: None,
         });
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
@@ -242,7 +244,7 @@ impl subject::Subject for Shipped {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
-                        Refusal::Revoked | Refusal::Unavailable => subject::Refusal::Unavailable,
+                        _ => subject::Refusal::Unavailable,
                     };
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
@@ -251,7 +253,10 @@ impl subject::Subject for Shipped {
                     let tokens = tokens(all.into_iter());
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
-                Event::Held(..) | Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Held(..)
+                | Event::Degraded(_)
+                | Event::Revoked(_)
+                | Event::Released(..) => continue,
             });
         }
     }

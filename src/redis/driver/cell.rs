@@ -3,7 +3,7 @@
 use crate::{
     redis::core::{PermitId, Refusal, Time},
     semaphore::Loss,
-    sync::{AtomicU64, AtomicWaker, OnceLock},
+    sync::{AtomicBool, AtomicU64, AtomicWaker, OnceLock},
 };
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -28,6 +28,8 @@ pub(super) struct Cell {
     tokens: Box<[AtomicU64]>,
     /// What has become of the claim: how many units of each level were held.
     outcome: OnceLock<Result<Box<[u32]>, Refused>>,
+    /// Whether it goes on without its server.
+    is_degraded: AtomicBool,
     /// Whether it was held when it was released.
     was_held: OnceLock<bool>,
     /// Of the task that waits for one of these.
@@ -41,6 +43,7 @@ impl Cell {
             end: AtomicU64::new(0),
             tokens: (0..levels).map(|_| AtomicU64::new(0)).collect(),
             outcome: OnceLock::default(),
+            is_degraded: AtomicBool::new(false),
             was_held: OnceLock::default(),
             waker: AtomicWaker::new(),
             loss: Loss::default(),
@@ -67,7 +70,12 @@ impl Cell {
         self.loss.mark();
     }
 
+    pub(super) fn degrade(&self) {
+        self.is_degraded.store(true, Relaxed);
+    }
+
     pub(super) fn regain(&self, tokens: &[u64]) {
+        self.is_degraded.store(false, Relaxed);
         self.set_tokens(tokens.iter().copied());
         self.loss.clear();
     }
@@ -106,6 +114,10 @@ impl Cell {
 
     pub(super) fn loss(&self) -> &Loss {
         &self.loss
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.is_degraded.load(Relaxed)
     }
 
     pub(super) fn token(&self, level: usize) -> u64 {

@@ -308,6 +308,7 @@ impl<C> Rest<C> {
                     outbox.cells.extend(self.cells.remove(id));
                 }
                 Event::Lost(_) | Event::Revoked(_) => cell.lose(),
+                Event::Degraded(_) => cell.degrade(),
                 Event::Regained(_, tokens) => cell.regain(&tokens),
                 Event::Released(_, was_held) => cell.release(was_held),
             }
