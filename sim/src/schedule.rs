@@ -55,6 +55,8 @@ pub enum Step {
     Break(usize, usize, Break),
     /// The tasks that carry calls over a connection of a process are dropped.
     Abandon(usize, usize),
+    /// An operator revokes one of the permits and waiters of a semaphore.
+    Revoke(Key, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -105,6 +107,7 @@ impl Schedule {
         let active = schedule.active();
         schedule.add_claims(&mut random, active);
         schedule.add_faults(&mut random, active);
+        schedule.add_revocations(&mut random);
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
     }
@@ -227,6 +230,22 @@ impl Schedule {
             };
             let step = self.fault(random, clocks);
             self.steps.push((at, step));
+        }
+    }
+
+    fn add_revocations(&mut self, random: &mut Random) {
+        let claims = self.steps.iter().filter_map(|(at, step)| match step {
+            Step::Claim { claim, hold, .. } => Some((*at, *claim, *hold)),
+            _ => None,
+        });
+        let claims: Vec<_> = claims.collect();
+        for _ in 0..random.pick(&[0, 0, 1, 4]) {
+            // Something is held or waits then, mostly.
+            let (at, claim, hold) = random.pick(&claims);
+            let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
+            let after = random.up_to_ms(hold.as_millis() as u64 + 10);
+            let step = Step::Revoke(random.pick(&keys), random.below(100) as usize);
+            self.steps.push((at + after, step));
         }
     }
 

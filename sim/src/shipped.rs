@@ -91,6 +91,7 @@ fn acquired(acquired: subject::Acquired, levels: usize) -> Acquired {
         }
         subject::Acquired::Full { level } => Acquired::Full { level, held: 0 },
         subject::Acquired::QueueFull { level } => Acquired::QueueFull { level },
+        subject::Acquired::Revoked { .. } => Acquired::Revoked,
         subject::Acquired::Queued {
             level,
             arrival,
@@ -216,6 +217,10 @@ impl subject::Subject for Shipped {
         self.core.handle_message(now, message);
     }
 
+    fn handle_revocation(&mut self, now: Time, serial: u64) {
+        self.core.handle_message(now, Message::Revoked(serial));
+    }
+
     fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
             subject::Servers::Connected(from, server) => Change::Connected(runtime(from), server),
@@ -267,7 +272,8 @@ impl subject::Subject for Shipped {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
-                        Refusal::Revoked | Refusal::Unavailable => subject::Refusal::Unavailable,
+                        Refusal::Revoked => subject::Refusal::Revoked,
+                        Refusal::Unavailable => subject::Refusal::Unavailable,
                     };
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
@@ -276,7 +282,8 @@ impl subject::Subject for Shipped {
                     let tokens = tokens(all.into_iter());
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
-                Event::Held(..) | Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
+                Event::Held(..) | Event::Released(..) => continue,
             });
         }
     }

@@ -285,6 +285,11 @@ pub enum Acquired {
         /// Likewise.
         level: usize,
     },
+    /// An operator has revoked it.
+    Revoked {
+        /// Likewise.
+        level: usize,
+    },
     /// It waits, and holds the narrower levels.
     Queued {
         /// Likewise.
@@ -338,6 +343,8 @@ pub enum Event {
     Lost(PermitId),
     /// It was lost, and is held again, with these tokens.
     Regained(PermitId, [u64; LEVELS]),
+    /// An operator has ended it.
+    Revoked(PermitId),
 }
 
 impl Event {
@@ -347,7 +354,8 @@ impl Event {
             Self::Granted(permit, _)
             | Self::Refused(permit, _)
             | Self::Lost(permit)
-            | Self::Regained(permit, _) => permit,
+            | Self::Regained(permit, _)
+            | Self::Revoked(permit) => permit,
         }
     }
 }
@@ -361,6 +369,8 @@ pub enum Refusal {
     QueueFull,
     /// It was reached for as long as the claim may wait.
     TimedOut,
+    /// An operator has revoked the claim.
+    Revoked,
     /// The server does not answer.
     Unavailable,
 }
@@ -375,6 +385,8 @@ pub trait Subject: fmt::Debug {
     fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Answer>, Failure>);
     /// Takes a message.
     fn handle_message(&mut self, now: Time, message: Message);
+    /// Takes the message that an operator has revoked the permit of this serial.
+    fn handle_revocation(&mut self, now: Time, serial: u64);
     /// Learns of connections.
     fn handle_servers(&mut self, now: Time, change: Servers);
     /// When it has something to do.

@@ -259,6 +259,7 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
     match items {
         [Reply::Int(0), ..] => Some(Acquired::Full { level }),
         [Reply::Int(-1), ..] => Some(Acquired::QueueFull { level }),
+        [Reply::Int(-3), ..] => Some(Acquired::Revoked { level }),
         [
             Reply::Int(-2),
             _,

@@ -57,7 +57,7 @@ fn a_seed_gives_the_same_trace_each_time() {
 }
 
 /// A file of the scripts, a place in it, and what is planted there.
-const PATCHES: [(&str, &str, &str); 13] = [
+const PATCHES: [(&str, &str, &str); 17] = [
     (
         "acquire",
         "ARGV[arg + 2] - used[number] > 0",
@@ -114,6 +114,26 @@ const PATCHES: [(&str, &str, &str); 13] = [
         "release",
         "call('ZREM', queue, unpack(ARGV, at + 1, last))",
         "local _ = queue",
+    ),
+    (
+        "revoke",
+        "call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))",
+        "local _ = revocation_of",
+    ),
+    (
+        "revoke",
+        "call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))",
+        "local _ = held",
+    ),
+    (
+        "revoke",
+        "for first = 1, #units, 1000 do",
+        "for first = 2, #units, 1000 do",
+    ),
+    (
+        "revoke",
+        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)",
+        "local _ = used",
     ),
 ];
 

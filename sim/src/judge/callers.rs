@@ -41,6 +41,12 @@ struct Record {
     answers: [Option<Acquired>; 2],
     /// Since when a permit that is lost could come back: there is room, and a connection.
     room_since: Option<Time>,
+    /// Whether an operator has revoked it, or one of its levels.
+    is_revoked: bool,
+    /// Since when its process could have heard of that from the server. `None`: it cannot now, or need not.
+    hears_since: Option<Time>,
+    /// Whether the server knows of it.
+    is_remembered: bool,
     /// Whether its process stood still a moment ago or does now, and whether it ever has.
     is_dazed: bool,
     was_dazed: bool,
@@ -93,6 +99,9 @@ impl Callers {
             alive: None,
             answers: [None; 2],
             room_since: None,
+            is_revoked: false,
+            is_remembered: false,
+            hears_since: None,
             is_dazed: false,
             was_dazed: false,
         };
@@ -116,6 +125,44 @@ impl Callers {
 
     pub(super) fn killed(&mut self, at: usize) {
         self.records.retain(|(process, _), _| *process != at);
+    }
+
+    pub(super) fn revoked(&mut self, who: Who) {
+        if let Some(record) = self.records.get_mut(&who) {
+            (record.is_revoked, record.is_remembered) = (true, true);
+        }
+    }
+
+    pub(super) fn is_revoked(&self, who: Who) -> bool {
+        self.records
+            .get(&who)
+            .is_some_and(|record| record.is_revoked)
+    }
+
+    /// A permit that was revoked is back by its first acquire.
+    pub(super) fn returned(&mut self, who: Who) {
+        if let Some(record) = self.records.get_mut(&who) {
+            record.is_remembered = false;
+        }
+    }
+
+    /// Servers that start with other data remember no revocation.
+    pub(super) fn forgotten(&mut self, server: usize) {
+        let settings = &self.settings;
+        for record in self.records.values_mut() {
+            if settings.server_of(record.claim.key()) == server {
+                record.is_remembered = false;
+            }
+        }
+    }
+
+    /// A process that got the message of a revocation has told of it.
+    pub(super) fn heard(&self, who: Who) -> Verdict {
+        let record = self.records.get(&who);
+        let is_told = record.is_none_or(|record| record.state == State::Over);
+        check(is_told, "a revocation", || {
+            format!("{who:?} is not told of the message: {record:?}")
+        })
     }
 
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
@@ -207,6 +254,8 @@ impl Callers {
             Event::Lost(_) => State::Holds,
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
+            Event::Revoked(_) if record.state == State::Lost => State::Lost,
+            Event::Revoked(_) => State::Holds,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
@@ -228,6 +277,9 @@ impl Callers {
                 check(is_true, "the truth", || {
                     says(&format!("which is not so: {record:?}"))
                 })?;
+            }
+            Event::Revoked(_) => {
+                check(record.is_revoked, "the truth", || says("but nobody has"))?;
             }
             Event::Lost(_) => {
                 let until = record.counts_until.unwrap_or_default();
@@ -257,7 +309,7 @@ impl Callers {
         record.state = match event {
             Event::Granted(..) | Event::Regained(..) => State::Holds,
             Event::Lost(_) => State::Lost,
-            Event::Refused(..) => State::Over,
+            Event::Refused(..) | Event::Revoked(_) => State::Over,
         };
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
@@ -286,6 +338,7 @@ impl Callers {
                 }
                 _ => false,
             }),
+            Refusal::Revoked => record.is_revoked,
             Refusal::Unavailable => self.was_silent(at, record, record.asked, seen),
         }
     }
@@ -309,7 +362,9 @@ impl Callers {
     /// Holders do not overlap, as far as they know, in processes that run.
     pub(super) fn overlap(&self, key: Key, is_disturbed: bool) -> Verdict {
         let holders = self.records.values();
-        let holders = holders.filter(|record| record.state == State::Holds && !record.is_dazed);
+        let holders = holders.filter(|record| {
+            record.state == State::Holds && !record.is_dazed && !record.is_revoked
+        });
         let levels = holders.filter_map(|record| record.claim.level(key));
         let limit = levels.clone().map(|level| level.limit).max();
         let units: u32 = levels.map(|level| level.weight).sum();
@@ -332,7 +387,7 @@ impl Callers {
             record.is_dazed = is_dazed(process, now);
             record.was_dazed |= record.is_dazed;
             let local = process.local(now);
-            if record.state == State::Lost {
+            if record.state == State::Lost && !record.is_revoked {
                 record.returns(
                     process,
                     &servers[settings.server_of(record.claim.key())],
@@ -344,6 +399,16 @@ impl Callers {
                     .is_some_and(|since| local > since + patience);
                 check(!is_late, "a return", || {
                     format!("p{at} permit {number} does not come back: {record:?}")
+                })?;
+            }
+            if record.is_revoked && record.state != State::Over {
+                let server = settings.server_of(record.claim.key());
+                let failed = self.failures.get(&(*at, server)).copied();
+                record.hears((process, local), &servers[server], now, failed);
+                let patience = settings.lease / 3 + settings.timeout * 4;
+                let since = record.hears_since.filter(|since| local > *since + patience);
+                check(since.is_none(), "a revocation", || {
+                    format!("p{at} permit {number} is not told: {record:?}")
                 })?;
             }
             if record.is_dazed || record.state == State::Over {
@@ -371,15 +436,34 @@ impl Record {
             let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
             view.queue.is_empty() && used + level.weight <= level.limit
         });
-        let link = &process.links[process
-            .settings
-            .link(0, process.settings.server_of(self.claim.key()))];
-        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
-        let is_here = is_quiet && link.is_up && !self.is_dazed;
+        let is_here = self.is_here(process, server, now);
         self.room_since = match has_room && is_here {
             true => self.room_since.or(Some(process.local(now))),
             false => None,
         };
+    }
+
+    /// Notes whether it could hear from its server that it was revoked, since its last call that has failed.
+    fn hears(
+        &mut self,
+        (process, local): (&Process, Time),
+        server: &Server,
+        now: Duration,
+        failed: Option<Time>,
+    ) {
+        let could = self.is_remembered && self.is_here(process, server, now);
+        self.hears_since = match could {
+            true => self.hears_since.or(Some(local)).max(failed),
+            false => None,
+        };
+    }
+
+    /// Whether the thread of its process can reach its server.
+    fn is_here(&self, process: &Process, server: &Server, now: Duration) -> bool {
+        let number = process.settings.server_of(self.claim.key());
+        let link = &process.links[process.settings.link(0, number)];
+        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
+        is_quiet && link.is_up && !self.is_dazed
     }
 }
 

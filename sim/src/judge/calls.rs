@@ -226,10 +226,13 @@ impl Calls {
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
-                record.is_gone |= is_timely && !may_hold && is_refused(command, answer, id);
+                let acquired = acquired(command, answer, id).filter(|_| is_timely && !may_hold);
+                record.is_gone |= is_refused(acquired);
+                // A core may release what was revoked all the same.
+                let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
-                record.due = record.due.filter(|_| !record.is_gone);
+                record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
         }
     }
@@ -257,18 +260,28 @@ fn is_busy(other: &Flight, id: Id, local: Time) -> bool {
 }
 
 /// Whether an answer says that the server knows nothing of a permit any more.
-fn is_refused(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: Id) -> bool {
-    let Ok(Some(Answer::Acquired(_, each))) = answer else {
-        return false;
-    };
-    let Command::Acquire { claims, .. } = command else {
-        return false;
+fn is_refused(acquired: Option<Acquired>) -> bool {
+    matches!(
+        acquired,
+        Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
+    )
+}
+
+/// What is answered to an acquire of a permit.
+fn acquired(
+    command: &Command,
+    answer: Result<Option<&Answer>, &Failure>,
+    id: Id,
+) -> Option<Acquired> {
+    let (Command::Acquire { claims, .. }, Ok(Some(Answer::Acquired(_, each)))) = (command, answer)
+    else {
+        return None;
     };
     let mut own = claims.iter().zip(each).filter(|(claim, _)| {
         let mut levels = claim.iter();
         levels.any(|(_, wanted)| wanted.id.permit() == id.permit())
     });
-    own.any(|(_, acquired)| matches!(acquired, Acquired::Full { .. } | Acquired::QueueFull { .. }))
+    own.next().map(|(_, acquired)| *acquired)
 }
 
 fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {

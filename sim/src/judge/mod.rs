@@ -14,6 +14,7 @@ use crate::{
 };
 use callers::Callers;
 use calls::Calls;
+pub(crate) use effect::Name;
 use std::{collections::BTreeMap, fmt, time::Duration};
 use storage::Storage;
 
@@ -159,7 +160,7 @@ impl Judge {
         let who = (at, event.permit());
         match event {
             Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
-            Event::Refused(..) => self.calls.over(who),
+            Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
             Event::Lost(_) => self.calls.lost(who),
         }
         let seen = callers::Seen {
@@ -172,7 +173,10 @@ impl Judge {
         self.note(verdict);
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
         if let (true, Some(claim)) = (is_grant, self.callers.claim(who)) {
-            let verdict = self.storage.is_held(servers, who, claim, times.0);
+            let verdict = match self.callers.is_revoked(who) {
+                true => Ok(()),
+                false => self.storage.is_held(servers, who, claim, times.0),
+            };
             self.note(verdict);
             for level in claim.levels() {
                 let disturbed = self.storage.is_disturbed(level.key);
@@ -189,6 +193,28 @@ impl Judge {
             self.note(storage::check_own(run, &flight.given_up));
         }
         let verdict = self.storage.ran(server, run);
+        self.note(verdict);
+        match self.storage.returned(run) {
+            Ok(all) => all.into_iter().for_each(|who| self.callers.returned(who)),
+            Err(violation) => self.note(Err(violation)),
+        }
+    }
+
+    /// A server has revoked an id for an operator, or did not find it.
+    pub fn revoked(&mut self, server: usize, run: &Run, was_there: bool) {
+        let verdict = self.storage.ran(server, run);
+        self.note(verdict);
+        let verdict = self.storage.revoked(run, was_there);
+        self.note(verdict);
+        let (_, id) = run.command.ids()[0];
+        if was_there {
+            self.callers.revoked((run.process, id.permit()));
+        }
+    }
+
+    /// The message of a revocation has come to its process, which has told what it tells.
+    pub fn heard(&mut self, at: usize, permit: PermitId) {
+        let verdict = self.callers.heard((at, permit));
         self.note(verdict);
     }
 
@@ -219,6 +245,9 @@ impl Judge {
 
     /// A server was stopped, and starts with this.
     pub fn restarted(&mut self, server: usize, data: Data) {
+        if data != Data::Same {
+            self.callers.forgotten(server);
+        }
         self.storage.restarted(server, data);
     }
 
