@@ -79,8 +79,10 @@ pub struct Run {
 pub struct Server {
     data: StandIn,
     snapshot: (Duration, StandIn),
-    /// The server's clock less the world's, microseconds.
+    /// The server's clock less the world's at the start, microseconds.
     pub offset: i64,
+    /// How much faster it is, parts in a million.
+    drift: i64,
     /// Whether it runs.
     pub is_up: bool,
     /// When it has read its data.
@@ -91,8 +93,10 @@ pub struct Server {
 
 impl Server {
     /// A server that runs.
-    pub fn new() -> Self {
+    pub fn new((ahead, drift): (i64, i64)) -> Self {
         Self {
+            offset: ahead * 1_000,
+            drift,
             is_up: true,
             ..Self::default()
         }
@@ -100,7 +104,8 @@ impl Server {
 
     /// What its clock shows, microseconds.
     pub fn clock(&self, now: Duration) -> i64 {
-        EPOCH + now.as_micros() as i64 + self.offset
+        let micros = now.as_micros() as i64;
+        EPOCH + micros + micros * self.drift / 1_000_000 + self.offset
     }
 
     /// Whether it answers.

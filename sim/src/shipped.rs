@@ -118,10 +118,10 @@ impl Shipped {
     fn command(&mut self, call: CallId, command: &Command) -> subject::Command {
         match command {
             Command::Acquire {
+                lasts,
                 runs_until,
                 floor,
                 claims,
-                ..
             } => {
                 let levels = claims.iter().map(Vec::len).collect();
                 self.levels.insert(call, levels);
@@ -130,12 +130,16 @@ impl Shipped {
                     levels.map(|level| (key(&level.name), wanted(level))).collect()
                 };
                 subject::Command::Acquire {
+                    lasts: *lasts,
                     runs_until: *runs_until,
                     floor: *floor,
                     claims: claims.iter().map(claim).collect(),
                 }
             }
-            Command::Refresh { groups: of, .. } => subject::Command::Refresh { of: groups(of) },
+            Command::Refresh { lasts, groups: of } => subject::Command::Refresh {
+                lasts: *lasts,
+                of: groups(of),
+            },
             Command::Release {
                 floor, groups: of, ..
             } => subject::Command::Release {
@@ -172,7 +176,7 @@ impl subject::Subject for Shipped {
         let levels = claim.levels().map(|level| Level {
             name: wire::name(level.key).into(),
             server: self.settings.server_of(level.key),
-            slot: 0,
+            slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,
             wait: level.wait.map(|wait| Wait {

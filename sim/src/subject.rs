@@ -48,6 +48,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// How many servers there are.
     pub servers: usize,
+    /// Whether one script may name all semaphores of a server, or each is in a slot of its own.
+    pub has_slots: bool,
     /// How many runtimes the process has, that of the keeper's thread among them.
     pub runtimes: usize,
 }
@@ -56,6 +58,22 @@ impl Settings {
     /// The server of a key.
     pub fn server_of(&self, key: Key) -> Server {
         usize::from(key) % self.servers
+    }
+
+    /// The slot of a key. One script may name keys of one slot.
+    pub fn slot_of(&self, key: Key) -> u16 {
+        match self.has_slots {
+            true => key.into(),
+            false => 0,
+        }
+    }
+
+    /// The leases of a claim: each a run of neighbouring levels that one script may name.
+    pub fn leases(&self, claim: Claim) -> Vec<Vec<Level>> {
+        let place = |level: &Level| (self.server_of(level.key), self.slot_of(level.key));
+        let levels: Vec<_> = claim.levels().collect();
+        let runs = levels.chunk_by(|one, next| place(one) == place(next));
+        runs.map(<[Level]>::to_vec).collect()
     }
 
     /// The number of a runtime's connection to a server.
@@ -82,7 +100,7 @@ impl Settings {
 /// The most levels of a claim.
 pub const LEVELS: usize = 3;
 
-/// What a caller asks for: some levels, from narrow to wide, all on one server.
+/// What a caller asks for: some levels, from narrow to wide.
 #[derive(Clone, Copy)]
 pub struct Claim(pub [Option<Level>; LEVELS]);
 
@@ -125,11 +143,6 @@ impl Claim {
     /// Its level of a semaphore.
     pub fn level(&self, key: Key) -> Option<Level> {
         self.levels().find(|level| level.key == key)
-    }
-
-    /// The key of its first level, which lives where the others do.
-    pub fn key(&self) -> Key {
-        self.levels().next().map_or(0, |level| level.key)
     }
 
     /// How long it may wait.
@@ -209,6 +222,8 @@ pub struct Position {
 pub enum Command {
     /// Grants permits or positions. A poll and a heartbeat are the same.
     Acquire {
+        /// How long a grant lasts without a refresh.
+        lasts: Duration,
         /// Ms of the server's clock, after which it changes nothing.
         runs_until: u64,
         /// Microseconds, the least token of a semaphore without one.
@@ -218,6 +233,8 @@ pub enum Command {
     },
     /// Moves ends forward.
     Refresh {
+        /// How long from now on.
+        lasts: Duration,
         /// Permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
     },

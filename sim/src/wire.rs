@@ -30,6 +30,7 @@ impl Command {
         let lease = owner.lease.as_millis().to_string();
         match self {
             Self::Acquire {
+                lasts,
                 runs_until,
                 floor,
                 claims,
@@ -38,13 +39,20 @@ impl Command {
                 Script {
                     verb: Verb::Acquire,
                     keys: suffixed(&names, &[":held", ":queue", ":alive", ":token"]),
-                    args: acquire_args(owner, [*runs_until, *floor], claims, &names),
+                    args: acquire_args(
+                        owner,
+                        [lasts.as_millis() as u64, *runs_until, *floor],
+                        claims,
+                        &names,
+                    ),
                 }
             }
-            Self::Refresh { of } => Script {
+            Self::Refresh { lasts, of } => Script {
                 verb: Verb::Refresh,
                 keys: keys(of, &[":held", ":token"]),
-                args: args(vec![lease], of, |id| units(owner, id)),
+                args: args(vec![lasts.as_millis().to_string()], of, |id| {
+                    units(owner, id)
+                }),
             },
             Self::Release { floor, of } => Script {
                 verb: Verb::Release,
@@ -69,7 +77,7 @@ impl Command {
     pub fn decode(&self, reply: &Reply) -> Result<Answer, String> {
         let read = match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
-            Self::Refresh { of } => held(reply, of),
+            Self::Refresh { of, .. } => held(reply, of),
             Self::Release { .. } => (*reply == Reply::Int(0)).then_some(Answer::Released),
             Self::Clock { .. } => match numbers(reply).as_deref() {
                 Some([now, highest]) => Some(Answer::Clock(*now, *highest)),
@@ -79,6 +87,14 @@ impl Command {
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }
 
+    /// How long what it names lasts after it.
+    pub fn lasts(&self) -> Duration {
+        match self {
+            Self::Acquire { lasts, .. } | Self::Refresh { lasts, .. } => *lasts,
+            Self::Release { .. } | Self::Clock { .. } => Duration::ZERO,
+        }
+    }
+
     /// The permits that it names, and the semaphore of each.
     pub fn ids(&self) -> Vec<(Key, Id)> {
         match self {
@@ -86,7 +102,7 @@ impl Command {
                 let wanted = self.wanted().into_iter();
                 wanted.map(|(key, wanted)| (key, wanted.id)).collect()
             }
-            Self::Refresh { of } | Self::Release { of, .. } => each(of, |id| *id),
+            Self::Refresh { of, .. } | Self::Release { of, .. } => each(of, |id| *id),
             Self::Clock { .. } => Vec::new(),
         }
     }
@@ -145,15 +161,14 @@ fn args<T>(
 
 fn acquire_args(
     owner: &Settings,
-    head: [u64; 2],
+    head: [u64; 3],
     claims: &[Vec<(Key, Wanted)>],
     names: &[Key],
 ) -> Vec<String> {
-    let lease = owner.lease.as_millis().to_string();
     let count = claims.first().map_or(0, Vec::len);
     let is_equal = claims.iter().all(|claim| claim.len() == count);
     let equal = if is_equal { count } else { 0 };
-    let mut args = vec![lease, head[0].to_string(), head[1].to_string()];
+    let mut args = head.map(|number| number.to_string()).to_vec();
     args.push(equal.to_string());
     for claim in claims {
         if !is_equal {

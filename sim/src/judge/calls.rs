@@ -3,7 +3,10 @@
 use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
-    subject::{Acquired, Answer, Call, CallId, Command, Failure, Id, Key, PermitId, Time},
+    schedule::Schedule,
+    subject::{
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Settings, Time,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +20,15 @@ const MOST_ARGS: usize = 3_999;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
+/// What was sent for a lease.
 #[derive(Debug, Default)]
 struct Record {
     /// Its semaphores.
-    keys: BTreeSet<Key>,
+    keys: Vec<Key>,
+    /// Whether it is the last one of its claim, which is whole with it.
+    is_widest: bool,
+    /// Whether its claim is whole.
+    is_whole: bool,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
@@ -31,10 +39,10 @@ struct Record {
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
     was_released: bool,
-    /// When its caller gave it up, and its semaphore, until a release is sent.
-    due: Option<(Time, Key)>,
-    /// The deadline of the last call that acquires or refreshes it: a lease later the server has forgotten it.
-    named_until: Time,
+    /// When its caller gave it up, until a release is sent.
+    due: Option<Time>,
+    /// When the server has forgotten it, if no call acquires or refreshes it any more.
+    lasts: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
@@ -43,41 +51,85 @@ struct Record {
     is_gone: bool,
 }
 
-/// What was sent for each permit.
-#[derive(Debug, Default)]
-pub(super) struct Calls(BTreeMap<Who, Record>);
+/// What was sent for the leases of each permit.
+#[derive(Debug)]
+pub(super) struct Calls {
+    settings: Settings,
+    permits: BTreeMap<Who, Vec<Record>>,
+}
 
 impl Calls {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            settings: schedule.settings(0),
+            permits: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn asked(&mut self, who: Who, claim: Claim) {
+        let leases = self.settings.leases(claim);
+        let count = leases.len();
+        let records = leases
+            .into_iter()
+            .enumerate()
+            .map(|(number, levels)| Record {
+                keys: levels.iter().map(|level| level.key).collect(),
+                is_widest: number + 1 == count,
+                ..Record::default()
+            });
+        self.permits.insert(who, records.collect());
+    }
+
+    /// The leases of a permit.
+    fn leases(&mut self, who: Who) -> impl Iterator<Item = &mut Record> {
+        self.permits.get_mut(&who).into_iter().flatten()
+    }
+
+    /// The lease of a permit that has a semaphore.
+    fn lease(&mut self, who: Who, key: Key) -> Option<&mut Record> {
+        self.leases(who).find(|record| record.keys.contains(&key))
+    }
+
     pub(super) fn over(&mut self, who: Who) {
-        self.0.entry(who).or_default().is_over = true;
+        self.leases(who).for_each(|record| record.is_over = true);
     }
 
     pub(super) fn granted(&mut self, who: Who) {
-        self.0.entry(who).or_default().was_granted = true;
+        for record in self.leases(who) {
+            (record.was_granted, record.is_whole) = (true, true);
+        }
     }
 
     pub(super) fn lost(&mut self, who: Who) {
-        self.0.entry(who).or_default().was_granted = false;
+        self.leases(who)
+            .for_each(|record| record.was_granted = false);
     }
 
     /// A caller has given up something that a server may know.
-    pub(super) fn is_due(&mut self, who: Who, key: Key, local: Time) {
-        let record = self.0.entry(who).or_default();
-        let is_known =
-            record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
-        record.due = is_known.then_some((local, key));
+    pub(super) fn is_due(&mut self, who: Who, local: Time) {
+        for record in self.leases(who) {
+            let is_known =
+                record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
+            record.due = is_known.then_some(local);
+        }
     }
 
     pub(super) fn killed(&mut self, at: usize) {
-        self.0.retain(|(process, _), _| *process != at);
+        self.permits.retain(|(process, _), _| *process != at);
+    }
+
+    fn of_process(&self, at: usize) -> impl Iterator<Item = (&Who, &Record)> {
+        let own = self.permits.range((at, PermitId(0))..(at + 1, PermitId(0)));
+        own.flat_map(|(who, records)| records.iter().map(move |record| (who, record)))
     }
 
     /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
     fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
-        let own = self.0.range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
-        for (_, record) in own {
-            let key = record.keys.first().copied().unwrap_or_default();
-            let is_here = usize::from(key) % flight.servers == flight.call.server;
+        let own = self
+            .permits
+            .range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
+        for record in own.flat_map(|(_, records)| records) {
+            let is_here = self.settings.server_of(record.keys[0]) == flight.call.server;
             let is_held = record.was_granted && !record.is_over && record.may_run.is_empty();
             if is_here && is_held && record.named < flight.sent {
                 record.recheck = record.recheck.or(Some(local));
@@ -87,19 +139,20 @@ impl Calls {
 
     /// A release is sent at once, and what a server may have lost is, if there is a connection.
     pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
-        for ((at, permit), record) in &self.0 {
+        let all = self.permits.iter();
+        let all = all.flat_map(|(who, records)| records.iter().map(move |record| (who, record)));
+        for ((at, permit), record) in all {
             let recheck = record.recheck.filter(|_| !record.is_over);
-            let key = record.keys.first().copied().unwrap_or_default();
-            let due = record.due.or(recheck.map(|since| (since, key)));
-            let (process, Some((since, key))) = (&processes[*at], due) else {
+            let (process, Some(since)) = (&processes[*at], record.due.or(recheck)) else {
                 continue;
             };
             // The keeper's thread carries what nothing else does.
-            let link = &process.links[process.settings.link(0, process.settings.server_of(key))];
+            let server = self.settings.server_of(record.keys[0]);
+            let link = &process.links[self.settings.link(0, server)];
             let has_room = link.in_flight.len() < MANY_CALLS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
-            let is_over = process.local(now) > record.named_until + process.settings.lease;
+            let is_over = process.local(now) > record.lasts;
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!("p{at} does not release {permit:?}, or refresh it")
@@ -110,8 +163,7 @@ impl Calls {
 
     /// What a process has given up, and no call in flight can bring back.
     pub(super) fn given_up(&self, at: usize) -> Vec<(Key, PermitId)> {
-        let own = self.0.range((at, PermitId(0))..(at + 1, PermitId(0)));
-        let given_up = own.filter(|(_, record)| {
+        let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
             is_over && record.may_run.is_empty()
         });
@@ -144,29 +196,33 @@ impl Calls {
         for command in &call.commands {
             let ids = command.ids();
             check_size(command, &ids)?;
+            let mut slots = ids.iter().map(|(key, _)| self.settings.slot_of(*key));
+            let is_one = slots
+                .next()
+                .is_none_or(|first| slots.all(|slot| slot == first));
+            check(is_one, "slots", || {
+                format!("{command:?} names several slots")
+            })?;
             for (key, id) in &ids {
-                let record = self.0.entry((at, id.permit())).or_default();
-                record.keys.insert(*key);
-                self.check(at, call.id, command, *id, local, flights)?;
-                self.note(at, call, command, *id, local);
+                self.check((at, call.id, command), (*key, *id), local, flights)?;
+                self.note(at, call, command, (*key, *id), local);
             }
         }
         Ok(())
     }
 
     fn check(
-        &self,
-        at: usize,
-        call: CallId,
-        command: &Command,
-        id: Id,
+        &mut self,
+        (at, call, command): (usize, CallId, &Command),
+        (key, id): (Key, Id),
         local: Time,
         flights: &Flights,
     ) -> Verdict {
-        let none = Record::default();
-        let who = (at, id.permit());
-        let record = self.0.get(&who).unwrap_or(&none);
         let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
+        let alive = self.settings.alive();
+        let Some(record) = self.lease((at, id.permit()), key) else {
+            return check(false, "ids", || says("names what nobody claims,"));
+        };
         if let Command::Release { .. } = command {
             check(record.was_sent, "work", || {
                 says("releases what it never sent,")
@@ -176,17 +232,35 @@ impl Calls {
         check(!record.is_over, "an end", || {
             says("acquires or refreshes what is over,")
         })?;
+        let is_short = command.lasts() <= alive;
+        check(
+            record.is_whole || record.is_widest || is_short,
+            "a dead waiter",
+            || says("holds for a lease, though its claim is not whole,"),
+        )?;
+        let keys = record.keys.clone();
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
-        let is_alone = !others.clone().any(|(_, other)| is_busy(other, id, local));
+        let is_alone = !others
+            .clone()
+            .any(|(_, other)| is_busy(other, (&keys, id), local));
         check(is_alone, "one call", || says("names, beside another call,"))
     }
 
-    fn note(&mut self, at: usize, call: &Call, command: &Command, id: Id, local: Time) {
-        let record = self.0.entry((at, id.permit())).or_default();
+    fn note(
+        &mut self,
+        at: usize,
+        call: &Call,
+        command: &Command,
+        (key, id): (Key, Id),
+        local: Time,
+    ) {
+        let Some(record) = self.lease((at, id.permit()), key) else {
+            return;
+        };
         if let Command::Release { .. } = command {
             (record.was_released, record.due) = (true, None);
         } else {
-            record.named_until = call.deadline;
+            record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
         }
         match command {
@@ -215,8 +289,10 @@ impl Calls {
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
-            for (place, (_, id)) in command.ids().into_iter().enumerate() {
-                let record = self.0.entry((at, id.permit())).or_default();
+            for (place, (key, id)) in command.ids().into_iter().enumerate() {
+                let Some(record) = self.lease((at, id.permit()), key) else {
+                    continue;
+                };
                 record.was_granted &= !matches!(
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
@@ -226,7 +302,8 @@ impl Calls {
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
-                let acquired = acquired(command, answer, id).filter(|_| is_timely && !may_hold);
+                let acquired =
+                    acquired(command, answer, (key, id)).filter(|_| is_timely && !may_hold);
                 record.is_gone |= is_refused(acquired);
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
@@ -249,8 +326,8 @@ fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
 }
 
 /// Whether another call acquires or refreshes the permit, and may have an answer yet.
-fn is_busy(other: &Flight, id: Id, local: Time) -> bool {
-    let is_same = |(_, other): (Key, Id)| other.permit() == id.permit();
+fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
+    let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.permit() == id.permit();
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
         && commands.any(|command| {
@@ -271,7 +348,7 @@ fn is_refused(acquired: Option<Acquired>) -> bool {
 fn acquired(
     command: &Command,
     answer: Result<Option<&Answer>, &Failure>,
-    id: Id,
+    (key, id): (Key, Id),
 ) -> Option<Acquired> {
     let (Command::Acquire { claims, .. }, Ok(Some(Answer::Acquired(_, each)))) = (command, answer)
     else {
@@ -279,7 +356,7 @@ fn acquired(
     };
     let mut own = claims.iter().zip(each).filter(|(claim, _)| {
         let mut levels = claim.iter();
-        levels.any(|(_, wanted)| wanted.id.permit() == id.permit())
+        levels.any(|(other, wanted)| *other == key && wanted.id.permit() == id.permit())
     });
     own.next().map(|(_, acquired)| *acquired)
 }

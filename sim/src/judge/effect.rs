@@ -129,6 +129,15 @@ impl Effect<'_> {
         name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
     }
 
+    /// How long a unit may last now, ms.
+    fn lasts(&self, unit: &str) -> i64 {
+        let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
+        match is_named {
+            true => self.run.command.lasts().as_millis() as i64,
+            false => self.lease,
+        }
+    }
+
     fn is_acquire(&self) -> bool {
         matches!(self.run.command, Command::Acquire { .. })
     }
@@ -169,7 +178,8 @@ impl Effect<'_> {
                 None => *end <= self.clock || is_named && (self.is_release() || self.leaves(unit)),
                 Some(now) if now == end => true,
                 Some(now) if *end > self.clock + self.lease => {
-                    *now == self.clock + self.lease || is_named && self.is_acquire()
+                    let is_lowered = *now == self.clock + self.lease;
+                    is_lowered || is_named && !self.is_release()
                 }
                 // A lease that has ended may only be acquired again.
                 Some(_) if *end <= self.clock => is_named && self.is_acquire(),
@@ -184,9 +194,9 @@ impl Effect<'_> {
                 self.says(&format!("{unit} was not asked for"))
             })?;
         }
-        let far = after
-            .iter()
-            .find(|(unit, end)| **end > self.clock + self.lease && before.get(*unit) != Some(*end));
+        let far = after.iter().find(|(unit, end)| {
+            **end > self.clock + self.lasts(unit) && before.get(*unit) != Some(*end)
+        });
         check(far.is_none(), "L1", || {
             self.says(&format!("{far:?} lasts too long"))
         })?;

@@ -61,7 +61,6 @@ struct Flight {
     sent: Time,
     /// What its process has given up of each semaphore, and no other call can bring back.
     given_up: Vec<(Key, PermitId)>,
-    servers: usize,
 }
 
 /// Calls in flight, of each process.
@@ -86,7 +85,7 @@ impl Judge {
             flights: Flights::new(),
             storage: Storage::new(schedule),
             callers: Callers::new(schedule),
-            calls: Calls::default(),
+            calls: Calls::new(schedule),
         }
     }
 
@@ -103,15 +102,14 @@ impl Judge {
 
     /// A caller has claimed.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
+        self.calls.asked((at, permit), claim);
         let verdict = self.callers.asked((at, permit), claim, local);
         self.note(verdict);
     }
 
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
-        if let Some(claim) = self.callers.claim((at, permit)) {
-            self.calls.is_due((at, permit), claim.key(), local);
-        }
+        self.calls.is_due((at, permit), local);
         self.callers.over((at, permit));
         self.calls.over((at, permit));
     }
@@ -127,7 +125,6 @@ impl Judge {
         self.note(verdict);
         let flight = Flight {
             given_up: self.calls.given_up(at),
-            servers: self.callers.servers(),
             call: call.clone(),
             sent: local,
         };
@@ -208,7 +205,7 @@ impl Judge {
         self.note(verdict);
         let (_, id) = run.command.ids()[0];
         if was_there {
-            self.callers.revoked((run.process, id.permit()));
+            self.callers.revoked((run.process, id.permit()), server);
         }
     }
 

@@ -97,12 +97,13 @@ impl<'a> World<'a> {
             Process::new(settings.clone(), make(settings), boot, drift)
         });
         let processes = processes.collect();
+        let clocks = schedule.clocks.iter().take(schedule.servers);
         let mut world = Self {
             schedule,
             runner,
             now: Duration::ZERO,
             processes,
-            servers: (0..schedule.servers).map(|_| Server::new()).collect(),
+            servers: clocks.map(|clock| Server::new(*clock)).collect(),
             random,
             agenda: BTreeMap::new(),
             filed: 0,
