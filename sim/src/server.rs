@@ -3,8 +3,8 @@
 use crate::{
     judge::Name,
     schedule::Data,
-    subject::{Answer, Command, Key, Settings},
-    wire,
+    subject::{Answer, Command, Key, Said},
+    wire::{self, Script},
 };
 use model::{
     lua::Runner,
@@ -64,7 +64,9 @@ pub struct Run {
     pub clock: i64,
     /// What ran.
     pub command: Command,
-    /// What the server has said.
+    /// What the server has said. `None`: it could not run the script.
+    pub reply: Option<Reply>,
+    /// The same, as it is read.
     pub answer: Answer,
     /// The semaphores that the command names, before and after.
     pub semaphores: Vec<(Key, View, View)>,
@@ -72,6 +74,16 @@ pub struct Run {
     pub is_fresh: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
+}
+
+impl Run {
+    /// What the process is told.
+    pub fn said(self) -> Said {
+        Said {
+            reply: self.reply,
+            answer: self.answer,
+        }
+    }
 }
 
 /// A server.
@@ -133,20 +145,21 @@ impl Server {
         &mut self,
         runner: &Runner,
         now: Duration,
-        (process, owner): (usize, &Settings),
-        command: &Command,
+        process: usize,
+        (script, command): (&Script, &Command),
     ) -> Result<Run, String> {
         if now >= self.snapshot.0 + SNAPSHOT {
             self.snapshot = (now, self.data.clone());
         }
         self.data.now = self.clock(now);
         let before = self.views(command);
-        let answer = match now < self.loaded {
-            true => Answer::Error("LOADING".to_owned()),
+        let (reply, answer) = match now < self.loaded {
+            true => (None, Answer::Error("LOADING".to_owned())),
             false => {
-                let script = command.encode(owner);
                 let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
-                command.decode(&reply.map_err(|error| error.to_string())?)?
+                let reply = reply.map_err(|error| error.to_string())?;
+                let answer = command.decode(&reply)?;
+                (Some(reply), answer)
             }
         };
         let semaphores = before
@@ -157,6 +170,7 @@ impl Server {
             process,
             clock: self.data.now,
             command: command.clone(),
+            reply,
             answer,
             semaphores,
             is_fresh: now < self.loaded + LOADING * 10,
@@ -197,6 +211,7 @@ impl Server {
             process: name.process,
             clock: self.data.now,
             command,
+            reply: Some(reply),
             answer: match was_there {
                 true => Answer::Released,
                 false => Answer::Error("not there".to_owned()),

@@ -3,6 +3,8 @@
 //! The trait has the shape of the core of one process. Time comes in as an argument, and is that of the
 //! process's own clock.
 
+use crate::wire::Script;
+use model::stand_in::Reply;
 use std::{fmt, time::Duration};
 
 /// An instant of a process's clock, since its machine has booted.
@@ -233,7 +235,7 @@ pub enum Command {
     },
     /// Moves ends forward.
     Refresh {
-        /// How long from now on.
+        /// How long, from now on.
         lasts: Duration,
         /// Permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
@@ -262,9 +264,20 @@ pub struct Call {
     /// Where it goes.
     pub server: Server,
     /// In this order.
+    pub scripts: Vec<Script>,
+    /// The same, as it is read.
     pub commands: Vec<Command>,
     /// Until when an answer counts.
     pub deadline: Time,
+}
+
+/// What a server has said to a command.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// `None`: it could not run the script.
+    pub reply: Option<Reply>,
+    /// The same, as it is read.
+    pub answer: Answer,
 }
 
 /// The answer to a command.
@@ -399,7 +412,7 @@ pub trait Subject: fmt::Debug {
     /// Gives up a permit or a claim, at any time.
     fn release(&mut self, now: Time, permit: PermitId);
     /// Takes the answers to a call, one for each command.
-    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Answer>, Failure>);
+    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
     /// Takes a message.
     fn handle_message(&mut self, now: Time, message: Message);
     /// Takes the message that an operator has revoked the permit of this serial.

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
-    redis::core::{
-        Acquired, Answer, Command, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time,
+    redis::{
+        core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+        protocol::{Acquired, Answer, Command},
     },
 };
 use loom::thread;

@@ -10,7 +10,7 @@ use crate::{
     process::{Conduct, Input, Process},
     schedule::{Data, Random, Schedule, Step},
     server::Server,
-    subject::{Answer, Call, CallId, Key, PermitId, Settings, Subject},
+    subject::{Call, CallId, Key, PermitId, Said, Settings, Subject},
 };
 use model::lua::Runner;
 use std::{collections::BTreeMap, time::Duration};
@@ -37,7 +37,7 @@ enum Happening {
     /// A call comes to a server over a connection of this generation.
     Call(usize, u32, Call),
     /// An answer comes to a process over this link, and such a connection.
-    Reply(usize, usize, u32, CallId, Vec<Answer>),
+    Reply(usize, usize, u32, CallId, Vec<Said>),
     /// Something else comes to a process.
     Input(usize, Input),
     /// A process goes on.

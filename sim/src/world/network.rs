@@ -4,8 +4,8 @@ use super::{Happening, World};
 use crate::{
     process::{Fate, Input, LATE, Way},
     server::Run,
-    subject::{Answer, Call, CallId, Command, Failure, Servers},
-    wire,
+    subject::{Call, CallId, Command, Failure, Said, Servers},
+    wire::{self, Script},
 };
 use std::time::Duration;
 
@@ -71,9 +71,10 @@ impl World<'_> {
 
     fn run(&mut self, at: usize, generation: u32, call: &Call) {
         let answers: Option<Vec<_>> = call
-            .commands
+            .scripts
             .iter()
-            .map(|command| self.run_one(at, call, command))
+            .zip(&call.commands)
+            .map(|what| self.run_one(at, call, what))
             .collect();
         let delay = self.delay();
         let number = self.processes[at].settings.link(call.runtime, call.server);
@@ -86,16 +87,16 @@ impl World<'_> {
         }
     }
 
-    fn run_one(&mut self, at: usize, call: &Call, command: &Command) -> Option<Answer> {
-        let (server, owner) = (call.server, &self.processes[at].settings);
-        let run = self.servers[server].run(self.runner, self.now, (at, owner), command);
+    fn run_one(&mut self, at: usize, call: &Call, what: (&Script, &Command)) -> Option<Said> {
+        let server = call.server;
+        let run = self.servers[server].run(self.runner, self.now, at, what);
         self.scripts += 1;
         match run {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
                 self.publish(&run);
-                Some(run.answer)
+                Some(run.said())
             }
             Err(error) => {
                 self.judge.fail("script", || error);
@@ -137,7 +138,7 @@ impl World<'_> {
         number: usize,
         generation: u32,
         id: CallId,
-        answers: Vec<Answer>,
+        answers: Vec<Said>,
     ) {
         let link = &mut self.processes[at].links[number];
         if link.generation != generation {

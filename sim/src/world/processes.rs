@@ -53,7 +53,11 @@ impl World<'_> {
                 self.judge.released(at, permit, local);
             }
             Input::Reply(call, reply) => {
-                self.judge.replied(at, call, &reply, local);
+                let answers = reply
+                    .as_ref()
+                    .map(|said| said.iter().map(|said| said.answer.clone()));
+                let answers = answers.map(Iterator::collect).map_err(|failure| *failure);
+                self.judge.replied(at, call, &answers, local);
                 core.handle_reply(local, call, reply);
             }
             Input::Message(message) => core.handle_message(local, message),

@@ -56,13 +56,13 @@ mod server;
 mod time;
 mod weight;
 
-pub(in crate::redis) use call::{Acquired, Answer, Call, Command, Failure, Wanted};
+pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
-use crate::redis::protocol::{Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Of, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
@@ -140,7 +140,7 @@ impl Core {
         let since = self.servers[levels[0].server].at(now);
         let own = levels.iter().map(|level| {
             let key = self.keys.number(&level.name);
-            let of = Of::Claim(level.label.as_deref());
+            let of = Of::Claim(level.label.clone());
             permit::own(id, since, level, key, of)
         });
         let own = own.collect();

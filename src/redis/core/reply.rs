@@ -2,12 +2,13 @@
 
 use super::{
     Core,
-    call::{Acquired, Answer, Failure, Flight, Items},
+    call::{Failure, Flight, Items},
     id::{At, CallId, PermitId},
     lease::{Lost, Queued, State, Work},
     permit::{Event, Refusal},
     time::Time,
 };
+use crate::redis::protocol::{Acquired, Answer};
 use std::{collections::BTreeSet, time::Duration};
 
 /// The pause before a call is sent again that a server could not run.

@@ -1,6 +1,9 @@
 //! What carries commands to servers.
 
-use crate::redis::core::{Answer, Command, Failure, Message};
+use crate::redis::{
+    core::{Failure, Message},
+    protocol::{Answer, Command},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.

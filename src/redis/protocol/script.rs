@@ -3,6 +3,7 @@
 //! A command is `EVALSHA` first and, if the server does not know the script, `EVAL`. With
 //! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
 
+use super::command::Verb;
 use redis::{Cmd, RedisWrite, ToRedisArgs};
 use std::fmt;
 
@@ -25,6 +26,10 @@ pub(super) struct Script {
 }
 
 impl Script {
+    pub(super) fn of(verb: Verb) -> Self {
+        Self::new(verb.name(), verb.source(), verb.keys())
+    }
+
     pub(super) fn new(
         verb: &'static str,
         source: &'static str,
