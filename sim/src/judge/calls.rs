@@ -25,6 +25,8 @@ const MOST_CALLS: usize = 16;
 struct Record {
     /// Its semaphores.
     keys: Vec<Key>,
+    /// The serial of its id. One that was lost may come back under another, and is released under this one.
+    serial: u64,
     /// Whether it is the last one of its claim, which is whole with it.
     is_widest: bool,
     /// Whether its claim is whole.
@@ -74,6 +76,7 @@ impl Calls {
             .enumerate()
             .map(|(number, levels)| Record {
                 keys: levels.iter().map(|level| level.key).collect(),
+                serial: who.1.0,
                 is_widest: number + 1 == count,
                 ..Record::default()
             });
@@ -85,9 +88,22 @@ impl Calls {
         self.permits.get_mut(&who).into_iter().flatten()
     }
 
-    /// The lease of a permit that has a semaphore.
-    fn lease(&mut self, who: Who, key: Key) -> Option<&mut Record> {
-        self.leases(who).find(|record| record.keys.contains(&key))
+    /// The lease of a process that has a semaphore, under this id.
+    fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut Record> {
+        let records = self.permits.get_mut(&(at, id.permit()))?;
+        let has = |record: &Record| record.keys.contains(&key);
+        let own = records
+            .iter()
+            .position(|record| has(record) && record.serial == id.serial);
+        let Some(own) = own else {
+            let last = records.iter_mut().rfind(|record| has(record))?;
+            let renewed = last.renewed(id.serial);
+            records.extend(renewed);
+            return records
+                .last_mut()
+                .filter(|record| record.serial == id.serial);
+        };
+        records.get_mut(own)
     }
 
     pub(super) fn over(&mut self, who: Who) {
@@ -95,7 +111,7 @@ impl Calls {
     }
 
     pub(super) fn granted(&mut self, who: Who) {
-        for record in self.leases(who) {
+        for record in self.leases(who).filter(|record| !record.is_over) {
             (record.was_granted, record.is_whole) = (true, true);
         }
     }
@@ -204,7 +220,7 @@ impl Calls {
                 format!("{command:?} names several slots")
             })?;
             for (key, id) in &ids {
-                self.check((at, call.id, command), (*key, *id), local, flights)?;
+                self.check((at, call.id, command), (*key, *id), (local, flights))?;
                 self.note(at, call, command, (*key, *id), local);
             }
         }
@@ -215,12 +231,11 @@ impl Calls {
         &mut self,
         (at, call, command): (usize, CallId, &Command),
         (key, id): (Key, Id),
-        local: Time,
-        flights: &Flights,
+        (local, flights): (Time, &Flights),
     ) -> Verdict {
         let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
         let alive = self.settings.alive();
-        let Some(record) = self.lease((at, id.permit()), key) else {
+        let Some(record) = self.lease(at, (key, id)) else {
             return check(false, "ids", || says("names what nobody claims,"));
         };
         if let Command::Release { .. } = command {
@@ -254,7 +269,7 @@ impl Calls {
         (key, id): (Key, Id),
         local: Time,
     ) {
-        let Some(record) = self.lease((at, id.permit()), key) else {
+        let Some(record) = self.lease(at, (key, id)) else {
             return;
         };
         if let Command::Release { .. } = command {
@@ -290,7 +305,7 @@ impl Calls {
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
             for (place, (key, id)) in command.ids().into_iter().enumerate() {
-                let Some(record) = self.lease((at, id.permit()), key) else {
+                let Some(record) = self.lease(at, (key, id)) else {
                     continue;
                 };
                 record.was_granted &= !matches!(
@@ -315,6 +330,20 @@ impl Calls {
     }
 }
 
+impl Record {
+    /// The lease under a later id.
+    fn renewed(&mut self, serial: u64) -> Option<Self> {
+        self.is_over = true;
+        (serial > self.serial).then(|| Self {
+            keys: self.keys.clone(),
+            serial,
+            is_widest: self.is_widest,
+            is_whole: self.is_whole,
+            ..Self::default()
+        })
+    }
+}
+
 /// Whether a server has not found a lease.
 fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
     let answers = reply.iter().flatten();
@@ -327,7 +356,7 @@ fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
 
 /// Whether another call acquires or refreshes the permit, and may have an answer yet.
 fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
-    let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.permit() == id.permit();
+    let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
         && commands.any(|command| {
@@ -356,7 +385,7 @@ fn acquired(
     };
     let mut own = claims.iter().zip(each).filter(|(claim, _)| {
         let mut levels = claim.iter();
-        levels.any(|(other, wanted)| *other == key && wanted.id.permit() == id.permit())
+        levels.any(|(other, wanted)| *other == key && wanted.id.serial == id.serial)
     });
     own.next().map(|(_, acquired)| *acquired)
 }
