@@ -257,6 +257,37 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "lost.is_gone = false;",
         "lost.is_gone |= false;",
     ),
+    // Revocations.
+    (
+        "the message of a revocation is ignored",
+        "mod",
+        "self.revoked(now, id);",
+        "let _ = id;",
+    ),
+    (
+        "what was revoked is acquired again",
+        "reply",
+        "(_, Acquired::Revoked) => self.revoked(now, at.0),",
+        "(_, Acquired::Revoked) => self.next_at(now, at, now),",
+    ),
+    (
+        "an acquire does not say that it was sent before",
+        "build",
+        "is_known: lease.was_sent,",
+        "is_known: false,",
+    ),
+    (
+        "a revocation is called a loss",
+        "reply",
+        "true => Event::Revoked(id),",
+        "true => Event::Lost(id),",
+    ),
+    (
+        "a revoked claim is called unavailable",
+        "reply",
+        "false => Event::Refused(id, Refusal::Revoked),",
+        "false => Event::Refused(id, Refusal::Unavailable),",
+    ),
     // What is told.
     (
         "a grant is told twice",

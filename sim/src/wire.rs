@@ -227,6 +227,14 @@ impl Command {
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }
 
+    /// How long what it names lasts after it.
+    pub fn lasts(&self) -> Duration {
+        match self {
+            Self::Acquire { lasts, .. } | Self::Refresh { lasts, .. } => *lasts,
+            Self::Release { .. } | Self::Clock { .. } => Duration::ZERO,
+        }
+    }
+
     /// The permits that it names, and the semaphore of each.
     pub fn ids(&self) -> Vec<(Key, Id)> {
         match self {
@@ -304,6 +312,7 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
     match items {
         [Reply::Int(0), ..] => Some(Acquired::Full { level }),
         [Reply::Int(-1), ..] => Some(Acquired::QueueFull { level }),
+        [Reply::Int(-3), ..] => Some(Acquired::Revoked { level }),
         [
             Reply::Int(-2),
             _,

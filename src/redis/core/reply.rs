@@ -99,7 +99,7 @@ impl Core {
             }
             Items::Refresh(all) => self.send_again(now, flight.id, all, then),
             Items::Release(all) => self.release_again(now, all, then),
-            Items::Presence => self.announce_again(flight.server, now),
+            Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
         }
     }
 
@@ -155,16 +155,23 @@ impl Core {
         for items in &flight.items {
             match items {
                 Items::Release(all) => self.release_again(now, all, then),
-                Items::Presence => self.announce_again(flight.server, now),
+                Items::Presence if failure == Failure::Abandoned => {
+                    self.announce_after(flight.server, now, Time::ZERO);
+                }
+                Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
                 Items::Acquire(_) | Items::Refresh(_) => {}
             }
         }
         self.hand_over(flight.runtime, flight.server);
     }
 
-    fn announce_again(&mut self, server: usize, now: Time) {
-        let server = &mut self.servers[server];
-        server.presence_at = Some(now + server.health.pause(&self.settings));
+    /// How long a server is left in peace after a call that has failed.
+    fn pause(&self, flight: &Flight) -> Duration {
+        self.servers[flight.server].health.pause(&self.settings)
+    }
+
+    fn announce_after(&mut self, server: usize, now: Time, pause: Duration) {
+        self.servers[server].presence_at = Some(now + pause);
     }
 
     /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
