@@ -178,13 +178,13 @@ impl Calls {
     }
 
     /// What a process has given up, and no call in flight can bring back.
-    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, PermitId)> {
+    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, u64)> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
             is_over && record.may_run.is_empty()
         });
         given_up
-            .flat_map(|((_, permit), record)| record.keys.iter().map(|key| (*key, *permit)))
+            .flat_map(|(_, record)| record.keys.iter().map(|key| (*key, record.serial)))
             .collect()
     }
 

@@ -4,6 +4,7 @@
 mod callers;
 mod calls;
 mod effect;
+mod record;
 mod storage;
 
 use crate::{
@@ -59,8 +60,8 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
 struct Flight {
     call: Call,
     sent: Time,
-    /// What its process has given up of each semaphore, and no other call can bring back.
-    given_up: Vec<(Key, PermitId)>,
+    /// The serials that its process has given up of each semaphore, and no other call can bring back.
+    given_up: Vec<(Key, u64)>,
 }
 
 /// Calls in flight, of each process.
