@@ -312,7 +312,10 @@ impl Calls {
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                if !matches!(answer, Err(Failure::Broken | Failure::Abandoned)) {
+                // What was given back while its claim waits may forget which call it was for.
+                let is_given_back = record.was_released && !record.is_over;
+                let may_run = matches!(answer, Err(Failure::Broken | Failure::Abandoned));
+                if !may_run && !is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
