@@ -1,63 +1,23 @@
 //! What callers are told: in time, once, and the truth.
 
-use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
+use super::{
+    Flight, Flights, Verdict, Who,
+    calls::Calls,
+    check, is_dazed,
+    record::{Lease, Moment, Record, State},
+};
 use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Refusal,
-        Settings, Time,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Refusal, Settings, Time,
     },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Waits,
-    Holds,
-    /// It is told that its permit is lost, and goes on.
-    Lost,
-    Over,
-}
-
-/// A lease of a claim, as its process knows it.
-#[derive(Debug, Default)]
-struct Lease {
-    levels: Vec<Level>,
-    /// Until when its permit may be held: from the sending of what was answered last.
-    until: Option<Time>,
-    /// The same, by answers in time alone.
-    counts_until: Option<Time>,
-    /// Until when it counts as alive in the queue, likewise.
-    alive: Option<Time>,
-    /// The last answer in its time, and one after that which came too late, so that it may count or not.
-    answers: [Option<Acquired>; 2],
-}
-
-#[derive(Debug)]
-struct Record {
-    claim: Claim,
-    leases: Vec<Lease>,
-    asked: Time,
-    state: State,
-    /// Whether the caller has given it up.
-    is_released: bool,
-    /// Since when a permit that is lost could come back: there is room, and a connection.
-    room_since: Option<Time>,
-    /// The server of the level that an operator has revoked.
-    revoked: Option<usize>,
-    /// Since when its process could have heard of that from the server. `None`: it cannot now, or need not.
-    hears_since: Option<Time>,
-    /// Whether that server knows of it.
-    is_remembered: bool,
-    /// Whether its process stood still a moment ago or does now, and whether it ever has.
-    is_dazed: bool,
-    was_dazed: bool,
-}
 
 /// What is at hand when a caller is told something.
 pub(super) struct Seen<'a> {
@@ -95,20 +55,8 @@ impl Callers {
     }
 
     pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) -> Verdict {
-        let leases = self.settings.leases(claim).into_iter();
-        let record = Record {
-            claim,
-            leases: leases.map(Lease::new).collect(),
-            asked: local,
-            state: State::Waits,
-            is_released: false,
-            room_since: None,
-            revoked: None,
-            is_remembered: false,
-            hears_since: None,
-            is_dazed: false,
-            was_dazed: false,
-        };
+        let leases = self.settings.leases(claim);
+        let record = Record::new(claim, leases, local);
         let old = self.records.insert(who, record);
         check(old.is_none(), "ids", || format!("{who:?} is used again"))
     }
@@ -428,116 +376,22 @@ impl Callers {
         processes: &[Process],
         servers: &[Server],
         now: Duration,
-        works: impl Fn(usize, usize) -> bool,
+        calls: &Calls,
     ) -> Verdict {
-        let settings = self.settings.clone();
-        let budget = self.settings.timeout * 2;
-        for ((at, PermitId(number)), record) in &mut self.records {
-            let process = &processes[*at];
-            record.is_dazed = is_dazed(process, now);
-            record.was_dazed |= record.is_dazed;
-            let local = process.local(now);
-            if record.state == State::Lost && record.revoked.is_none() {
-                record.returns(process, servers, now);
-                let mut used = record.claim.levels();
-                let works = used.all(|level| works(*at, settings.server_of(level.key)));
-                record.room_since = record.room_since.filter(|_| works);
-                let patience = settings.absence() + settings.timeout + LATE;
-                let is_late = record
-                    .room_since
-                    .is_some_and(|since| local > since + patience);
-                check(!is_late, "a return", || {
-                    format!("p{at} permit {number} does not come back: {record:?}")
-                })?;
-            }
-            if let Some(server) = record.revoked.filter(|_| record.state != State::Over) {
-                let failed = self.failures.get(&(*at, server)).copied();
-                record.hears((process, local), (server, &servers[server]), now, failed);
-                let patience = settings.lease / 3 + settings.timeout * 4;
-                let since = record.hears_since.filter(|since| local > *since + patience);
-                check(since.is_none(), "a revocation", || {
-                    format!("p{at} permit {number} is not told: {record:?}")
-                })?;
-            }
-            if record.is_dazed || record.state == State::Over {
-                continue;
-            }
-            let says =
-                |what: &str| format!("p{at} permit {number} {what} at {local:?}: {record:?}");
-            let end = record.asked + record.claim.longest_wait() + budget + LATE;
-            let is_late = record.state == State::Waits && local > end;
-            check(!is_late, "F3", || says("has no answer"))?;
-            let until = record.least(|lease| lease.until);
-            let is_over = record.state == State::Holds && Some(local) > until;
-            check(!is_over, "S2", || says("is not told that it is lost"))?;
+        for (who, record) in &mut self.records {
+            let process = &processes[who.0];
+            let moment = Moment {
+                who: *who,
+                process,
+                local: process.local(now),
+                servers,
+                now,
+                failures: &self.failures,
+                calls,
+            };
+            record.pass(&moment)?;
         }
         Ok(())
-    }
-}
-
-impl Lease {
-    fn new(levels: Vec<Level>) -> Self {
-        Self {
-            levels,
-            ..Self::default()
-        }
-    }
-
-    fn has(&self, key: Key) -> bool {
-        self.levels.iter().any(|level| level.key == key)
-    }
-}
-
-impl Record {
-    /// Notes whether a permit that is lost could come back.
-    fn returns(&mut self, process: &Process, servers: &[Server], now: Duration) {
-        let mut levels = self.claim.levels();
-        let could = levels.all(|level| {
-            let number = process.settings.server_of(level.key);
-            let (server, view) = (&servers[number], servers[number].view(level.key));
-            let clock = server.clock(now) / 1_000;
-            if !self.is_here(process, (number, server), now) {
-                return false;
-            }
-            let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
-            view.queue.is_empty() && used + level.weight <= level.limit
-        });
-        self.room_since = match could {
-            true => self.room_since.or(Some(process.local(now))),
-            false => None,
-        };
-    }
-
-    /// Notes whether it could hear from its server that it was revoked, since its last call that has failed.
-    fn hears(
-        &mut self,
-        (process, local): (&Process, Time),
-        server: (usize, &Server),
-        now: Duration,
-        failed: Option<Time>,
-    ) {
-        let could = self.is_remembered && self.is_here(process, server, now);
-        self.hears_since = match could {
-            true => self.hears_since.or(Some(local)).max(failed),
-            false => None,
-        };
-    }
-
-    /// The least of what its leases have.
-    fn least(&self, of: impl Fn(&Lease) -> Option<Time>) -> Option<Time> {
-        self.leases.iter().map(of).min().flatten()
-    }
-
-    /// Whether the thread of its process can reach a server.
-    fn is_here(
-        &self,
-        process: &Process,
-        (number, server): (usize, &Server),
-        now: Duration,
-    ) -> bool {
-        let link = &process.links[process.settings.link(0, number)];
-        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
-        is_quiet && link.is_up && !self.is_dazed
     }
 }
 

@@ -256,13 +256,13 @@ impl Calls {
     }
 
     /// What a process has given up, and no call in flight can bring back.
-    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, PermitId)> {
+    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, u64)> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
             is_over && record.may_run.is_empty()
         });
         given_up
-            .flat_map(|((_, permit), record)| record.keys.iter().map(|key| (*key, *permit)))
+            .flat_map(|(_, record)| record.keys.iter().map(|key| (*key, record.serial)))
             .collect()
     }
 
@@ -398,7 +398,10 @@ impl Calls {
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                if !matches!(answer, Err(Failure::Broken | Failure::Abandoned)) {
+                // What was given back while its claim waits may forget which call it was for.
+                let is_given_back = record.was_released && !record.is_over;
+                let may_run = matches!(answer, Err(Failure::Broken | Failure::Abandoned));
+                if !may_run && !is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);

@@ -4,6 +4,7 @@
 mod callers;
 mod calls;
 mod effect;
+mod record;
 mod storage;
 
 use crate::{
@@ -59,8 +60,8 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
 struct Flight {
     call: Call,
     sent: Time,
-    /// What its process has given up of each semaphore, and no other call can bring back.
-    given_up: Vec<(Key, PermitId)>,
+    /// The serials that its process has given up of each semaphore, and no other call can bring back.
+    given_up: Vec<(Key, u64)>,
 }
 
 /// Calls in flight, of each process.
@@ -219,8 +220,7 @@ impl Judge {
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
-        let works = |at, server| self.calls.works(at, server);
-        let verdict = self.callers.pass(processes, servers, now, works);
+        let verdict = self.callers.pass(processes, servers, now, &self.calls);
         self.note(verdict);
     }
 

@@ -300,7 +300,7 @@ impl Known {
 }
 
 /// Whether a permit holds anything, or waits.
-fn knows(view: &View, who: Who, clock: i64) -> bool {
+pub(super) fn knows(view: &View, who: Who, clock: i64) -> bool {
     let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
     live(&view.held, clock)
         .chain(waits)
@@ -318,7 +318,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
 }
 
 /// A claim is not refused because of units that its own process had given up before.
-pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
+pub(super) fn check_own(run: &Run, given_up: &[(Key, u64)]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
         let is_judged = acquired == Means::Full && !run.is_fresh;
@@ -326,8 +326,8 @@ pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
             continue;
         };
         let mut held = live(&view.held, run.clock / 1_000);
-        let own = held
-            .find(|name| name.process == run.process && given_up.contains(&(key, name.who().1)));
+        let own =
+            held.find(|name| name.process == run.process && given_up.contains(&(key, name.serial)));
         check(own.is_none(), "its own", || {
             format!("p{} {:?} is refused beside {own:?}", run.process, wanted.id)
         })?;
