@@ -276,7 +276,10 @@ impl subject::Subject for Shipped {
                     let tokens = tokens(all.into_iter());
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
-                Event::Held(..) | Event::Revoked(_) | Event::Released(..) => continue,
+                Event::Queued(..)
+                | Event::Held(..)
+                | Event::Revoked(_)
+                | Event::Released(..) => continue,
             });
         }
     }

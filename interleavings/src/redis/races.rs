@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
+    observe::LostBy,
     redis::core::{
         Acquired, Answer, Command, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time,
     },
+    semaphore::Policy,
 };
 use loom::thread;
 use std::{
@@ -43,6 +45,8 @@ impl Observer for Silent {
     fn keeper_died(&self) {}
 
     fn core_died(&self) {}
+
+    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 }
 
 /// Time stands still.
@@ -118,7 +122,9 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
         wait: None,
         label: None,
     };
-    let claimed = driver.clone().claim(here(), &[level]);
+    let claimed = driver
+        .clone()
+        .claim(here(), (&[level], vec![Policy::DEFAULT]));
     claimed.unwrap_or_else(|_| panic!("the store is open"))
 }
 

@@ -148,7 +148,15 @@ impl Lease {
     }
 
     pub(super) fn is_queued(&self) -> bool {
-        matches!(self.state, State::Queued(_))
+        self.queued_at().is_some()
+    }
+
+    /// The level in whose queue it waits, by its number in the permit.
+    pub(super) fn queued_at(&self) -> Option<usize> {
+        match &self.state {
+            State::Queued(queued) => Some(queued.level),
+            _ => None,
+        }
     }
 
     /// Whether the server may know it, or will.

@@ -239,15 +239,18 @@ impl Core {
         };
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
-        let is_new = !permit.leases[at.1].is_queued();
+        let before = permit.leases[at.1].queued_at();
         permit.leases[at.1].state = State::Queued(Queued {
             level,
             arrival,
             last_token,
             polled: sent,
         });
-        if is_new {
+        if before.is_none() {
             self.waiters.insert(at.0.serial, at.0);
+        }
+        if before != Some(level) {
+            self.events.push_back(Event::Queued(at.0, level));
         }
         self.next_at(now, at, over.min(now + pause));
     }

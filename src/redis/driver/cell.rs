@@ -1,12 +1,16 @@
 //! What the holder of a permit reads.
 
 use crate::{
+    observe::LostBy,
     redis::core::{PermitId, Refusal, Time},
-    semaphore::Loss,
-    sync::{AtomicU64, AtomicWaker, OnceLock},
+    semaphore::{Loss, Policy},
+    sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, OnceLock},
 };
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -16,6 +20,15 @@ pub(in crate::redis) enum Refused {
     By(Refusal),
     /// The core has panicked.
     Closed,
+    /// Tokio's time is paused, so the time of the claim was over before it had passed.
+    PausedClock,
+}
+
+/// A level, as the holder sees it.
+#[derive(Debug)]
+struct Level {
+    policy: Policy,
+    token: AtomicU64,
 }
 
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
@@ -24,8 +37,11 @@ pub(in crate::redis) enum Refused {
 pub(super) struct Cell {
     /// Until when its holder may rely on it, microseconds of this machine's clock.
     end: AtomicU64,
-    /// The token of each level.
-    tokens: Box<[AtomicU64]>,
+    levels: Box<[Level]>,
+    /// The number of the level in whose queue the claim waits, from 1 on.
+    queued: AtomicUsize,
+    /// Whether it was released or revoked, so that nothing is held of it.
+    is_gone: AtomicBool,
     /// What has become of the claim: how many units of each level were held.
     outcome: OnceLock<Result<Box<[u32]>, Refused>>,
     /// Whether it was held when it was released.
@@ -36,10 +52,17 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new(levels: usize) -> Self {
+    /// `policies` are those of the levels.
+    pub(super) fn new(policies: Vec<Policy>) -> Self {
+        let level = |policy| Level {
+            policy,
+            token: AtomicU64::new(0),
+        };
         Self {
             end: AtomicU64::new(0),
-            tokens: (0..levels).map(|_| AtomicU64::new(0)).collect(),
+            levels: policies.into_iter().map(level).collect(),
+            queued: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
             outcome: OnceLock::default(),
             was_held: OnceLock::default(),
             waker: AtomicWaker::new(),
@@ -48,6 +71,10 @@ impl Cell {
     }
 
     // Under the lock.
+
+    pub(super) fn queue(&self, level: usize) {
+        self.queued.store(level + 1, Relaxed);
+    }
 
     pub(super) fn grant(&self, grants: &[(u64, u32)]) {
         self.set_tokens(grants.iter().map(|(token, _)| *token));
@@ -63,34 +90,43 @@ impl Cell {
         self.end.store(end.as_micros() as u64, Relaxed);
     }
 
-    pub(super) fn lose(&self) {
+    /// Returns by what it is lost, unless it was lost before.
+    pub(super) fn lose(&self, by: LostBy) -> Option<LostBy> {
+        let was_lost = self.loss.is_set();
         self.loss.mark();
+        (!was_lost).then_some(by)
     }
 
+    pub(super) fn revoke(&self) -> Option<LostBy> {
+        self.leave();
+        self.lose(LostBy::Revoked)
+    }
+
+    /// One that was released stays lost.
     pub(super) fn regain(&self, tokens: &[u64]) {
         self.set_tokens(tokens.iter().copied());
-        self.loss.clear();
+        if !self.is_gone() {
+            self.loss.clear();
+        }
     }
 
     pub(super) fn release(&self, was_held: bool) {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// There is no core any more. Returns whether that changes anything.
-    pub(super) fn close(&self, now: Time) -> bool {
+    /// There is no core any more. Returns whether that changes anything, and by what it is lost now.
+    pub(super) fn close(&self, now: Time) -> (bool, Option<LostBy>) {
         let is_new = self.was_held.get().is_none();
-        let is_lost = !self.loss.is_set() && self.is_over(now);
         self.refuse(Refused::Closed);
         self.release(false);
-        if is_lost {
-            self.lose();
-        }
-        is_new || is_lost
+        let is_lost = !self.loss.is_set() && self.is_lost(now);
+        let by = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
+        (is_new || is_lost, by)
     }
 
     fn set_tokens(&self, tokens: impl Iterator<Item = u64>) {
-        for (own, token) in self.tokens.iter().zip(tokens) {
-            own.store(token, Relaxed);
+        for (level, token) in self.levels.iter().zip(tokens) {
+            level.token.store(token, Relaxed);
         }
     }
 
@@ -108,12 +144,32 @@ impl Cell {
         &self.loss
     }
 
+    /// The policy and the token of each level.
+    pub(super) fn levels(&self) -> impl Iterator<Item = (&Policy, u64)> {
+        let levels = self.levels.iter();
+        levels.map(|level| (&level.policy, level.token.load(Relaxed)))
+    }
+
     pub(super) fn token(&self, level: usize) -> u64 {
-        self.tokens[level].load(Relaxed)
+        self.levels[level].token.load(Relaxed)
     }
 
     pub(super) fn is_lost(&self, now: Time) -> bool {
-        self.loss.is_set() || self.is_over(now)
+        self.loss.is_set() || !self.is_gone() && self.is_over(now)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// It is released. Returns whether it was not before.
+    pub(super) fn leave(&self) -> bool {
+        !self.is_gone.swap(true, AcqRel)
+    }
+
+    /// The level in whose queue the claim waits.
+    pub(super) fn queued(&self) -> Option<usize> {
+        self.queued.load(Relaxed).checked_sub(1)
     }
 
     /// Whether its end has passed.

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     redis::core::{Level, PermitId, Settings, Time},
-    semaphore::{Loss, timer},
+    semaphore::{Loss, Policy, timer},
 };
 use std::{
-    convert::Infallible,
-    future::poll_fn,
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 use tokio::runtime::{Handle, Id};
@@ -71,24 +71,21 @@ impl<T: Transport> Driver<T> {
         self.0.0.health()
     }
 
-    /// Claims levels, from narrow to wide.
+    /// Claims levels, from narrow to wide, each under a policy. `queued` learns of each level in whose queue
+    /// the claim waits.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future takes the claim back.
-    pub(in crate::redis) fn acquire(
-        &self,
-        levels: Vec<Level>,
-    ) -> impl Future<Output = Result<Held<T>, Refused>> + Send + 'static {
-        let driver = self.clone();
-        async move { driver.claim_and_wait(levels).await }
-    }
-
-    async fn claim_and_wait(self, levels: Vec<Level>) -> Result<Held<T>, Refused> {
+    pub(in crate::redis) async fn acquire(
+        self,
+        (levels, policies): (Vec<Level>, Vec<Policy>),
+        mut queued: impl FnMut(usize),
+    ) -> Result<Held<T>, Refused> {
         let shared = Arc::clone(&self.0.0);
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         let mut bound = pin!(here.map(|_| bound(&shared, &levels)));
-        let (held, own) = self.claim(here, &levels)?;
+        let (held, own) = self.claim(here, (&levels, policies))?;
         let mut own = pin!(own.map(Carrier::carry));
         // Dropped before the call, which then names nothing that is still wanted.
         let held = held;
@@ -99,12 +96,16 @@ impl<T: Transport> Driver<T> {
                 own.set(None);
             }
             let outcome = held.cell.poll_outcome(cx);
+            if let Some(level) = held.cell.queued() {
+                queued(level);
+            }
             // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
             if let Some(bound) = bound.as_mut().as_pin_mut()
                 && outcome.is_pending()
                 && Handle::try_current().is_ok()
+                && let Poll::Ready(why) = bound.poll(cx)
             {
-                let _ = bound.poll(cx);
+                return Poll::Ready(Err(why));
             }
             outcome
         });
@@ -115,10 +116,10 @@ impl<T: Transport> Driver<T> {
     pub(super) fn claim(
         self,
         here: Option<Id>,
-        levels: &[Level],
+        (levels, policies): (&[Level], Vec<Policy>),
     ) -> Result<(Held<T>, Option<Carrier<T>>), Refused> {
         let shared = Arc::clone(&self.0.0);
-        let cell = Arc::new(Cell::new(levels.len()));
+        let cell = Arc::new(Cell::new(policies));
         let servers: Vec<_> = levels.iter().map(|level| level.server).collect();
         let entered = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
@@ -143,11 +144,12 @@ impl<T: Transport> Driver<T> {
     }
 }
 
-/// Lets time pass when the claim is to be decided at the latest, in case that the thread does not.
+/// Lets time pass when the claim is to be decided at the latest, in case that the thread does not. Ready only if
+/// Tokio's time is paused, because such a time is over at once.
 fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
     levels: &[Level],
-) -> impl Future<Output = Infallible> + use<T> {
+) -> impl Future<Output = Refused> + use<T> {
     let waits = levels.iter().filter_map(|level| level.wait);
     let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
     let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.budget();
@@ -155,6 +157,9 @@ fn bound<T: Transport>(
     async move {
         loop {
             timer::sleep_until(at).await;
+            if Instant::now() < at {
+                return Refused::PausedClock;
+            }
             shared.enter(|core, _, now| core.handle_timeout(now));
             at = Instant::now() + AGAIN;
         }
@@ -185,24 +190,39 @@ impl<T: Transport> Held<T> {
         self.cell.is_lost((self.driver.0.0.clock)())
     }
 
+    /// Whether it was released or revoked.
+    pub(in crate::redis) fn is_gone(&self) -> bool {
+        self.cell.is_gone()
+    }
+
     pub(in crate::redis) fn loss(&self) -> &Loss {
         self.cell.loss()
     }
 
-    /// Releases it, and returns whether it was held until then.
+    /// Releases it. The future says whether it was held until then; of a second call, that it was not.
     ///
     /// # Cancel safety
     ///
-    /// It is released even if the future is dropped.
-    pub(in crate::redis) async fn release(self) -> bool {
+    /// It is released even if the future is never polled.
+    pub(in crate::redis) fn release(
+        self: &Arc<Self>,
+    ) -> impl Future<Output = bool> + Send + use<T> {
+        let is_asked = self.cell.leave() && self.asks_for_release();
+        let held = Arc::clone(self);
+        async move { is_asked && poll_fn(|cx| held.cell.poll_was_held(cx)).await }
+    }
+
+    /// Whether the core tells when it is released.
+    fn asks_for_release(&self) -> bool {
         let asked = self.driver.0.0.enter(|core, rest, now| {
+            rest.keeper.is_busy = true;
             let is_known = rest.cells.get(self.id).is_some();
             if is_known {
                 core.release(now, self.id, true);
             }
             is_known
         });
-        asked == Some(true) && poll_fn(|cx| self.cell.poll_was_held(cx)).await
+        asked == Some(true)
     }
 }
 

@@ -9,7 +9,9 @@ use super::{
     transport::Transport,
 };
 use crate::{
+    observe::LostBy,
     redis::core::{Call, Change, Core, Event, Failure, RuntimeId, Settings, Time},
+    semaphore::Policy,
     sync::{Mutex, MutexGuard},
 };
 use std::{
@@ -26,6 +28,9 @@ pub(in crate::redis) trait Observer: Send + Sync + 'static {
 
     /// The core has panicked. The store is closed.
     fn core_died(&self);
+
+    /// A level of a permit is lost, which had this token.
+    fn lost(&self, policy: &Policy, token: u64, by: LostBy);
 }
 
 /// Whether a store works.
@@ -77,7 +82,8 @@ pub(super) struct Next<C> {
 
 /// What is to be done once the lock is released.
 pub(super) struct Outbox<C> {
-    wakes: Vec<Arc<Cell>>,
+    /// The cells that were written to, and by what each permit is lost now.
+    wakes: Vec<(Arc<Cell>, Option<LostBy>)>,
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
     connections: Vec<Arc<C>>,
@@ -211,6 +217,12 @@ impl<T: Transport> Shared<T> {
         result
     }
 
+    fn tell_lost(&self, cell: &Cell, by: LostBy) {
+        for (policy, token) in cell.levels() {
+            self.observer.lost(policy, token, by);
+        }
+    }
+
     fn deliver(self: &Arc<Self>, outbox: Outbox<T::Connection>) {
         match outbox.thread {
             Needs::Nothing => {}
@@ -220,7 +232,8 @@ impl<T: Transport> Shared<T> {
         if outbox.closes {
             contained(|| self.observer.core_died());
         }
-        for cell in outbox.wakes {
+        for (cell, lost) in outbox.wakes {
+            contained(|| lost.map(|by| self.tell_lost(&cell, by)));
             contained(|| cell.wake());
             contained(|| drop(cell));
         }
@@ -297,6 +310,7 @@ impl<C> Rest<C> {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
+            let mut lost = None;
             match event {
                 Event::Held(_, end) => {
                     cell.hold(end);
@@ -307,18 +321,23 @@ impl<C> Rest<C> {
                     cell.refuse(Refused::By(why));
                     outbox.cells.extend(self.cells.remove(id));
                 }
-                Event::Lost(_) | Event::Revoked(_) => cell.lose(),
+                Event::Queued(_, level) => cell.queue(level),
+                Event::Lost(_) => lost = cell.lose(LostBy::Lease),
+                Event::Revoked(_) => lost = cell.revoke(),
                 Event::Regained(_, tokens) => cell.regain(&tokens),
                 Event::Released(_, was_held) => cell.release(was_held),
             }
-            outbox.wakes.push(cell);
+            outbox.wakes.push((cell, lost));
         }
     }
 
     /// Without a core claims fail, and leases end at their ends.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox<C>) {
-        let changed = self.cells.all().filter(|cell| cell.close(now));
-        outbox.wakes.extend(changed.cloned());
+        let closed = self.cells.all().filter_map(|cell| {
+            let (has_changed, lost) = cell.close(now);
+            has_changed.then(|| (Arc::clone(cell), lost))
+        });
+        outbox.wakes.extend(closed);
     }
 
     /// A call that a runtime sends now.
