@@ -178,6 +178,9 @@ impl Builder {
             connection,
             timeout,
         };
-        Ok(self.build(transport))
+        #[cfg(not(tower_semaphore_core))]
+        return Ok(self.build(transport));
+        #[cfg(tower_semaphore_core)]
+        self.build(transport)
     }
 }

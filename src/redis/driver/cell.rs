@@ -206,13 +206,12 @@ impl Cell {
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Returns what was there: a permit that was revoked.
-    pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) -> Option<Arc<Cell>> {
+    /// Its place is free: the cell of the permit before it was removed with the last that was told of that.
+    pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.slot {
             self.0.resize(id.slot + 1, None);
         }
-        let old = self.0[id.slot].replace((id, Arc::clone(cell)));
-        old.map(|(_, cell)| cell)
+        self.0[id.slot] = Some((id, Arc::clone(cell)));
     }
 
     pub(super) fn get(&self, id: PermitId) -> Option<&Arc<Cell>> {

@@ -128,12 +128,12 @@ impl<T: Transport> Driver<T> {
             let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;
             let (id, call) = core.acquire(now, from, levels);
-            let old = rest.cells.insert(id, &cell);
+            rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, (from, call)));
             let next = rest.next(core, now, from);
-            (id, (from, connects), (own, next), old)
+            (id, (from, connects), (own, next))
         });
-        let (id, (from, connects), (own, next), _old) = entered.ok_or(Refused::Closed)?;
+        let (id, (from, connects), (own, next)) = entered.ok_or(Refused::Closed)?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
@@ -204,12 +204,10 @@ impl<T: Transport> Held<T> {
     /// # Cancel safety
     ///
     /// It is released even if the future is never polled.
-    pub(in crate::redis) fn release(
-        self: &Arc<Self>,
-    ) -> impl Future<Output = bool> + Send + use<T> {
+    pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
         let is_asked = self.cell.leave() && self.asks_for_release();
-        let held = Arc::clone(self);
-        async move { is_asked && poll_fn(|cx| held.cell.poll_was_held(cx)).await }
+        let cell = Arc::clone(&self.cell);
+        async move { is_asked && poll_fn(|cx| cell.poll_was_held(cx)).await }
     }
 
     /// Whether the core tells when it is released.
@@ -229,7 +227,7 @@ impl<T: Transport> Held<T> {
 impl<T: Transport> Drop for Held<T> {
     fn drop(&mut self) {
         let is_refused = matches!(self.cell.outcome(), Some(Err(_)));
-        if !is_refused {
+        if !is_refused && !self.is_gone() {
             self.driver.0.0.post(Dropped::Permit(self.id));
         }
     }

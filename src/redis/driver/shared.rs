@@ -311,21 +311,26 @@ impl<C> Rest<C> {
                 continue;
             };
             let mut lost = None;
+            // Nothing is told of it any more.
+            let is_last = matches!(
+                event,
+                Event::Refused(..) | Event::Revoked(_) | Event::Released(..)
+            );
             match event {
                 Event::Held(_, end) => {
                     cell.hold(end);
                     continue;
                 }
                 Event::Granted(_, grants) => cell.grant(&grants),
-                Event::Refused(_, why) => {
-                    cell.refuse(Refused::By(why));
-                    outbox.cells.extend(self.cells.remove(id));
-                }
+                Event::Refused(_, why) => cell.refuse(Refused::By(why)),
                 Event::Queued(_, level) => cell.queue(level),
                 Event::Lost(_) => lost = cell.lose(LostBy::Lease),
                 Event::Revoked(_) => lost = cell.revoke(),
                 Event::Regained(_, tokens) => cell.regain(&tokens),
                 Event::Released(_, was_held) => cell.release(was_held),
+            }
+            if is_last {
+                outbox.cells.extend(self.cells.remove(id));
             }
             outbox.wakes.push((cell, lost));
         }

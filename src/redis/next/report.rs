@@ -1,0 +1,181 @@
+//! What no caller's task tells a recorder or a subscriber.
+//!
+//! They are a stranger's code, which may block or be slow, and the keeper's thread must not wait for it: a late
+//! refresh is a lost permit. So what that thread has to tell goes through a queue to another thread. Lines and
+//! samples that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
+
+use crate::{
+    observe::{Answered, IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
+    redis::driver::Observer,
+    semaphore::Policy,
+};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, mem, sync::Arc, thread, time::Duration};
+
+/// The most lines and samples that wait.
+const MOST: usize = 1_024;
+
+/// Something to tell.
+pub(super) enum Line {
+    Lost(Policy, u64, LostBy),
+    /// A command of so many claims or permits.
+    Called {
+        verb: &'static str,
+        took: Duration,
+        size: usize,
+        answered: Answered,
+    },
+    /// The keeper's thread has panicked.
+    KeeperDied,
+    /// The core has.
+    CoreDied,
+}
+
+/// The queue. Whoever finds that no thread empties it starts one.
+#[derive(Clone, Default)]
+pub(super) struct Reports(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    lines: VecDeque<Line>,
+    dropped: u64,
+    /// How many permits each policy has lost since they were last counted.
+    lost: Vec<(Policy, LostBy, u64)>,
+    /// Whether a thread empties it.
+    runs: bool,
+}
+
+impl Reports {
+    pub(super) fn line(&self, line: Line) {
+        if IS_ON {
+            self.change(|queue| queue.push(line));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Queue)) {
+        let mut queue = self.0.lock();
+        change(&mut queue);
+        let starts = !mem::replace(&mut queue.runs, true);
+        drop(queue);
+        if starts {
+            self.start();
+        }
+    }
+
+    fn start(&self) {
+        let reports = self.clone();
+        let name = "tower-semaphore".to_owned();
+        let thread = thread::Builder::new().name(name);
+        if thread.spawn(move || reports.run()).is_err() {
+            // The next line tries again.
+            self.0.lock().runs = false;
+        }
+    }
+
+    /// The thread. It ends when nothing is left.
+    fn run(&self) {
+        while let Some(queue) = self.take() {
+            queue.tell();
+        }
+    }
+
+    fn take(&self) -> Option<Queue> {
+        let mut queue = self.0.lock();
+        let runs = queue.dropped > 0 || !queue.lines.is_empty() || !queue.lost.is_empty();
+        let taken = mem::take(&mut *queue);
+        queue.runs = runs;
+        runs.then_some(taken)
+    }
+}
+
+impl Queue {
+    fn push(&mut self, line: Line) {
+        match self.lines.len() < MOST {
+            true => self.lines.push_back(line),
+            false => self.dropped += 1,
+        }
+    }
+
+    fn count(&mut self, policy: &Policy, by: LostBy) {
+        let mut known = self.lost.iter_mut();
+        let known = known.find(|(of, how, _)| of == policy && *how == by);
+        match known {
+            Some((.., count)) => *count += 1,
+            None => self.lost.push((policy.clone(), by, 1)),
+        }
+    }
+
+    /// Both contain panics.
+    fn tell(self) {
+        for (policy, by, count) in self.lost {
+            let meter = Meter::of(REDIS, &policy);
+            (0..count).for_each(|_| meter.lost(by));
+        }
+        self.lines.into_iter().for_each(Line::tell);
+        if self.dropped > 0 {
+            events::dropped(self.dropped);
+        }
+    }
+}
+
+impl Line {
+    fn tell(self) {
+        match self {
+            Self::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, token),
+            Self::Called {
+                verb,
+                took,
+                size,
+                answered,
+            } => called(REDIS, verb, took, [(size, answered)].into_iter()),
+            Self::KeeperDied => events::keeper_died(),
+            Self::CoreDied => events::core_died(),
+        }
+    }
+}
+
+impl Observer for Reports {
+    fn keeper_died(&self) {
+        self.line(Line::KeeperDied);
+    }
+
+    fn core_died(&self) {
+        self.line(Line::CoreDied);
+    }
+
+    fn lost(&self, policy: &Policy, token: u64, by: LostBy) {
+        if IS_ON {
+            self.change(|queue| {
+                queue.count(policy, by);
+                queue.push(Line::Lost(policy.clone(), token, by));
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
+        let reports = Reports::default();
+        // As if a thread ran, which stands still.
+        reports.0.lock().runs = true;
+        for token in 0..MOST as u64 + 3 {
+            reports.lost(&Policy::DEFAULT, token, LostBy::Lease);
+        }
+        let queue = reports.take();
+        let (lost, lines, dropped) = match &queue {
+            Some(queue) => (queue.lost[0].2, queue.lines.len(), queue.dropped),
+            None => (0, 0, 0),
+        };
+        let expected = if IS_ON {
+            (MOST as u64 + 3, MOST, 3)
+        } else {
+            (0, 0, 0)
+        };
+        assert_eq!((lost, lines, dropped), expected);
+        assert!(reports.take().is_none() && !reports.0.lock().runs);
+    }
+}

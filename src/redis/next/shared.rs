@@ -1,0 +1,94 @@
+//! What all handles and permits of a store share.
+
+use super::{
+    check::Checks,
+    clock::Times,
+    driver::{self, Driver, Health},
+    error::Error,
+    metered::Metered,
+    protocol::Protocol,
+    source::Source,
+    wire::Wire,
+};
+use crate::semaphore::{AcquireError, SemaphoreId};
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+/// A permit of the driver.
+pub(super) type Held = driver::Held<Metered<Wire>>;
+
+/// What all handles and permits of a store share.
+pub(super) struct Store {
+    pub(super) prefix: String,
+    pub(super) database: i64,
+    /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
+    /// find out that they are one.
+    pub(super) server: OnceLock<String>,
+    pub(super) times: Times,
+    pub(super) driver: Driver<Metered<Wire>>,
+    /// Carries what operators ask, which the core need not know.
+    pub(super) protocol: Protocol,
+    pub(super) last: std::sync::Arc<std::sync::Mutex<Option<Error>>>,
+    pub(super) messages: Source,
+    pub(super) checks: Checks,
+    /// How many claims may wait, and how many do: those in force, and those on trial.
+    pub(super) max_waiting: usize,
+    pub(super) waiting: [AtomicUsize; 2],
+    pub(super) is_closed: AtomicBool,
+}
+
+impl Store {
+    pub(super) fn check_open(&self) -> Result<(), AcquireError> {
+        match self.is_closed.load(Relaxed) {
+            true => Err(AcquireError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the store itself works, whatever its server does.
+    pub(super) fn check_well(&self) -> Result<(), Error> {
+        let reason = match self.driver.health() {
+            Health::Well => return Ok(()),
+            Health::NoKeeper => "the keeper's thread cannot be started",
+            Health::Closed => "the store has ended by a panic of its own",
+        };
+        Err(Error::unconnected(io::Error::other(reason)))
+    }
+
+    /// Why its server is unavailable.
+    pub(super) fn last_error(&self) -> Error {
+        self.last
+            .lock()
+            .unwrap()
+            .clone()
+            .unwrap_or(Error::Timeout(self.times.budget()))
+    }
+
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    /// Subscribes until then, to see whether this client may.
+    pub(super) async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
+        self.messages.check(deadline).await
+    }
+
+    /// The id of a semaphore of this store, by its name.
+    pub(super) fn semaphore_id(&self, name: &str) -> SemaphoreId {
+        match self.server.get() {
+            Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
+            None => SemaphoreId::new(format!("{self:p} {name}")),
+        }
+    }
+
+    /// What the server calls itself.
+    pub(super) fn is_at(&self, server: &str) {
+        self.server.get_or_init(|| server.to_owned());
+    }
+}
