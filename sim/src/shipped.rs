@@ -120,6 +120,7 @@ impl Shipped {
                 runs_until,
                 floor,
                 claims,
+                ..
             } => {
                 let levels = claims.iter().map(Vec::len).collect();
                 self.levels.insert(call, levels);
@@ -133,7 +134,7 @@ impl Shipped {
                     claims: claims.iter().map(claim).collect(),
                 }
             }
-            Command::Refresh { groups: of } => subject::Command::Refresh { of: groups(of) },
+            Command::Refresh { groups: of, .. } => subject::Command::Refresh { of: groups(of) },
             Command::Release {
                 floor, groups: of, ..
             } => subject::Command::Release {
@@ -170,6 +171,7 @@ impl subject::Subject for Shipped {
         let levels = claim.levels().map(|level| Level {
             name: wire::name(level.key).into(),
             server: self.settings.server_of(level.key),
+            slot: 0,
             limit: level.limit,
             weight: level.weight,
             wait: level.wait.map(|wait| Wait {

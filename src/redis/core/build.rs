@@ -8,7 +8,11 @@ use super::{
     lease::{MayRun, Queue, State, Work},
     time::Time,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// A call that is being made.
 struct Draft {
@@ -243,49 +247,86 @@ impl Core {
         }
         let tells = |at: &At| self.permits[at.0.slot].tells_release;
         let with_answer = draft.releases.iter().any(tells);
-        let (groups, order) = self.groups(draft.releases.iter().copied());
-        commands.push(Command::Release {
-            with_answer,
-            floor: self.servers[draft.server].floor(draft.now),
-            groups,
-        });
-        let settled = |at: At| {
-            let lease = &self.permits[at.0.slot].leases[at.1];
-            let is_settled =
-                matches!(&lease.state, State::Released(released) if released.is_settled);
-            (at, is_settled)
+        for all in self.together(&draft.releases) {
+            let (groups, order) = self.groups(all.into_iter());
+            commands.push(Command::Release {
+                with_answer,
+                floor: self.servers[draft.server].floor(draft.now),
+                groups,
+            });
+            let settled = order.into_iter().map(|at| (at, self.is_last_word(at)));
+            flight.items.push(Items::Release(settled.collect()));
+        }
+    }
+
+    fn is_last_word(&self, At(id, lease): At) -> bool {
+        let state = &self.permits[id.slot].leases[lease].state;
+        matches!(state, State::Released(released) if released.is_settled)
+    }
+
+    /// Leases that one command may name: of one slot, and of one length.
+    fn together(&self, all: &[At]) -> Vec<Vec<At>> {
+        let group = |at: &At| {
+            let permit = &self.permits[at.0.slot];
+            (permit.leases[at.1].slot, self.length(*at))
         };
-        flight
-            .items
-            .push(Items::Release(order.into_iter().map(settled).collect()));
+        if all.iter().all(|at| group(at) == group(&all[0])) {
+            return vec![all.to_vec()];
+        }
+        let mut groups = BTreeMap::<_, Vec<At>>::new();
+        for at in all {
+            groups.entry(group(at)).or_default().push(*at);
+        }
+        groups.into_values().collect()
+    }
+
+    /// How long a lease that is sent now lasts: until the claim is whole, as long as a waiter counts as alive.
+    fn length(&self, At(id, number): At) -> Duration {
+        match self.permits[id.slot].needs_only(number) {
+            true => self.settings.lease,
+            false => self.settings.alive(),
+        }
     }
 
     fn refresh_command(&mut self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
         if draft.refreshes.is_empty() {
             return;
         }
-        let (groups, order) = self.groups(draft.refreshes.iter().copied());
-        commands.push(Command::Refresh { groups });
-        self.note_sent(draft, &draft.refreshes, (flight, Work::Refresh));
-        flight.items.push(Items::Refresh(order));
+        for all in self.together(&draft.refreshes) {
+            let lasts = self.note_sent(draft, &all, (flight, Work::Refresh));
+            let (groups, order) = self.groups(all.into_iter());
+            commands.push(Command::Refresh { lasts, groups });
+            flight.items.push(Items::Refresh(order));
+        }
     }
 
     fn acquire_command(&mut self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
         if draft.acquires.is_empty() {
             return;
         }
-        let server = &self.servers[draft.server];
-        let claims = draft.acquires.iter().map(|at| self.wanted(draft.now, *at));
-        commands.push(Command::Acquire {
-            runs_until: server.at(flight.deadline),
-            floor: server.floor(draft.now),
-            claims: claims.collect(),
-        });
-        self.note_sent(draft, &draft.acquires, (flight, Work::Acquire));
-        flight.items.push(Items::Acquire(draft.acquires.clone()));
+        for all in self.together(&draft.acquires) {
+            let claims = all.iter().map(|at| self.wanted(draft.now, *at));
+            let claims = claims.collect();
+            let lasts = self.note_sent(draft, &all, (flight, Work::Acquire));
+            let server = &self.servers[draft.server];
+            commands.push(Command::Acquire {
+                lasts,
+                runs_until: server.at(flight.deadline),
+                floor: server.floor(draft.now),
+                claims,
+            });
+            flight.items.push(Items::Acquire(all));
+        }
     }
 
-    fn note_sent(&mut self, draft: &Draft, all: &[At], (flight, work): (&Flight, Work)) {
+    /// Returns how long the leases last.
+    fn note_sent(
+        &mut self,
+        draft: &Draft,
+        all: &[At],
+        (flight, work): (&Flight, Work),
+    ) -> Duration {
+        let length = self.length(all[0]);
         let run = MayRun {
             call: flight.id,
             until: flight.deadline,
@@ -293,8 +334,9 @@ impl Core {
         };
         for At(id, lease) in all {
             let permit = &mut self.permits[id.slot];
-            permit.leases[*lease].sent(run, work, &self.settings);
+            permit.leases[*lease].sent(run, work, length);
         }
+        length
     }
 
     fn wanted(&self, now: Time, At(id, number): At) -> Vec<Wanted> {
@@ -312,7 +354,7 @@ impl Core {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
                 position: position.filter(|_| !matches!(lease.state, State::Lost(_))),
-                is_known: lease.was_sent,
+                is_known: lease.was_sent || level.units.is_renewed(),
             }
         });
         wanted.collect()

@@ -27,6 +27,8 @@ pub(in crate::redis) type Group = (Arc<str>, Vec<UnitsOf>);
 pub(in crate::redis) enum Command {
     /// Grants permits or positions. A poll and a heartbeat are the same.
     Acquire {
+        /// How long a grant lasts without a refresh.
+        lasts: Duration,
         /// Ms of the server's clock, after which it changes nothing.
         runs_until: u64,
         /// Microseconds, the least token of a semaphore without one.
@@ -35,7 +37,11 @@ pub(in crate::redis) enum Command {
         claims: Vec<Vec<Wanted>>,
     },
     /// Moves ends forward.
-    Refresh { groups: Vec<Group> },
+    Refresh {
+        /// How long from now on.
+        lasts: Duration,
+        groups: Vec<Group>,
+    },
     /// Frees units, or leaves queues.
     Release {
         /// Whether the answer says what was held.

@@ -27,14 +27,17 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The number of a semaphore that one more lease has as a level.
-    pub(super) fn enter(&mut self, name: &Arc<str>) -> usize {
-        let number = match self.numbers.get(name) {
+    /// The number of a semaphore.
+    pub(super) fn number(&mut self, name: &Arc<str>) -> usize {
+        match self.numbers.get(name) {
             Some(number) => *number,
             None => self.add(name),
-        };
+        }
+    }
+
+    /// One more lease has it as a level.
+    pub(super) fn enter(&mut self, number: usize) {
         self.all[number].leases += 1;
-        number
     }
 
     fn add(&mut self, name: &Arc<str>) -> usize {

@@ -3,9 +3,9 @@
 
 use super::{
     id::{CallId, Connection},
-    time::{Settings, Time},
+    time::Time,
 };
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 /// Where a lease waits to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub(super) struct MayRun {
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) server: usize,
+    /// One script may name the leases of one slot.
+    pub(super) slot: u16,
     /// The numbers of its levels.
     pub(super) levels: Range<usize>,
     pub(super) state: State,
@@ -95,21 +97,24 @@ pub(super) struct Lease {
     pub(super) call: Option<CallId>,
     /// Whether an acquire of it was ever sent.
     pub(super) was_sent: bool,
-    /// Until when what was sent last lasts on the server.
+    /// How long what was sent last lasts on the server, and until when all that was sent.
+    pub(super) length: Duration,
     pub(super) lasts: Time,
     pub(super) may_run: Vec<MayRun>,
 }
 
 impl Lease {
-    pub(super) fn new(server: usize, levels: Range<usize>) -> Self {
+    pub(super) fn new((server, slot): (usize, u16), levels: Range<usize>) -> Self {
         Self {
             server,
+            slot,
             levels,
             state: State::Idle,
             next: Time::ZERO,
             waits_in: None,
             call: None,
             was_sent: false,
+            length: Duration::ZERO,
             lasts: Time::ZERO,
             may_run: Vec::new(),
         }
@@ -187,9 +192,10 @@ impl Lease {
     }
 
     /// An acquire or a refresh of it leaves.
-    pub(super) fn sent(&mut self, run: MayRun, work: Work, settings: &Settings) {
+    pub(super) fn sent(&mut self, run: MayRun, work: Work, length: Duration) {
         self.call = Some(run.call);
-        self.lasts = self.lasts.max(run.until + settings.lease);
+        self.length = length;
+        self.lasts = self.lasts.max(run.until + length);
         if work == Work::Acquire {
             self.was_sent = true;
             self.may_run.push(run);
@@ -221,6 +227,25 @@ impl Lease {
             released.in_flight += 1;
             released.sent_in = Some((call, connection));
             released.is_settled = is_settled;
+        }
+    }
+
+    /// What a server may have of some of its levels, to be released.
+    pub(super) fn part(&self, levels: Range<usize>) -> Self {
+        Self {
+            was_sent: true,
+            lasts: self.lasts,
+            may_run: self.may_run.clone(),
+            ..Self::new((self.server, self.slot), levels)
+        }
+    }
+
+    /// It has another id, of which nothing was sent.
+    pub(super) fn forget(&mut self) {
+        (self.call, self.was_sent) = (None, false);
+        self.may_run.clear();
+        if let State::Lost(lost) = &mut self.state {
+            lost.is_gone = true;
         }
     }
 

@@ -5,8 +5,8 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! reply ─> core ─> permit ─> lease ─> id, time
-//! build ─>      ─> server, lane, key, call
+//! reply, end, weight, build ─> core ─> permit ─> lease ─> id, time
+//!                                   ─> server, lane, key, call
 //! ```
 //!
 //! | | holds |
@@ -28,8 +28,12 @@
 //! 4. *A process sees its own releases*: a call that acquires on a key begins with the releases of that key
 //!    that have no answer yet, unless they travel before it on the same connection.
 //! 5. *One lease is acquired after the other*, from narrow to wide, and the claim is granted when all are held.
+//!    Until then each lasts as long as a waiter counts as alive, and every heartbeat refreshes it. One that is lost
+//!    meanwhile is wanted again, and what is wider is given back, so nobody waits for a narrow unit with a
+//!    wide one in hand.
 //! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
-//!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first.
+//!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first. One that
+//!    has fewer units than its id says comes back under a new id, because that one would get all of them.
 //! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
 //!    of a lease that is granted or refreshed is ahead.
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
@@ -41,6 +45,7 @@
 
 mod build;
 mod call;
+mod end;
 mod id;
 mod key;
 mod lane;
@@ -49,6 +54,7 @@ mod permit;
 mod reply;
 mod server;
 mod time;
+mod weight;
 
 pub(in crate::redis) use call::{Acquired, Answer, Call, Command, Failure, Wanted};
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
@@ -56,7 +62,7 @@ pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
-use crate::redis::protocol::PermitId as UnitsOf;
+use crate::redis::protocol::{Of, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
@@ -130,21 +136,39 @@ impl Core {
         from: RuntimeId,
         levels: &[Level],
     ) -> (PermitId, Option<Call>) {
-        self.last_permit += 1;
-        let entry = self.permits.vacant_entry();
-        let (slot, serial) = (entry.key(), self.last_permit);
-        let id = PermitId { slot, serial };
-        let leases = permit::leases(levels);
+        let id = self.next_id();
         let since = self.servers[levels[0].server].at(now);
         let own = levels.iter().map(|level| {
-            let key = self.keys.enter(&level.name);
-            permit::own(id, since, level, key)
+            let key = self.keys.number(&level.name);
+            let of = Of::Claim(level.label.as_deref());
+            permit::own(id, since, level, key, of)
         });
         let own = own.collect();
-        entry.insert(Permit::new(id, (now, from), own, leases, &self.settings));
+        let leases = permit::leases(levels);
+        let permit = Permit::new(id, (now, from), own, leases, &self.settings);
+        self.claim(now, permit);
+        (id, self.poll_call(now, from))
+    }
+
+    /// The id of the permit that is added next.
+    fn next_id(&mut self) -> PermitId {
+        self.last_permit += 1;
+        let (slot, serial) = (self.permits.vacant_key(), self.last_permit);
+        PermitId { slot, serial }
+    }
+
+    fn add(&mut self, permit: Permit) {
+        for level in &permit.levels {
+            self.keys.enter(level.key);
+        }
+        self.permits.insert(permit);
+    }
+
+    fn claim(&mut self, now: Time, permit: Permit) {
+        let id = permit.id;
+        self.add(permit);
         self.want(At(id, 0), now);
         self.file(id);
-        (id, self.poll_call(now, from))
     }
 
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
@@ -181,7 +205,7 @@ impl Core {
         match message {
             Message::Granted(serial, token, held) => {
                 if let Some(id) = self.waiters.get(&UnitsOf::base(serial)) {
-                    self.notified(now, *id, token, held);
+                    self.notified(now, *id, serial, (token, held));
                 }
             }
             Message::Revoked(serial) => {

@@ -16,6 +16,8 @@ pub(in crate::redis) struct Level {
     pub(in crate::redis) name: Arc<str>,
     /// The number of its server.
     pub(in crate::redis) server: usize,
+    /// One script may name semaphores of one slot. On one server all are of one.
+    pub(in crate::redis) slot: u16,
     pub(in crate::redis) limit: u32,
     pub(in crate::redis) weight: u32,
     /// `None`: the claim does not wait here.
@@ -99,6 +101,10 @@ pub(super) struct Own {
 #[derive(Debug)]
 pub(super) struct Permit {
     pub(super) id: PermitId,
+    /// The permit that it adds units to, and at which level.
+    pub(super) adds_to: Option<(PermitId, usize)>,
+    /// The permits that add units to it.
+    pub(super) growths: Vec<PermitId>,
     /// The runtime of its caller.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
@@ -125,6 +131,8 @@ impl Permit {
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         Self {
             id,
+            adds_to: None,
+            growths: Vec::new(),
             from,
             levels,
             leases,
@@ -174,11 +182,26 @@ impl Permit {
         self.leases.iter().position(Lease::is_queued)
     }
 
-    /// Until when its holder may rely on it. `None`: it is not held as a whole.
-    pub(super) fn held_until(&self) -> Option<Time> {
-        let is_whole = self.is_decided() && self.leases.iter().all(Lease::is_held);
-        let ends = self.leases.iter().filter_map(Lease::end);
-        ends.min().filter(|_| is_whole)
+    /// The number of the lease that has a level.
+    pub(super) fn number_of(&self, level: usize) -> usize {
+        let mut leases = self.leases.iter();
+        let found = leases.position(|lease| lease.levels.contains(&level));
+        found.unwrap_or_default()
+    }
+
+    pub(super) fn lease_of(&self, level: usize) -> &Lease {
+        &self.leases[self.number_of(level)]
+    }
+
+    /// The permit that callers know.
+    pub(super) fn root(&self) -> PermitId {
+        self.adds_to.map_or(self.id, |(root, _)| root)
+    }
+
+    /// Whether a claim is whole once this lease is held.
+    pub(super) fn needs_only(&self, number: usize) -> bool {
+        let mut others = self.leases.iter().enumerate();
+        self.is_decided() || others.all(|(other, lease)| other == number || lease.is_held())
     }
 
     pub(super) fn grants(&self) -> impl Iterator<Item = (u64, u32)> {
@@ -207,9 +230,8 @@ impl Permit {
     }
 }
 
-/// The levels of a permit. `since` is when it was claimed, ms of the server's clock.
-pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize) -> Own {
-    let of = Of::Claim(level.label.as_deref());
+/// A level of a permit. `since` is when it was claimed, ms of the server's clock.
+pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of<'_>) -> Own {
     let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(&Tag { since, of });
     Own {
         key,
@@ -219,14 +241,15 @@ pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize) -> Own {
     }
 }
 
-/// One lease for each run of levels on one server.
+/// One lease for each run of levels that one script may name.
 pub(super) fn leases(levels: &[Level]) -> Vec<Lease> {
     let mut first = 0;
-    let runs = levels.chunk_by(|one, next| one.server == next.server);
+    let place = |level: &Level| (level.server, level.slot);
+    let runs = levels.chunk_by(|one, next| place(one) == place(next));
     let lease = |run: &[Level]| {
         let levels = first..first + run.len();
         first = levels.end;
-        Lease::new(run[0].server, levels)
+        Lease::new(place(&run[0]), levels)
     };
     runs.map(lease).collect()
 }

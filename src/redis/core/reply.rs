@@ -4,7 +4,7 @@ use super::{
     Core,
     call::{Acquired, Answer, Failure, Flight, Items},
     id::{At, CallId, PermitId},
-    lease::{Lease, Lost, Queued, State, Work},
+    lease::{Lost, Queued, State, Work},
     permit::{Event, Refusal},
     time::Time,
 };
@@ -38,8 +38,10 @@ impl Core {
         match (items, answer) {
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
-                    self.landed(*at, flight.id);
-                    self.acquired(now, flight.sent, *at, acquired);
+                    match self.landed(*at, flight.id) {
+                        true => self.acquired(now, flight.sent, *at, acquired),
+                        false => self.next_at(now, *at, now),
+                    }
                 }
             }
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
@@ -92,7 +94,7 @@ impl Core {
         for work in [Work::Refresh, Work::Acquire] {
             for at in flight.named(work) {
                 match failure {
-                    Failure::NotConnected => self.landed(at, flight.id),
+                    Failure::NotConnected => drop(self.landed(at, flight.id)),
                     _ => self.gave_up(at, flight.id),
                 }
                 self.next_at(now, at, then);
@@ -112,11 +114,15 @@ impl Core {
         self.servers[server].presence_at = Some(then);
     }
 
-    /// A call of a lease has run, or never will.
-    fn landed(&mut self, at: At, call: CallId) {
-        if let Some(lease) = self.lease(at) {
-            lease.landed(call);
-        }
+    /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
+    /// id since.
+    fn landed(&mut self, at: At, call: CallId) -> bool {
+        let Some(lease) = self.lease(at) else {
+            return false;
+        };
+        let is_own = lease.call == Some(call);
+        lease.landed(call);
+        is_own
     }
 
     /// A call of a lease is over, and may run yet.
@@ -127,7 +133,7 @@ impl Core {
     }
 
     /// The next call of a lease is due then.
-    fn next_at(&mut self, now: Time, at: At, then: Time) {
+    pub(super) fn next_at(&mut self, now: Time, at: At, then: Time) {
         if let Some(lease) = self.lease(at) {
             lease.next = then;
         }
@@ -139,9 +145,10 @@ impl Core {
 
     fn acquired(&mut self, now: Time, sent: Time, at: At, acquired: Acquired) {
         self.note_contention(at, &acquired);
-        let Some(lease) = self.lease(at) else {
+        let Some(permit) = self.permits.get(at.0.slot) else {
             return;
         };
+        let lease = &permit.leases[at.1];
         let is_refusal = !matches!(acquired, Acquired::Granted(_) | Acquired::Queued { .. });
         match (&lease.state, acquired) {
             (State::Idle, _) => {}
@@ -157,12 +164,13 @@ impl Core {
                 self.lose(now, at, (now + self.settings.absence(), is_gone));
             }
             (State::Held(held), Acquired::Granted(_)) => {
-                let end = held.end.max(self.settings.held_until(sent));
+                let end = held.end.max(self.settings.held_until(sent, lease.length));
                 self.hold(now, at, end, now);
             }
             (State::Held(_), _) => self.next_at(now, at, now),
             (_, Acquired::Granted(grants)) => {
-                let (end, refresh) = (self.settings.held_until(sent), self.refresh_at(sent));
+                let end = self.settings.held_until(sent, lease.length);
+                let refresh = self.refresh_at(sent, lease.length);
                 self.granted(now, at, &grants, (end, refresh));
             }
             (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
@@ -180,8 +188,12 @@ impl Core {
         }
     }
 
-    /// When a lease is refreshed that was acquired or refreshed then. Those of a tick travel together.
-    fn refresh_at(&self, sent: Time) -> Time {
+    /// When a lease is refreshed that was acquired or refreshed then, and lasts so long. Those of a tick travel
+    /// together.
+    pub(super) fn refresh_at(&self, sent: Time, length: Duration) -> Time {
+        if length < self.settings.lease {
+            return sent + self.settings.heartbeat();
+        }
         let tick = (self.settings.refresh_interval() / 16).as_micros().max(1);
         let next = (sent + self.settings.refresh_interval()).as_micros();
         Time::from_micros((next - next % tick) as u64)
@@ -196,9 +208,12 @@ impl Core {
         self.file(at.0);
     }
 
-    fn tell_end(&mut self, id: PermitId) {
-        let end = self.permit(id).and_then(|permit| permit.held_until());
-        self.events.extend(end.map(|end| Event::Held(id, end)));
+    pub(super) fn tell_end(&mut self, id: PermitId) {
+        let Some(root) = self.permit(id).map(|permit| permit.root()) else {
+            return;
+        };
+        let end = self.held_until(root);
+        self.events.extend(end.map(|end| Event::Held(root, end)));
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
@@ -217,8 +232,20 @@ impl Core {
             let event = Event::Granted(at.0, permit.grants().collect());
             self.tell_end(at.0);
             self.events.push_back(event);
+            self.lasts_from(now, at.0);
         }
         self.file(at.0);
+    }
+
+    /// A claim is whole: its leases are refreshed that were to last only until then.
+    fn lasts_from(&mut self, now: Time, id: PermitId) {
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        for at in (0..leases).map(|number| At(id, number)) {
+            let full = self.settings.lease;
+            if self.lease(at).is_some_and(|lease| lease.length < full) {
+                self.next_at(now, at, now);
+            }
+        }
     }
 
     fn queued(&mut self, now: Time, sent: Time, at: At, queued: &Acquired) {
@@ -267,7 +294,7 @@ impl Core {
         self.refuse(now, at.0, why);
     }
 
-    fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
+    pub(super) fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
         self.events.push_back(Event::Refused(id, why));
         self.let_go(now, id);
     }
@@ -282,7 +309,13 @@ impl Core {
     // Messages.
 
     /// A waiter of this process was granted with this token, or should poll.
-    pub(super) fn notified(&mut self, now: Time, id: PermitId, token: u64, held: u32) {
+    pub(super) fn notified(
+        &mut self,
+        now: Time,
+        id: PermitId,
+        serial: u64,
+        (token, held): (u64, u32),
+    ) {
         let Some(permit) = self.permits.get(id.slot) else {
             return;
         };
@@ -292,8 +325,11 @@ impl Core {
         let State::Queued(queued) = &permit.leases[lease].state else {
             return;
         };
-        let end = self.settings.provisional_until(queued.polled);
-        let is_one = permit.leases[lease].levels.len() == 1;
+        let end = self
+            .settings
+            .held_until(queued.polled, self.settings.alive());
+        // Else it does not say of which level it tells.
+        let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
         let at = At(id, lease);
         if is_one && token > queued.last_token && end > now {
             self.granted(now, at, &[(token, held)], (end, now));
@@ -310,12 +346,12 @@ impl Core {
         if permit.is_released() {
             return;
         }
-        let event = match permit.is_decided() {
-            true => Event::Revoked(id),
-            false => Event::Refused(id, Refusal::Revoked),
-        };
-        self.events.push_back(event);
-        self.let_go(now, id);
+        if !permit.is_decided() {
+            return self.refuse(now, id, Refusal::Revoked);
+        }
+        let root = permit.root();
+        self.events.push_back(Event::Revoked(root));
+        self.let_go(now, root);
     }
 
     // Refreshes.
@@ -325,17 +361,17 @@ impl Core {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
-            self.landed(at, flight.id);
-            let end = self.lease(at).and_then(|lease| match &lease.state {
-                State::Held(held) => Some(held.end),
+            let is_own = self.landed(at, flight.id);
+            let held = self.lease(at).and_then(|lease| match &lease.state {
+                State::Held(held) if is_own => Some((held.end, lease.length)),
                 _ => None,
             });
-            match end {
+            match held {
                 None => self.next_at(now, at, now),
-                Some(end) if lost.contains(&at) => self.not_found(now, at, end),
-                Some(end) => {
-                    let end = end.max(self.settings.held_until(flight.sent));
-                    self.hold(now, at, end, self.refresh_at(flight.sent));
+                Some((end, _)) if lost.contains(&at) => self.not_found(now, at, end),
+                Some((end, length)) => {
+                    let end = end.max(self.settings.held_until(flight.sent, length));
+                    self.hold(now, at, end, self.refresh_at(flight.sent, length));
                 }
             }
         }
@@ -346,12 +382,12 @@ impl Core {
 
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
-        if let Some(lease) = self.lease(at) {
-            lease.state = State::Lost(Lost {
-                end: Some(end),
-                is_gone: lease.runs_until() <= now,
-            });
-        }
+        let Some(lease) = self.lease(at) else {
+            return;
+        };
+        let is_gone = lease.runs_until() <= now;
+        let end = Some(end);
+        self.to_lost(now, at, Lost { end, is_gone });
         self.next_at(now, at, now);
     }
 
@@ -375,167 +411,11 @@ impl Core {
             };
             let (server, is_held) = (lease.server, matches!(lease.state, State::Held(_)));
             let (end, next) = (lease.end(), lease.next);
-            let since = self.settings.held_until(self.servers[server].lost_before);
+            let lost_before = self.servers[server].lost_before;
+            let since = self.settings.held_until(lost_before, self.settings.lease);
             if is_held && end < Some(since) && next > now {
                 self.next_at(now, at, now);
             }
-        }
-    }
-
-    // Losses.
-
-    /// What is over at its end: a claim's budget, a lease, a release.
-    pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
-        if permit.budget.is_some_and(|budget| budget <= now) {
-            self.refuse(now, id, Refusal::Unavailable);
-        }
-        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
-        for number in 0..leases {
-            let at = At(id, number);
-            let Some(lease) = self.lease(at) else {
-                return;
-            };
-            if lease.end().is_none_or(|end| end > now) {
-                continue;
-            }
-            match &lease.state {
-                State::Released(_) => self.done(at),
-                _ => self.lose(now, at, (now, false)),
-            }
-        }
-    }
-
-    /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
-    fn lose(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let was_held = permit.is_decided() && permit.leases.iter().all(Lease::is_held);
-        permit.leases[at.1].state = State::Lost(Lost { end: None, is_gone });
-        if was_held {
-            self.events.push_back(Event::Lost(at.0));
-        }
-        self.next_at(now, at, then);
-    }
-
-    /// A lost lease is held again. Its holder learns of it if it was told of the loss.
-    fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
-        let end = self.settings.held_until(sent);
-        let refresh = self.refresh_at(sent);
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let was_told = permit.leases[at.1].end().is_none();
-        if was_told {
-            permit.take(at.1, grants);
-        }
-        permit.leases[at.1].hold(end, refresh);
-        let is_whole = permit.leases.iter().all(Lease::is_held);
-        let tokens = permit.grants().map(|(token, _)| token).collect();
-        self.tell_end(at.0);
-        if was_told && is_whole {
-            self.events.push_back(Event::Regained(at.0, tokens));
-        }
-        self.send_if_due(now, at);
-        self.file(at.0);
-    }
-
-    // Releases.
-
-    /// Releases what a server may know of a permit.
-    pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
-        let Some(permit) = self.permit(id) else {
-            return;
-        };
-        permit.budget = None;
-        for number in 0..permit.leases.len() {
-            let at = At(id, number);
-            let Some(lease) = self.lease(at) else {
-                break;
-            };
-            match &lease.state {
-                State::Idle | State::Released(_) => {}
-                _ if !lease.may_be_known(now) => lease.state = State::Idle,
-                _ => self.let_go_of(now, at),
-            }
-        }
-        self.end_if_over(id);
-        self.file(id);
-    }
-
-    fn let_go_of(&mut self, now: Time, at: At) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let lease = &mut permit.leases[at.1];
-        lease.release(now);
-        lease.waits_in = None;
-        for level in self.permits[at.0.slot].levels_of(at.1) {
-            self.keys[level.key].releases.insert(at);
-        }
-        self.send_if_due(now, at);
-    }
-
-    /// A release was answered. One that was sent while an acquire could run is sent once more, after that.
-    fn released(&mut self, now: Time, all: &[(At, bool)]) {
-        // A lease of several levels is named once for each.
-        for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
-            match is_settled {
-                true => self.done(at),
-                false => self.release_landed(now, at, now),
-            }
-        }
-    }
-
-    fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
-        for (at, _) in all.iter().copied().collect::<BTreeSet<_>>() {
-            self.release_landed(now, at, then);
-        }
-    }
-
-    fn release_landed(&mut self, now: Time, at: At, then: Time) {
-        let Some(lease) = self.lease(at) else {
-            return;
-        };
-        let runs_until = lease.runs_until();
-        if let State::Released(released) = &mut lease.state {
-            released.in_flight = released.in_flight.saturating_sub(1);
-            self.next_at(now, at, then.max(runs_until));
-        }
-    }
-
-    /// Nothing of a lease is left.
-    fn done(&mut self, at: At) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        permit.leases[at.1].state = State::Idle;
-        for level in self.permits[at.0.slot].levels_of(at.1) {
-            self.keys[level.key].releases.remove(&at);
-        }
-        self.end_if_over(at.0);
-        self.file(at.0);
-    }
-
-    /// Forgets a permit of which nothing is left.
-    fn end_if_over(&mut self, id: PermitId) {
-        let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
-        let is_over =
-            |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
-        if !self.permit(id).is_some_and(|permit| is_over(permit)) {
-            return;
-        }
-        self.unfile(id);
-        self.waiters.remove(&id.serial);
-        let permit = self.permits.remove(id.slot);
-        for level in &permit.levels {
-            self.keys.leave(level.key);
-        }
-        if permit.tells_release {
-            self.events.push_back(Event::Released(id, permit.was_held));
         }
     }
 }

@@ -49,14 +49,9 @@ impl Settings {
         self.lease / 20
     }
 
-    /// Until when a lease counts as held if its acquire or refresh was sent then.
-    pub(super) fn held_until(&self, sent: Time) -> Time {
-        sent + self.lease - self.margin()
-    }
-
-    /// Until when a grant by a message counts as held if the waiter's last poll was sent then.
-    pub(super) fn provisional_until(&self, polled: Time) -> Time {
-        polled + self.alive() - self.margin().min(self.alive() / 5)
+    /// Until when a lease counts as held if what was sent then lasts so long on the server.
+    pub(super) fn held_until(&self, sent: Time, lasts: Duration) -> Time {
+        sent + lasts - self.margin().min(lasts / 5)
     }
 
     pub(super) fn announcement(&self) -> Duration {

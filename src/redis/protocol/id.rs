@@ -62,6 +62,11 @@ impl PermitId {
         self.units() < self.weight
     }
 
+    /// Whether its permit had another id before.
+    pub(in crate::redis) fn is_renewed(&self) -> bool {
+        self.serial >= GENERATION
+    }
+
     /// As many units, under an id that was not used before.
     pub(in crate::redis) fn renewed(&self) -> Self {
         let serial = self.serial.wrapping_add(GENERATION);

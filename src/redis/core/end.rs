@@ -1,0 +1,223 @@
+//! How leases end: what is over at its end, what is lost, what comes back, and what is released.
+
+use super::{
+    Core,
+    id::{At, PermitId},
+    lease::{Lease, Lost, State},
+    permit::{Event, Refusal},
+    time::Time,
+};
+use std::{collections::BTreeSet, mem};
+
+impl Core {
+    // Losses.
+
+    /// What is over at its end: a claim's budget, a lease, a release.
+    pub(super) fn end_due(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permit(id) else {
+            return;
+        };
+        if permit.budget.is_some_and(|budget| budget <= now) {
+            self.refuse(now, id, Refusal::Unavailable);
+        }
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        for number in 0..leases {
+            let at = At(id, number);
+            let Some(lease) = self.lease(at) else {
+                return;
+            };
+            if lease.end().is_none_or(|end| end > now) {
+                continue;
+            }
+            match &lease.state {
+                State::Released(_) => self.done(at),
+                _ => self.lose(now, at, (now, false)),
+            }
+        }
+    }
+
+    /// A lease is lost for certain. It tries to come back then. `is_gone`: the server has said so.
+    pub(super) fn lose(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
+        let Some(root) = self.permit(at.0).map(|permit| permit.root()) else {
+            return;
+        };
+        let was_held = self.held_until(root).is_some();
+        self.to_lost(now, at, Lost { end: None, is_gone });
+        if was_held {
+            self.events.push_back(Event::Lost(root));
+        }
+        self.next_at(now, at, then);
+    }
+
+    /// Until when the holder of a permit may rely on it, and on all that was added to it. `None`: it is not held as a
+    /// whole.
+    pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
+        let root = &self.permits[root.slot];
+        let growths = root.growths.iter().map(|id| &self.permits[id.slot]);
+        let growths = growths.filter(|growth| growth.is_decided());
+        let leases = growths.chain([root]).flat_map(|permit| &permit.leases);
+        let is_whole = root.is_decided() && leases.clone().all(Lease::is_held);
+        leases.filter_map(Lease::end).min().filter(|_| is_whole)
+    }
+
+    /// A server has nothing of a lease, or not all of it, or its end has passed.
+    pub(super) fn to_lost(&mut self, now: Time, at: At, lost: Lost) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        let mut levels = permit.levels_of(at.1).iter();
+        let is_split = levels.any(|level| level.units.is_split());
+        let lease = &mut permit.leases[at.1];
+        let was_held = matches!(lease.state, State::Held(_));
+        lease.state = State::Lost(lost);
+        if was_held && is_split {
+            self.renew(now, at);
+        }
+        self.fall_back(now, at);
+    }
+
+    /// A lease of a claim that is not whole is wanted again, and what is wider is given back.
+    fn fall_back(&mut self, now: Time, at: At) {
+        let undecided = self.permit(at.0).filter(|permit| !permit.is_decided());
+        let Some(leases) = undecided.map(|permit| permit.leases.len()) else {
+            return;
+        };
+        for wider in at.1 + 1..leases {
+            let wider = At(at.0, wider);
+            self.renew(now, wider);
+            if let Some(lease) = self.lease(wider) {
+                (lease.state, lease.waits_in) = (State::Idle, None);
+            }
+        }
+        self.want(at, now);
+    }
+
+    /// A lost lease is held again. Its holder learns of it if it was told of the loss.
+    pub(super) fn returned(&mut self, now: Time, sent: Time, at: At, grants: &[(u64, u32)]) {
+        let Some(permit) = self.permits.get_mut(at.0.slot) else {
+            return;
+        };
+        let length = permit.leases[at.1].length;
+        let end = self.settings.held_until(sent, length);
+        let was_told = permit.leases[at.1].end().is_none();
+        if was_told {
+            permit.take(at.1, grants);
+        }
+        let root = permit.root();
+        let refresh = self.refresh_at(sent, length);
+        if let Some(lease) = self.lease(at) {
+            lease.hold(end, refresh);
+        }
+        self.tell_end(root);
+        if was_told && self.held_until(root).is_some() {
+            let grants = self.permits[root.slot].grants();
+            let tokens = grants.map(|(token, _)| token).collect();
+            self.events.push_back(Event::Regained(root, tokens));
+        }
+        self.send_if_due(now, at);
+        self.file(at.0);
+    }
+
+    // Releases.
+
+    /// Releases what a server may know of a permit.
+    pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permit(id) else {
+            return;
+        };
+        permit.budget = None;
+        let (leases, growths) = (permit.leases.len(), mem::take(&mut permit.growths));
+        if let Some((root, _)) = permit.adds_to {
+            self.forget_growth(root, id);
+        }
+        for growth in growths {
+            self.end_growth(now, growth);
+        }
+        for number in 0..leases {
+            let at = At(id, number);
+            let Some(lease) = self.lease(at) else {
+                break;
+            };
+            match &lease.state {
+                State::Idle | State::Released(_) => {}
+                _ if !lease.may_be_known(now) => lease.state = State::Idle,
+                _ => self.let_go_of(now, at),
+            }
+        }
+        self.end_if_over(id);
+        self.file(id);
+    }
+
+    pub(super) fn let_go_of(&mut self, now: Time, at: At) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        let lease = &mut permit.leases[at.1];
+        lease.release(now);
+        lease.waits_in = None;
+        for level in self.permits[at.0.slot].levels_of(at.1) {
+            self.keys[level.key].releases.insert(at);
+        }
+        self.send_if_due(now, at);
+    }
+
+    /// A release was answered. One that was sent while an acquire could run is sent once more, after that.
+    pub(super) fn released(&mut self, now: Time, all: &[(At, bool)]) {
+        // A lease of several levels is named once for each.
+        for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
+            match is_settled {
+                true => self.done(at),
+                false => self.release_landed(now, at, now),
+            }
+        }
+    }
+
+    pub(super) fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
+        for (at, _) in all.iter().copied().collect::<BTreeSet<_>>() {
+            self.release_landed(now, at, then);
+        }
+    }
+
+    fn release_landed(&mut self, now: Time, at: At, then: Time) {
+        let Some(lease) = self.lease(at) else {
+            return;
+        };
+        let runs_until = lease.runs_until();
+        if let State::Released(released) = &mut lease.state {
+            released.in_flight = released.in_flight.saturating_sub(1);
+            self.next_at(now, at, then.max(runs_until));
+        }
+    }
+
+    /// Nothing of a lease is left.
+    pub(super) fn done(&mut self, at: At) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        permit.leases[at.1].state = State::Idle;
+        for level in self.permits[at.0.slot].levels_of(at.1) {
+            self.keys[level.key].releases.remove(&at);
+        }
+        self.end_if_over(at.0);
+        self.file(at.0);
+    }
+
+    /// Forgets a permit of which nothing is left.
+    fn end_if_over(&mut self, id: PermitId) {
+        let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
+        let is_over =
+            |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
+        if !self.permit(id).is_some_and(|permit| is_over(permit)) {
+            return;
+        }
+        self.unfile(id);
+        self.waiters.remove(&id.serial);
+        let permit = self.permits.remove(id.slot);
+        for level in &permit.levels {
+            self.keys.leave(level.key);
+        }
+        if permit.tells_release {
+            self.events.push_back(Event::Released(id, permit.was_held));
+        }
+    }
+}

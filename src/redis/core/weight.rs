@@ -1,0 +1,159 @@
+//! A permit that changes its weight, or its id.
+//!
+//! What is added is a permit of its own, which lives and dies with the one that it is added to. What is taken
+//! away is one too, of which nothing is left but its release. So whatever may go wrong on the way to a server may go
+//! wrong with any acquire, and with any release.
+
+use super::{
+    Core,
+    call::Call,
+    id::{At, PermitId, RuntimeId, THREAD},
+    lease::{Lease, State},
+    permit::{Level, Own, Permit, Refusal, own},
+    time::Time,
+};
+use crate::redis::protocol::{Of, PermitId as UnitsOf};
+use std::{mem, sync::Arc};
+
+impl Core {
+    /// Claims more units for a level of a permit. They do not wait. The outcome is told of the growth, and all that
+    /// follows of the permit. `None`: the permit is released.
+    pub(in crate::redis) fn grow(
+        &mut self,
+        now: Time,
+        from: RuntimeId,
+        (root, level): (PermitId, usize),
+        (weight, limit): (u32, u32),
+    ) -> Option<(PermitId, Option<Call>)> {
+        let permit = self.permit(root).filter(|permit| !permit.is_released())?;
+        let lease = permit.lease_of(level);
+        let (place, key) = ((lease.server, lease.slot), permit.levels[level].key);
+        let added = Level {
+            name: Arc::clone(&self.keys[key].name),
+            server: place.0,
+            slot: place.1,
+            limit,
+            weight,
+            wait: None,
+            label: None,
+        };
+        let id = self.next_id();
+        let since = self.servers[place.0].at(now);
+        let own = vec![own(id, since, &added, key, Of::Added(root.serial))];
+        let leases = vec![Lease::new(place, 0..1)];
+        let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
+        growth.adds_to = Some((root, level));
+        self.permits[root.slot].growths.push(id);
+        self.claim(now, growth);
+        Some((id, self.poll_call(now, from)))
+    }
+
+    /// Releases units of a level of a permit, fewer than it has: first what was added last. Returns what is
+    /// released; each is told when it is. `None`: the permit is released.
+    pub(in crate::redis) fn shrink(
+        &mut self,
+        now: Time,
+        root: PermitId,
+        (level, mut units): (usize, u32),
+    ) -> Option<Vec<PermitId>> {
+        let permit = self.permit(root).filter(|permit| !permit.is_released())?;
+        let growths = permit.growths.clone();
+        let mut parts = Vec::new();
+        for id in growths.into_iter().rev() {
+            let growth = &self.permits[id.slot];
+            let own = growth.levels[0].units.units();
+            if growth.adds_to != Some((root, level)) || !growth.is_decided() || units == 0 {
+                continue;
+            }
+            match own <= units {
+                true => self.release(now, id, true),
+                false => parts.push(self.split(now, (id, 0), own - units)),
+            }
+            if own <= units {
+                parts.push(id);
+            }
+            units = units.saturating_sub(own);
+        }
+        if units > 0 {
+            let own = self.permits[root.slot].levels[level].units.units();
+            parts.push(self.split(now, (root, level), own - units));
+        }
+        self.tell_end(root);
+        Some(parts)
+    }
+
+    /// Keeps the first units of a level. Returns the others, which are released.
+    fn split(&mut self, now: Time, (id, level): (PermitId, usize), keep: u32) -> PermitId {
+        let permit = &mut self.permits[id.slot];
+        let number = permit.number_of(level);
+        let own = &mut permit.levels[level];
+        let (kept, others) = own.units.split(keep);
+        own.units = kept;
+        let key = own.key;
+        let is_lost = matches!(permit.leases[number].state, State::Lost(_));
+        let part = self.part(now, At(id, number), vec![(key, others)], true);
+        if is_lost {
+            self.renew(now, At(id, number));
+        }
+        part
+    }
+
+    /// What a server may have of a lease is released, and the lease gets an id that was not used before.
+    pub(super) fn renew(&mut self, now: Time, at: At) {
+        let permit = &mut self.permits[at.0.slot];
+        let lease = &permit.leases[at.1];
+        if !lease.was_sent {
+            return;
+        }
+        let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(now));
+        let levels = permit.levels[levels].iter_mut().map(|level| {
+            let renewed = level.units.renewed();
+            (level.key, mem::replace(&mut level.units, renewed))
+        });
+        let levels = levels.collect();
+        if is_known {
+            self.part(now, at, levels, false);
+        }
+        self.permits[at.0.slot].leases[at.1].forget();
+    }
+
+    /// A permit of what a server may have of a lease, which is released.
+    fn part(
+        &mut self,
+        now: Time,
+        At(id, number): At,
+        levels: Vec<(usize, UnitsOf)>,
+        tells: bool,
+    ) -> PermitId {
+        let part = self.next_id();
+        let levels = levels.into_iter().map(|(key, units)| Own {
+            key,
+            units,
+            wait: None,
+            grant: (0, 0),
+        });
+        let levels: Vec<_> = levels.collect();
+        let lease = self.permits[id.slot].leases[number].part(0..levels.len());
+        let mut permit = Permit::new(part, (now, THREAD), levels, vec![lease], &self.settings);
+        (permit.budget, permit.tells_release) = (None, tells);
+        self.add(permit);
+        self.let_go_of(now, At(part, 0));
+        self.file(part);
+        part
+    }
+
+    /// A permit is released to which this one has added units.
+    pub(super) fn end_growth(&mut self, now: Time, growth: PermitId) {
+        match self.permits[growth.slot].is_decided() {
+            true => self.let_go(now, growth),
+            false => self.refuse(now, growth, Refusal::Revoked),
+        }
+    }
+
+    /// What was added to a permit is released.
+    pub(super) fn forget_growth(&mut self, root: PermitId, growth: PermitId) {
+        if let Some(permit) = self.permit(root) {
+            permit.growths.retain(|other| *other != growth);
+        }
+    }
+}
