@@ -28,6 +28,7 @@ pub(in crate::redis) enum Refused {
 #[derive(Debug)]
 struct Level {
     policy: Policy,
+    server: usize,
     token: AtomicU64,
 }
 
@@ -52,15 +53,16 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// `policies` are those of the levels.
-    pub(super) fn new(policies: Vec<Policy>) -> Self {
-        let level = |policy| Level {
+    /// The policy and the server of each level.
+    pub(super) fn new(levels: impl Iterator<Item = (Policy, usize)>) -> Self {
+        let levels = levels.map(|(policy, server)| Level {
             policy,
+            server,
             token: AtomicU64::new(0),
-        };
+        });
         Self {
             end: AtomicU64::new(0),
-            levels: policies.into_iter().map(level).collect(),
+            levels: levels.collect(),
             queued: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             outcome: OnceLock::default(),
@@ -150,6 +152,16 @@ impl Cell {
         levels.map(|level| (&level.policy, level.token.load(Relaxed)))
     }
 
+    /// The policy and the server of a level.
+    pub(super) fn level(&self, level: usize) -> Option<(Policy, usize)> {
+        let level = self.levels.get(level)?;
+        Some((level.policy.clone(), level.server))
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = usize> {
+        self.levels.iter().map(|level| level.server)
+    }
+
     pub(super) fn token(&self, level: usize) -> u64 {
         self.levels[level].token.load(Relaxed)
     }
@@ -206,12 +218,14 @@ impl Cell {
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Its place is free: the cell of the permit before it was removed with the last that was told of that.
+    /// Whose place the core has given away, it has forgotten.
     pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.slot {
             self.0.resize(id.slot + 1, None);
         }
-        self.0[id.slot] = Some((id, Arc::clone(cell)));
+        if let Some((_, old)) = self.0[id.slot].replace((id, Arc::clone(cell))) {
+            old.release(false);
+        }
     }
 
     pub(super) fn get(&self, id: PermitId) -> Option<&Arc<Cell>> {

@@ -10,14 +10,14 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    redis::core::{Level, PermitId, Settings, Time},
+    redis::core::{Call, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
     semaphore::{Loss, Policy, timer},
 };
 use std::{
-    future::{Future, poll_fn},
+    future::poll_fn,
+    iter,
     pin::pin,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 use tokio::runtime::{Handle, Id};
@@ -80,36 +80,12 @@ impl<T: Transport> Driver<T> {
     pub(in crate::redis) async fn acquire(
         self,
         (levels, policies): (Vec<Level>, Vec<Policy>),
-        mut queued: impl FnMut(usize),
+        queued: impl FnMut(usize),
     ) -> Result<Held<T>, Refused> {
-        let shared = Arc::clone(&self.0.0);
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        let mut bound = pin!(here.map(|_| bound(&shared, &levels)));
-        let (held, own) = self.claim(here, (&levels, policies))?;
-        let mut own = pin!(own.map(Carrier::carry));
-        // Dropped before the call, which then names nothing that is still wanted.
-        let held = held;
-        let outcome = poll_fn(|cx| {
-            if let Some(carrying) = own.as_mut().as_pin_mut()
-                && carrying.poll(cx).is_ready()
-            {
-                own.set(None);
-            }
-            let outcome = held.cell.poll_outcome(cx);
-            if let Some(level) = held.cell.queued() {
-                queued(level);
-            }
-            // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
-            if let Some(bound) = bound.as_mut().as_pin_mut()
-                && outcome.is_pending()
-                && Handle::try_current().is_ok()
-                && let Poll::Ready(why) = bound.poll(cx)
-            {
-                return Poll::Ready(Err(why));
-            }
-            outcome
-        });
-        outcome.await.map(|()| held)
+        let waits = levels.iter().filter_map(|level| level.wait);
+        let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+        let claimed = self.claim(here(), (&levels, policies))?;
+        decided(claimed, longest, queued).await
     }
 
     /// Claims. The call, if there is one, is for the caller's own task.
@@ -117,41 +93,92 @@ impl<T: Transport> Driver<T> {
         self,
         here: Option<Id>,
         (levels, policies): (&[Level], Vec<Policy>),
-    ) -> Result<(Held<T>, Option<Carrier<T>>), Refused> {
-        let shared = Arc::clone(&self.0.0);
-        let cell = Arc::new(Cell::new(policies));
-        let servers: Vec<_> = levels.iter().map(|level| level.server).collect();
-        let entered = shared.enter(|core, rest, now| {
+    ) -> Result<Claimed<T>, Refused> {
+        let servers = levels.iter().map(|level| level.server);
+        let cell = Cell::new(policies.into_iter().zip(servers));
+        self.begin(here, cell, |core, now, from| {
+            Some(core.acquire(now, from, levels))
+        })
+    }
+
+    /// Begins a claim, by which the core names it.
+    fn begin(
+        self,
+        here: Option<Id>,
+        cell: Cell,
+        claim: impl FnOnce(&mut Core, Time, RuntimeId) -> Option<(PermitId, Option<Call>)>,
+    ) -> Result<Claimed<T>, Refused> {
+        let (shared, cell) = (Arc::clone(&self.0.0), Arc::new(cell));
+        let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
-            let connects = servers.into_iter();
+            let connects = cell.servers();
             let connects = connects.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;
-            let (id, call) = core.acquire(now, from, levels);
+            let Some((id, call)) = claim(core, now, from) else {
+                return (None, (from, connects), (None, None));
+            };
             rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, (from, call)));
             let next = rest.next(core, now, from);
-            (id, (from, connects), (own, next))
+            (Some(id), (from, connects), (own, Some(next)))
         });
-        let (id, (from, connects), (own, next)) = entered.ok_or(Refused::Closed)?;
+        let (id, (from, connects), (own, next)) = begun.ok_or(Refused::Closed)?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
-        spawn_all(&shared, shared.loads(from, Some(next)));
+        spawn_all(&shared, shared.loads(from, next));
         let own = own.map(|load| Carrier::new(&shared, load));
-        let driver = self;
+        let (driver, id) = (self, id.ok_or(Refused::By(Refusal::Revoked))?);
         Ok((Held { driver, id, cell }, own))
     }
+}
+
+/// A claim, and the call that its own task is to carry.
+type Claimed<T> = (Held<T>, Option<Carrier<T>>);
+
+fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
+/// Carries the call of a claim, and waits until it is decided.
+async fn decided<T: Transport>(
+    (held, own): Claimed<T>,
+    longest: Duration,
+    mut queued: impl FnMut(usize),
+) -> Result<Held<T>, Refused> {
+    let mut bound = pin!(here().map(|_| bound(&held.driver.0.0, longest)));
+    let mut own = pin!(own.map(Carrier::carry));
+    // Dropped before the call, which then names nothing that is still wanted.
+    let held = held;
+    let outcome = poll_fn(|cx| {
+        if let Some(carrying) = own.as_mut().as_pin_mut()
+            && carrying.poll(cx).is_ready()
+        {
+            own.set(None);
+        }
+        let outcome = held.cell.poll_outcome(cx);
+        if let Some(level) = held.cell.queued() {
+            queued(level);
+        }
+        // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
+        if let Some(bound) = bound.as_mut().as_pin_mut()
+            && outcome.is_pending()
+            && Handle::try_current().is_ok()
+        {
+            return bound.poll(cx).map(Err);
+        }
+        outcome
+    });
+    outcome.await.map(|()| held)
 }
 
 /// Lets time pass when the claim is to be decided at the latest, in case that the thread does not. Ready only if
 /// Tokio's time is paused, because such a time is over at once.
 fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
-    levels: &[Level],
+    longest: Duration,
 ) -> impl Future<Output = Refused> + use<T> {
-    let waits = levels.iter().filter_map(|level| level.wait);
-    let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
     let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.budget();
     let shared = Arc::clone(shared);
     async move {
@@ -197,6 +224,64 @@ impl<T: Transport> Held<T> {
 
     pub(in crate::redis) fn loss(&self) -> &Loss {
         self.cell.loss()
+    }
+
+    /// Claims more units of a level, which do not wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes the claim back.
+    pub(in crate::redis) fn grow(
+        &self,
+        level: usize,
+        (weight, limit): (u32, u32),
+    ) -> impl Future<Output = Result<(), Refused>> + Send + use<T> {
+        let (driver, cell, root) = (self.driver.clone(), Arc::clone(&self.cell), self.id);
+        async move {
+            // Nothing is told of the growth but its outcome.
+            let own = Cell::new(cell.level(level).into_iter());
+            let claimed = driver.begin(here(), own, |core, now, from| {
+                core.grow(now, from, (root, level), (weight, limit))
+            });
+            decided(claimed?, Duration::ZERO, |_| ()).await?.keep();
+            Ok(())
+        }
+    }
+
+    /// What was added to a permit ends with that.
+    fn keep(self) {
+        self.cell.leave();
+        let shared = &self.driver.0.0;
+        shared.enter(|_, rest, _| rest.cells.remove(self.id));
+    }
+
+    /// Releases units of a level, fewer than it has. The future is ready when they are free. `None`: the permit is
+    /// released.
+    ///
+    /// # Cancel safety
+    ///
+    /// They are released even if the future is never polled.
+    pub(in crate::redis) fn shrink(
+        &self,
+        level: usize,
+        units: u32,
+    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+        let parts = self.driver.0.0.enter(|core, rest, now| {
+            rest.keeper.is_busy = true;
+            let parts = core.shrink(now, self.id, (level, units))?;
+            let parts = parts.into_iter().map(|id| {
+                let cell = Arc::new(Cell::new(iter::empty()));
+                rest.cells.insert(id, &cell);
+                cell
+            });
+            Some(parts.collect::<Vec<_>>())
+        });
+        let parts = parts.flatten()?;
+        Some(async move {
+            for cell in parts {
+                poll_fn(|cx| cell.poll_was_held(cx)).await;
+            }
+        })
     }
 
     /// Releases it. The future says whether it was held until then; of a second call, that it was not.

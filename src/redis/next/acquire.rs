@@ -60,6 +60,7 @@ impl Store {
         Level {
             name: name(&self.prefix, claim.policy(), claim.key()),
             server: 0,
+            slot: 0,
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             wait,
@@ -79,25 +80,21 @@ impl Store {
         grant::permit(self, held, claims)
     }
 
-    pub(super) fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
+    fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
         let is_one = claims.len() == 1;
+        let full = |level: usize, held| AcquireError::full(&claims[level], held);
         match why {
             _ if self.is_closed.load(Relaxed) => AcquireError::Closed,
-            Refused::Closed => AcquireError::Closed,
-            Refused::PausedClock => StoreError::new(Error::PausedClock).into(),
-            Refused::By(why) => match why {
-                Refusal::TimedOut(..) if is_one => AcquireError::TimedOut,
-                Refusal::Full(level, held) | Refusal::TimedOut(level, held) => {
-                    AcquireError::full(&claims[level], held)
-                }
-                Refusal::QueueFull(_) if is_one => AcquireError::QueueFull,
-                Refusal::QueueFull(level) => {
-                    let limit = claims[level].limit().unwrap_or_default();
-                    AcquireError::full(&claims[level], limit)
-                }
-                Refusal::Revoked => AcquireError::Revoked,
-                Refusal::Unavailable => StoreError::new(self.last_error()).into(),
-            },
+            Refused::By(Refusal::TimedOut(..)) if is_one => AcquireError::TimedOut,
+            Refused::By(Refusal::QueueFull(_)) if is_one => AcquireError::QueueFull,
+            Refused::By(Refusal::Full(level, held) | Refusal::TimedOut(level, held)) => {
+                full(level, held)
+            }
+            Refused::By(Refusal::QueueFull(level)) => {
+                full(level, claims[level].limit().unwrap_or_default())
+            }
+            Refused::By(Refusal::Revoked) => AcquireError::Revoked,
+            why => self.failure(why),
         }
     }
 }

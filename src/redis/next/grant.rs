@@ -1,10 +1,13 @@
-//! What a permit from Redis can do: be lost, be released.
+//! What a permit from Redis can do: be lost, change its weight, be released.
 
 use super::shared::{Held, Store};
 use crate::{
     observe::Store::Redis as REDIS,
-    redis::protocol::name,
-    semaphore::{AcquireError, BoxFuture, Claim, Grant, Loss, Permit, SemaphoreId},
+    redis::{core::Refusal, driver::Refused, protocol::name},
+    semaphore::{
+        AcquireError, BoxFuture, Claim, Grant, Loss, Permit, PermitLost, Policy, SemaphoreId,
+        StoreError, Units,
+    },
 };
 use futures_util::{FutureExt, future::Shared};
 use std::{
@@ -27,7 +30,7 @@ struct Level {
     whole: Arc<Whole>,
     number: usize,
     name: Arc<str>,
-    weight: AtomicU32,
+    weight: Arc<AtomicU32>,
     is_released: AtomicBool,
 }
 
@@ -49,7 +52,7 @@ pub(super) fn permit(
             whole: Arc::clone(&whole),
             number,
             name: name(&store.prefix, &policy, claim.key()),
-            weight: AtomicU32::new(units.weight),
+            weight: Arc::new(AtomicU32::new(units.weight)),
             is_released: AtomicBool::new(false),
         };
         Ok(Permit::granted(level, REDIS, policy, units, *held))
@@ -82,11 +85,55 @@ impl Grant for Level {
         }
     }
 
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
+        if self.is_lost() || self.whole.held.is_gone() {
+            return Box::pin(ready(Err(lost())));
+        }
+        let (whole, weight) = (Arc::clone(&self.whole), Arc::clone(&self.weight));
+        let growing = whole.held.grow(self.number, (units.weight, units.limit));
+        Box::pin(async move {
+            match growing.await {
+                Err(why) => Err(whole.store.growth_refusal(why, units.limit)),
+                Ok(()) if whole.held.is_gone() => Err(lost()),
+                Ok(()) => {
+                    weight.fetch_add(units.weight, Relaxed);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
+        let freed = self.whole.held.shrink(self.number, units);
+        let freed = freed.ok_or_else(lost)?;
+        self.weight.fetch_sub(units, Relaxed);
+        Ok(Box::pin(freed))
+    }
+
     fn release(&self) -> BoxFuture<bool> {
         if self.is_released.swap(true, Relaxed) {
             return Box::pin(ready(false));
         }
         let release = || self.whole.held.release().boxed().shared();
         Box::pin(self.whole.releasing.get_or_init(release).clone())
+    }
+}
+
+fn lost() -> AcquireError {
+    StoreError::new(PermitLost).into()
+}
+
+impl Store {
+    /// Why a permit has not grown. It names its policy itself.
+    fn growth_refusal(&self, why: Refused, limit: u32) -> AcquireError {
+        match why {
+            Refused::By(Refusal::Full(_, held)) => AcquireError::Full {
+                policy: Policy::DEFAULT,
+                limit,
+                held,
+            },
+            Refused::By(Refusal::Revoked) => lost(),
+            why => self.failure(why),
+        }
     }
 }

@@ -58,7 +58,7 @@ impl<C: Connection> Connection for MeteredConnection<C> {
 fn what(command: &Command) -> (&'static str, usize) {
     match command {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
-        Command::Refresh { groups } => ("refresh", groups.iter().map(|(_, of)| of.len()).sum()),
+        Command::Refresh { groups, .. } => ("refresh", groups.iter().map(|(_, of)| of.len()).sum()),
         Command::Release { groups, .. } => ("release", groups.iter().map(|(_, of)| of.len()).sum()),
         Command::Presence { .. } => ("clock", 1),
     }

@@ -3,14 +3,14 @@
 use super::{
     check::Checks,
     clock::Times,
-    driver::{self, Driver, Health},
+    driver::{self, Driver, Health, Refused},
     error::Error,
     metered::Metered,
     protocol::Protocol,
     source::Source,
     wire::Wire,
 };
-use crate::semaphore::{AcquireError, SemaphoreId};
+use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
     io,
     sync::{
@@ -61,13 +61,19 @@ impl Store {
         Err(Error::unconnected(io::Error::other(reason)))
     }
 
-    /// Why its server is unavailable.
-    pub(super) fn last_error(&self) -> Error {
-        self.last
-            .lock()
-            .unwrap()
-            .clone()
-            .unwrap_or(Error::Timeout(self.times.budget()))
+    /// What a refusal means that is no answer of a server.
+    pub(super) fn failure(&self, why: Refused) -> AcquireError {
+        let error = match why {
+            Refused::Closed => return AcquireError::Closed,
+            Refused::PausedClock => Error::PausedClock,
+            Refused::By(_) => self
+                .last
+                .lock()
+                .unwrap()
+                .clone()
+                .unwrap_or(Error::Timeout(self.times.budget())),
+        };
+        StoreError::new(error).into()
     }
 
     pub(super) fn protocol(&self) -> &Protocol {
