@@ -80,6 +80,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "(Items::Acquire(_), Answer::Late(_)) => {}",
     ),
     (
+        "a command whose script the server does not know is forgotten",
+        "reply",
+        "(items, Answer::NotRun) => self.not_run(now, flight, (items, now)),",
+        "(_, Answer::NotRun) => {}",
+    ),
+    (
         "a lease is in two calls at a time",
         "lease",
         "_ if self.call.is_some() => None,",

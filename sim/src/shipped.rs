@@ -138,8 +138,11 @@ impl Shipped {
 
 /// What the decoder makes of a reply.
 fn answer(command: &Command, said: subject::Said) -> Answer {
-    let reply = said.reply.as_ref();
-    let answer = reply.map_or(Some(Answer::Error), |reply| command.decode(reply));
+    let answer = match &said.reply {
+        Ok(reply) => command.decode(reply),
+        Err(subject::Refused::Loading) => Some(Answer::Error),
+        Err(subject::Refused::NoScript) => Some(Answer::NotRun),
+    };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
