@@ -46,7 +46,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refused release is not sent again",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, now + PAUSE),",
+        "Items::Release(all) => self.release_again(now, all, due),",
         "Items::Release(_) => {}",
     ),
     (

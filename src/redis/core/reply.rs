@@ -81,14 +81,14 @@ impl Core {
         }
     }
 
-    /// A command has not run. What it named is due then.
-    fn not_run(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
+    /// A command has not run. What it named is due at that time.
+    fn not_run(&mut self, now: Time, flight: &Flight, (items, due): (&Items, Time)) {
         match items {
             Items::Acquire(all) | Items::Refresh(all) => {
-                self.send_again(now, flight.id, all, then);
+                self.send_again(now, flight.id, all, due);
             }
-            Items::Release(all) => self.release_again(now, all, then),
-            Items::Presence => self.announce_at(flight.server, then),
+            Items::Release(all) => self.release_again(now, all, due),
+            Items::Presence => self.announce_at(flight.server, due),
         }
     }
 
