@@ -1,9 +1,9 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
 use super::{
-    core::{Failure, Message, Settings},
+    core::{Failure, Settings},
     driver::{Connection, Messages, Observer, Transport},
-    protocol::{Acquired, Answer, Command, Group, Wanted},
+    protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
 use parking_lot::Mutex;
 use std::{

@@ -2,10 +2,10 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Message, PermitId, Refusal, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
         Settings, Time, Wait,
     },
-    protocol::{Answer, Command, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,

@@ -56,7 +56,7 @@ pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
-use crate::redis::protocol::{Answer, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
@@ -70,16 +70,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
 /// the others for long.
 const MOST_DUE: usize = 512;
-
-/// A message that a script has sent to this process.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::redis) enum Message {
-    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
-    /// poll.
-    Granted(u64, u64, u32),
-    /// An operator has revoked it.
-    Revoked(u64),
-}
 
 /// See the module docs.
 #[derive(Debug)]
