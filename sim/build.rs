@@ -22,11 +22,17 @@ fn main() {
         mod core;
         #[allow(dead_code)]
         mod protocol {{
+            #[path = \"{redis}/protocol/answer.rs\"]
+            mod answer;
+            #[path = \"{redis}/protocol/command.rs\"]
+            mod command;
             #[path = \"{redis}/protocol/id.rs\"]
             mod id;
             #[path = \"{redis}/protocol/tag.rs\"]
             mod tag;
-            pub(in crate::redis) use id::PermitId;
+            pub(in crate::redis) use answer::{{Acquired, Answer, Message, Reply}};
+            pub(in crate::redis) use command::{{Command, Group, Position, Sink, Verb, Wanted}};
+            pub(in crate::redis) use id::{{Owner, PermitId}};
             pub(in crate::redis) use tag::{{Of, Tag}};
         }}
         #[path = \"{sim}/src/shipped.rs\"]

@@ -1,8 +1,9 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
 use super::{
-    core::{Acquired, Answer, Command, Failure, Message, Settings, Wanted},
+    core::{Failure, Settings},
     driver::{Connection, Messages, Observer, Transport},
+    protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
 use parking_lot::Mutex;
 use std::{
@@ -144,11 +145,11 @@ impl Server {
                     .collect();
                 Answer::Acquired(self.ms(), each)
             }
-            Command::Refresh { groups } => {
+            Command::Refresh { groups, .. } => {
                 let mut found = Vec::new();
-                for (name, units) in groups {
+                for Group { name, permits } in groups {
                     let of = all.entry(Arc::clone(name)).or_default();
-                    found.extend(units.iter().map(|units| self.refresh(of, units.serial)));
+                    found.extend(permits.iter().map(|units| self.refresh(of, units.serial)));
                 }
                 Answer::Held(found)
             }
@@ -158,10 +159,10 @@ impl Server {
                 ..
             } => {
                 let mut found = Vec::new();
-                for (name, units) in groups {
+                for Group { name, permits } in groups {
                     let of = all.entry(Arc::clone(name)).or_default();
                     found.extend(
-                        units
+                        permits
                             .iter()
                             .map(|units| self.release(of, units.serial, told)),
                     );

@@ -11,11 +11,16 @@ pub mod redis {
     #[allow(dead_code, unused_imports)]
     mod core;
     #[allow(dead_code, unused_imports)]
+    #[path = "../../driving/src/driver.rs"]
     mod driver;
     #[allow(dead_code)]
     mod protocol {
+        mod answer;
+        mod command;
         mod id;
         mod tag;
+        pub(in crate::redis) use answer::{Acquired, Answer, Message};
+        pub(in crate::redis) use command::{Command, Group, Position, Wanted};
         pub(in crate::redis) use id::PermitId;
         pub(in crate::redis) use tag::{Of, Tag};
     }

@@ -23,8 +23,12 @@ mod redis {
     #[path = "../../interleavings/src/redis/driver.rs"]
     mod driver;
     mod protocol {
+        mod answer;
+        mod command;
         mod id;
         mod tag;
+        pub(in crate::redis) use answer::{Acquired, Answer, Message};
+        pub(in crate::redis) use command::{Command, Group, Position, Wanted};
         pub(in crate::redis) use id::PermitId;
         pub(in crate::redis) use tag::{Of, Tag};
     }

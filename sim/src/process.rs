@@ -1,7 +1,7 @@
 //! A process: its core, a clock of its own, and its connections, each with an order of its own.
 
 use crate::subject::{
-    Answer, CallId, Claim, Failure, Message, PermitId, Runtime, Servers, Settings, Subject, Time,
+    CallId, Claim, Failure, Message, PermitId, Runtime, Said, Servers, Settings, Subject, Time,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ pub enum Input {
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.
-    Reply(CallId, Result<Vec<Answer>, Failure>),
+    Reply(CallId, Result<Vec<Said>, Failure>),
     /// A message.
     Message(Message),
     /// A connection comes or goes.

@@ -2,13 +2,13 @@
 
 use crate::{
     schedule::Data,
-    subject::{Answer, Command, Key, Settings},
-    wire::name,
+    subject::{Answer, Command, Key, Refused, Said},
+    wire::{Script, name},
 };
 use model::{
     lua::Runner,
     scripts::Scripts,
-    stand_in::{StandIn, Value},
+    stand_in::{Reply, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,6 +17,9 @@ const EPOCH: i64 = 1_700_000_000_000_000;
 
 /// How long a server that starts reads its data.
 const LOADING: Duration = Duration::from_millis(50);
+
+/// One of so many commands finds that the server does not know its script.
+const FLUSH: usize = 997;
 
 /// How often a server writes a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(700);
@@ -61,13 +64,25 @@ pub struct Run {
     /// What ran.
     pub command: Command,
     /// What the server has said.
+    pub reply: Result<Reply, Refused>,
+    /// The same, as it is read.
     pub answer: Answer,
     /// The semaphores that the command names, before and after.
     pub semaphores: Vec<(Key, View, View)>,
-    /// Whether the server has just started, and may have refused what was sent before.
+    /// Whether the server has just started, or lost its scripts, and may have refused what was sent before.
     pub is_fresh: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
+}
+
+impl Run {
+    /// What the process is told.
+    pub fn said(self) -> Said {
+        Said {
+            reply: self.reply,
+            answer: self.answer,
+        }
+    }
 }
 
 /// A server.
@@ -81,6 +96,10 @@ pub struct Server {
     pub is_up: bool,
     /// When it has read its data.
     loaded: Duration,
+    /// How many commands have come.
+    asked: usize,
+    /// When it last did not know a script.
+    refused: Duration,
     /// Until when it stands still.
     pub paused_until: Duration,
 }
@@ -124,20 +143,21 @@ impl Server {
         &mut self,
         runner: &Runner,
         now: Duration,
-        (process, owner): (usize, &Settings),
-        command: &Command,
+        process: usize,
+        (script, command): (&Script, &Command),
     ) -> Result<Run, String> {
         if now >= self.snapshot.0 + SNAPSHOT {
             self.snapshot = (now, self.data.clone());
         }
         self.data.now = self.clock(now);
         let before = self.views(command);
-        let answer = match now < self.loaded {
-            true => Answer::Error("LOADING".to_owned()),
-            false => {
-                let script = command.encode(owner);
+        let (reply, answer) = match self.refuses(now) {
+            Some(refused) => (Err(refused), Answer::Error(refused)),
+            None => {
                 let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
-                command.decode(&reply.map_err(|error| error.to_string())?)?
+                let reply = reply.map_err(|error| error.to_string())?;
+                let answer = command.decode(&reply)?;
+                (Ok(reply), answer)
             }
         };
         let semaphores = before
@@ -148,11 +168,25 @@ impl Server {
             process,
             clock: self.data.now,
             command: command.clone(),
+            reply,
             answer,
             semaphores,
-            is_fresh: now < self.loaded + LOADING * 10,
+            is_fresh: now < self.loaded.max(self.refused) + LOADING * 10,
             published: std::mem::take(&mut self.data.published),
         })
+    }
+
+    /// Whether it runs no script now. Now and then somebody flushes its scripts.
+    fn refuses(&mut self, now: Duration) -> Option<Refused> {
+        self.asked += 1;
+        if now < self.loaded {
+            return Some(Refused::Loading);
+        }
+        let is_flushed = self.asked.is_multiple_of(FLUSH);
+        if is_flushed {
+            self.refused = now;
+        }
+        is_flushed.then_some(Refused::NoScript)
     }
 
     fn views(&self, command: &Command) -> BTreeMap<Key, View> {

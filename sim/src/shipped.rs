@@ -2,15 +2,19 @@
 
 use super::{
     core::{
-        Acquired, Answer, Call, CallId, Change, Command, Core, Event, Failure, Level, Message,
-        PermitId, Refusal, RuntimeId, Settings, Time, Wait, Wanted,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
+        Settings, Time, Wait,
     },
-    protocol::PermitId as UnitsOf,
+    protocol::{Answer, Command, Message, Owner, Reply, Sink, Verb},
 };
-use crate::{subject, wire};
+use crate::{
+    subject,
+    wire::{self, Script},
+};
+use model::{scripts, stand_in};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    fmt::Display,
 };
 
 fn runtime(number: subject::Runtime) -> RuntimeId {
@@ -24,11 +28,17 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         timeout: settings.timeout,
         servers: settings.servers,
     });
+    let owner = Owner {
+        process: settings.process.as_str().into(),
+        lease_ms: settings.lease.as_millis() as u64,
+        prefix: wire::PREFIX.to_owned(),
+    };
     Box::new(Shipped {
         settings,
+        owner,
         core,
         calls: VecDeque::new(),
-        levels: BTreeMap::new(),
+        commands: BTreeMap::new(),
         ids: BTreeMap::new(),
     })
 }
@@ -36,72 +46,59 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
 #[derive(Debug)]
 struct Shipped {
     settings: subject::Settings,
+    owner: Owner,
     core: Core,
     /// Made by claims, and not yet polled.
     calls: VecDeque<(subject::Runtime, Call)>,
-    /// For each call that acquires how many levels its claims have.
-    levels: BTreeMap<CallId, Vec<usize>>,
+    /// Of calls that have no answer.
+    commands: BTreeMap<CallId, Vec<Command>>,
     ids: BTreeMap<u64, PermitId>,
 }
 
-fn key(name: &str) -> subject::Key {
-    let digits = name.trim_end_matches('}').rsplit('k').next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or_default()
-}
+/// A script that is being written.
+struct Written(Option<Script>, usize);
 
-fn id(units: &UnitsOf) -> subject::Id {
-    subject::Id {
-        serial: units.serial,
-        limit: units.limit,
-        weight: units.weight,
+impl Sink for Written {
+    fn begin(&mut self, verb: Verb, keys: usize, _: usize) {
+        let verb = match verb {
+            Verb::Acquire => scripts::Verb::Acquire,
+            Verb::Refresh => scripts::Verb::Refresh,
+            Verb::Release => scripts::Verb::Release,
+            Verb::Clock => scripts::Verb::Clock,
+        };
+        let script = Script {
+            verb,
+            keys: Vec::new(),
+            args: Vec::new(),
+        };
+        *self = Self(Some(script), keys);
+    }
+
+    fn add(&mut self, item: impl Display) {
+        let Self(Some(script), keys) = self else {
+            panic!("{item} comes before its script");
+        };
+        let all = match script.keys.len() < *keys {
+            true => &mut script.keys,
+            false => &mut script.args,
+        };
+        all.push(item.to_string());
     }
 }
 
-fn wanted(wanted: &Wanted) -> subject::Wanted {
-    let position = wanted.position.map(|position| subject::Position {
-        wait: subject::Wait {
-            time: Time::ZERO,
-            max_waiting: position.max_waiting,
-            head_start: position.head_start,
-        },
-        alive: position.alive,
-        arrival: position.arrival,
-    });
-    subject::Wanted {
-        id: id(&wanted.units),
-        position,
-        was_sent: wanted.is_known,
-    }
-}
-
-fn groups(groups: &[(Arc<str>, Vec<UnitsOf>)]) -> Vec<(subject::Key, Vec<subject::Id>)> {
-    let groups = groups.iter();
-    groups
-        .map(|(name, units)| (key(name), units.iter().map(id).collect()))
-        .collect()
-}
-
-fn acquired(acquired: subject::Acquired, levels: usize) -> Acquired {
-    match acquired {
-        subject::Acquired::Granted { tokens } => {
-            let tokens = tokens.into_iter().take(levels);
-            Acquired::Granted(tokens.map(|token| (token, 0)).collect())
+impl Reply for stand_in::Reply {
+    fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            _ => None,
         }
-        subject::Acquired::Full { level } => Acquired::Full { level, held: 0 },
-        subject::Acquired::QueueFull { level } => Acquired::QueueFull { level },
-        subject::Acquired::Queued {
-            level,
-            arrival,
-            recheck,
-            last_token,
-        } => Acquired::Queued {
-            level,
-            arrival,
-            recheck,
-            last_token,
-        },
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
     }
 }
 
@@ -114,51 +111,39 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 }
 
 impl Shipped {
-    fn command(&mut self, call: CallId, command: &Command) -> subject::Command {
-        match command {
-            Command::Acquire {
-                runs_until,
-                floor,
-                claims,
-                ..
-            } => {
-                let levels = claims.iter().map(Vec::len).collect();
-                self.levels.insert(call, levels);
-                let claim = |claim: &Vec<Wanted>| {
-                    let levels = claim.iter();
-                    levels.map(|level| (key(&level.name), wanted(level))).collect()
-                };
-                subject::Command::Acquire {
-                    runs_until: *runs_until,
-                    floor: *floor,
-                    claims: claims.iter().map(claim).collect(),
-                }
-            }
-            Command::Refresh { groups: of, .. } => subject::Command::Refresh { of: groups(of) },
-            Command::Release {
-                floor, groups: of, ..
-            } => subject::Command::Release {
-                floor: *floor,
-                of: groups(of),
-            },
-            Command::Presence { highest } => subject::Command::Clock { highest: *highest },
+    /// A call as it is written, and as it is read.
+    fn call(&mut self, from: subject::Runtime, call: Call) -> subject::Call {
+        let scripts = call.commands.iter().map(|command| {
+            let mut written = Written(None, 0);
+            command.encode(&self.owner, &mut written);
+            written.0.expect("a command is a script")
+        });
+        let scripts: Vec<_> = scripts.collect();
+        let commands = scripts.iter().map(|script| {
+            let read = script.read(&self.settings);
+            read.unwrap_or_else(|error| panic!("{error}"))
+        });
+        let commands = commands.collect();
+        self.commands.insert(call.id, call.commands);
+        subject::Call {
+            id: subject::CallId(call.id.0),
+            runtime: from,
+            server: call.server,
+            scripts,
+            commands,
+            deadline: call.deadline,
         }
     }
+}
 
-    fn answer(&mut self, levels: &[usize], answer: subject::Answer) -> Answer {
-        match answer {
-            subject::Answer::Acquired(now, each) => {
-                let each = each.into_iter().zip(levels);
-                let each = each.map(|(each, levels)| acquired(each, *levels));
-                Answer::Acquired(now, each.collect())
-            }
-            subject::Answer::Late(now) => Answer::Late(now),
-            subject::Answer::Held(each) => Answer::Held(each),
-            subject::Answer::Released => Answer::Done,
-            subject::Answer::Clock(now, highest) => Answer::Presence(now, highest),
-            subject::Answer::Error(_) => Answer::Error,
-        }
-    }
+/// What the decoder makes of a reply.
+fn answer(command: &Command, said: subject::Said) -> Answer {
+    let answer = match &said.reply {
+        Ok(reply) => command.decode(reply),
+        Err(subject::Refused::Loading) => Some(Answer::Error),
+        Err(subject::Refused::NoScript) => Some(Answer::NotRun),
+    };
+    answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
 impl subject::Subject for Shipped {
@@ -197,15 +182,15 @@ impl subject::Subject for Shipped {
         &mut self,
         now: Time,
         call: subject::CallId,
-        reply: Result<Vec<subject::Answer>, subject::Failure>,
+        reply: Result<Vec<subject::Said>, subject::Failure>,
     ) {
         let call = CallId(call.0);
-        let levels = self.levels.remove(&call).unwrap_or_default();
+        let commands = self.commands.remove(&call).unwrap_or_default();
         let reply = match reply {
-            Ok(answers) => Ok(answers
-                .into_iter()
-                .map(|answer| self.answer(&levels, answer))
-                .collect()),
+            Ok(said) => {
+                let both = commands.iter().zip(said);
+                Ok(both.map(|(command, said)| answer(command, said)).collect())
+            }
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
             Err(subject::Failure::Abandoned) => Err(Failure::Abandoned),
@@ -241,16 +226,7 @@ impl subject::Subject for Shipped {
         let (from, call) = call.or_else(|| {
             runtimes.find_map(|from| Some((from, core.poll_call(now, runtime(from))?)))
         })?;
-        let commands = call.commands.iter();
-        Some(subject::Call {
-            id: subject::CallId(call.id.0),
-            runtime: from,
-            server: call.server,
-            commands: commands
-                .map(|command| self.command(call.id, command))
-                .collect(),
-            deadline: call.deadline,
-        })
+        Some(self.call(from, call))
     }
 
     fn is_idle(&self) -> bool {

@@ -3,6 +3,8 @@
 //! The trait has the shape of the core of one process. Time comes in as an argument, and is that of the
 //! process's own clock.
 
+use crate::wire::Script;
+use model::stand_in::Reply;
 use std::{fmt, time::Duration};
 
 /// An instant of a process's clock, since its machine has booted.
@@ -245,9 +247,29 @@ pub struct Call {
     /// Where it goes.
     pub server: Server,
     /// In this order.
+    pub scripts: Vec<Script>,
+    /// The same, as it is read.
     pub commands: Vec<Command>,
     /// Until when an answer counts.
     pub deadline: Time,
+}
+
+/// Why a server has run no script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It reads its data.
+    Loading,
+    /// It does not know the script.
+    NoScript,
+}
+
+/// What a server has said to a command.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// As it came.
+    pub reply: Result<Reply, Refused>,
+    /// The same, as it is read.
+    pub answer: Answer,
 }
 
 /// The answer to a command.
@@ -263,8 +285,8 @@ pub enum Answer {
     Released,
     /// The server's time, ms, and the highest that any process has seen, microseconds.
     Clock(u64, u64),
-    /// The server could not run the script. Nothing was changed.
-    Error(String),
+    /// The server has not run the script. Nothing was changed.
+    Error(Refused),
 }
 
 /// The answer for a claim.
@@ -372,7 +394,7 @@ pub trait Subject: fmt::Debug {
     /// Gives up a permit or a claim, at any time.
     fn release(&mut self, now: Time, permit: PermitId);
     /// Takes the answers to a call, one for each command.
-    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Answer>, Failure>);
+    fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
     /// Takes a message.
     fn handle_message(&mut self, now: Time, message: Message);
     /// Learns of connections.

@@ -1,15 +1,17 @@
-//! Commands as KEYS and ARGV of the scripts, and their replies as answers: as the headers of the scripts
-//! have them.
+//! What travels, as the oracles read it: commands from KEYS and ARGV of scripts, and answers from their replies, as the
+//! headers of the scripts have them. The core has encoders and decoders of its own, which this shares nothing with.
 
-use crate::subject::{Acquired, Answer, Command, Id, Key, Message, Position, Settings, Wanted};
+use crate::subject::{
+    Acquired, Answer, Command, Id, Key, Message, Position, Settings, Wait, Wanted,
+};
 use model::{scripts::Verb, stand_in::Reply};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// What the keys of the store begin with.
-const PREFIX: &str = "semaphore:";
+pub const PREFIX: &str = "semaphore:";
 
 /// A run of a script.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Script {
     /// Which.
     pub verb: Verb,
@@ -24,43 +26,181 @@ pub fn name(key: Key) -> String {
     format!("{PREFIX}{{concurrency:k{key}}}")
 }
 
-impl Command {
-    /// As the script takes it.
-    pub fn encode(&self, owner: &Settings) -> Script {
-        let lease = owner.lease.as_millis().to_string();
-        match self {
-            Self::Acquire {
-                runs_until,
-                floor,
-                claims,
-            } => {
-                let names = semaphores(claims);
-                Script {
-                    verb: Verb::Acquire,
-                    keys: suffixed(&names, &[":held", ":queue", ":alive", ":token"]),
-                    args: acquire_args(owner, [*runs_until, *floor], claims, &names),
-                }
-            }
-            Self::Refresh { of } => Script {
-                verb: Verb::Refresh,
-                keys: keys(of, &[":held", ":token"]),
-                args: args(vec![lease], of, |id| units(owner, id)),
-            },
-            Self::Release { floor, of } => Script {
-                verb: Verb::Release,
-                keys: keys(of, &[":held", ":queue", ":alive", ":token"]),
-                args: args(vec!["0".to_owned(), floor.to_string()], of, |id| {
-                    units(owner, id)
-                }),
-            },
-            Self::Clock { highest } => Script {
-                verb: Verb::Clock,
-                keys: vec![format!("{PREFIX}clock")],
-                args: vec![lease, highest.to_string(), "0".to_owned()],
-            },
-        }
+impl Script {
+    /// Reads what a process says.
+    ///
+    /// # Errors
+    ///
+    /// If it is not what the script's header says.
+    pub fn read(&self, owner: &Settings) -> Result<Command, String> {
+        let mut args = Args(&self.args);
+        let read = match self.verb {
+            Verb::Acquire => self.acquire(owner, &mut args),
+            Verb::Refresh => self.refresh(owner, &mut args),
+            Verb::Release => self.release(owner, &mut args),
+            Verb::Clock => self.clock(owner, &mut args),
+            Verb::Revoke | Verb::Usage => None,
+        };
+        let read = read.filter(|_| args.0.is_empty());
+        read.ok_or_else(|| format!("a strange call {self:?}"))
     }
 
+    /// The semaphores of the keys, each once.
+    fn semaphores(&self, suffixes: &[&str]) -> Option<Vec<Key>> {
+        let mut numbers = Vec::new();
+        for keys in self.keys.chunks(suffixes.len()) {
+            let of = keys.first()?.strip_suffix(suffixes[0])?;
+            let digits = of.strip_prefix(PREFIX)?.strip_prefix("{concurrency:k")?;
+            let number: Key = digits.strip_suffix('}')?.parse().ok()?;
+            let own = suffixes.iter().map(|suffix| name(number) + suffix);
+            numbers.push(keys.iter().cloned().eq(own).then_some(number)?);
+        }
+        let each: BTreeSet<_> = numbers.iter().collect();
+        (each.len() == numbers.len()).then_some(numbers)
+    }
+
+    fn acquire(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
+        let keys = self.semaphores(&[":held", ":queue", ":alive", ":token"])?;
+        args.lease(owner)?;
+        let (runs_until, floor, equal) = (args.number()?, args.number()?, args.number()?);
+        let mut claims: Vec<Vec<(Key, Wanted)>> = Vec::new();
+        while !args.0.is_empty() {
+            let levels = if equal > 0 { equal } else { args.number()? };
+            let claim = (0..levels).map(|_| {
+                let key = args.number()?.checked_sub(1)?;
+                Some((*keys.get(key as usize)?, args.wanted(owner)?))
+            });
+            claims.push(claim.collect::<Option<_>>()?);
+        }
+        let named: BTreeSet<_> = claims.iter().flatten().map(|(key, _)| key).collect();
+        (named.len() == keys.len()).then_some(Command::Acquire {
+            runs_until,
+            floor,
+            claims,
+        })
+    }
+
+    fn refresh(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
+        let keys = self.semaphores(&[":held", ":token"])?;
+        args.lease(owner)?;
+        let of = args.groups(owner, keys)?;
+        Some(Command::Refresh { of })
+    }
+
+    fn release(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
+        let keys = self.semaphores(&[":held", ":queue", ":alive", ":token"])?;
+        args.next().filter(|with_answer| *with_answer == "0")?;
+        let floor = args.number()?;
+        let of = args.groups(owner, keys)?;
+        Some(Command::Release { floor, of })
+    }
+
+    fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
+        args.lease(owner)?;
+        let highest = args.number()?;
+        let is_own = self.keys == [format!("{PREFIX}clock")] && args.number()? == 0;
+        is_own.then_some(Command::Clock { highest })
+    }
+}
+
+/// Arguments that are read one after the other.
+struct Args<'a>(&'a [String]);
+
+impl<'a> Args<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.next()?.parse().ok()
+    }
+
+    fn lease(&mut self, owner: &Settings) -> Option<()> {
+        (u128::from(self.number()?) == owner.lease.as_millis()).then_some(())
+    }
+
+    fn wanted(&mut self, owner: &Settings) -> Option<Wanted> {
+        let id = id(self.next()?, owner)?;
+        let was_sent = match self.next()?.parse::<i64>().ok()? {
+            -1 => true,
+            limit if limit == i64::from(id.limit) && id.weight == 1 => false,
+            0 if id.weight > 1 => false,
+            _ => return None,
+        };
+        let position = match self.next()? {
+            "" => None,
+            words => Some(position(words)?),
+        };
+        Some(Wanted {
+            id,
+            position,
+            was_sent,
+        })
+    }
+
+    /// For each semaphore how many units, and these.
+    fn groups(&mut self, owner: &Settings, keys: Vec<Key>) -> Option<Vec<(Key, Vec<Id>)>> {
+        let keys = keys.into_iter();
+        let groups = keys.map(|key| {
+            let count = self.number()? as usize;
+            let (own, rest) = self.0.split_at_checked(count)?;
+            self.0 = rest;
+            Some((key, permits(own, owner)?))
+        });
+        groups.collect()
+    }
+}
+
+/// Permits of which all units follow each other.
+fn permits(mut units: &[String], owner: &Settings) -> Option<Vec<Id>> {
+    let mut permits = Vec::new();
+    while let Some(first) = units.first() {
+        let id = id(first, owner)?;
+        let (own, rest) = units.split_at_checked(id.weight as usize)?;
+        let others = (2..).map(|unit| format!("{first}:{unit}"));
+        let all = own.iter().skip(1).cloned();
+        permits.push(all.eq(others.take(own.len() - 1)).then_some(id)?);
+        units = rest;
+    }
+    Some(permits)
+}
+
+/// `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE.SINCE`.
+fn id(text: &str, owner: &Settings) -> Option<Id> {
+    let parts: Vec<_> = text.split('.').collect();
+    let [process, serial, limit, weight, lease, since] = parts[..] else {
+        return None;
+    };
+    let is_own = process == owner.process && lease == owner.lease.as_millis().to_string();
+    u64::from_str_radix(since, 36).ok().filter(|_| is_own)?;
+    Some(Id {
+        serial: u64::from_str_radix(serial, 16).ok()?,
+        limit: limit.parse().ok()?,
+        weight: weight.parse().ok().filter(|weight| *weight > 0)?,
+    })
+}
+
+/// `ALIVE MAX_WAITING ARRIVAL HEAD_START`.
+fn position(words: &str) -> Option<Position> {
+    let words = words.split(' ').map(|word| word.parse::<u64>().ok());
+    let [alive, max_waiting, arrival, head_start] = words.collect::<Option<Vec<_>>>()?[..] else {
+        return None;
+    };
+    let wait = Wait {
+        time: Duration::ZERO,
+        max_waiting: u32::try_from(max_waiting).ok()?,
+        head_start: Duration::from_micros(head_start),
+    };
+    Some(Position {
+        wait,
+        alive: Duration::from_millis(alive),
+        arrival,
+    })
+}
+
+impl Command {
     /// Reads the reply.
     ///
     /// # Errors
@@ -104,109 +244,6 @@ fn each<T, U>(of: &[(Key, Vec<T>)], map: impl Fn(&T) -> U) -> Vec<(Key, U)> {
     let all = of.iter();
     all.flat_map(|(key, items)| items.iter().map(|item| (*key, map(item))))
         .collect()
-}
-
-fn keys<T>(of: &[(Key, Vec<T>)], suffixes: &[&str]) -> Vec<String> {
-    let keys: Vec<_> = of.iter().map(|(key, _)| *key).collect();
-    suffixed(&keys, suffixes)
-}
-
-fn suffixed(keys: &[Key], suffixes: &[&str]) -> Vec<String> {
-    let names = keys.iter().map(|key| name(*key));
-    names
-        .flat_map(|name| suffixes.iter().map(move |suffix| format!("{name}{suffix}")))
-        .collect()
-}
-
-/// The semaphores of claims, each once.
-fn semaphores(claims: &[Vec<(Key, Wanted)>]) -> Vec<Key> {
-    let mut keys = Vec::new();
-    for (key, _) in claims.iter().flatten() {
-        if !keys.contains(key) {
-            keys.push(*key);
-        }
-    }
-    keys
-}
-
-/// The arguments for all semaphores; then for each the number of its own, and these.
-fn args<T>(
-    mut head: Vec<String>,
-    of: &[(Key, Vec<T>)],
-    own: impl Fn(&T) -> Vec<String>,
-) -> Vec<String> {
-    for (_, items) in of {
-        let own: Vec<_> = items.iter().flat_map(&own).collect();
-        head.push(own.len().to_string());
-        head.extend(own);
-    }
-    head
-}
-
-fn acquire_args(
-    owner: &Settings,
-    head: [u64; 2],
-    claims: &[Vec<(Key, Wanted)>],
-    names: &[Key],
-) -> Vec<String> {
-    let lease = owner.lease.as_millis().to_string();
-    let count = claims.first().map_or(0, Vec::len);
-    let is_equal = claims.iter().all(|claim| claim.len() == count);
-    let equal = if is_equal { count } else { 0 };
-    let mut args = vec![lease, head[0].to_string(), head[1].to_string()];
-    args.push(equal.to_string());
-    for claim in claims {
-        if !is_equal {
-            args.push(claim.len().to_string());
-        }
-        for (key, wanted) in claim {
-            let number = names
-                .iter()
-                .position(|name| name == key)
-                .map_or(0, |at| at + 1);
-            args.push(number.to_string());
-            args.extend(wanted_args(owner, wanted));
-        }
-    }
-    args
-}
-
-fn wanted_args(owner: &Settings, wanted: &Wanted) -> Vec<String> {
-    let limit = match wanted {
-        Wanted { was_sent: true, .. } => -1,
-        Wanted { id, .. } if id.weight > 1 => 0,
-        Wanted { id, .. } => i64::from(id.limit),
-    };
-    let position = wanted.position.map(
-        |Position {
-             wait,
-             alive,
-             arrival,
-         }| {
-            let (alive, head_start) = (alive.as_millis(), wait.head_start.as_micros());
-            format!("{alive} {} {arrival} {head_start}", wait.max_waiting)
-        },
-    );
-    vec![
-        text(owner, &wanted.id),
-        limit.to_string(),
-        position.unwrap_or_default(),
-    ]
-}
-
-/// `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE.SINCE`.
-fn text(owner: &Settings, id: &Id) -> String {
-    let (process, lease) = (&owner.process, owner.lease.as_millis());
-    format!(
-        "{process}.{:x}.{}.{}.{lease}.0",
-        id.serial, id.limit, id.weight
-    )
-}
-
-fn units(owner: &Settings, id: &Id) -> Vec<String> {
-    let first = text(owner, id);
-    let others = (2..=id.weight).map(|unit| format!("{first}:{unit}"));
-    std::iter::once(first.clone()).chain(others).collect()
 }
 
 fn numbers(reply: &Reply) -> Option<Vec<u64>> {

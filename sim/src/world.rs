@@ -7,10 +7,9 @@ use crate::{
     schedule::{Break, Data, Random, Schedule, Step},
     server::{Run, Server},
     subject::{
-        Answer, Call, CallId, Command, Event, Failure, Message, PermitId, Servers, Settings,
-        Subject,
+        Call, CallId, Command, Event, Failure, Message, PermitId, Said, Servers, Settings, Subject,
     },
-    wire,
+    wire::{self, Script},
 };
 use model::lua::Runner;
 use std::{collections::BTreeMap, time::Duration};
@@ -37,7 +36,7 @@ enum Happening {
     /// A call comes to a server over a connection of this generation.
     Call(usize, u32, Call),
     /// An answer comes to a process over this link, and such a connection.
-    Reply(usize, usize, u32, CallId, Vec<Answer>),
+    Reply(usize, usize, u32, CallId, Vec<Said>),
     /// Something else comes to a process.
     Input(usize, Input),
     /// A process goes on.
@@ -252,7 +251,11 @@ impl<'a> World<'a> {
                 self.judge.released(at, permit, local);
             }
             Input::Reply(call, reply) => {
-                self.judge.replied(at, call, &reply, local);
+                let answers = reply
+                    .as_ref()
+                    .map(|said| said.iter().map(|said| said.answer.clone()));
+                let answers = answers.map(Iterator::collect).map_err(|failure| *failure);
+                self.judge.replied(at, call, &answers, local);
                 core.handle_reply(local, call, reply);
             }
             Input::Message(message) => core.handle_message(local, message),
@@ -398,9 +401,10 @@ impl<'a> World<'a> {
 
     fn run(&mut self, at: usize, generation: u32, call: &Call) {
         let answers: Option<Vec<_>> = call
-            .commands
+            .scripts
             .iter()
-            .map(|command| self.run_one(at, call, command))
+            .zip(&call.commands)
+            .map(|what| self.run_one(at, call, what))
             .collect();
         let delay = self.delay();
         let number = self.processes[at].settings.link(call.runtime, call.server);
@@ -413,16 +417,16 @@ impl<'a> World<'a> {
         }
     }
 
-    fn run_one(&mut self, at: usize, call: &Call, command: &Command) -> Option<Answer> {
-        let (server, owner) = (call.server, &self.processes[at].settings);
-        let run = self.servers[server].run(self.runner, self.now, (at, owner), command);
+    fn run_one(&mut self, at: usize, call: &Call, what: (&Script, &Command)) -> Option<Said> {
+        let server = call.server;
+        let run = self.servers[server].run(self.runner, self.now, at, what);
         self.scripts += 1;
         match run {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
                 self.publish(&run);
-                Some(run.answer)
+                Some(run.said())
             }
             Err(error) => {
                 self.judge.fail("script", || error);
@@ -456,14 +460,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn reply(
-        &mut self,
-        at: usize,
-        number: usize,
-        generation: u32,
-        id: CallId,
-        answers: Vec<Answer>,
-    ) {
+    fn reply(&mut self, at: usize, number: usize, generation: u32, id: CallId, answers: Vec<Said>) {
         let link = &mut self.processes[at].links[number];
         if link.generation != generation {
             return;

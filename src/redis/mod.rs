@@ -201,9 +201,6 @@ mod topologies;
 mod transport;
 #[cfg(not(tower_semaphore_core))]
 mod wait;
-#[cfg(tower_semaphore_core)]
-#[path = "next/wire.rs"]
-mod wire;
 
 /// redis-rs, in the version that this crate uses. The connections of
 /// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its

@@ -10,12 +10,27 @@ use super::{
     protocol::Protocol,
     shared::Store,
     store::RedisSemaphore,
-    transport::Transport,
+    transport::{Server, Transport},
 };
+use redis::Client;
 use std::sync::Arc;
 use uuid::Uuid;
 
 impl Builder {
+    /// Makes a store on one server.
+    pub(super) async fn started_at(
+        self,
+        _: Client,
+        server: Server,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        self.started(server).await
+    }
+
+    /// Makes a store that nothing is known of.
+    pub(super) fn run(self, transport: impl Transport) -> Result<RedisSemaphore, ConnectError> {
+        Ok(self.build(transport))
+    }
+
     /// Makes a store whose first claims need not wait for anything.
     pub(super) async fn started(
         self,

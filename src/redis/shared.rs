@@ -171,8 +171,8 @@ impl Store {
     /// releases it.
     pub(super) fn lease(self: &Arc<Self>, claim: &Claim, units: Units, serial: u64) -> RedisGrant {
         let name = name(&self.prefix, claim.policy(), claim.key());
-        let of = Of::Claim(claim.label());
-        let permit = PermitId::new(serial, units.limit, units.weight).tagged(&self.tag(of));
+        let of = Of::Claim(claim.label().map(Arc::from));
+        let permit = PermitId::new(serial, units.limit, units.weight).tagged(self.tag(of));
         let lease = Lease::new(name, permit).strict(claim.is_strict());
         self.register(lease.metered(Meter::of(REDIS, claim.policy())))
     }
@@ -181,12 +181,12 @@ impl Store {
     pub(super) fn heavier(self: &Arc<Self>, lease: &Arc<Lease>, units: Units) -> RedisGrant {
         let serial = self.serials(1).start;
         let permit = PermitId::new(serial, units.limit, units.weight);
-        let permit = permit.tagged(&self.tag(Of::Added(lease.serial)));
+        let permit = permit.tagged(self.tag(Of::Added(lease.serial)));
         self.register(Lease::new(lease.name(), permit).adding_to(lease))
     }
 
     /// What operators see of what is claimed now.
-    fn tag<'a>(&self, of: Of<'a>) -> Tag<'a> {
+    fn tag(&self, of: Of) -> Tag {
         let since = self.clock.now_ms();
         Tag { since, of }
     }

@@ -209,6 +209,12 @@ impl StoreError {
     pub fn new(error: impl Into<BoxError>) -> Self {
         Self(Arc::from(error.into()))
     }
+
+    /// Has an error that others have too.
+    #[cfg(all(feature = "redis", tower_semaphore_core))]
+    pub(crate) fn shared(error: Arc<dyn Error + Send + Sync>) -> Self {
+        Self(error)
+    }
 }
 
 impl PartialEq for StoreError {

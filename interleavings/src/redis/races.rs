@@ -7,8 +7,9 @@ use super::{
 use crate::{
     explore::{block_on, explore_most, join, poll},
     observe::LostBy,
-    redis::core::{
-        Acquired, Answer, Command, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time,
+    redis::{
+        core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+        protocol::{Acquired, Answer, Command},
     },
     semaphore::Policy,
 };
@@ -144,7 +145,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
             Answer::Acquired(1_000_000, each.collect())
         }
         Command::Release { .. } => Answer::Done,
-        Command::Refresh { groups } => Answer::Held(vec![true; groups.len()]),
+        Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
         Command::Presence { .. } => Answer::Presence(1_000_000, 0),
     });
     let answers = answers.collect();

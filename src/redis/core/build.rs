@@ -2,12 +2,13 @@
 
 use super::{
     Core, MOST_DUE,
-    call::{Bill, Call, Command, Flight, Group, Items, Position, Wanted},
+    call::{Bill, Call, Flight, Items},
     id::{At, CallId, Connection, RuntimeId, THREAD},
     lane::{Hurry, MOST_CLAIMS},
     lease::{MayRun, Queue, State, Work},
     time::Time,
 };
+use crate::redis::protocol::{Command, Group, Position, Wanted};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -373,7 +374,10 @@ impl Core {
         let groups = units.chunk_by(|(one, ..), (other, ..)| one == other);
         let groups = groups.map(|group| {
             let units = group.iter().map(|(_, units, _)| (*units).clone());
-            (Arc::clone(&self.keys[group[0].0].name), units.collect())
+            Group {
+                name: Arc::clone(&self.keys[group[0].0].name),
+                permits: units.collect(),
+            }
         });
         (groups.collect(), order)
     }

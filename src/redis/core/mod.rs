@@ -56,13 +56,13 @@ mod server;
 mod time;
 mod weight;
 
-pub(in crate::redis) use call::{Acquired, Answer, Call, Command, Failure, Wanted};
+pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 
-use crate::redis::protocol::{Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
@@ -76,16 +76,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
 /// the others for long.
 const MOST_DUE: usize = 512;
-
-/// A message that a script has sent to this process.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::redis) enum Message {
-    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
-    /// poll.
-    Granted(u64, u64, u32),
-    /// An operator has revoked it.
-    Revoked(u64),
-}
 
 /// See the module docs.
 #[derive(Debug)]
@@ -140,7 +130,7 @@ impl Core {
         let since = self.servers[levels[0].server].at(now);
         let own = levels.iter().map(|level| {
             let key = self.keys.number(&level.name);
-            let of = Of::Claim(level.label.as_deref());
+            let of = Of::Claim(level.label.clone());
             permit::own(id, since, level, key, of)
         });
         let own = own.collect();

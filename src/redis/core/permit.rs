@@ -1,12 +1,11 @@
 //! A permit: what a claim asks for, and its leases from narrow to wide.
 
 use super::{
-    call::Acquired,
     id::{PermitId, RuntimeId},
     lease::{Lease, State},
     time::{Settings, Time},
 };
-use crate::redis::protocol::{Of, PermitId as UnitsOf, Tag};
+use crate::redis::protocol::{Acquired, Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
 
 /// One limit of a claim.
@@ -224,15 +223,15 @@ impl Permit {
                 Refusal::TimedOut(first + level, held)
             }
             Acquired::Full { level, held } => Refusal::Full(first + level, held),
-            Acquired::QueueFull { level } => Refusal::QueueFull(first + level),
+            Acquired::QueueFull { level, .. } => Refusal::QueueFull(first + level),
             _ => Refusal::Revoked,
         }
     }
 }
 
 /// A level of a permit. `since` is when it was claimed, ms of the server's clock.
-pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of<'_>) -> Own {
-    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(&Tag { since, of });
+pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -> Own {
+    let units = UnitsOf::new(id.serial, level.limit, level.weight).tagged(Tag { since, of });
     Own {
         key,
         units,

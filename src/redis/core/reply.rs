@@ -2,12 +2,13 @@
 
 use super::{
     Core,
-    call::{Acquired, Answer, Failure, Flight, Items},
+    call::{Failure, Flight, Items},
     id::{At, CallId, PermitId},
     lease::{Lost, Queued, State, Work},
     permit::{Event, Refusal},
     time::Time,
 };
+use crate::redis::protocol::{Acquired, Answer};
 use std::{collections::BTreeSet, time::Duration};
 
 /// The pause before a call is sent again that a server could not run.
@@ -26,7 +27,7 @@ impl Core {
         for items in &flight.items {
             match answers.next() {
                 Some(answer) => self.take_answer(now, flight, items, answer),
-                None => self.not_run(now, flight, items),
+                None => self.failed(now, flight, items),
             }
         }
     }
@@ -58,7 +59,9 @@ impl Core {
             (Items::Presence, Answer::Presence(_, highest)) => {
                 self.servers[flight.server].raise(highest, now);
             }
-            (items, _) => self.not_run(now, flight, items),
+            // The server does not know the script, and is told it with the next call.
+            (items, Answer::NotRun) => self.not_run(now, flight, (items, now)),
+            (items, _) => self.failed(now, flight, items),
         }
     }
 
@@ -71,17 +74,23 @@ impl Core {
     }
 
     /// A server could not run a command. The policy decides claims; what is held, is tried again.
-    fn not_run(&mut self, now: Time, flight: &Flight, items: &Items) {
-        match items {
-            Items::Acquire(all) => {
-                self.send_again(now, flight.id, all, now + PAUSE);
-                for At(id, _) in all {
-                    self.cannot_decide(now, *id);
-                }
+    fn failed(&mut self, now: Time, flight: &Flight, items: &Items) {
+        self.not_run(now, flight, (items, now + PAUSE));
+        if let Items::Acquire(all) = items {
+            for At(id, _) in all {
+                self.cannot_decide(now, *id);
             }
-            Items::Refresh(all) => self.send_again(now, flight.id, all, now + PAUSE),
-            Items::Release(all) => self.release_again(now, all, now + PAUSE),
-            Items::Presence => self.announce_at(flight.server, now + PAUSE),
+        }
+    }
+
+    /// A command has not run. What it named is due at that time.
+    fn not_run(&mut self, now: Time, flight: &Flight, (items, due): (&Items, Time)) {
+        match items {
+            Items::Acquire(all) | Items::Refresh(all) => {
+                self.send_again(now, flight.id, all, due);
+            }
+            Items::Release(all) => self.release_again(now, all, due),
+            Items::Presence => self.announce_at(flight.server, due),
         }
     }
 

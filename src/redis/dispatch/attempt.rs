@@ -1,7 +1,7 @@
 //! Sends claims, many together.
 
 use super::{
-    claim::{Answer, Claim},
+    claim::{Answer, Claim, Level},
     load::RoundTrip,
 };
 use crate::redis::{
@@ -171,7 +171,7 @@ impl Attempts {
         };
         let levels = |at: usize| {
             let levels = claims[at].levels.iter();
-            levels.map(|level| (level.lease.name(), level.wanted()))
+            levels.map(Level::wanted)
         };
         let shares = wanted.iter().map(|&at| Acquire {
             levels: levels(at).collect(),

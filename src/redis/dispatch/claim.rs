@@ -31,7 +31,8 @@ impl Level {
     pub(super) fn wanted(&self) -> Wanted {
         let (permit, is_known) = self.lease.wanted();
         Wanted {
-            permit,
+            name: self.lease.name(),
+            units: permit,
             position: self.position,
             is_known,
         }

@@ -7,7 +7,10 @@ use super::{
     transport::{Connection, Transport},
 };
 use crate::{
-    redis::core::{Answer, Change, Command, Failure, RuntimeId, THREAD},
+    redis::{
+        core::{Change, Failure, RuntimeId, THREAD},
+        protocol::{Answer, Command},
+    },
     semaphore::timer::timeout,
 };
 use std::{mem, sync::Arc};

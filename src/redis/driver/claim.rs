@@ -7,7 +7,7 @@ use super::{
     inbox::Dropped,
     keeper,
     shared::{Health, Observer, Shared},
-    transport::Transport,
+    transport::{Cause, Transport},
 };
 use crate::{
     redis::core::{Call, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
@@ -69,6 +69,11 @@ impl<T: Transport> Driver<T> {
 
     pub(in crate::redis) fn health(&self) -> Health {
         self.0.0.health()
+    }
+
+    /// What went wrong last with a server, as far as is known.
+    pub(in crate::redis) fn error(&self, server: usize) -> Option<Cause> {
+        self.0.0.transport.error(server)
     }
 
     /// Claims levels, from narrow to wide, each under a policy. `queued` learns of each level in whose queue

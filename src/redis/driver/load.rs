@@ -1,6 +1,9 @@
 //! What a carrier takes with it.
 
-use crate::redis::core::{Call, CallId, Command, RuntimeId, Time};
+use crate::redis::{
+    core::{Call, CallId, RuntimeId, Time},
+    protocol::Command,
+};
 use std::{sync::Arc, time::Duration};
 
 /// A call, and the connection that it takes.

@@ -1,7 +1,10 @@
 //! What carries commands to servers.
 
-use crate::redis::core::{Answer, Command, Failure, Message};
-use std::{sync::Arc, time::Duration};
+use crate::redis::{
+    core::Failure,
+    protocol::{Answer, Command, Message},
+};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
@@ -15,7 +18,15 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         server: usize,
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
+
+    /// What went wrong last with a server since a connection was last made: with connecting, or with a command.
+    fn error(&self, _server: usize) -> Option<Cause> {
+        None
+    }
 }
+
+/// Why a server was of no use.
+pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// A connection to a server. It is driven by the runtime that made it.
 pub(in crate::redis) trait Connection: Send + Sync + 'static {

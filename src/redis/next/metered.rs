@@ -4,8 +4,9 @@ use super::report::{Line, Reports};
 use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
     redis::{
-        core::{Answer, Command, Failure},
-        driver::{Connection, Messages, Transport},
+        core::Failure,
+        driver::{Cause, Connection, Messages, Transport},
+        protocol::{Answer, Command, Group},
     },
 };
 use std::time::{Duration, Instant};
@@ -34,6 +35,10 @@ impl<T: Transport> Transport for Metered<T> {
             reports,
         })
     }
+
+    fn error(&self, server: usize) -> Option<Cause> {
+        self.transport.error(server)
+    }
 }
 
 impl<C: Connection> Connection for MeteredConnection<C> {
@@ -58,10 +63,14 @@ impl<C: Connection> Connection for MeteredConnection<C> {
 fn what(command: &Command) -> (&'static str, usize) {
     match command {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
-        Command::Refresh { groups, .. } => ("refresh", groups.iter().map(|(_, of)| of.len()).sum()),
-        Command::Release { groups, .. } => ("release", groups.iter().map(|(_, of)| of.len()).sum()),
+        Command::Refresh { groups, .. } => ("refresh", permits(groups)),
+        Command::Release { groups, .. } => ("release", permits(groups)),
         Command::Presence { .. } => ("clock", 1),
     }
+}
+
+fn permits(groups: &[Group]) -> usize {
+    groups.iter().map(|group| group.permits.len()).sum()
 }
 
 /// A call in flight. One that is dropped when its time is over counts as timed out.

@@ -3,18 +3,17 @@
 use super::{
     check::Checks,
     clock::Times,
-    driver::{self, Driver, Health, Refused},
+    driver::{self, Driver, Health, Refused, Wire},
     error::Error,
     metered::Metered,
     protocol::Protocol,
     source::Source,
-    wire::Wire,
 };
 use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
     io,
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Instant,
@@ -34,7 +33,6 @@ pub(super) struct Store {
     pub(super) driver: Driver<Metered<Wire>>,
     /// Carries what operators ask, which the core need not know.
     pub(super) protocol: Protocol,
-    pub(super) last: std::sync::Arc<std::sync::Mutex<Option<Error>>>,
     pub(super) messages: Source,
     pub(super) checks: Checks,
     /// How many claims may wait, and how many do: those in force, and those on trial.
@@ -63,17 +61,15 @@ impl Store {
 
     /// What a refusal means that is no answer of a server.
     pub(super) fn failure(&self, why: Refused) -> AcquireError {
-        let error = match why {
-            Refused::Closed => return AcquireError::Closed,
-            Refused::PausedClock => Error::PausedClock,
-            Refused::By(_) => self
-                .last
-                .lock()
-                .unwrap()
-                .clone()
-                .unwrap_or(Error::Timeout(self.times.budget())),
-        };
-        StoreError::new(error).into()
+        match why {
+            Refused::Closed => AcquireError::Closed,
+            Refused::PausedClock => StoreError::new(Error::PausedClock).into(),
+            Refused::By(_) => {
+                // Without a cause an answer was only too slow.
+                let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
+                StoreError::shared(self.driver.error(0).unwrap_or_else(too_slow)).into()
+            }
+        }
     }
 
     pub(super) fn protocol(&self) -> &Protocol {

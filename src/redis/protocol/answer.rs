@@ -1,54 +1,228 @@
-//! What the server answers to a call, share by share.
+//! What a server answers: replies of scripts as data.
+//!
+//! Every shape of a reply is read. One that no script returns is no answer.
 
-use super::{
-    call::Protocol,
-    reply::{Replies, Reply, millis},
-    share::Share,
-};
-use crate::redis::error::Error;
-use redis::Value;
+use super::command::{Command, Group, Wanted};
+use std::time::Duration;
 
-impl Protocol {
-    /// Splits the answer among the shares of a call. The answer begins with the server's time.
-    pub(super) fn split<P: Share>(&self, batch: &[P], answer: Result<Value, Error>) -> Replies {
-        let (now, mut items) = match answer.and_then(|value| self.read(value)) {
-            Ok(Some((now, items))) => (now, items.into_iter()),
-            Ok(None) => return vec![Ok(Reply::Done); batch.len()],
-            Err(error) => return vec![Err(error); batch.len()],
-        };
-        let mut is_whole = true;
-        let own = |share: &P| {
-            let size = share.items(items.as_slice().first());
-            let own: Vec<_> = items.by_ref().take(size).collect();
-            is_whole &= own.len() == size;
-            Ok(Reply::Items(now, own))
-        };
-        let replies = batch.iter().map(own).collect();
-        match is_whole && items.len() == 0 {
-            true => replies,
-            false => vec![Err(Error::Reply); batch.len()],
+/// The answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum Answer {
+    /// It came after its end, and has changed nothing. The server's time, ms.
+    Late(u64),
+    /// The same, and for each claim.
+    Acquired(u64, Vec<Acquired>),
+    /// Whether each permit of each group is held.
+    Held(Vec<bool>),
+    /// Nothing was asked.
+    Done,
+    /// The server's time, ms, and the highest that any process has seen, microseconds.
+    Presence(u64, u64),
+    /// The server does not know the script, so it has changed nothing. Sent again, it runs.
+    NotRun,
+    /// The server could not run it. Nothing was changed.
+    Error,
+}
+
+/// The answer for a claim. Levels count from its first, and `held` units are held there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum Acquired {
+    /// The token of each level, and how many units are held there.
+    Granted(Vec<(u64, u32)>),
+    Full {
+        level: usize,
+        held: u32,
+    },
+    QueueFull {
+        level: usize,
+        held: u32,
+    },
+    /// An operator has revoked it.
+    Revoked,
+    /// It waits at this level, and holds the narrower ones.
+    Queued {
+        level: usize,
+        arrival: u64,
+        /// When the head should poll.
+        recheck: Option<Duration>,
+        /// It holds nothing, so no token up to this is its own.
+        last_token: u64,
+    },
+}
+
+/// A message that a script has sent to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Message {
+    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
+    /// poll.
+    Granted(u64, u64, u32),
+    /// An operator has revoked it.
+    Revoked(u64),
+}
+
+impl Message {
+    /// Reads `SERIAL TOKEN HELD`, or `SERIAL revoked`.
+    pub(in crate::redis) fn read(text: &str) -> Option<Self> {
+        let words: Vec<_> = text.split(' ').collect();
+        let serial = u64::from_str_radix(words[0], 16).ok()?;
+        match words[1..] {
+            ["revoked"] => Some(Self::Revoked(serial)),
+            [token, held] => Some(Self::Granted(
+                serial,
+                token.parse().ok()?,
+                held.parse().ok()?,
+            )),
+            _ => None,
         }
     }
+}
 
-    /// Reads the server's time, which every answer begins with, and the items after it. `None` if the
-    /// answer is the time alone: all units are held, or no answer was requested.
-    fn read(&self, answer: Value) -> Result<Option<(u64, Vec<Value>)>, Error> {
-        let (now, items) = match answer {
-            Value::Int(now) => (now, None),
-            Value::Array(mut items) if !items.is_empty() => match items.remove(0) {
-                Value::Int(now) => (now, Some(items)),
-                _ => return Err(Error::Reply),
+/// A reply, as far as scripts return any.
+pub(in crate::redis) trait Reply: Sized {
+    fn integer(&self) -> Option<i64>;
+
+    fn list(&self) -> Option<&[Self]>;
+}
+
+/// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
+/// 2255. A time beyond is none, and is not counted with.
+const LATEST_MICROS: i64 = 1 << 53;
+const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
+
+/// The server's time in ms, if it is one.
+pub(super) fn millis(time: i64) -> Option<u64> {
+    (0..=LATEST_MILLIS).contains(&time).then_some(time as u64)
+}
+
+/// The same in microseconds.
+pub(super) fn micros(time: i64) -> Option<u64> {
+    (0..=LATEST_MICROS).contains(&time).then_some(time as u64)
+}
+
+impl Command {
+    /// Reads the reply to this command. `None`: its script returns nothing like that.
+    pub(in crate::redis) fn decode(&self, reply: &impl Reply) -> Option<Answer> {
+        match self {
+            Self::Acquire { claims, .. } => acquired(reply, claims),
+            Self::Refresh { groups, .. } => match reply.integer() {
+                Some(now) => millis(now).map(|_| Answer::Held(vec![true; permits(groups)])),
+                None => held(reply, groups),
             },
-            _ => return Err(Error::Reply),
-        };
-        let now = millis(now)?;
-        if now > 0 {
-            self.clock.observe(now);
-        }
-        match items {
-            None => Ok(None),
-            Some(items) if items.is_empty() => Err(Error::Late(now)),
-            Some(items) => Ok(Some((now, items))),
+            Self::Release {
+                with_answer: true,
+                groups,
+                ..
+            } => held(reply, groups),
+            Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
+            Self::Presence { .. } => match reply.list()? {
+                [now, highest] => Some(Answer::Presence(
+                    millis(now.integer()?)?,
+                    micros(highest.integer()?)?,
+                )),
+                _ => None,
+            },
         }
     }
+}
+
+/// The server's time, which lists begin with, and the items behind it.
+fn timed<R: Reply>(reply: &R) -> Option<(u64, &[R])> {
+    let (now, items) = reply.list()?.split_first()?;
+    Some((millis(now.integer()?)?, items))
+}
+
+fn permits(groups: &[Group]) -> usize {
+    groups.iter().map(|group| group.permits.len()).sum()
+}
+
+/// A permit is held if all of its units are.
+fn held(reply: &impl Reply, groups: &[Group]) -> Option<Answer> {
+    let (_, mut items) = timed(reply)?;
+    let mut each = Vec::with_capacity(permits(groups));
+    for permit in groups.iter().flat_map(|group| &group.permits) {
+        let (own, rest) = items.split_at_checked(permit.units() as usize)?;
+        items = rest;
+        let mut is_held = true;
+        for unit in own {
+            is_held &= flag(unit)?;
+        }
+        each.push(is_held);
+    }
+    items.is_empty().then_some(Answer::Held(each))
+}
+
+fn flag(item: &impl Reply) -> Option<bool> {
+    match item.integer()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn acquired(reply: &impl Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
+    let (now, mut items) = timed(reply)?;
+    if items.is_empty() {
+        return Some(Answer::Late(now));
+    }
+    let mut each = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let count = Acquired::items(items.first(), claim.len());
+        let (own, rest) = items.split_at_checked(count)?;
+        items = rest;
+        each.push(Acquired::read(own, claim.len())?);
+    }
+    items.is_empty().then_some(Answer::Acquired(now, each))
+}
+
+impl Acquired {
+    /// How many items are for a claim of so many levels, of which this is the first.
+    pub(super) fn items(first: Option<&impl Reply>, levels: usize) -> usize {
+        match first.and_then(Reply::list) {
+            Some(_) => 1,
+            None => 2 * levels,
+        }
+    }
+
+    /// Reads these items for a claim of so many levels.
+    pub(super) fn read<R: Reply>(items: &[R], levels: usize) -> Option<Self> {
+        match items {
+            [refusal] => Self::refused(refusal.list()?, levels),
+            granted if granted.len() == 2 * levels => {
+                let pairs = granted.chunks_exact(2);
+                let grants = pairs.map(|pair| {
+                    let token = number(&pair[0]).filter(|token| *token > 0);
+                    Some((token?, number(&pair[1])?))
+                });
+                grants.collect::<Option<_>>().map(Self::Granted)
+            }
+            _ => None,
+        }
+    }
+
+    fn refused<R: Reply>(items: &[R], levels: usize) -> Option<Self> {
+        let [why, level, held, rest @ ..] = items else {
+            return None;
+        };
+        // The script counts levels from 1.
+        let level = number::<usize>(level)?.checked_sub(1)?;
+        let (level, held) = (Some(level).filter(|level| *level < levels)?, number(held)?);
+        match (why.integer()?, rest) {
+            (0, []) => Some(Self::Full { level, held }),
+            (-1, []) => Some(Self::QueueFull { level, held }),
+            (-3, []) => Some(Self::Revoked),
+            (-2, [arrival, recheck, last_token]) => Some(Self::Queued {
+                level,
+                arrival: number(arrival)?,
+                recheck: recheck
+                    .integer()
+                    .map(|ms| u64::try_from(ms).ok().map(Duration::from_millis))?,
+                last_token: number(last_token)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn number<T: TryFrom<i64>>(item: &impl Reply) -> Option<T> {
+    T::try_from(item.integer()?).ok()
 }

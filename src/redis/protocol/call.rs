@@ -51,8 +51,6 @@ pub(in crate::redis) struct Protocol {
     pub(super) owner: Owner,
     /// Whether the server has refused a call for several semaphores.
     one_each: AtomicBool,
-    /// What the names of all keys begin with.
-    pub(super) prefix: String,
     /// Observes the outcome of each call.
     pub(in crate::redis) breakers: Arc<Breakers>,
     /// How many replicas must have a grant.
@@ -73,9 +71,12 @@ impl Protocol {
         Self {
             transport,
             clock,
-            owner: Owner { process, lease_ms },
+            owner: Owner {
+                process,
+                lease_ms,
+                prefix,
+            },
             one_each: AtomicBool::new(false),
-            prefix,
             breakers,
             min_replicas,
         }

@@ -98,7 +98,7 @@ impl Protocol {
 
     /// Keys of a check, one of each part.
     fn probes(&self) -> Vec<String> {
-        let keys = (0..SAMPLES).map(|number| format!("{}{{check{number}}}", self.prefix));
+        let keys = (0..SAMPLES).map(|number| format!("{}{{check{number}}}", self.owner.prefix));
         let mut parts = BTreeSet::new();
         keys.filter(|key| parts.insert(self.transport.part_of(key)))
             .collect()
@@ -121,7 +121,7 @@ impl Protocol {
     /// Fails if a server says that another one has some of the keys: one node of a cluster of several.
     pub(in crate::redis) async fn elsewhere(&self, deadline: Instant) -> Result<(), Error> {
         let commands = (0..SAMPLES).map(|number| {
-            let key = format!("{}{{{number}}}", self.prefix);
+            let key = format!("{}{{{number}}}", self.owner.prefix);
             cmd("EVAL").arg("return 0").arg(1).arg(key).take()
         });
         let terms = Terms::by(deadline);

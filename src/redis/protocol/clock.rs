@@ -3,6 +3,7 @@
 
 use super::{
     call::{Call, Protocol},
+    command::Verb,
     reply::micros,
     script::Script,
     store_key::StoreKey,
@@ -10,11 +11,7 @@ use super::{
 use crate::redis::error::Error;
 use std::{sync::LazyLock, time::Instant};
 
-/// Concatenated at compile time.
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(include_str!("common.lua"), include_str!("clock.lua"));
-    Script::new("clock", source, &[KEY])
-});
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Clock));
 
 /// What the key's name ends with.
 const KEY: &str = "clock";
@@ -22,7 +19,7 @@ const KEY: &str = "clock";
 impl Protocol {
     /// The key that is read.
     pub(in crate::redis) fn clock_key(&self) -> String {
-        format!("{}{KEY}", self.prefix)
+        format!("{}{KEY}", self.owner.prefix)
     }
 
     /// Reads the server's time, and exchanges the highest time that this process has seen for the
@@ -35,7 +32,7 @@ impl Protocol {
             is_confirmed: false,
         };
         let key = StoreKey {
-            prefix: &self.prefix,
+            prefix: &self.owner.prefix,
             end: KEY,
             names_process: false,
         };

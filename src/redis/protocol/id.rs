@@ -18,8 +18,8 @@ pub(in crate::redis) struct PermitId {
     /// The numbers of the units that it has now: fewer, once some were released.
     first: u32,
     last: u32,
-    /// What operators see of it; see [`Tag`].
-    tag: Arc<str>,
+    /// What operators see of it.
+    tag: Option<Tag>,
 }
 
 impl PermitId {
@@ -30,13 +30,13 @@ impl PermitId {
             weight,
             first: 1,
             last: weight,
-            tag: Arc::default(),
+            tag: None,
         }
     }
 
     /// The same, with a tag for operators.
-    pub(in crate::redis) fn tagged(self, tag: &Tag<'_>) -> Self {
-        let tag = tag.to_string().into();
+    pub(in crate::redis) fn tagged(self, tag: Tag) -> Self {
+        let tag = Some(tag);
         Self { tag, ..self }
     }
 
@@ -70,7 +70,7 @@ impl PermitId {
     /// As many units, under an id that was not used before.
     pub(in crate::redis) fn renewed(&self) -> Self {
         let serial = self.serial.wrapping_add(GENERATION);
-        let tag = Arc::clone(&self.tag);
+        let tag = self.tag.clone();
         Self {
             tag,
             ..Self::new(serial, self.limit, self.units())
@@ -78,13 +78,21 @@ impl PermitId {
     }
 }
 
-/// The parts that the ids of all permits of a process have in common.
-pub(super) struct Owner {
-    pub(super) process: Arc<str>,
-    pub(super) lease_ms: u64,
+/// Whose permits they are, and where: what all calls of a process have in common.
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Owner {
+    pub(in crate::redis) process: Arc<str>,
+    pub(in crate::redis) lease_ms: u64,
+    /// What the names of all keys begin with.
+    pub(in crate::redis) prefix: String,
 }
 
 impl Owner {
+    /// The channel of messages to this process.
+    pub(in crate::redis) fn channel(&self) -> String {
+        format!("{}wake:{}", self.prefix, self.process)
+    }
+
     /// The id of a permit, which is that of its first unit.
     pub(super) fn id<'a>(&'a self, permit: &'a PermitId) -> UnitId<'a> {
         let owner = self;
@@ -115,7 +123,9 @@ pub(super) struct UnitId<'a> {
 
 impl fmt::Display for UnitId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Owner { process, lease_ms } = self.owner;
+        let Owner {
+            process, lease_ms, ..
+        } = self.owner;
         let PermitId {
             serial,
             limit,
@@ -123,7 +133,10 @@ impl fmt::Display for UnitId<'_> {
             ref tag,
             ..
         } = *self.permit;
-        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}{tag}")?;
+        write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
+        if let Some(tag) = tag {
+            tag.fmt(f)?;
+        }
         match self.unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),

@@ -4,10 +4,13 @@
 //! fixed cost is shared by all of them.
 
 mod acquire;
+#[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
 mod answer;
 mod call;
 mod check;
 mod clock;
+#[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
+mod command;
 mod count;
 mod id;
 mod name;
@@ -20,16 +23,26 @@ mod reply;
 mod revoke;
 mod script;
 mod share;
+mod split;
 mod store_key;
 mod tag;
 mod usage;
 
-pub(super) use acquire::{Acquire, Acquired, Position, Wanted};
+pub(super) use acquire::Acquire;
+pub(super) use answer::Acquired;
+#[cfg(tower_semaphore_core)]
+pub(super) use answer::{Answer, Message};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use check::Inspected;
+#[cfg(tower_semaphore_core)]
+pub(super) use command::{Command, Sink, Verb};
+pub(super) use command::{Group, Position, Wanted};
+#[cfg(tower_semaphore_core)]
+pub(super) use id::Owner;
 pub(super) use id::PermitId;
 pub(super) use name::{key_of, name, names_of};
 pub(super) use read_id::ReadId;
-pub(super) use release::Group;
+#[cfg(tower_semaphore_core)]
+pub(super) use script::{Form, Script};
 pub(super) use tag::{Of, Tag};
 pub(super) use usage::{Ending, Listed};

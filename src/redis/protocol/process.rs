@@ -107,7 +107,7 @@ impl Protocol {
     }
 
     fn process_key(&self, id: &str) -> String {
-        format!("{}process:{id}", self.prefix)
+        format!("{}process:{id}", self.owner.prefix)
     }
 }
 

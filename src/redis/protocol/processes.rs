@@ -23,18 +23,18 @@ const PROBE_MS: u64 = 100;
 impl Protocol {
     /// The key in which processes are counted.
     pub(in crate::redis) fn processes_key(&self) -> String {
-        format!("{}{KEY}", self.prefix)
+        format!("{}{KEY}", self.owner.prefix)
     }
 
     /// Says that this process is alive. Returns how many are.
     pub(in crate::redis) async fn live(&self, deadline: Instant) -> Result<u32, Error> {
         let lease_ms = self.owner.lease_ms;
-        self.processes(&self.prefix, lease_ms, deadline).await
+        self.processes(&self.owner.prefix, lease_ms, deadline).await
     }
 
     /// Says that this process leaves.
     pub(in crate::redis) async fn leave(&self, deadline: Instant) -> Result<u32, Error> {
-        self.processes(&self.prefix, 0, deadline).await
+        self.processes(&self.owner.prefix, 0, deadline).await
     }
 
     /// Finds out whether the node of a semaphore or of another key can work, by a count of its own that
@@ -50,7 +50,7 @@ impl Protocol {
         // As a hash tag the whole name of a key has the slot of that key.
         let name = match key.contains('{') {
             true => key.to_owned(),
-            false => format!("{}{{{key}}}", self.prefix),
+            false => format!("{}{{{key}}}", self.owner.prefix),
         };
         Some(async move { self.processes(&name, PROBE_MS, deadline).await })
     }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::redis::protocol::{Of, Tag};
 
-    fn read_back(tag: &Tag<'_>) -> (Option<u64>, Option<String>, Option<u64>) {
+    fn read_back(tag: &Tag) -> (Option<u64>, Option<String>, Option<u64>) {
         let id = format!("0123456789abcdef.1a.5.1.10000{tag}");
         let id = ReadId::read(&id).expect("it is an id");
         assert_eq!((id.process, id.serial), ("0123456789abcdef", 0x1a));
@@ -108,7 +108,7 @@ mod tests {
             "-_",
         ];
         for label in labels {
-            let of = Of::Claim(Some(label));
+            let of = Of::Claim(Some(label.into()));
             let read = read_back(&Tag {
                 since: 1_795_345_200_123,
                 of,

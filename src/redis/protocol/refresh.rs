@@ -2,17 +2,14 @@
 
 use super::{
     call::{Call, Protocol},
-    release::{Answers, Group},
+    command::{Group, Verb},
+    release::Answers,
     script::Script,
 };
 use crate::redis::error::Error;
 use std::{sync::LazyLock, time::Instant};
 
-/// Concatenated at compile time.
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(include_str!("common.lua"), include_str!("refresh.lua"));
-    Script::new("refresh", source, &[":held", ":token"])
-});
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Refresh));
 
 impl Protocol {
     /// Moves the ends of leases forward. Returns for each group which of its units are held.

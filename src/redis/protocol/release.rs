@@ -2,6 +2,7 @@
 
 use super::{
     call::{Call, Protocol},
+    command::{Group, Verb},
     id::{Owner, PermitId},
     reply::Reply,
     script::{Script, Text},
@@ -9,27 +10,9 @@ use super::{
 };
 use crate::redis::error::Error;
 use redis::{Cmd, Value};
-use std::{
-    iter,
-    sync::{Arc, LazyLock},
-    time::Instant,
-};
+use std::{iter, sync::LazyLock, time::Instant};
 
-/// Concatenated at compile time.
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    let source = concat!(
-        include_str!("common.lua"),
-        include_str!("grant.lua"),
-        include_str!("release.lua")
-    );
-    Script::new("release", source, &[":held", ":queue", ":alive", ":token"])
-});
-
-/// Permits of one semaphore that are refreshed or released in one call.
-pub(in crate::redis) struct Group {
-    pub(in crate::redis) name: Arc<str>,
-    pub(in crate::redis) permits: Vec<PermitId>,
-}
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Release));
 
 impl Share for Group {
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -41,12 +24,11 @@ impl Share for Group {
     }
 
     fn args(&self) -> usize {
-        self.units()
+        Self::units(self)
     }
 
     fn units(&self) -> usize {
-        let weights = self.permits.iter().map(|permit| permit.units() as usize);
-        weights.sum()
+        Self::units(self)
     }
 
     fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
@@ -58,7 +40,7 @@ impl Share for Group {
     }
 
     fn items(&self, _: Option<&Value>) -> usize {
-        self.units()
+        Self::units(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A script's answer, as each semaphore of a call gets it.
 
+use super::answer;
 use crate::redis::error::Error;
 use redis::Value;
 
@@ -14,25 +15,14 @@ pub(super) enum Reply {
     Repeated(u64, Vec<Value>),
 }
 
-/// The scripts' numbers are exact up to here, and no clock shows as many microseconds before the year
-/// 2255. A time beyond is none, and is not counted with.
-const LATEST_MICROS: i64 = 1 << 53;
-const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
-
 /// The server's time in ms, if it is one.
 pub(super) fn millis(time: i64) -> Result<u64, Error> {
-    match time {
-        0..=LATEST_MILLIS => Ok(time as u64),
-        _ => Err(Error::Reply),
-    }
+    answer::millis(time).ok_or(Error::Reply)
 }
 
 /// The same in microseconds.
 pub(super) fn micros(time: i64) -> Result<u64, Error> {
-    match time {
-        0..=LATEST_MICROS => Ok(time as u64),
-        _ => Err(Error::Reply),
-    }
+    answer::micros(time).ok_or(Error::Reply)
 }
 
 pub(super) type Replies = Vec<Result<Reply, Error>>;

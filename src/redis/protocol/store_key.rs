@@ -39,7 +39,9 @@ impl Share for StoreKey<'_> {
 
     fn write(&self, owner: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
         if self.names_process {
-            let Owner { process, lease_ms } = owner;
+            let Owner {
+                process, lease_ms, ..
+            } = owner;
             command.arg(Text(format_args!("{process}:{lease_ms}")));
         }
     }

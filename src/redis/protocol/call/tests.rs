@@ -205,9 +205,10 @@ fn a_script_that_the_server_does_not_know_is_sent_as_its_source() {
 }
 
 /// A new permit of 400 units.
-fn wanted(position: Option<Position>) -> Wanted {
+fn wanted(name: &str, position: Option<Position>) -> Wanted {
     Wanted {
-        permit: PermitId::new(1, 1_000, 400),
+        name: name.into(),
+        units: PermitId::new(1, 1_000, 400),
         position,
         is_known: false,
     }
@@ -224,7 +225,7 @@ fn waiters_count_as_one_unit_of_a_call() {
     let calls_of = |positions: [Option<Position>; 2]| {
         let (protocol, script) = protocol(true, [vec![Ok(Value::Nil); 2]]);
         let claim = |position| Acquire {
-            levels: vec![("a".into(), wanted(position))],
+            levels: vec![wanted("a", position)],
         };
         now(protocol.acquire(&positions.map(claim), 1, Instant::now()));
         script.sent.lock()[0].len()
@@ -238,10 +239,7 @@ fn waiters_count_as_one_unit_of_a_call() {
 fn sent(one_server: bool, claims: &[&[&str]]) -> Vec<Vec<String>> {
     let (protocol, script) = protocol(one_server, [vec![Ok(Value::Nil); claims.len()]]);
     let claim = |names: &&[&str]| Acquire {
-        levels: names
-            .iter()
-            .map(|name| ((*name).into(), wanted(None)))
-            .collect(),
+        levels: names.iter().map(|name| wanted(name, None)).collect(),
     };
     let claims: Vec<_> = claims.iter().map(claim).collect();
     now(protocol.acquire(&claims, 1, Instant::now()));

@@ -3,9 +3,10 @@
 use super::*;
 
 /// A permit of one unit, of a claim that does not wait.
-fn single(serial: u64) -> Wanted {
+fn single(name: &str, serial: u64) -> Wanted {
     Wanted {
-        permit: PermitId::new(serial, 5, 1),
+        name: name.into(),
+        units: PermitId::new(serial, 5, 1),
         position: None,
         is_known: false,
     }
@@ -76,7 +77,7 @@ fn acquired(levels: &[usize], items: Vec<Value>) -> Vec<Option<Acquired>> {
     let claim = |count: &usize| Acquire {
         levels: ["a", "b"][..*count]
             .iter()
-            .map(|name| ((*name).into(), single(1)))
+            .map(|name| single(name, 1))
             .collect(),
     };
     let claims: Vec<_> = levels.iter().map(claim).collect();

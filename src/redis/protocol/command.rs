@@ -1,0 +1,269 @@
+//! What a server is told: commands as data, and as a script with its KEYS and ARGV.
+//!
+//! Only `std` is used, so that the core says what it wants without a client of Redis, and
+//! the simulation runs the same words.
+
+use super::id::{Owner, PermitId};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+/// One run of a script.
+#[derive(Debug, Clone)]
+pub(in crate::redis) enum Command {
+    /// Grants permits or positions. A poll and a heartbeat are the same.
+    Acquire {
+        /// How long a grant lasts without a refresh.
+        lasts: Duration,
+        /// Ms of the server's clock, after which it changes nothing.
+        runs_until: u64,
+        /// Microseconds, the least token of a semaphore without one.
+        floor: u64,
+        /// The levels of each claim, from the narrowest limit to the widest.
+        claims: Vec<Vec<Wanted>>,
+    },
+    /// Moves ends forward.
+    Refresh {
+        /// How long from now on.
+        lasts: Duration,
+        groups: Vec<Group>,
+    },
+    /// Frees units, or leaves queues.
+    Release {
+        /// Whether the answer says what was held.
+        with_answer: bool,
+        floor: u64,
+        groups: Vec<Group>,
+    },
+    /// Says that this process lives, and reads the server's clock.
+    Presence {
+        /// The highest time of the server that this process has seen, microseconds.
+        highest: u64,
+    },
+}
+
+/// A level of a claim.
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Wanted {
+    /// The semaphore.
+    pub(in crate::redis) name: Arc<str>,
+    pub(in crate::redis) units: PermitId,
+    /// `None`: it does not wait, or no longer.
+    pub(in crate::redis) position: Option<Position>,
+    /// Whether an acquire of it was sent before, so that an operator may have revoked it.
+    pub(in crate::redis) is_known: bool,
+}
+
+/// A position in a queue, sent with each acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) struct Position {
+    /// How long the waiter counts as alive after this acquire.
+    pub(in crate::redis) alive: Duration,
+    /// How many may wait.
+    pub(in crate::redis) max_waiting: u32,
+    /// The arrival that the server returned before; 0 if there is none.
+    pub(in crate::redis) arrival: u64,
+    /// How much earlier it counts as arrived.
+    pub(in crate::redis) head_start: Duration,
+}
+
+/// Permits of one semaphore.
+#[derive(Debug, Clone)]
+pub(in crate::redis) struct Group {
+    pub(in crate::redis) name: Arc<str>,
+    pub(in crate::redis) permits: Vec<PermitId>,
+}
+
+impl Group {
+    /// How many units its permits have.
+    pub(in crate::redis) fn units(&self) -> usize {
+        let units = self.permits.iter().map(|permit| permit.units() as usize);
+        units.sum()
+    }
+}
+
+/// A script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Verb {
+    Acquire,
+    Refresh,
+    Release,
+    Clock,
+}
+
+impl Verb {
+    pub(in crate::redis) const ALL: [Self; 4] =
+        [Self::Acquire, Self::Refresh, Self::Release, Self::Clock];
+
+    /// What metrics call it.
+    pub(in crate::redis) fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Refresh => "refresh",
+            Self::Release => "release",
+            Self::Clock => "clock",
+        }
+    }
+
+    /// Its text, concatenated at compile time.
+    pub(in crate::redis) fn source(self) -> &'static str {
+        match self {
+            Self::Acquire => concat!(
+                include_str!("common.lua"),
+                include_str!("grant.lua"),
+                include_str!("queue.lua"),
+                include_str!("acquire.lua")
+            ),
+            Self::Refresh => concat!(include_str!("common.lua"), include_str!("refresh.lua")),
+            Self::Release => concat!(
+                include_str!("common.lua"),
+                include_str!("grant.lua"),
+                include_str!("release.lua")
+            ),
+            Self::Clock => concat!(include_str!("common.lua"), include_str!("clock.lua")),
+        }
+    }
+
+    /// What the names of a semaphore's keys end with, in the order in which the script takes them; of the
+    /// clock, what the name of its only key ends with.
+    pub(in crate::redis) fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Acquire | Self::Release => &[":held", ":queue", ":alive", ":token"],
+            Self::Refresh => &[":held", ":token"],
+            Self::Clock => &["clock"],
+        }
+    }
+}
+
+/// Where a run of a script is written.
+pub(in crate::redis) trait Sink {
+    /// Begins the run. So many keys follow, and about so many arguments behind them.
+    fn begin(&mut self, verb: Verb, keys: usize, args: usize);
+
+    /// Adds a key, or an argument.
+    fn add(&mut self, item: impl fmt::Display);
+}
+
+impl Command {
+    /// Writes the command as its script takes it.
+    pub(in crate::redis) fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
+        match self {
+            Self::Acquire {
+                lasts,
+                runs_until,
+                floor,
+                claims,
+            } => {
+                let head = [lasts.as_millis() as u64, *runs_until, *floor];
+                encode_acquire(owner, head, claims, sink);
+            }
+            Self::Refresh { lasts, groups } => {
+                let head = [lasts.as_millis() as u64];
+                encode_groups(Verb::Refresh, &head, groups, (owner, sink));
+            }
+            Self::Release {
+                with_answer,
+                floor,
+                groups,
+            } => {
+                let head = [u64::from(*with_answer), *floor];
+                encode_groups(Verb::Release, &head, groups, (owner, sink));
+            }
+            Self::Presence { highest } => {
+                begin(Verb::Clock, &[&owner.prefix], 3, sink);
+                // No arguments follow.
+                for arg in [owner.lease_ms, *highest, 0] {
+                    sink.add(arg);
+                }
+            }
+        }
+    }
+}
+
+/// The script, and its keys for semaphores of these names.
+fn begin(verb: Verb, names: &[&str], args: usize, sink: &mut impl Sink) {
+    let suffixes = verb.keys();
+    sink.begin(verb, names.len() * suffixes.len(), args);
+    for name in names {
+        for suffix in suffixes {
+            sink.add(format_args!("{name}{suffix}"));
+        }
+    }
+}
+
+/// The arguments for all semaphores; then for each the number of its own, and these.
+fn encode_groups(
+    verb: Verb,
+    head: &[u64],
+    groups: &[Group],
+    (owner, sink): (&Owner, &mut impl Sink),
+) {
+    let names: Vec<&str> = groups.iter().map(|group| &*group.name).collect();
+    let units: usize = groups.iter().map(Group::units).sum();
+    begin(verb, &names, head.len() + names.len() + units, sink);
+    for arg in head {
+        sink.add(arg);
+    }
+    for group in groups {
+        sink.add(group.units());
+        let units = group.permits.iter().flat_map(|permit| owner.units(permit));
+        units.for_each(|unit| sink.add(unit));
+    }
+}
+
+/// Each semaphore is named once, and claims have its number.
+fn encode_acquire(owner: &Owner, head: [u64; 3], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
+    let (mut numbers, mut names) = (HashMap::new(), Vec::new());
+    for wanted in claims.iter().flatten() {
+        numbers.entry(&*wanted.name).or_insert_with(|| {
+            names.push(&*wanted.name);
+            names.len()
+        });
+    }
+    let levels: usize = claims.iter().map(Vec::len).sum();
+    begin(Verb::Acquire, &names, 4 + claims.len() + 4 * levels, sink);
+    let first = claims.first().map_or(0, Vec::len);
+    let is_equal = claims.iter().all(|claim| claim.len() == first);
+    let levels = if is_equal { first as u64 } else { 0 };
+    for arg in [head[0], head[1], head[2], levels] {
+        sink.add(arg);
+    }
+    for claim in claims {
+        if !is_equal {
+            sink.add(claim.len());
+        }
+        for wanted in claim {
+            sink.add(numbers[&*wanted.name]);
+            wanted.encode(owner, sink);
+        }
+    }
+}
+
+impl Wanted {
+    /// How many units may be held, as the script takes it.
+    pub(super) fn limit(&self) -> i64 {
+        match self.is_known {
+            true => -1,
+            false if self.units.weight > 1 => 0,
+            false => i64::from(self.units.limit),
+        }
+    }
+
+    fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
+        sink.add(owner.id(&self.units));
+        sink.add(self.limit());
+        match &self.position {
+            Some(position) => sink.add(position),
+            None => sink.add(""),
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (alive, head_start) = (self.alive.as_millis(), self.head_start.as_micros());
+        write!(
+            f,
+            "{alive} {} {} {head_start}",
+            self.max_waiting, self.arrival
+        )
+    }
+}
