@@ -67,6 +67,8 @@ pub(super) struct Lost {
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
+    /// Until when it was known to be held.
+    pub(super) held_until: Time,
     /// How many releases have no answer; and the call of the last one, and its connection.
     pub(super) in_flight: usize,
     pub(super) sent_in: Option<(CallId, Connection)>,
@@ -259,8 +261,13 @@ impl Lease {
 
     pub(super) fn release(&mut self, now: Time) {
         let gives_up = self.lasts.max(now);
+        let held_until = match &self.state {
+            State::Held(held) => held.end,
+            _ => Time::ZERO,
+        };
         self.state = State::Released(Released {
             gives_up,
+            held_until,
             in_flight: 0,
             sent_in: None,
             is_settled: false,

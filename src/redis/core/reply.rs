@@ -48,10 +48,8 @@ impl Core {
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                for ((At(id, _), _), was_held) in all.iter().zip(each) {
-                    if let Some(permit) = self.permit(*id) {
-                        permit.was_held |= was_held;
-                    }
+                for ((at, _), was_held) in all.iter().zip(each) {
+                    self.freed(flight.sent, *at, was_held);
                 }
                 self.released(now, all);
             }
@@ -111,7 +109,13 @@ impl Core {
         }
         for items in &flight.items {
             match items {
-                Items::Release(all) => self.release_again(now, all, then),
+                Items::Release(all) => {
+                    if failure != Failure::NotConnected {
+                        all.iter()
+                            .for_each(|(at, _)| self.may_have_freed(flight.sent, *at));
+                    }
+                    self.release_again(now, all, then);
+                }
                 Items::Presence => self.announce_at(flight.server, then),
                 Items::Acquire(_) | Items::Refresh(_) => {}
             }
