@@ -2,7 +2,7 @@ use super::{
     carry::{Carrier, Link},
     claim::{Driver, Held},
     shared::{Observer, Shared},
-    transport::{Connection, Messages, Transport},
+    transport::{Cause, Connection, Messages, Transport},
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
@@ -46,6 +46,10 @@ impl Observer for Silent {
     fn keeper_died(&self) {}
 
     fn core_died(&self) {}
+
+    fn connected(&self, _: String, _: bool) {}
+
+    fn not_connected(&self, _: Option<Cause>) {}
 
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 }

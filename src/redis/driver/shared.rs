@@ -6,7 +6,7 @@ use super::{
     load::Load,
     runtimes::Runtimes,
     thread::{Keeper, Needs},
-    transport::Transport,
+    transport::{Cause, Transport},
 };
 use crate::{
     observe::LostBy,
@@ -28,6 +28,11 @@ pub(in crate::redis) trait Observer: Send + Sync + 'static {
 
     /// The core has panicked. The store is closed.
     fn core_died(&self);
+
+    /// A runtime has a connection to a server: not its first one, if it has one `again`.
+    fn connected(&self, address: String, again: bool);
+
+    fn not_connected(&self, why: Option<Cause>);
 
     /// A level of a permit is lost, which had this token.
     fn lost(&self, policy: &Policy, token: u64, by: LostBy);
@@ -186,6 +191,16 @@ impl<T: Transport> Shared<T> {
     /// The thread has panicked.
     pub(super) fn keeper_died(&self) {
         contained(|| self.observer.keeper_died());
+    }
+
+    pub(super) fn connected(&self, server: usize, again: bool) {
+        let address = self.transport.address(server);
+        contained(|| self.observer.connected(address, again));
+    }
+
+    pub(super) fn not_connected(&self, server: usize) {
+        let why = self.transport.error(server);
+        contained(|| self.observer.not_connected(why));
     }
 
     /// Takes what was dropped. It never waits for the lock, and never panics.

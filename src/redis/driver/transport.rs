@@ -19,6 +19,11 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
 
+    /// Where a server listens, for people.
+    fn address(&self, server: usize) -> String {
+        server.to_string()
+    }
+
     /// What went wrong last with a server since a connection was last made: with connecting, or with a command.
     fn error(&self, _server: usize) -> Option<Cause> {
         None

@@ -85,6 +85,10 @@ impl Transport for Wire {
         opened.ok()
     }
 
+    fn address(&self, _: usize) -> String {
+        self.client.get_connection_info().addr().to_string()
+    }
+
     fn error(&self, _: usize) -> Option<Cause> {
         let cause = self.cause.lock().clone();
         cause.map(|cause| Arc::new(cause) as _)

@@ -36,6 +36,10 @@ impl<T: Transport> Transport for Metered<T> {
         })
     }
 
+    fn address(&self, server: usize) -> String {
+        self.transport.address(server)
+    }
+
     fn error(&self, server: usize) -> Option<Cause> {
         self.transport.error(server)
     }

@@ -6,11 +6,11 @@
 
 use crate::{
     observe::{Answered, IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
-    redis::driver::Observer,
+    redis::driver::{Cause, Observer},
     semaphore::Policy,
 };
 use parking_lot::Mutex;
-use std::{collections::VecDeque, mem, sync::Arc, thread, time::Duration};
+use std::{collections::VecDeque, error::Error, mem, sync::Arc, thread, time::Duration};
 
 /// The most lines and samples that wait.
 const MOST: usize = 1_024;
@@ -25,6 +25,9 @@ pub(super) enum Line {
         size: usize,
         answered: Answered,
     },
+    /// Where, and whether again.
+    Connected(String, bool),
+    NotConnected(Option<Cause>),
     /// The keeper's thread has panicked.
     KeeperDied,
     /// The core has.
@@ -128,6 +131,13 @@ impl Line {
                 size,
                 answered,
             } => called(REDIS, verb, took, [(size, answered)].into_iter()),
+            Self::Connected(address, again) => events::connected(&address, again),
+            Self::NotConnected(why) => {
+                let why: Option<&dyn Error> = why.as_ref().map(|why| &**why as _);
+                // Its level says nothing more.
+                let why = why.and_then(|why| why.source().or(Some(why)));
+                why.into_iter().for_each(events::not_connected);
+            }
             Self::KeeperDied => events::keeper_died(),
             Self::CoreDied => events::core_died(),
         }
@@ -141,6 +151,14 @@ impl Observer for Reports {
 
     fn core_died(&self) {
         self.line(Line::CoreDied);
+    }
+
+    fn connected(&self, address: String, again: bool) {
+        self.line(Line::Connected(address, again));
+    }
+
+    fn not_connected(&self, why: Option<Cause>) {
+        self.line(Line::NotConnected(why));
     }
 
     fn lost(&self, policy: &Policy, token: u64, by: LostBy) {
