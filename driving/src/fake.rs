@@ -2,9 +2,10 @@
 
 use super::{
     core::{Failure, Settings},
-    driver::{Connection, Messages, Observer, Transport},
+    driver::{Cause, Connection, Messages, Observer, Transport},
     protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
+use crate::{observe::LostBy, semaphore::Policy};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -71,6 +72,12 @@ impl Observer for Deaths {
     fn core_died(&self) {
         self.0[1].fetch_add(1, SeqCst);
     }
+
+    fn connected(&self, _: String, _: bool) {}
+
+    fn not_connected(&self, _: Option<Cause>) {}
+
+    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 }
 
 pub(crate) fn settings(lease: Duration) -> Settings {

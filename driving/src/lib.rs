@@ -33,11 +33,18 @@ pub mod redis {
     #[path = "../../driving/src/pairs.rs"]
     pub mod pairs;
 }
+#[path = "../../src/observe"]
+mod observe {
+    mod outcome;
+    pub(crate) use outcome::LostBy;
+}
 #[path = "../../src/semaphore"]
 mod semaphore {
     #[allow(dead_code, unreachable_pub)]
     mod loss;
+    #[allow(dead_code, unreachable_pub)]
+    mod policy;
     pub(crate) mod timer;
-    pub(crate) use loss::Loss;
+    pub(crate) use {loss::Loss, policy::Policy};
 }
 mod sync;
