@@ -145,7 +145,7 @@ impl Call {
             Verb::Refresh => vec![LEASE],
             Verb::Release => vec![i64::from(self.with_answer), floor],
             Verb::Revoke => vec![floor, REMEMBER],
-            _ => vec![LEASE, deadline, floor],
+            _ => vec![LEASE, deadline, floor, LEASE],
         };
         let mut args: Vec<_> = head.iter().map(ToString::to_string).collect();
         let semaphores = self.semaphores();

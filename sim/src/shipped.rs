@@ -2,10 +2,10 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Policy, Refusal, RuntimeId,
         Settings, Time, Wait,
     },
-    protocol::{Answer, Command, Message, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,
@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         servers: settings.servers,
+        policy: Policy::Refuse,
     });
     let owner = Owner {
         process: settings.process.as_str().into(),
@@ -140,7 +141,7 @@ impl Shipped {
 fn answer(command: &Command, said: subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(reply),
-        Err(subject::Refused::Loading) => Some(Answer::Error),
+        Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
@@ -164,6 +165,7 @@ impl subject::Subject for Shipped {
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
             }),
+            is_strict: false,
             label: None,
         });
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
@@ -245,7 +247,7 @@ impl subject::Subject for Shipped {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
-                        Refusal::Revoked | Refusal::Unavailable => subject::Refusal::Unavailable,
+                        _ => subject::Refusal::Unavailable,
                     };
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
@@ -256,6 +258,7 @@ impl subject::Subject for Shipped {
                 }
                 Event::Queued(..)
                 | Event::Held(..)
+                | Event::Degraded(_)
                 | Event::Revoked(_)
                 | Event::Released(..) => continue,
             });

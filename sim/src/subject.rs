@@ -211,6 +211,8 @@ pub struct Position {
 pub enum Command {
     /// Grants permits or positions. A poll and a heartbeat are the same.
     Acquire {
+        /// How long a grant lasts without a refresh.
+        lasts: Duration,
         /// Ms of the server's clock, after which it changes nothing.
         runs_until: u64,
         /// Microseconds, the least token of a semaphore without one.
@@ -220,6 +222,8 @@ pub enum Command {
     },
     /// Moves ends forward.
     Refresh {
+        /// How long, from now on.
+        lasts: Duration,
         /// Permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
     },

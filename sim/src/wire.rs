@@ -62,7 +62,8 @@ impl Script {
     fn acquire(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         let keys = self.semaphores(&[":held", ":queue", ":alive", ":token"])?;
         args.lease(owner)?;
-        let (runs_until, floor, equal) = (args.number()?, args.number()?, args.number()?);
+        let (runs_until, floor) = (args.number()?, args.number()?);
+        let (lasts, equal) = (args.length(owner)?, args.number()?);
         let mut claims: Vec<Vec<(Key, Wanted)>> = Vec::new();
         while !args.0.is_empty() {
             let levels = if equal > 0 { equal } else { args.number()? };
@@ -74,6 +75,7 @@ impl Script {
         }
         let named: BTreeSet<_> = claims.iter().flatten().map(|(key, _)| key).collect();
         (named.len() == keys.len()).then_some(Command::Acquire {
+            lasts,
             runs_until,
             floor,
             claims,
@@ -82,9 +84,9 @@ impl Script {
 
     fn refresh(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         let keys = self.semaphores(&[":held", ":token"])?;
-        args.lease(owner)?;
+        let lasts = args.length(owner)?;
         let of = args.groups(owner, keys)?;
-        Some(Command::Refresh { of })
+        Some(Command::Refresh { lasts, of })
     }
 
     fn release(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
@@ -119,6 +121,12 @@ impl<'a> Args<'a> {
 
     fn lease(&mut self, owner: &Settings) -> Option<()> {
         (u128::from(self.number()?) == owner.lease.as_millis()).then_some(())
+    }
+
+    /// How long a lease lasts: no longer than one that is whole.
+    fn length(&mut self, owner: &Settings) -> Option<Duration> {
+        let length = Duration::from_millis(self.number()?);
+        (length <= owner.lease).then_some(length)
     }
 
     fn wanted(&mut self, owner: &Settings) -> Option<Wanted> {
@@ -209,7 +217,7 @@ impl Command {
     pub fn decode(&self, reply: &Reply) -> Result<Answer, String> {
         let read = match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
-            Self::Refresh { of } => held(reply, of),
+            Self::Refresh { of, .. } => held(reply, of),
             Self::Release { .. } => (*reply == Reply::Int(0)).then_some(Answer::Released),
             Self::Clock { .. } => match numbers(reply).as_deref() {
                 Some([now, highest]) => Some(Answer::Clock(*now, *highest)),
@@ -226,7 +234,7 @@ impl Command {
                 let wanted = self.wanted().into_iter();
                 wanted.map(|(key, wanted)| (key, wanted.id)).collect()
             }
-            Self::Refresh { of } | Self::Release { of, .. } => each(of, |id| *id),
+            Self::Refresh { of, .. } | Self::Release { of, .. } => each(of, |id| *id),
             Self::Clock { .. } => Vec::new(),
         }
     }

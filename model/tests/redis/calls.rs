@@ -60,7 +60,7 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
             .collect(),
     };
     if verb == Verb::Acquire {
-        args.push("0".to_owned());
+        args.extend([rng.one_of(&["300", "100"]), "0"].map(str::to_owned));
     }
     for share in shares {
         let items = share.iter().flat_map(|at| item(rng, verb, *at));

@@ -13,7 +13,7 @@ async fn nothing_is_left_of_a_permit_that_an_old_acquire_has_brought_back() {
     const ID: &str = "a.1.1.1.60000.0";
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
-    let claim = |limit| ["60000", END, "0", "1", "1", ID, limit, ""];
+    let claim = |limit| ["60000", END, "0", "60000", "1", "1", ID, limit, ""];
     let (old, second) = (claim("1"), claim("-1"));
     eval(&mut raw, Verb::Acquire, &KEYS, &second).await;
     let revoke = ["0", "3600000", "1", ID];

@@ -45,6 +45,8 @@ pub(super) struct Cell {
     is_gone: AtomicBool,
     /// What has become of the claim: how many units of each level were held.
     outcome: OnceLock<Result<Box<[u32]>, Refused>>,
+    /// Whether it goes on without its server.
+    is_degraded: AtomicBool,
     /// Whether it was held when it was released.
     was_held: OnceLock<bool>,
     /// Of the task that waits for one of these.
@@ -66,6 +68,7 @@ impl Cell {
             queued: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             outcome: OnceLock::default(),
+            is_degraded: AtomicBool::new(false),
             was_held: OnceLock::default(),
             waker: AtomicWaker::new(),
             loss: Loss::default(),
@@ -104,8 +107,13 @@ impl Cell {
         self.lose(LostBy::Revoked)
     }
 
+    pub(super) fn degrade(&self) {
+        self.is_degraded.store(true, Relaxed);
+    }
+
     /// One that was released stays lost.
     pub(super) fn regain(&self, tokens: &[u64]) {
+        self.is_degraded.store(false, Relaxed);
         self.set_tokens(tokens.iter().copied());
         if !self.is_gone() {
             self.loss.clear();
@@ -160,6 +168,10 @@ impl Cell {
 
     pub(super) fn servers(&self) -> impl Iterator<Item = usize> {
         self.levels.iter().map(|level| level.server)
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.is_degraded.load(Relaxed)
     }
 
     pub(super) fn token(&self, level: usize) -> u64 {

@@ -76,6 +76,25 @@ impl<T: Transport> Driver<T> {
         self.0.0.transport.error(server)
     }
 
+    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each that
+    /// was not released by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown goes on if the future is dropped once it was polled.
+    pub(in crate::redis) async fn shutdown(&self, until: Instant) -> Vec<(Arc<str>, u64)> {
+        let shared = &self.0.0;
+        let mut is_drained = shared.is_drained.subscribe();
+        shared.enter(|core, rest, _| {
+            core.shutdown();
+            rest.is_shut = true;
+        });
+        let drained = is_drained.wait_for(|is_drained| *is_drained);
+        let _ = timer::timeout_at(until, drained).await;
+        let unreleased = shared.enter(|core, _, _| core.unreleased());
+        unreleased.unwrap_or_default()
+    }
+
     /// Claims levels, from narrow to wide, each under a policy. `queued` learns of each level in whose queue
     /// the claim waits.
     ///
@@ -220,6 +239,11 @@ impl<T: Transport> Held<T> {
 
     pub(in crate::redis) fn is_lost(&self) -> bool {
         self.cell.is_lost((self.driver.0.0.clock)())
+    }
+
+    /// Whether it goes on without its server.
+    pub(in crate::redis) fn is_degraded(&self) -> bool {
+        self.cell.is_degraded()
     }
 
     /// Whether it was released or revoked.

@@ -62,6 +62,8 @@ pub(super) struct Shared<T: Transport> {
     pub(super) bell: Notify,
     /// Whether the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
+    /// Whether nothing is left since it was shut down.
+    pub(super) is_drained: watch::Sender<bool>,
 }
 
 struct State<C> {
@@ -77,6 +79,7 @@ pub(super) struct Rest<C> {
     pub(super) keeper: Keeper,
     /// Whether a handle or a permit is left.
     pub(super) is_used: bool,
+    pub(super) is_shut: bool,
 }
 
 /// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
@@ -95,6 +98,8 @@ pub(super) struct Outbox<C> {
     thread: Needs,
     /// Whether the core has panicked just now.
     closes: bool,
+    /// Whether nothing is left.
+    is_drained: bool,
 }
 
 impl<C> Default for Outbox<C> {
@@ -105,6 +110,7 @@ impl<C> Default for Outbox<C> {
             connections: Vec::new(),
             thread: Needs::Nothing,
             closes: false,
+            is_drained: false,
         }
     }
 }
@@ -129,6 +135,7 @@ impl<T: Transport> Shared<T> {
             runtimes: Runtimes::new(settings.servers),
             keeper: Keeper::default(),
             is_used: true,
+            is_shut: false,
         };
         let core = Some(Core::new(settings.clone()));
         Self {
@@ -141,6 +148,7 @@ impl<T: Transport> Shared<T> {
             inbox: Inbox::default(),
             bell: Notify::new(),
             is_over: watch::Sender::new(false),
+            is_drained: watch::Sender::new(false),
         }
     }
 
@@ -244,6 +252,10 @@ impl<T: Transport> Shared<T> {
             Needs::Bell => self.bell.notify_one(),
             Needs::Start => (self.start)(self),
         }
+        if outbox.is_drained {
+            self.is_drained
+                .send_if_modified(|was| !mem::replace(was, true));
+        }
         if outbox.closes {
             contained(|| self.observer.core_died());
         }
@@ -283,6 +295,7 @@ impl<C> State<C> {
             rest.end_all(now, outbox);
             outbox.closes = core.take().is_some();
         }
+        outbox.is_drained = rest.is_shut && core.as_ref().is_none_or(Core::is_idle);
         outbox.thread = rest.keeper.look(core.as_ref(), rest.is_used);
         result
     }
@@ -325,30 +338,43 @@ impl<C> Rest<C> {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            let mut lost = None;
-            // Nothing is told of it any more.
-            let is_last = matches!(
-                event,
-                Event::Refused(..) | Event::Revoked(_) | Event::Released(..)
-            );
-            match event {
-                Event::Held(_, end) => {
-                    cell.hold(end);
-                    continue;
-                }
-                Event::Granted(_, grants) => cell.grant(&grants),
-                Event::Refused(_, why) => cell.refuse(Refused::By(why)),
-                Event::Queued(_, level) => cell.queue(level),
-                Event::Lost(_) => lost = cell.lose(LostBy::Lease),
-                Event::Revoked(_) => lost = cell.revoke(),
-                Event::Regained(_, tokens) => cell.regain(&tokens),
-                Event::Released(_, was_held) => cell.release(was_held),
+            if let Event::Held(_, end) = event {
+                cell.hold(end);
+                continue;
             }
+            let (is_last, lost) = self.write(&cell, event);
             if is_last {
                 outbox.cells.extend(self.cells.remove(id));
             }
             outbox.wakes.push((cell, lost));
         }
+    }
+
+    /// Returns whether nothing more is told of the permit, and by what it is lost.
+    fn write(&self, cell: &Cell, event: Event) -> (bool, Option<LostBy>) {
+        match event {
+            Event::Queued(_, level) => cell.queue(level),
+            Event::Held(_, end) => cell.hold(end),
+            Event::Granted(_, grants) => cell.grant(&grants),
+            Event::Degraded(_) => cell.degrade(),
+            Event::Regained(_, tokens) => cell.regain(&tokens),
+            Event::Lost(_) if !self.is_shut => return (false, cell.lose(LostBy::Lease)),
+            Event::Revoked(_) => return (true, cell.revoke()),
+            Event::Refused(_, why) => {
+                cell.refuse(Refused::By(why));
+                return (true, None);
+            }
+            Event::Released(_, was_held) => {
+                cell.release(was_held);
+                return (true, None);
+            }
+            // Its holder knows why.
+            Event::Lost(_) => {
+                cell.revoke();
+                return (true, None);
+            }
+        }
+        (false, None)
     }
 
     /// Without a core claims fail, and leases end at their ends.

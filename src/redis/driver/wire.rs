@@ -11,7 +11,7 @@ use crate::{
     redis::{
         core::Failure,
         error::Error,
-        protocol::{Answer, Command, Form, Message, Owner, Script, Sink, Verb},
+        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{Direct, Subscription},
     },
     sync::Mutex,
@@ -168,7 +168,10 @@ impl Session {
         };
         let answer = match error.is_disconnect() {
             true => Err(Failure::Broken),
-            false => Ok(Answer::Error),
+            false => Ok(Answer::Failed(match error.is_unavailable() {
+                true => Fault::Unavailable,
+                false => Fault::Mistake,
+            })),
         };
         *self.cause.lock() = Some(error);
         answer

@@ -20,7 +20,6 @@ use std::sync::{
 impl Store {
     pub(super) async fn acquire(self: Arc<Self>, claims: Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
-        self.check_open()?;
         let _place = self.place(claims)?;
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
         let policies = claims.iter().map(|claim| claim.policy().clone());
@@ -64,12 +63,12 @@ impl Store {
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             wait,
+            is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
         }
     }
 
     fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
-        self.check_open()?;
         if held.is_gone() {
             return Err(AcquireError::Revoked);
         }
@@ -84,7 +83,6 @@ impl Store {
         let is_one = claims.len() == 1;
         let full = |level: usize, held| AcquireError::full(&claims[level], held);
         match why {
-            _ if self.is_closed.load(Relaxed) => AcquireError::Closed,
             Refused::By(Refusal::TimedOut(..)) if is_one => AcquireError::TimedOut,
             Refused::By(Refusal::QueueFull(_)) if is_one => AcquireError::QueueFull,
             Refused::By(Refusal::Full(level, held) | Refusal::TimedOut(level, held)) => {
@@ -138,7 +136,8 @@ impl Queue {
                     Outcome::TimedOut
                 }
                 Refusal::Revoked => Outcome::Revoked,
-                Refusal::Unavailable => Outcome::Unavailable,
+                Refusal::Unavailable(_) | Refusal::Failed(_) => Outcome::Unavailable,
+                Refusal::Closed => Outcome::Cancelled,
             },
             Err(Refused::Closed | Refused::PausedClock) => Outcome::Unavailable,
         });

@@ -74,6 +74,10 @@ impl Grant for Level {
         self.whole.held.is_lost()
     }
 
+    fn is_degraded(&self) -> bool {
+        self.whole.held.is_degraded()
+    }
+
     fn semaphore_id(&self) -> Option<SemaphoreId> {
         Some(self.whole.store.semaphore_id(&self.name))
     }

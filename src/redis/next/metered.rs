@@ -89,7 +89,7 @@ impl Counted<'_> {
     fn count(&mut self, reply: &Result<Vec<Answer>, Failure>) {
         let of = |at| match reply {
             Ok(answers) => match answers.get(at) {
-                Some(Answer::Error) | None => Answered::Error,
+                Some(Answer::Failed(_)) | None => Answered::Error,
                 Some(_) => Answered::Ok,
             },
             Err(Failure::TimedOut) => Answered::Timeout,

@@ -17,10 +17,7 @@ use super::{
     transport::{Server, Transport},
 };
 use redis::Client;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicUsize},
-};
+use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 use uuid::Uuid;
 
 impl Builder {
@@ -67,6 +64,7 @@ impl Builder {
             lease: self.lease,
             timeout: self.timeout,
             servers: 1,
+            policy: self.when_unavailable.into(),
         };
         RedisSemaphore::new(Store {
             driver: Driver::start(wire, settings, reports),
@@ -90,7 +88,6 @@ impl Builder {
             checks: Checks::default(),
             max_waiting: self.max_waiting_total,
             waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
-            is_closed: AtomicBool::new(false),
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     check::Checks,
     clock::Times,
+    core::Refusal,
     driver::{self, Driver, Health, Refused, Wire},
     error::Error,
     metered::Metered,
@@ -12,10 +13,7 @@ use super::{
 use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
     io,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::Instant,
 };
 
@@ -38,17 +36,9 @@ pub(super) struct Store {
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: usize,
     pub(super) waiting: [AtomicUsize; 2],
-    pub(super) is_closed: AtomicBool,
 }
 
 impl Store {
-    pub(super) fn check_open(&self) -> Result<(), AcquireError> {
-        match self.is_closed.load(Relaxed) {
-            true => Err(AcquireError::Closed),
-            false => Ok(()),
-        }
-    }
-
     /// Whether the store itself works, whatever its server does.
     pub(super) fn check_well(&self) -> Result<(), Error> {
         let reason = match self.driver.health() {
@@ -61,15 +51,17 @@ impl Store {
 
     /// What a refusal means that is no answer of a server.
     pub(super) fn failure(&self, why: Refused) -> AcquireError {
-        match why {
-            Refused::Closed => AcquireError::Closed,
-            Refused::PausedClock => StoreError::new(Error::PausedClock).into(),
-            Refused::By(_) => {
-                // Without a cause an answer was only too slow.
-                let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
-                StoreError::shared(self.driver.error(0).unwrap_or_else(too_slow)).into()
-            }
-        }
+        let server = match why {
+            Refused::Closed | Refused::By(Refusal::Closed) => return AcquireError::Closed,
+            Refused::PausedClock => return StoreError::new(Error::PausedClock).into(),
+            Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => server,
+            // All others are answers.
+            Refused::By(_) => 0,
+        };
+        // Without a cause an answer was only too slow.
+        let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
+        let cause = self.driver.error(server).unwrap_or_else(too_slow);
+        StoreError::shared(cause).into()
     }
 
     pub(super) fn protocol(&self) -> &Protocol {

@@ -1,6 +1,8 @@
 //! The store in Redis, as its users see it.
 
-use super::{check::Risk, connect_error::ConnectError, protocol::name, shared::Store};
+use super::{
+    check::Risk, clock::after, connect_error::ConnectError, protocol::name, shared::Store,
+};
 use crate::{
     observe::Store::Redis as REDIS,
     semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},
@@ -98,11 +100,12 @@ impl RedisSemaphore {
     /// # }
     /// ```
     pub async fn shutdown(&self, bound: Duration) -> Vec<Unreleased> {
-        let _ = bound;
-        self.0
-            .is_closed
-            .store(true, std::sync::atomic::Ordering::Relaxed);
-        Vec::new()
+        let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
+        let unreleased = unreleased.map(|(name, token)| Unreleased {
+            semaphore: name.to_string(),
+            token,
+        });
+        unreleased.collect()
     }
 }
 

@@ -15,7 +15,8 @@
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
---       4 levels    of each claim; 0 if their numbers differ
+--       4 lasts     ms, how long a grant lasts unless it is refreshed: a lease, or less
+--       5 levels    of each claim; 0 if their numbers differ
 --       and for each claim, if they differ, its number of levels; and four for each of its levels:
 --         number  of the semaphore, from 1
 --         id      the permit's id
@@ -42,8 +43,8 @@ local now, micros = clock()
 if now > tonumber(ARGV[2]) then
   return {now}
 end
-local lease, floor, equal = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local expired_before, expires_at, ttl = text(now), text(now + lease), text(lease * LEASES)
+local lease, floor, equal = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[5])
+local expired_before, expires_at, ttl = text(now), text(now + ARGV[4]), text(lease * LEASES)
 local anything_waits = any_queue(KEYS)
 
 -- For each semaphore how many units are held, and whether claims wait.
@@ -63,7 +64,7 @@ end
 
 -- Of which semaphores this call has extended the TTL.
 local is_extended
-local answer, size, at, decide = {now}, 1, 5, nil
+local answer, size, at, decide = {now}, 1, 6, nil
 while ARGV[at] do
   local begin, levels, is_free = at, equal, true
   if equal == 0 then
@@ -100,7 +101,7 @@ while ARGV[at] do
     end
   else
     decide = decide
-      or contended_claims(begin, equal, used, is_contended, now, micros, floor, lease)
+      or contended_claims(begin, equal, used, is_contended, now, micros, floor, lease, expires_at)
     size = decide(first, levels, answer, size)
   end
 end

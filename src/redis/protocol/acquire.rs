@@ -93,7 +93,12 @@ impl Protocol {
     ) -> Vec<Result<Acquired, Error>> {
         let call = Call {
             script: &SCRIPT,
-            head: &[self.owner.lease_ms, runs_until, self.clock.floor()],
+            head: &[
+                self.owner.lease_ms,
+                runs_until,
+                self.clock.floor(),
+                self.owner.lease_ms,
+            ],
             deadline,
             is_confirmed: true,
         };

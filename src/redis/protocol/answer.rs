@@ -16,12 +16,21 @@ pub(in crate::redis) enum Answer {
     Held(Vec<bool>),
     /// Nothing was asked.
     Done,
-    /// The server's time, ms, and the highest that any process has seen, microseconds.
-    Presence(u64, u64),
+    /// The server's time, ms; the highest that any process has seen, microseconds; and how many processes live.
+    Presence(u64, u64, u32),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
-    /// The server could not run it. Nothing was changed.
-    Error,
+    /// The server could not run it, or not to its end.
+    Failed(Fault),
+}
+
+/// Why a server could not run a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Fault {
+    /// It cannot work now.
+    Unavailable,
+    /// The command asks for what it does not do: a key of another type, a permission that is missing.
+    Mistake,
 }
 
 /// The answer for a claim. Levels count from its first, and `held` units are held there.
@@ -118,6 +127,7 @@ impl Command {
                 [now, highest] => Some(Answer::Presence(
                     millis(now.integer()?)?,
                     micros(highest.integer()?)?,
+                    0,
                 )),
                 _ => None,
             },

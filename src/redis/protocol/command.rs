@@ -11,7 +11,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 pub(in crate::redis) enum Command {
     /// Grants permits or positions. A poll and a heartbeat are the same.
     Acquire {
-        /// How long a grant lasts without a refresh.
+        /// How long a grant lasts unless it is refreshed.
         lasts: Duration,
         /// Ms of the server's clock, after which it changes nothing.
         runs_until: u64,
@@ -22,7 +22,7 @@ pub(in crate::redis) enum Command {
     },
     /// Moves ends forward.
     Refresh {
-        /// How long from now on.
+        /// How long, from now on.
         lasts: Duration,
         groups: Vec<Group>,
     },
@@ -152,12 +152,11 @@ impl Command {
                 floor,
                 claims,
             } => {
-                let head = [lasts.as_millis() as u64, *runs_until, *floor];
-                encode_acquire(owner, head, claims, sink);
+                let head = [owner.lease_ms, *runs_until, *floor, millis(*lasts)];
+                encode_acquire(owner, &head, claims, sink);
             }
             Self::Refresh { lasts, groups } => {
-                let head = [lasts.as_millis() as u64];
-                encode_groups(Verb::Refresh, &head, groups, (owner, sink));
+                encode_groups(Verb::Refresh, &[millis(*lasts)], groups, (owner, sink));
             }
             Self::Release {
                 with_answer,
@@ -176,6 +175,10 @@ impl Command {
             }
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 /// The script, and its keys for semaphores of these names.
@@ -210,7 +213,7 @@ fn encode_groups(
 }
 
 /// Each semaphore is named once, and claims have its number.
-fn encode_acquire(owner: &Owner, head: [u64; 3], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
+fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
     let (mut numbers, mut names) = (HashMap::new(), Vec::new());
     for wanted in claims.iter().flatten() {
         numbers.entry(&*wanted.name).or_insert_with(|| {
@@ -219,11 +222,11 @@ fn encode_acquire(owner: &Owner, head: [u64; 3], claims: &[Vec<Wanted>], sink: &
         });
     }
     let levels: usize = claims.iter().map(Vec::len).sum();
-    begin(Verb::Acquire, &names, 4 + claims.len() + 4 * levels, sink);
+    begin(Verb::Acquire, &names, 5 + claims.len() + 4 * levels, sink);
     let first = claims.first().map_or(0, Vec::len);
     let is_equal = claims.iter().all(|claim| claim.len() == first);
     let levels = if is_equal { first as u64 } else { 0 };
-    for arg in [head[0], head[1], head[2], levels] {
+    for arg in head.iter().chain([&levels]) {
         sink.add(arg);
     }
     for claim in claims {

@@ -31,7 +31,7 @@ mod usage;
 pub(super) use acquire::Acquire;
 pub(super) use answer::Acquired;
 #[cfg(tower_semaphore_core)]
-pub(super) use answer::{Answer, Message};
+pub(super) use answer::{Answer, Fault, Message, Reply};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use check::Inspected;
 #[cfg(tower_semaphore_core)]
