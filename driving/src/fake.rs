@@ -78,6 +78,8 @@ impl Observer for Deaths {
     fn not_connected(&self, _: Option<Cause>) {}
 
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
+
+    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 pub(crate) fn settings(lease: Duration) -> Settings {

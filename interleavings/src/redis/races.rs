@@ -52,6 +52,8 @@ impl Observer for Silent {
     fn not_connected(&self, _: Option<Cause>) {}
 
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
+
+    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 /// Time stands still.

@@ -24,10 +24,22 @@ pub(in crate::redis) enum Refused {
     PausedClock,
 }
 
+/// What the observer is told of a permit.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Told {
+    Lost(LostBy),
+    Degraded {
+        /// Whether it was granted before.
+        is_kept: bool,
+    },
+}
+
 /// A level, as the holder sees it.
 #[derive(Debug)]
-struct Level {
-    policy: Policy,
+pub(super) struct Level {
+    pub(super) policy: Policy,
+    /// The name of its semaphore.
+    pub(super) name: Arc<str>,
     server: usize,
     token: AtomicU64,
 }
@@ -55,10 +67,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The policy and the server of each level.
-    pub(super) fn new(levels: impl Iterator<Item = (Policy, usize)>) -> Self {
-        let levels = levels.map(|(policy, server)| Level {
+    /// The policy of each level, the name of its semaphore, and its server.
+    pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, usize)>) -> Self {
+        let levels = levels.map(|(policy, name, server)| Level {
             policy,
+            name,
             server,
             token: AtomicU64::new(0),
         });
@@ -95,20 +108,23 @@ impl Cell {
         self.end.store(end.as_micros() as u64, Relaxed);
     }
 
-    /// Returns by what it is lost, unless it was lost before.
-    pub(super) fn lose(&self, by: LostBy) -> Option<LostBy> {
+    /// Returns what to tell of that, unless it was lost before.
+    pub(super) fn lose(&self, by: LostBy) -> Option<Told> {
         let was_lost = self.loss.is_set();
         self.loss.mark();
-        (!was_lost).then_some(by)
+        (!was_lost).then_some(Told::Lost(by))
     }
 
-    pub(super) fn revoke(&self) -> Option<LostBy> {
+    pub(super) fn revoke(&self) -> Option<Told> {
         self.leave();
         self.lose(LostBy::Revoked)
     }
 
-    pub(super) fn degrade(&self) {
-        self.is_degraded.store(true, Relaxed);
+    /// Returns what to tell of that, unless it was told before.
+    pub(super) fn degrade(&self) -> Option<Told> {
+        let is_kept = matches!(self.outcome(), Some(Ok(_)));
+        let was_degraded = self.is_degraded.swap(true, Relaxed);
+        (!was_degraded).then_some(Told::Degraded { is_kept })
     }
 
     /// One that was released stays lost.
@@ -124,14 +140,14 @@ impl Cell {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// There is no core any more. Returns whether that changes anything, and by what it is lost now.
-    pub(super) fn close(&self, now: Time) -> (bool, Option<LostBy>) {
+    /// There is no core any more. Returns whether that changes anything, and what to tell of it.
+    pub(super) fn close(&self, now: Time) -> (bool, Option<Told>) {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
         self.release(false);
         let is_lost = !self.loss.is_set() && self.is_lost(now);
-        let by = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
-        (is_new || is_lost, by)
+        let told = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
+        (is_new || is_lost, told)
     }
 
     fn set_tokens(&self, tokens: impl Iterator<Item = u64>) {
@@ -154,16 +170,17 @@ impl Cell {
         &self.loss
     }
 
-    /// The policy and the token of each level.
-    pub(super) fn levels(&self) -> impl Iterator<Item = (&Policy, u64)> {
+    /// The levels, and their tokens.
+    pub(super) fn levels(&self) -> impl Iterator<Item = (&Level, u64)> {
         let levels = self.levels.iter();
-        levels.map(|level| (&level.policy, level.token.load(Relaxed)))
+        levels.map(|level| (level, level.token.load(Relaxed)))
     }
 
-    /// The policy and the server of a level.
-    pub(super) fn level(&self, level: usize) -> Option<(Policy, usize)> {
-        let level = self.levels.get(level)?;
-        Some((level.policy.clone(), level.server))
+    /// The cell of a claim for a level of this permit.
+    pub(super) fn of_level(&self, level: usize) -> Self {
+        let level = self.levels.get(level);
+        let level = level.map(|of| (of.policy.clone(), Arc::clone(&of.name), of.server));
+        Self::new(level.into_iter())
     }
 
     pub(super) fn servers(&self) -> impl Iterator<Item = usize> {

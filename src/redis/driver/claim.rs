@@ -118,8 +118,9 @@ impl<T: Transport> Driver<T> {
         here: Option<Id>,
         (levels, policies): (&[Level], Vec<Policy>),
     ) -> Result<Claimed<T>, Refused> {
-        let servers = levels.iter().map(|level| level.server);
-        let cell = Cell::new(policies.into_iter().zip(servers));
+        let named = levels.iter().zip(policies);
+        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.server));
+        let cell = Cell::new(named);
         self.begin(here, cell, |core, now, from| {
             Some(core.acquire(now, from, levels))
         })
@@ -268,8 +269,7 @@ impl<T: Transport> Held<T> {
         let (driver, cell, root) = (self.driver.clone(), Arc::clone(&self.cell), self.id);
         async move {
             // Nothing is told of the growth but its outcome.
-            let own = Cell::new(cell.level(level).into_iter());
-            let claimed = driver.begin(here(), own, |core, now, from| {
+            let claimed = driver.begin(here(), cell.of_level(level), |core, now, from| {
                 core.grow(now, from, (root, level), (weight, limit))
             });
             decided(claimed?, Duration::ZERO, |_| ()).await?.keep();

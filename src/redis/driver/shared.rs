@@ -1,7 +1,7 @@
 //! The core, behind a mutex.
 
 use super::{
-    cell::{Cell, Cells, Refused},
+    cell::{Cell, Cells, Refused, Told},
     inbox::{Dropped, Inbox},
     load::Load,
     runtimes::Runtimes,
@@ -36,6 +36,9 @@ pub(in crate::redis) trait Observer: Send + Sync + 'static {
 
     /// A level of a permit is lost, which had this token.
     fn lost(&self, policy: &Policy, token: u64, by: LostBy);
+
+    /// A level of a permit goes on without its server: one that was granted before, if it `is_kept`.
+    fn degraded(&self, policy: &Policy, name: &Arc<str>, is_kept: bool);
 }
 
 /// Whether a store works.
@@ -90,8 +93,8 @@ pub(super) struct Next<C> {
 
 /// What is to be done once the lock is released.
 pub(super) struct Outbox<C> {
-    /// The cells that were written to, and by what each permit is lost now.
-    wakes: Vec<(Arc<Cell>, Option<LostBy>)>,
+    /// The cells that were written to, and what is told of each.
+    wakes: Vec<(Arc<Cell>, Option<Told>)>,
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
     connections: Vec<Arc<C>>,
@@ -240,9 +243,14 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    fn tell_lost(&self, cell: &Cell, by: LostBy) {
-        for (policy, token) in cell.levels() {
-            self.observer.lost(policy, token, by);
+    fn observe(&self, cell: &Cell, told: Told) {
+        for (level, token) in cell.levels() {
+            match told {
+                Told::Lost(by) => self.observer.lost(&level.policy, token, by),
+                Told::Degraded { is_kept } => {
+                    self.observer.degraded(&level.policy, &level.name, is_kept);
+                }
+            }
         }
     }
 
@@ -259,8 +267,8 @@ impl<T: Transport> Shared<T> {
         if outbox.closes {
             contained(|| self.observer.core_died());
         }
-        for (cell, lost) in outbox.wakes {
-            contained(|| lost.map(|by| self.tell_lost(&cell, by)));
+        for (cell, told) in outbox.wakes {
+            contained(|| told.map(|told| self.observe(&cell, told)));
             contained(|| cell.wake());
             contained(|| drop(cell));
         }
@@ -342,21 +350,21 @@ impl<C> Rest<C> {
                 cell.hold(end);
                 continue;
             }
-            let (is_last, lost) = self.write(&cell, event);
+            let (is_last, told) = self.write(&cell, event);
             if is_last {
                 outbox.cells.extend(self.cells.remove(id));
             }
-            outbox.wakes.push((cell, lost));
+            outbox.wakes.push((cell, told));
         }
     }
 
-    /// Returns whether nothing more is told of the permit, and by what it is lost.
-    fn write(&self, cell: &Cell, event: Event) -> (bool, Option<LostBy>) {
+    /// Returns whether nothing more follows of the permit, and what to tell of it.
+    fn write(&self, cell: &Cell, event: Event) -> (bool, Option<Told>) {
         match event {
             Event::Queued(_, level) => cell.queue(level),
             Event::Held(_, end) => cell.hold(end),
             Event::Granted(_, grants) => cell.grant(&grants),
-            Event::Degraded(_) => cell.degrade(),
+            Event::Degraded(_) => return (false, cell.degrade()),
             Event::Regained(_, tokens) => cell.regain(&tokens),
             Event::Lost(_) if !self.is_shut => return (false, cell.lose(LostBy::Lease)),
             Event::Revoked(_) => return (true, cell.revoke()),
@@ -380,8 +388,8 @@ impl<C> Rest<C> {
     /// Without a core claims fail, and leases end at their ends.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox<C>) {
         let closed = self.cells.all().filter_map(|cell| {
-            let (has_changed, lost) = cell.close(now);
-            has_changed.then(|| (Arc::clone(cell), lost))
+            let (has_changed, told) = cell.close(now);
+            has_changed.then(|| (Arc::clone(cell), told))
         });
         outbox.wakes.extend(closed);
     }

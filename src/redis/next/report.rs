@@ -25,6 +25,7 @@ pub(super) enum Line {
         size: usize,
         answered: Answered,
     },
+    Degraded(Policy, Arc<str>, bool),
     /// Where, and whether again.
     Connected(String, bool),
     NotConnected(Option<Cause>),
@@ -32,6 +33,13 @@ pub(super) enum Line {
     KeeperDied,
     /// The core has.
     CoreDied,
+}
+
+/// What is counted of a policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    Lost(LostBy),
+    Degraded,
 }
 
 /// The queue. Whoever finds that no thread empties it starts one.
@@ -42,8 +50,8 @@ pub(super) struct Reports(Arc<Mutex<Queue>>);
 struct Queue {
     lines: VecDeque<Line>,
     dropped: u64,
-    /// How many permits each policy has lost since they were last counted.
-    lost: Vec<(Policy, LostBy, u64)>,
+    /// How many permits of each policy were lost, or became degraded, since they were last counted.
+    counts: Vec<(Policy, Count, u64)>,
     /// Whether a thread empties it.
     runs: bool,
 }
@@ -84,7 +92,7 @@ impl Reports {
 
     fn take(&self) -> Option<Queue> {
         let mut queue = self.0.lock();
-        let runs = queue.dropped > 0 || !queue.lines.is_empty() || !queue.lost.is_empty();
+        let runs = queue.dropped > 0 || !queue.lines.is_empty() || !queue.counts.is_empty();
         let taken = mem::take(&mut *queue);
         queue.runs = runs;
         runs.then_some(taken)
@@ -99,20 +107,23 @@ impl Queue {
         }
     }
 
-    fn count(&mut self, policy: &Policy, by: LostBy) {
-        let mut known = self.lost.iter_mut();
-        let known = known.find(|(of, how, _)| of == policy && *how == by);
+    fn count(&mut self, policy: &Policy, what: Count) {
+        let mut known = self.counts.iter_mut();
+        let known = known.find(|(of, known, _)| of == policy && *known == what);
         match known {
             Some((.., count)) => *count += 1,
-            None => self.lost.push((policy.clone(), by, 1)),
+            None => self.counts.push((policy.clone(), what, 1)),
         }
     }
 
     /// Both contain panics.
     fn tell(self) {
-        for (policy, by, count) in self.lost {
+        for (policy, what, count) in self.counts {
             let meter = Meter::of(REDIS, &policy);
-            (0..count).for_each(|_| meter.lost(by));
+            (0..count).for_each(|_| match what {
+                Count::Lost(by) => meter.lost(by),
+                Count::Degraded => meter.degraded(),
+            });
         }
         self.lines.into_iter().for_each(Line::tell);
         if self.dropped > 0 {
@@ -131,6 +142,10 @@ impl Line {
                 size,
                 answered,
             } => called(REDIS, verb, took, [(size, answered)].into_iter()),
+            Self::Degraded(policy, name, is_kept) => {
+                let how = if is_kept { "kept" } else { "admitted" };
+                events::degraded(Some((REDIS, &policy)), how, &name);
+            }
             Self::Connected(address, again) => events::connected(&address, again),
             Self::NotConnected(why) => {
                 let why: Option<&dyn Error> = why.as_ref().map(|why| &**why as _);
@@ -164,8 +179,17 @@ impl Observer for Reports {
     fn lost(&self, policy: &Policy, token: u64, by: LostBy) {
         if IS_ON {
             self.change(|queue| {
-                queue.count(policy, by);
+                queue.count(policy, Count::Lost(by));
                 queue.push(Line::Lost(policy.clone(), token, by));
+            });
+        }
+    }
+
+    fn degraded(&self, policy: &Policy, name: &Arc<str>, is_kept: bool) {
+        if IS_ON {
+            self.change(|queue| {
+                queue.count(policy, Count::Degraded);
+                queue.push(Line::Degraded(policy.clone(), Arc::clone(name), is_kept));
             });
         }
     }
@@ -185,7 +209,7 @@ mod tests {
         }
         let queue = reports.take();
         let (lost, lines, dropped) = match &queue {
-            Some(queue) => (queue.lost[0].2, queue.lines.len(), queue.dropped),
+            Some(queue) => (queue.counts[0].2, queue.lines.len(), queue.dropped),
             None => (0, 0, 0),
         };
         let expected = if IS_ON {
