@@ -393,8 +393,9 @@ impl Core {
             (Some(_), State::Degraded) => Queue::Polls,
             (Some(_), _) => Queue::Claims,
         };
-        // The thread sends again what was sent before.
-        let from = if lease.was_sent { THREAD } else { from };
+        // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
+        let is_claim = !lease.was_sent && !permit.is_decided();
+        let from = if is_claim { from } else { THREAD };
         self.push(now, at, (queue, from));
     }
 
