@@ -87,6 +87,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         lease,
         timeout: Duration::from_millis(250),
         servers: 1,
+        policy: super::core::Policy::Refuse,
     }
 }
 
@@ -181,7 +182,7 @@ impl Server {
                     false => Answer::Done,
                 }
             }
-            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000),
+            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000, 1),
         }
     }
 

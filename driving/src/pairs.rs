@@ -17,7 +17,7 @@ use std::{
 const TIME: Duration = Duration::from_secs(2);
 
 /// Claims levels under one policy.
-pub(crate) fn claim(
+pub(crate) fn claim_levels(
     driver: &Driver<Fake>,
     levels: Vec<Level>,
 ) -> impl Future<Output = Result<Held<Fake>, Refused>> + Send + 'static {
@@ -55,7 +55,7 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
                 // On a busy machine who has the lock may stand still for longer than a claim may take.
-                let held = claim(&driver, vec![level.clone()]).await;
+                let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;
             }
@@ -104,7 +104,7 @@ pub fn many(permits: usize, keys: usize) {
         let mut all = Vec::new();
         for number in 0..permits {
             let level = level(&format!("k{}", number % keys));
-            all.push(claim(&driver, vec![level]).await.expect("room"));
+            all.push(claim_levels(&driver, vec![level]).await.expect("room"));
         }
         all
     });
@@ -133,9 +133,11 @@ pub(super) fn level(name: &str) -> Level {
     Level {
         name: name.into(),
         server: 0,
+        slot: 0,
         limit: 1_000_000,
         weight: 1,
         wait: None,
+        is_strict: false,
         label: None,
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     explore::{block_on, explore_most, join, poll},
     observe::LostBy,
     redis::{
-        core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+        core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
         protocol::{Acquired, Answer, Command},
     },
     semaphore::Policy,
@@ -76,6 +76,7 @@ impl World {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
             servers: 1,
+            policy: core::Policy::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(Silent), clock));
         let shared = Arc::clone(&driver.0.0);
@@ -124,9 +125,11 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
     let level = Level {
         name: "a".into(),
         server: 0,
+        slot: 0,
         limit: 9,
         weight: 1,
         wait: None,
+        is_strict: false,
         label: None,
     };
     let claimed = driver
@@ -152,7 +155,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, 0),
+        Command::Presence { .. } => Answer::Presence(1_000_000, 0, 1),
     });
     let answers = answers.collect();
     assert!(carrier.report(Ok(answers)).is_empty());
