@@ -2,10 +2,10 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Message, PermitId, Refusal, Policy, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Policy, Refusal, RuntimeId,
         Settings, Time, Wait,
     },
-    protocol::{Answer, Command, Fault, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,
@@ -139,8 +139,11 @@ impl Shipped {
 
 /// What the decoder makes of a reply.
 fn answer(command: &Command, said: subject::Said) -> Answer {
-    let reply = said.reply.as_ref();
-    let answer = reply.map_or(Some(Answer::Failed(Fault::Unavailable)), |reply| command.decode(reply));
+    let answer = match &said.reply {
+        Ok(reply) => command.decode(reply),
+        Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
+        Err(subject::Refused::NoScript) => Some(Answer::NotRun),
+    };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
@@ -261,7 +264,10 @@ impl subject::Subject for Shipped {
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
                 Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
-                Event::Held(..) | Event::Degraded(_) | Event::Released(..) => continue,
+                Event::Queued(..)
+                | Event::Held(..)
+                | Event::Degraded(_)
+                | Event::Released(..) => continue,
             });
         }
     }

@@ -11,7 +11,8 @@ use crate::{
     schedule::Schedule,
     server::Server,
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Refusal, Settings, Time,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Refusal, Refused, Settings,
+        Time,
     },
 };
 use std::{
@@ -403,5 +404,5 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
 }
 
 fn is_error(answer: &Answer) -> bool {
-    matches!(answer, Answer::Error(_))
+    matches!(answer, Answer::Error(Refused::Loading))
 }

@@ -5,7 +5,8 @@ use crate::{
     process::Process,
     schedule::Schedule,
     subject::{
-        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Settings, Time,
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
+        Settings, Time,
     },
 };
 use std::{
@@ -377,7 +378,7 @@ impl Calls {
     ) {
         // A core may ignore what comes later.
         let is_timely = local < flight.call.deadline;
-        let is_error = |answer: &Answer| matches!(answer, Answer::Error(_));
+        let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
         match reply {
             Err(Failure::Abandoned) => {}
             Ok(answers) if is_timely && !answers.iter().any(is_error) => {

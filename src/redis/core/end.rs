@@ -193,6 +193,28 @@ impl Core {
         }
     }
 
+    /// A release of a lease was answered. If it has found nothing, another one may have run before, whose answer is
+    /// still on its way.
+    pub(super) fn freed(&mut self, sent: Time, at: At, was_held: bool) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        permit.was_held |= was_held;
+        let state = &permit.leases[at.1].state;
+        if matches!(state, State::Released(released) if released.in_flight > 1) {
+            self.may_have_freed(sent, at);
+        }
+    }
+
+    /// A release that was sent then may have run. Before the end of the lease it has found what was held.
+    pub(super) fn may_have_freed(&mut self, sent: Time, at: At) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        let state = &permit.leases[at.1].state;
+        permit.was_held |= matches!(state, State::Released(released) if sent < released.held_until);
+    }
+
     pub(super) fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
         for (at, _) in all.iter().copied().collect::<BTreeSet<_>>() {
             self.release_landed(now, at, then);

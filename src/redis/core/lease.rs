@@ -69,6 +69,8 @@ pub(super) struct Lost {
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
+    /// Until when it was known to be held.
+    pub(super) held_until: Time,
     /// How many releases have no answer; and the call of the last one, and its connection.
     pub(super) in_flight: usize,
     pub(super) sent_in: Option<(CallId, Connection)>,
@@ -173,7 +175,15 @@ impl Lease {
     }
 
     pub(super) fn is_queued(&self) -> bool {
-        matches!(self.state, State::Queued(_))
+        self.queued_at().is_some()
+    }
+
+    /// The level in whose queue it waits, by its number in the permit.
+    pub(super) fn queued_at(&self) -> Option<usize> {
+        match &self.state {
+            State::Queued(queued) => Some(queued.level),
+            _ => None,
+        }
     }
 
     /// Whether the server may know it, or will.
@@ -228,6 +238,7 @@ impl Lease {
     /// It is held from the sending of a call on.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
         self.state = State::Held(Held { end });
+        self.is_alone = false;
         self.next = next;
     }
 
@@ -271,8 +282,13 @@ impl Lease {
 
     pub(super) fn release(&mut self, now: Time) {
         let gives_up = self.lasts.max(now);
+        let held_until = match &self.state {
+            State::Held(held) => held.end,
+            _ => Time::ZERO,
+        };
         self.state = State::Released(Released {
             gives_up,
+            held_until,
             in_flight: 0,
             sent_in: None,
             is_settled: false,

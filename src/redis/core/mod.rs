@@ -66,7 +66,7 @@ pub(in crate::redis) use policy::Policy;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
@@ -84,16 +84,6 @@ use std::{
 /// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
 /// the others for long.
 const MOST_DUE: usize = 512;
-
-/// A message that a script has sent to this process.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::redis) enum Message {
-    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
-    /// poll.
-    Granted(u64, u64, u32),
-    /// An operator has revoked it.
-    Revoked(u64),
-}
 
 /// See the module docs.
 #[derive(Debug)]
@@ -403,8 +393,9 @@ impl Core {
             (Some(_), State::Degraded) => Queue::Polls,
             (Some(_), _) => Queue::Claims,
         };
-        // The thread sends again what was sent before.
-        let from = if lease.was_sent { THREAD } else { from };
+        // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
+        let is_claim = !lease.was_sent && !permit.is_decided();
+        let from = if is_claim { from } else { THREAD };
         self.push(now, at, (queue, from));
     }
 

@@ -60,6 +60,8 @@ pub(in crate::redis) enum Refusal {
 /// What callers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Event {
+    /// The claim waits in the queue of this level. What is narrower is held.
+    Queued(PermitId, usize),
     /// It is held: the token of each level, and how many units are held there.
     Granted(PermitId, Vec<(u64, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
@@ -82,10 +84,10 @@ impl Event {
     pub(in crate::redis) fn id(&self) -> PermitId {
         match *self {
             Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
+            Self::Queued(id, _) | Self::Degraded(id) => id,
             Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
                 id
             }
-            Self::Degraded(id) => id,
         }
     }
 }

@@ -53,10 +53,8 @@ impl Core {
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                for ((At(id, _), _), was_held) in all.iter().zip(each) {
-                    if let Some(permit) = self.permit(*id) {
-                        permit.was_held |= was_held;
-                    }
+                for ((at, _), was_held) in all.iter().zip(each) {
+                    self.freed(flight.sent, *at, was_held);
                 }
                 self.released(now, all);
             }
@@ -65,6 +63,8 @@ impl Core {
                 self.servers[flight.server].raise(highest, now);
                 self.live.told(live, now, self.settings.lease);
             }
+            // The server does not know the script, and is told it with the next call.
+            (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),
             (items, Answer::Failed(fault)) => self.not_run(now, flight, items, fault),
             (items, _) => self.not_run(now, flight, items, Fault::Mistake),
         }
@@ -80,31 +80,38 @@ impl Core {
 
     /// A server could not run a command, or not to its end.
     fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
-        if fault == Fault::Mistake && self.take_apart(now, flight.id, items) {
+        if fault == Fault::Mistake && self.take_apart(now, flight, items) {
             return;
         }
         let then = match fault {
             Fault::Unavailable => now + PAUSE,
             Fault::Mistake => now + self.settings.heartbeat(),
         };
-        match items {
-            Items::Acquire(all) => {
-                self.send_again(now, flight.id, all, then);
-                for At(id, _) in all {
-                    match fault {
-                        Fault::Unavailable => self.cannot_decide(now, *id, flight.server),
-                        Fault::Mistake => self.failed_to(now, *id, flight.server),
-                    }
-                }
+        self.repeat(now, flight, (items, then));
+        let Items::Acquire(all) = items else {
+            return;
+        };
+        for At(id, _) in all {
+            match fault {
+                Fault::Unavailable => self.cannot_decide(now, *id, flight.server),
+                Fault::Mistake => self.failed_to(now, *id, flight.server),
             }
-            Items::Refresh(all) => self.send_again(now, flight.id, all, then),
+        }
+    }
+
+    /// A command has not run. What it named is due then.
+    fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
+        match items {
+            Items::Acquire(all) | Items::Refresh(all) => {
+                self.send_again(now, flight.id, all, then);
+            }
             Items::Release(all) => self.release_again(now, all, then),
             Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
         }
     }
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
-    fn take_apart(&mut self, now: Time, call: CallId, items: &Items) -> bool {
+    fn take_apart(&mut self, now: Time, flight: &Flight, items: &Items) -> bool {
         let all: BTreeSet<At> = match items {
             Items::Acquire(all) | Items::Refresh(all) => all.iter().copied().collect(),
             Items::Release(all) => all.iter().map(|(at, _)| *at).collect(),
@@ -118,12 +125,7 @@ impl Core {
                 lease.is_alone = true;
             }
         }
-        match items {
-            Items::Release(all) => self.release_again(now, all, now),
-            _ => all
-                .iter()
-                .for_each(|at| self.send_again(now, call, &[*at], now)),
-        }
+        self.repeat(now, flight, (items, now));
         true
     }
 
@@ -154,7 +156,13 @@ impl Core {
         }
         for items in &flight.items {
             match items {
-                Items::Release(all) => self.release_again(now, all, then),
+                Items::Release(all) => {
+                    if failure != Failure::NotConnected {
+                        all.iter()
+                            .for_each(|(at, _)| self.may_have_freed(flight.sent, *at));
+                    }
+                    self.release_again(now, all, then);
+                }
                 Items::Presence if failure == Failure::Abandoned => {
                     self.announce_after(flight.server, now, Time::ZERO);
                 }
@@ -182,7 +190,6 @@ impl Core {
         };
         let is_own = lease.call == Some(call);
         lease.landed(call);
-        lease.is_alone = false;
         is_own
     }
 
@@ -341,15 +348,18 @@ impl Core {
         };
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
-        let is_new = !permit.leases[at.1].is_queued();
+        let before = permit.leases[at.1].queued_at();
         permit.leases[at.1].state = State::Queued(Queued {
             level,
             arrival,
             last_token,
             polled: sent,
         });
-        if is_new {
+        if before.is_none() {
             self.waiters.insert(at.0.serial, at.0);
+        }
+        if before != Some(level) {
+            self.events.push_back(Event::Queued(at.0, level));
         }
         self.next_at(now, at, over.min(now + pause));
     }

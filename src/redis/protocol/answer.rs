@@ -59,6 +59,33 @@ pub(in crate::redis) enum Acquired {
     },
 }
 
+/// A message that a script has sent to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Message {
+    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
+    /// poll.
+    Granted(u64, u64, u32),
+    /// An operator has revoked it.
+    Revoked(u64),
+}
+
+impl Message {
+    /// Reads `SERIAL TOKEN HELD`, or `SERIAL revoked`.
+    pub(in crate::redis) fn read(text: &str) -> Option<Self> {
+        let words: Vec<_> = text.split(' ').collect();
+        let serial = u64::from_str_radix(words[0], 16).ok()?;
+        match words[1..] {
+            ["revoked"] => Some(Self::Revoked(serial)),
+            [token, held] => Some(Self::Granted(
+                serial,
+                token.parse().ok()?,
+                held.parse().ok()?,
+            )),
+            _ => None,
+        }
+    }
+}
+
 /// A reply, as far as scripts return any.
 pub(in crate::redis) trait Reply: Sized {
     fn integer(&self) -> Option<i64>;

@@ -31,7 +31,7 @@ mod usage;
 pub(super) use acquire::Acquire;
 pub(super) use answer::Acquired;
 #[cfg(tower_semaphore_core)]
-pub(super) use answer::{Answer, Fault, Reply};
+pub(super) use answer::{Answer, Fault, Message, Reply};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use check::Inspected;
 #[cfg(tower_semaphore_core)]
@@ -42,5 +42,7 @@ pub(super) use id::Owner;
 pub(super) use id::PermitId;
 pub(super) use name::{key_of, name, names_of};
 pub(super) use read_id::ReadId;
+#[cfg(tower_semaphore_core)]
+pub(super) use script::{Form, Script};
 pub(super) use tag::{Of, Tag};
 pub(super) use usage::{Ending, Listed};
