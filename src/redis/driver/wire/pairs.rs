@@ -80,8 +80,8 @@ fn pairs_per_second_beside_the_store_that_ships() {
             .await
             .expect("a store");
         let own = move || {
-            let claim = driver.acquire(vec![level("a", 1_000_000)]);
-            async move { drop(claim.await) }
+            let driver = driver.clone();
+            async move { drop(driver.acquire(vec![level("a", 1_000_000)]).await) }
         };
         let old = move || {
             let claim = store.acquire(Claim::new("a").with_limit(1_000_000));
