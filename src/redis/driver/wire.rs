@@ -220,6 +220,4 @@ impl Drop for Unanswered<'_> {
 }
 
 #[cfg(test)]
-mod pairs;
-#[cfg(test)]
 mod tests;

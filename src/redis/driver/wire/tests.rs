@@ -1,5 +1,7 @@
 //! Against a real server.
 
+mod pairs;
+
 use super::*;
 use crate::{
     redis::{
@@ -15,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_secs(10);
 
-pub(super) struct Deaf;
+struct Deaf;
 
 impl Observer for Deaf {
     fn keeper_died(&self) {}
@@ -23,7 +25,7 @@ impl Observer for Deaf {
     fn core_died(&self) {}
 }
 
-pub(super) fn driver(url: &str, lease: Duration) -> Driver<Wire> {
+fn driver(url: &str, lease: Duration) -> Driver<Wire> {
     let client = Client::open(url).expect("a URL");
     let wire = Wire::new(client, "s:".to_owned(), "p1".into(), lease);
     let settings = Settings {
@@ -39,7 +41,7 @@ fn name(key: &str) -> Arc<str> {
     crate::redis::protocol::name("s:", &Policy::DEFAULT, &Key::from(key))
 }
 
-pub(super) fn level(key: &str, limit: u32) -> Level {
+fn level(key: &str, limit: u32) -> Level {
     Level {
         name: name(key),
         server: 0,

@@ -2,8 +2,11 @@
 //!
 //! `RUSTFLAGS="--cfg tower_semaphore_core" cargo test --release --lib pairs -- --ignored --nocapture`
 
-use super::tests::{driver, level};
-use crate::{Claim, RedisSemaphore, Semaphore};
+use super::{LEASE, driver, level};
+use crate::{
+    redis::RedisSemaphore,
+    semaphore::{Claim, Semaphore},
+};
 use std::{
     sync::{
         Arc,
@@ -14,7 +17,6 @@ use std::{
 use testing::redis::RedisServer;
 use tokio::runtime::Builder;
 
-const LEASE: Duration = Duration::from_secs(10);
 const TIME: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 
