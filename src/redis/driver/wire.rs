@@ -140,7 +140,7 @@ impl Session {
     fn run(&self, command: &Command) -> (Verb, Cmd) {
         let mut run = Run {
             is_known: &self.is_known,
-            verb: Verb::Clock,
+            verb: Verb::Presence,
             cmd: Cmd::new(),
         };
         command.encode(&self.owner, &mut run);
