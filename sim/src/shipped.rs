@@ -65,7 +65,7 @@ impl Sink for Written {
             Verb::Acquire => scripts::Verb::Acquire,
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
-            Verb::Clock => scripts::Verb::Clock,
+            Verb::Presence => scripts::Verb::Presence,
         };
         let script = Script {
             verb,
