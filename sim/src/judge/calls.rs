@@ -395,6 +395,11 @@ impl Calls {
                 let Some(record) = self.lease(at, (key, id)) else {
                     continue;
                 };
+                if is_timely && matches!((command, answer), (Command::Refresh { .. }, Ok(Some(_))))
+                {
+                    // It has run by now.
+                    record.lasts = local + command.lasts();
+                }
                 record.was_granted &= !matches!(
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]

@@ -197,6 +197,7 @@ impl Core {
     fn gave_up(&mut self, at: At, call: CallId) {
         if let Some(lease) = self.lease(at) {
             lease.call = lease.call.filter(|other| *other != call);
+            lease.was_unanswered = true;
         }
     }
 
@@ -445,6 +446,9 @@ impl Core {
                 None => self.next_at(now, at, now),
                 Some((end, _)) if lost.contains(&at) => self.not_found(now, at, end),
                 Some((end, length)) => {
+                    self.lease(at)
+                        .into_iter()
+                        .for_each(|lease| lease.refreshed(now));
                     let end = end.max(self.settings.held_until(flight.sent, length));
                     self.hold(now, at, end, self.refresh_at(flight.sent, length));
                 }
