@@ -30,7 +30,7 @@ fn main() {
             mod id;
             #[path = \"{redis}/protocol/tag.rs\"]
             mod tag;
-            pub(in crate::redis) use answer::{{Acquired, Answer, Reply}};
+            pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Reply}};
             pub(in crate::redis) use command::{{Command, Group, Position, Sink, Verb, Wanted}};
             pub(in crate::redis) use id::{{Owner, PermitId}};
             pub(in crate::redis) use tag::{{Of, Tag}};

@@ -46,7 +46,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refused release is not sent again",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, now + PAUSE),",
+        "Items::Release(all) => self.release_again(now, all, due),",
         "Items::Release(_) => {}",
     ),
     (
@@ -78,6 +78,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "reply",
         "(Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),",
         "(Items::Acquire(_), Answer::Late(_)) => {}",
+    ),
+    (
+        "a command whose script the server does not know is forgotten",
+        "reply",
+        "(items, Answer::NotRun) => self.not_run(now, flight, (items, now)),",
+        "(_, Answer::NotRun) => {}",
     ),
     (
         "a lease is in two calls at a time",

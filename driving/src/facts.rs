@@ -2,7 +2,7 @@ use super::{
     core::{Level, Refusal, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
-    pairs::level,
+    pairs::{claim_levels, level},
 };
 use std::{
     future::poll_fn,
@@ -72,7 +72,7 @@ fn runtime() -> Runtime {
 }
 
 async fn acquire(driver: &Driver<Fake>, level: Level) -> Held<Fake> {
-    driver.acquire(vec![level]).await.expect("a permit")
+    claim_levels(driver, vec![level]).await.expect("a permit")
 }
 
 /// Polls once.
@@ -93,7 +93,7 @@ fn a_permit_is_granted_held_and_released() {
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 1)).await;
         assert!(!held.is_lost() && held.token(0) == 1 && held.held() == [1]);
-        let refused = driver.acquire(vec![limited("a", 1)]).await.err();
+        let refused = claim_levels(&driver, vec![limited("a", 1)]).await.err();
         assert_eq!(refused, Some(Refused::By(Refusal::Full(0, 1))));
         assert!(held.release().await);
         drop(acquire(&driver, limited("a", 1)).await);
@@ -124,7 +124,7 @@ fn a_waiter_is_granted_when_another_releases() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 1)).await;
-        let waiter = driver.acquire(vec![waiting("a", 1)]);
+        let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
         let waiter = tokio::spawn(async move { waiter.await.expect("its turn") });
         until("it waits", || fake.0.holds("a") == (1, 1));
         drop(held);
@@ -139,7 +139,7 @@ fn a_dropped_acquire_is_taken_back() {
         drop(acquire(&driver, limited("a", 1)).await);
         // While its call is in flight.
         fake.0.is_silent.store(true, SeqCst);
-        let mut claim = Box::pin(driver.acquire(vec![limited("b", 1)]));
+        let mut claim = Box::pin(claim_levels(&driver, vec![limited("b", 1)]));
         until("its call arrives", || {
             let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             fake.0.holds("b").0 == 1
@@ -149,7 +149,7 @@ fn a_dropped_acquire_is_taken_back() {
         until("it is released", || fake.0.holds("b") == (0, 0));
         // While it waits.
         let held = acquire(&driver, limited("b", 1)).await;
-        let mut claim = Box::pin(driver.acquire(vec![waiting("b", 1)]));
+        let mut claim = Box::pin(claim_levels(&driver, vec![waiting("b", 1)]));
         until("it waits", || {
             let _ = claim.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             fake.0.holds("b") == (1, 1)
@@ -170,7 +170,7 @@ fn a_carrier_that_is_dropped_leaves_its_call_to_the_thread() {
         }
         fake.0.is_silent.store(true, SeqCst);
         let mut claims: Vec<_> = (0..20)
-            .map(|_| Box::pin(driver.acquire(vec![limited("b", 99)])))
+            .map(|_| Box::pin(claim_levels(&driver, vec![limited("b", 99)])))
             .collect();
         for claim in &mut claims {
             assert!(once(claim.as_mut()).await.is_pending());
@@ -209,7 +209,7 @@ fn an_ended_runtime_loses_no_permit_and_its_claim_goes_on_in_another() {
     let (fake, driver, _) = started(lease);
     let (one, other) = (runtime(), runtime());
     let held = one.block_on(acquire(&driver, limited("a", 1)));
-    let mut claim = Box::pin(driver.acquire(vec![waiting("a", 1)]));
+    let mut claim = Box::pin(claim_levels(&driver, vec![waiting("a", 1)]));
     assert!(one.block_on(once(claim.as_mut())).is_pending());
     drop(one);
     thread::sleep(lease * 3);
@@ -230,7 +230,7 @@ fn a_claim_outside_of_any_runtime_is_decided() {
         }
     }
     let (_, driver, _) = started(LEASE);
-    let mut claim = pin!(driver.acquire(vec![limited("a", 1)]));
+    let mut claim = pin!(claim_levels(&driver, vec![limited("a", 1)]));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let held = loop {
         match claim.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -254,7 +254,7 @@ fn a_waker_that_panics_ends_nothing() {
     let (fake, driver, deaths) = started(LEASE);
     let runtime = runtime();
     let held = runtime.block_on(acquire(&driver, limited("a", 1)));
-    let mut claim = Box::pin(driver.acquire(vec![waiting("a", 1)]));
+    let mut claim = Box::pin(claim_levels(&driver, vec![waiting("a", 1)]));
     let waker = Waker::from(Arc::new(Panics));
     until("it waits", || {
         let _entered = runtime.enter();
@@ -317,17 +317,17 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
     let (fake, driver, deaths) = started(lease);
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 1)).await;
-        let waiter = driver.acquire(vec![waiting("a", 1)]);
+        let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
         let waiter = tokio::spawn(waiter);
         until("it waits", || fake.0.holds("a") == (1, 1));
         // No claim has no levels.
         assert_eq!(
-            driver.acquire(Vec::new()).await.err(),
+            claim_levels(&driver, Vec::new()).await.err(),
             Some(Refused::Closed)
         );
         assert_eq!(waiter.await.expect("no panic").err(), Some(Refused::Closed));
         assert_eq!(
-            driver.acquire(vec![level("b")]).await.err(),
+            claim_levels(&driver, vec![level("b")]).await.err(),
             Some(Refused::Closed)
         );
         assert_eq!(driver.health(), Health::Closed);
@@ -367,8 +367,8 @@ fn a_silent_server_ends_permits_in_time_and_refuses_claims_within_their_budget()
         let held = acquire(&driver, limited("a", 2)).await;
         fake.0.is_silent.store(true, SeqCst);
         let since = Instant::now();
-        let refused = driver.acquire(vec![limited("a", 2)]).await.err();
-        assert_eq!(refused, Some(Refused::By(Refusal::Unavailable)));
+        let refused = claim_levels(&driver, vec![limited("a", 2)]).await.err();
+        assert_eq!(refused, Some(Refused::By(Refusal::Unavailable(0))));
         assert!(
             since.elapsed() < Duration::from_millis(700),
             "{:?}",
@@ -391,7 +391,7 @@ fn connections_that_break_are_made_again() {
             drop(acquire(&driver, limited("a", 100)).await);
             let connects = fake.0.connects.load(SeqCst);
             fake.0.break_all();
-            let claims = || async { drop(driver.acquire(vec![limited("a", 100)]).await) };
+            let claims = || async { drop(claim_levels(&driver, vec![limited("a", 100)]).await) };
             while fake.0.connects.load(SeqCst) == connects {
                 claims().await;
             }
@@ -449,7 +449,7 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
             runtime.spawn(async move {
                 let mut made = 0;
                 while !ends.load(Relaxed) {
-                    let claim = driver.acquire(vec![waiting("a", 3)]);
+                    let claim = claim_levels(&driver, vec![waiting("a", 3)]);
                     match tokio::time::timeout(Duration::from_millis(made % 3), claim).await {
                         Ok(held) => send
                             .send(held.expect("it waits long enough"))

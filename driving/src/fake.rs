@@ -1,10 +1,11 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
 use super::{
-    core::{Failure, Message, Settings},
-    driver::{Connection, Messages, Observer, Transport},
-    protocol::{Acquired, Answer, Command, Group, Wanted},
+    core::{Failure, Settings},
+    driver::{Cause, Connection, Messages, Observer, Transport},
+    protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
+use crate::{observe::LostBy, semaphore::Policy};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -71,6 +72,14 @@ impl Observer for Deaths {
     fn core_died(&self) {
         self.0[1].fetch_add(1, SeqCst);
     }
+
+    fn connected(&self, _: String, _: bool) {}
+
+    fn not_connected(&self, _: Option<Cause>) {}
+
+    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
+
+    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 pub(crate) fn settings(lease: Duration) -> Settings {
@@ -78,6 +87,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         lease,
         timeout: Duration::from_millis(250),
         servers: 1,
+        policy: super::core::Policy::Refuse,
     }
 }
 
@@ -145,7 +155,7 @@ impl Server {
                     .collect();
                 Answer::Acquired(self.ms(), each)
             }
-            Command::Refresh { groups } => {
+            Command::Refresh { groups, .. } => {
                 let mut found = Vec::new();
                 for Group { name, permits } in groups {
                     let of = all.entry(Arc::clone(name)).or_default();
@@ -172,7 +182,7 @@ impl Server {
                     false => Answer::Done,
                 }
             }
-            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000),
+            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000, 1),
         }
     }
 

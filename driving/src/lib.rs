@@ -11,6 +11,7 @@ pub mod redis {
     #[allow(dead_code, unused_imports)]
     mod core;
     #[allow(dead_code, unused_imports)]
+    #[path = "../../driving/src/driver.rs"]
     mod driver;
     #[allow(dead_code)]
     mod protocol {
@@ -18,7 +19,7 @@ pub mod redis {
         mod command;
         mod id;
         mod tag;
-        pub(in crate::redis) use answer::{Acquired, Answer};
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
         pub(in crate::redis) use id::PermitId;
         pub(in crate::redis) use tag::{Of, Tag};
@@ -32,11 +33,18 @@ pub mod redis {
     #[path = "../../driving/src/pairs.rs"]
     pub mod pairs;
 }
+#[path = "../../src/observe"]
+mod observe {
+    mod outcome;
+    pub(crate) use outcome::LostBy;
+}
 #[path = "../../src/semaphore"]
 mod semaphore {
     #[allow(dead_code, unreachable_pub)]
     mod loss;
+    #[allow(dead_code, unreachable_pub)]
+    mod policy;
     pub(crate) mod timer;
-    pub(crate) use loss::Loss;
+    pub(crate) use {loss::Loss, policy::Policy};
 }
 mod sync;

@@ -2,10 +2,10 @@
 
 use super::{
     core::Level,
-    driver::Driver,
+    driver::{Driver, Held, Refused},
     fake::{Deaths, Fake, settings},
 };
-use crate::sync;
+use crate::{semaphore::Policy, sync};
 use std::{
     sync::{
         Arc,
@@ -15,6 +15,15 @@ use std::{
 };
 
 const TIME: Duration = Duration::from_secs(2);
+
+/// Claims levels under one policy.
+pub(crate) fn claim_levels(
+    driver: &Driver<Fake>,
+    levels: Vec<Level>,
+) -> impl Future<Output = Result<Held<Fake>, Refused>> + Send + 'static {
+    let policies = vec![Policy::DEFAULT; levels.len()];
+    driver.clone().acquire((levels, policies), |_| ())
+}
 
 /// Prints a row.
 pub fn measure(threads: usize, tasks: usize, delay: Duration, keys: usize) {
@@ -46,7 +55,7 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
                 // On a busy machine who has the lock may stand still for longer than a claim may take.
-                let held = driver.acquire(vec![level.clone()]).await;
+                let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;
             }
@@ -95,7 +104,7 @@ pub fn many(permits: usize, keys: usize) {
         let mut all = Vec::new();
         for number in 0..permits {
             let level = level(&format!("k{}", number % keys));
-            all.push(driver.acquire(vec![level]).await.expect("room"));
+            all.push(claim_levels(&driver, vec![level]).await.expect("room"));
         }
         all
     });
@@ -124,9 +133,11 @@ pub(super) fn level(name: &str) -> Level {
     Level {
         name: name.into(),
         server: 0,
+        slot: 0,
         limit: 1_000_000,
         weight: 1,
         wait: None,
+        is_strict: false,
         label: None,
     }
 }

@@ -5,12 +5,12 @@ use parking_lot::MutexGuard as Guard;
 use rustix::time::{ClockId, clock_gettime};
 pub(crate) use std::sync::{
     OnceLock,
-    atomic::{AtomicBool, AtomicU64, fence},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, fence},
 };
 use std::{
     any::type_name,
     ops::{Deref, DerefMut},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
     time::Duration,
 };
 

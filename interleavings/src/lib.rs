@@ -27,7 +27,7 @@ mod redis {
         mod command;
         mod id;
         mod tag;
-        pub(in crate::redis) use answer::{Acquired, Answer};
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
         pub(in crate::redis) use id::PermitId;
         pub(in crate::redis) use tag::{Of, Tag};

@@ -3,7 +3,7 @@
 use crate::{
     judge::Name,
     schedule::Data,
-    subject::{Answer, Command, Key, Said},
+    subject::{Answer, Command, Key, Refused, Said},
     wire::{self, Script},
 };
 use model::{
@@ -18,6 +18,9 @@ const EPOCH: i64 = 1_700_000_000_000_000;
 
 /// How long a server that starts reads its data.
 const LOADING: Duration = Duration::from_millis(50);
+
+/// One of so many commands finds that the server does not know its script.
+const FLUSH: usize = 997;
 
 /// How often a server writes a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(700);
@@ -64,13 +67,13 @@ pub struct Run {
     pub clock: i64,
     /// What ran.
     pub command: Command,
-    /// What the server has said. `None`: it could not run the script.
-    pub reply: Option<Reply>,
+    /// What the server has said.
+    pub reply: Result<Reply, Refused>,
     /// The same, as it is read.
     pub answer: Answer,
     /// The semaphores that the command names, before and after.
     pub semaphores: Vec<(Key, View, View)>,
-    /// Whether the server has just started, and may have refused what was sent before.
+    /// Whether the server has just started, or lost its scripts, and may have refused what was sent before.
     pub is_fresh: bool,
     /// Channels and messages.
     pub published: Vec<(String, String)>,
@@ -99,6 +102,10 @@ pub struct Server {
     pub is_up: bool,
     /// When it has read its data.
     loaded: Duration,
+    /// How many commands have come.
+    asked: usize,
+    /// When it last did not know a script.
+    refused: Duration,
     /// Until when it stands still.
     pub paused_until: Duration,
 }
@@ -153,13 +160,13 @@ impl Server {
         }
         self.data.now = self.clock(now);
         let before = self.views(command);
-        let (reply, answer) = match now < self.loaded {
-            true => (None, Answer::Error("LOADING".to_owned())),
-            false => {
+        let (reply, answer) = match self.refuses(now) {
+            Some(refused) => (Err(refused), Answer::Error(refused)),
+            None => {
                 let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
                 let reply = reply.map_err(|error| error.to_string())?;
                 let answer = command.decode(&reply)?;
-                (Some(reply), answer)
+                (Ok(reply), answer)
             }
         };
         let semaphores = before
@@ -173,7 +180,7 @@ impl Server {
             reply,
             answer,
             semaphores,
-            is_fresh: now < self.loaded + LOADING * 10,
+            is_fresh: now < self.loaded.max(self.refused) + LOADING * 10,
             published: std::mem::take(&mut self.data.published),
         })
     }
@@ -221,16 +228,29 @@ impl Server {
             process: name.process,
             clock: self.data.now,
             command,
-            reply: Some(reply),
+            reply: Ok(reply),
             answer: match was_there {
                 true => Answer::Released,
-                false => Answer::Error("not there".to_owned()),
+                false => Answer::Held(vec![false]),
             },
             semaphores: vec![(key, before, self.view(key))],
             is_fresh: false,
             published: std::mem::take(&mut self.data.published),
         };
         Ok((run, was_there))
+    }
+
+    /// Whether it runs no script now. Now and then somebody flushes its scripts.
+    fn refuses(&mut self, now: Duration) -> Option<Refused> {
+        self.asked += 1;
+        if now < self.loaded {
+            return Some(Refused::Loading);
+        }
+        let is_flushed = self.asked.is_multiple_of(FLUSH);
+        if is_flushed {
+            self.refused = now;
+        }
+        is_flushed.then_some(Refused::NoScript)
     }
 
     fn views(&self, command: &Command) -> BTreeMap<Key, View> {

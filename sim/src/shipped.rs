@@ -2,10 +2,10 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, Message, PermitId, Refusal, RuntimeId,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Policy, Refusal, RuntimeId,
         Settings, Time, Wait,
     },
-    protocol::{Answer, Command, Owner, Reply, Sink, Verb},
+    protocol::{Answer, Command, Fault, Message, Owner, Reply, Sink, Verb},
 };
 use crate::{
     subject,
@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         servers: settings.servers,
+        policy: Policy::Refuse,
     });
     let owner = Owner {
         process: settings.process.as_str().into(),
@@ -64,7 +65,7 @@ impl Sink for Written {
             Verb::Acquire => scripts::Verb::Acquire,
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
-            Verb::Clock => scripts::Verb::Clock,
+            Verb::Presence => scripts::Verb::Presence,
         };
         let script = Script {
             verb,
@@ -138,8 +139,11 @@ impl Shipped {
 
 /// What the decoder makes of a reply.
 fn answer(command: &Command, said: subject::Said) -> Answer {
-    let reply = said.reply.as_ref();
-    let answer = reply.map_or(Some(Answer::Error), |reply| command.decode(reply));
+    let answer = match &said.reply {
+        Ok(reply) => command.decode(reply),
+        Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
+        Err(subject::Refused::NoScript) => Some(Answer::NotRun),
+    };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
 
@@ -161,6 +165,7 @@ impl subject::Subject for Shipped {
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
             }),
+            is_strict: false,
             label: None,
         });
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
@@ -274,7 +279,9 @@ impl subject::Subject for Shipped {
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
-                        Refusal::Unavailable => subject::Refusal::Unavailable,
+                        Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Closed => {
+                            subject::Refusal::Unavailable
+                        }
                     };
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
@@ -285,7 +292,7 @@ impl subject::Subject for Shipped {
                 }
                 Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
                 Event::Released(id, _) => subject::Event::Released(subject::PermitId(id.serial)),
-                Event::Held(..) => continue,
+                Event::Queued(..) | Event::Held(..) | Event::Degraded(_) => continue,
             });
         }
     }

@@ -309,11 +309,20 @@ pub struct Call {
     pub deadline: Time,
 }
 
+/// Why a server has run no script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It reads its data.
+    Loading,
+    /// It does not know the script.
+    NoScript,
+}
+
 /// What a server has said to a command.
 #[derive(Debug, Clone)]
 pub struct Said {
-    /// `None`: it could not run the script.
-    pub reply: Option<Reply>,
+    /// As it came.
+    pub reply: Result<Reply, Refused>,
     /// The same, as it is read.
     pub answer: Answer,
 }
@@ -331,8 +340,8 @@ pub enum Answer {
     Released,
     /// The server's time, ms, and the highest that any process has seen, microseconds.
     Clock(u64, u64),
-    /// The server could not run the script. Nothing was changed.
-    Error(String),
+    /// The server has not run the script. Nothing was changed.
+    Error(Refused),
 }
 
 /// The answer for a claim.

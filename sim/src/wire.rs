@@ -38,7 +38,7 @@ impl Script {
             Verb::Acquire => self.acquire(owner, &mut args),
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
-            Verb::Clock => self.clock(owner, &mut args),
+            Verb::Presence => self.clock(owner, &mut args),
             Verb::Revoke | Verb::Usage => None,
         };
         let read = read.filter(|_| args.0.is_empty());
@@ -103,8 +103,9 @@ impl Script {
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         args.lease(owner)?;
+        let is_clock = args.number()? == 2 && args.next()? == "clock";
         let highest = args.number()?;
-        let is_own = self.keys == [format!("{PREFIX}clock")] && args.number()? == 0;
+        let is_own = is_clock && self.keys == [format!("{PREFIX}clock")];
         is_own.then_some(Command::Clock { highest })
     }
 }

@@ -174,6 +174,34 @@ pub(crate) fn works() {
     tell!(WARN, "the store works again");
 }
 
+/// So many events, and samples of calls, were dropped before a subscriber or a recorder took them.
+#[cfg(tower_semaphore_core)]
+pub(crate) fn dropped(count: u64) {
+    tell!(
+        WARN,
+        count,
+        "events were dropped, because they came faster than they were taken"
+    );
+}
+
+/// A bug of this crate has ended the keeper's thread.
+#[cfg(tower_semaphore_core)]
+pub(crate) fn keeper_died() {
+    tell!(
+        ERROR,
+        "the keeper's thread has panicked, and is started again"
+    );
+}
+
+/// A bug of this crate has ended a store.
+#[cfg(tower_semaphore_core)]
+pub(crate) fn core_died() {
+    tell!(
+        ERROR,
+        "the store has panicked: it refuses claims, and its permits end with their leases"
+    );
+}
+
 /// An attempt to connect has succeeded, the first one of a runtime or a later one.
 #[cfg(feature = "redis")]
 pub(crate) fn connected(address: &dyn fmt::Display, again: bool) {

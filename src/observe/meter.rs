@@ -9,6 +9,8 @@ use super::{
     names::{Claims, Requests},
     outcome::{LostBy, Outcome, Store},
 };
+#[cfg(feature = "redis")]
+use std::time::Duration;
 use std::{mem, sync::Arc, time::Instant};
 
 /// Counts what happens under a policy in a store. By default nothing.
@@ -187,18 +189,17 @@ pub(crate) fn shadowed(policy: &str, outcome: impl FnOnce() -> Outcome) {
     known::shadow(policy, outcome()).increment();
 }
 
-/// Commands were sent together at `sent`. Each has so many claims or permits, and was answered so.
+/// Commands were sent together, and took so long. Each has so many claims or permits, and was answered so.
 #[cfg(feature = "redis")]
 pub(crate) fn called(
     store: Store,
     verb: &'static str,
-    sent: Instant,
+    took: Duration,
     commands: impl Iterator<Item = (usize, Answered)>,
 ) {
-    let now = Instant::now();
-    let calls = known::calls(store, verb, now);
+    let calls = known::calls(store, verb, Instant::now());
     for (size, answered) in commands {
         calls.size.number(size);
-        calls.duration[answered as usize].seconds(now - sent);
+        calls.duration[answered as usize].seconds(took);
     }
 }

@@ -85,6 +85,15 @@ pub(crate) fn fails(_: &dyn Error) {}
 pub(crate) fn works() {}
 
 #[inline]
+pub(crate) fn dropped(_: u64) {}
+
+#[inline]
+pub(crate) fn keeper_died() {}
+
+#[inline]
+pub(crate) fn core_died() {}
+
+#[inline]
 pub(crate) fn connected(_: &dyn fmt::Display, _: bool) {}
 
 #[inline]

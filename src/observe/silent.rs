@@ -9,7 +9,7 @@ use super::{
 };
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Instant,
+    time::Duration,
 };
 
 #[derive(Clone, Default)]
@@ -140,7 +140,7 @@ impl Requesting {
 pub(crate) fn called(
     _: Store,
     _: &'static str,
-    _: Instant,
+    _: Duration,
     _: impl Iterator<Item = (usize, Answered)>,
 ) {
 }

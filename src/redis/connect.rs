@@ -120,10 +120,10 @@ impl Builder {
         let info = self.tuned(tls::parse(url)?);
         let client = tls::client(info, &self.certificates)?;
         self.database = client.get_connection_info().redis_settings().db();
-        let server = Server::new(client, self.timeout);
+        let server = Server::new(client.clone(), self.timeout);
         let connected = server.connected(after(ATTEMPT)).await;
         connected.map_err(|error| self.judge(Place::Url).connecting(error))?;
-        self.started(server).await
+        self.started_at(client, server).await
     }
 
     /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
@@ -178,6 +178,6 @@ impl Builder {
             connection,
             timeout,
         };
-        Ok(self.build(transport))
+        self.run(transport)
     }
 }

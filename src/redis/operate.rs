@@ -62,8 +62,7 @@ impl Operate for RedisSemaphore {
         let (name, id) = (name(&store.prefix, policy, key), id.to_owned());
         Box::pin(async move {
             let deadline = Instant::now() + store.times.budget();
-            let protocol = &store.dispatch.attempts().protocol;
-            let revoked = protocol.revoke(&name, &id, deadline).await;
+            let revoked = store.protocol().revoke(&name, &id, deadline).await;
             revoked.map_err(StoreError::new)
         })
     }
@@ -71,13 +70,13 @@ impl Operate for RedisSemaphore {
 
 impl Store {
     fn scan(&self, policy: &Policy) -> Result<Scan, StoreError> {
-        let servers = self.dispatch.attempts().protocol.servers();
+        let servers = self.protocol().servers();
         Scan::new(servers, &self.prefix, policy, self.times)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, StoreError> {
         let deadline = Instant::now() + self.times.budget();
-        let protocol = &self.dispatch.attempts().protocol;
+        let protocol = self.protocol();
         let listed = protocol.usage(name, deadline).await;
         let mut usage = holders::usage(&listed.map_err(StoreError::new)?);
         let all = usage.held.iter().chain(&usage.waiting);

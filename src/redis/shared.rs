@@ -101,6 +101,20 @@ impl Store {
         self.server.get_or_init(|| server.to_owned());
     }
 
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.dispatch.attempts().protocol
+    }
+
+    /// Without the server there is nothing that could fail.
+    pub(super) fn check_well(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Subscribes until then, to see whether this client may.
+    pub(super) async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
+        self.notifications.check(deadline).await
+    }
+
     /// Starts the keeper and learns the server's time.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         self.start()?;

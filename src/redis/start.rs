@@ -1,22 +1,8 @@
-//! From a transport to a store.
+//! What all ways to connect have in common.
 
-use super::{
-    builder::Builder,
-    check::Risk,
-    clock::{ServerClock, Times},
-    connect_error::ConnectError,
-    mistake::Judge,
-    notify::Notifications,
-    outage::{Breakers, Outage},
-    protocol::Protocol,
-    shared::Store,
-    store::RedisSemaphore,
-    tls,
-    transport::{Place, Transport},
-};
+use super::{builder::Builder, connect_error::ConnectError, mistake::Judge, tls, transport::Place};
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
-use std::{sync::Arc, time::Duration};
-use uuid::Uuid;
+use std::time::Duration;
 
 /// How long connecting for the first time may take.
 pub(super) const ATTEMPT: Duration = Duration::from_secs(1);
@@ -55,47 +41,5 @@ impl Builder {
     pub(super) fn judge(&self, place: Place) -> Judge<'_> {
         let prefix = &self.prefix;
         Judge { place, prefix }
-    }
-
-    /// Makes a store whose first claims need not wait for anything.
-    pub(super) async fn started(
-        self,
-        transport: impl Transport,
-    ) -> Result<RedisSemaphore, ConnectError> {
-        let semaphore = self.build(transport);
-        semaphore.check().await?.iter().for_each(Risk::warn);
-        let warm = semaphore.warm_up().await;
-        warm.map_err(|error| ConnectError::Unavailable(error.into_cause()))?;
-        Ok(semaphore)
-    }
-
-    pub(super) fn build(self, transport: impl Transport) -> RedisSemaphore {
-        // Half as long as a UUID, because it is part of every id that travels and is stored.
-        let (high, low) = Uuid::new_v4().as_u64_pair();
-        let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let transport: Arc<dyn Transport> = Arc::new(transport);
-        let notifications = Notifications::new(Arc::clone(&transport), &self.prefix, &process);
-        let times = Times::new(self.lease, self.timeout);
-        let clock = Arc::new(ServerClock::new(times));
-        let policy = self.when_unavailable;
-        let breakers = Breakers::new(Arc::clone(&transport), times, policy);
-        let protocol = Protocol::new(
-            transport,
-            Arc::clone(&clock),
-            self.prefix.clone(),
-            process,
-            self.lease.as_millis() as u64,
-            Arc::clone(&breakers),
-            self.min_replicas,
-        );
-        RedisSemaphore::new(Store::new(
-            (self.prefix, self.database),
-            times,
-            clock,
-            protocol,
-            notifications,
-            self.max_waiting_total,
-            Outage::new(policy, breakers, times),
-        ))
     }
 }

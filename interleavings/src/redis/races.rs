@@ -2,14 +2,16 @@ use super::{
     carry::{Carrier, Link},
     claim::{Driver, Held},
     shared::{Observer, Shared},
-    transport::{Connection, Messages, Transport},
+    transport::{Cause, Connection, Messages, Transport},
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
+    observe::LostBy,
     redis::{
-        core::{Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+        core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
         protocol::{Acquired, Answer, Command},
     },
+    semaphore::Policy,
 };
 use loom::thread;
 use std::{
@@ -44,6 +46,14 @@ impl Observer for Silent {
     fn keeper_died(&self) {}
 
     fn core_died(&self) {}
+
+    fn connected(&self, _: String, _: bool) {}
+
+    fn not_connected(&self, _: Option<Cause>) {}
+
+    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
+
+    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 /// Time stands still.
@@ -66,6 +76,7 @@ impl World {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
             servers: 1,
+            policy: core::Policy::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(Silent), clock));
         let shared = Arc::clone(&driver.0.0);
@@ -114,12 +125,16 @@ fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
     let level = Level {
         name: "a".into(),
         server: 0,
+        slot: 0,
         limit: 9,
         weight: 1,
         wait: None,
+        is_strict: false,
         label: None,
     };
-    let claimed = driver.clone().claim(here(), &[level]);
+    let claimed = driver
+        .clone()
+        .claim(here(), (&[level], vec![Policy::DEFAULT]));
     claimed.unwrap_or_else(|_| panic!("the store is open"))
 }
 
@@ -139,8 +154,8 @@ fn granted(carrier: Option<Carrier<Silent>>) {
             Answer::Acquired(1_000_000, each.collect())
         }
         Command::Release { .. } => Answer::Done,
-        Command::Refresh { groups } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, 0),
+        Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
+        Command::Presence { .. } => Answer::Presence(1_000_000, 0, 1),
     });
     let answers = answers.collect();
     assert!(carrier.report(Ok(answers)).is_empty());

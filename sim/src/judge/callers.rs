@@ -1,7 +1,9 @@
 //! What callers are told: in time, once, and the truth.
 
 use super::{
-    Flight, Flights, Verdict, Who, check, is_dazed,
+    Flight, Flights, Verdict, Who,
+    calls::Calls,
+    check, is_dazed,
     record::{Lease, Moment, Record, State},
     weights::Weights,
 };
@@ -11,7 +13,7 @@ use crate::{
     server::Server,
     subject::{
         Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Refusal,
-        Settings, Time,
+        Refused, Settings, Time,
     },
 };
 use std::{
@@ -37,6 +39,8 @@ pub(super) struct Callers {
     pub(super) weights: Weights,
     /// When a process last saw a call to a server fail, by its clock.
     failures: BTreeMap<(usize, usize), Time>,
+    /// When it last saw one answered.
+    answers: BTreeMap<(usize, usize), Time>,
 }
 
 impl Callers {
@@ -46,6 +50,7 @@ impl Callers {
             records: BTreeMap::new(),
             weights: Weights::default(),
             failures: BTreeMap::new(),
+            answers: BTreeMap::new(),
         }
     }
 
@@ -138,6 +143,9 @@ impl Callers {
         };
         if local >= flight.call.deadline {
             self.failed(at, server, local);
+        }
+        if local < flight.call.deadline && !answers.iter().any(is_error) {
+            self.answers.insert((at, server), local);
         }
         for (command, answer) in flight.call.commands.iter().zip(answers) {
             self.answered(at, flight, command, answer, local);
@@ -366,6 +374,8 @@ impl Callers {
         let mut runtimes = 0..self.settings.runtimes;
         runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
+            // Nobody has seen it work since.
+            || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
             || own.any(|(_, flight)| is_silent(flight))
     }
 
@@ -389,6 +399,7 @@ impl Callers {
         processes: &[Process],
         servers: &[Server],
         now: Duration,
+        calls: &Calls,
     ) -> Verdict {
         for (who, record) in &mut self.records {
             let process = &processes[who.0];
@@ -399,6 +410,7 @@ impl Callers {
                 servers,
                 now,
                 failures: &self.failures,
+                calls,
             };
             record.pass(&moment)?;
         }
@@ -411,4 +423,8 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
         answer,
         Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
     )
+}
+
+fn is_error(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(Refused::Loading))
 }

@@ -5,7 +5,8 @@ use crate::{
     process::Process,
     schedule::Schedule,
     subject::{
-        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Settings, Time,
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
+        Settings, Time,
     },
 };
 use std::{
@@ -59,10 +60,26 @@ struct Record {
     is_gone: bool,
 }
 
+/// How long a process may wait until it looks again whether a server is back.
+const PROBES: Duration = Duration::from_millis(500);
+
+/// What a process has seen of a server, by its own clock.
+#[derive(Debug, Default, Clone, Copy)]
+struct Seen {
+    /// When the last call failed, and when the last one was answered in time.
+    failed: Time,
+    worked: Time,
+    /// When the last one was sent that was answered.
+    sent: Time,
+    /// When it was answered again.
+    returned: Time,
+}
+
 /// What was sent for the leases of each permit.
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
+    seen: BTreeMap<(usize, usize), Seen>,
     permits: BTreeMap<Who, Vec<Record>>,
 }
 
@@ -70,6 +87,7 @@ impl Calls {
     pub(super) fn new(schedule: &Schedule) -> Self {
         Self {
             settings: schedule.settings(0),
+            seen: BTreeMap::new(),
             permits: BTreeMap::new(),
         }
     }
@@ -174,8 +192,65 @@ impl Calls {
         }
     }
 
+    /// A server has not answered, or there is no connection.
+    pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
+        let seen = self.seen.entry((at, server)).or_default();
+        seen.failed = seen.failed.max(local);
+    }
+
+    /// Whether the last call of a process was answered.
+    pub(super) fn works(&self, at: usize, server: usize) -> bool {
+        let seen = self.seen.get(&(at, server));
+        seen.is_none_or(|seen| seen.failed <= seen.worked)
+    }
+
+    /// A call that was sent before the last answered one tells nothing.
+    fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
+        let server = flight.call.server;
+        if flight.sent >= self.seen.entry((at, server)).or_default().sent {
+            self.failed(at, server, local);
+        }
+    }
+
+    fn worked(&mut self, at: usize, flight: &Flight, local: Time) {
+        let seen = self.seen.entry((at, flight.call.server)).or_default();
+        seen.sent = seen.sent.max(flight.sent);
+        if seen.failed >= seen.worked {
+            seen.returned = local;
+        }
+        seen.worked = local;
+    }
+
+    /// While a server does not work, its processes look again and again whether it is back.
+    fn looks(&self, process: &Process, (at, server): (usize, usize), now: Duration) -> Verdict {
+        let link = &process.links[self.settings.link(0, server)];
+        let seen = self.seen[&(at, server)];
+        let is_unwell = seen.failed > seen.worked && link.is_up && !is_dazed(process, now);
+        let pause = PROBES + LATE;
+        let is_late = process.local(now) > seen.failed + pause && now > link.since + pause;
+        check(
+            !is_unwell || !is_late || !link.in_flight.is_empty(),
+            "L2",
+            || format!("p{at} does not look whether server {server} is back"),
+        )
+    }
+
     /// A release is sent at once, and what a server may have lost is, if there is a connection.
-    pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
+    pub(super) fn pass(
+        &mut self,
+        processes: &[Process],
+        flights: &Flights,
+        now: Duration,
+    ) -> Verdict {
+        for ((at, _), flight) in flights {
+            let deadline = flight.call.deadline;
+            if deadline <= processes[*at].local(now) {
+                self.call_failed(*at, flight, deadline);
+            }
+        }
+        for who in self.seen.keys() {
+            self.looks(&processes[who.0], *who, now)?;
+        }
         let all = self.permits.iter();
         let all = all.flat_map(|(who, records)| records.iter().map(move |record| (who, record)));
         for ((at, permit), record) in all {
@@ -190,6 +265,10 @@ impl Calls {
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
             let is_over = process.local(now) > record.lasts;
+            // A server that has not answered is left in peace until it does.
+            let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
+            let could = could && seen.failed <= seen.worked;
+            let since = since.max(seen.returned);
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!("p{at} does not release {permit:?}, or refresh it")
@@ -334,6 +413,14 @@ impl Calls {
     ) {
         // A core may ignore what comes later.
         let is_timely = local < flight.call.deadline;
+        let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
+        match reply {
+            Err(Failure::Abandoned) => {}
+            Ok(answers) if is_timely && !answers.iter().any(is_error) => {
+                self.worked(at, flight, local);
+            }
+            _ => self.call_failed(at, flight, local),
+        }
         if is_timely && has_lost(flight, reply) {
             self.recheck(at, flight, local);
         }

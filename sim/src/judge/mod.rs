@@ -289,15 +289,18 @@ impl Judge {
 
     /// Time passes.
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
-        let verdict = self.callers.pass(processes, servers, now);
+        let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
-        let verdict = self.calls.pass(processes, now);
+        let verdict = self.callers.pass(processes, servers, now, &self.calls);
         self.note(verdict);
     }
 
-    /// A process has no connection.
-    pub fn gone(&mut self, at: usize, server: usize, local: Time) {
+    /// A runtime of a process has no connection.
+    pub fn gone(&mut self, at: usize, (runtime, server): (usize, usize), local: Time) {
         self.callers.failed(at, server, local);
+        if runtime == 0 {
+            self.calls.failed(at, server, local);
+        }
     }
 
     /// A process was killed.

@@ -1,6 +1,6 @@
 //! What a caller knows of its claim, and what it must be told by now.
 
-use super::{LATE, Verdict, Who, check, effect::live, is_dazed, storage::knows};
+use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, storage::knows};
 use crate::{
     process::Process,
     server::{Server, View},
@@ -66,6 +66,7 @@ pub(super) struct Moment<'a> {
     pub(super) servers: &'a [Server],
     /// When a process last saw a call to a server fail.
     pub(super) failures: &'a BTreeMap<(usize, usize), Time>,
+    pub(super) calls: &'a Calls,
 }
 
 impl Moment<'_> {
@@ -74,7 +75,8 @@ impl Moment<'_> {
         let (server, now) = (&self.servers[number], self.now);
         let link = &self.process.links[self.process.settings.link(0, number)];
         let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
-        is_quiet && link.is_up && !is_dazed(self.process, now)
+        let works = self.calls.works(self.who.0, number);
+        is_quiet && link.is_up && works && !is_dazed(self.process, now)
     }
 
     /// What is known of a semaphore, and its server's clock.

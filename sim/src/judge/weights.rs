@@ -134,10 +134,9 @@ impl Callers {
             }
         }
         // A growth that is given up whole is a permit of its own again.
-        let gone = kept
-            .iter()
-            .filter(|(part, keeps)| *part != who && *keeps == 0);
-        gone.for_each(|(part, _)| drop(self.weights.parents.remove(part)));
+        for (part, _) in kept.iter().filter(|(_, keeps)| *keeps == 0) {
+            self.weights.parents.remove(part);
+        }
         if let Some(record) = self.records.get_mut(&who) {
             let is_left = |level: &crate::subject::Level| level.weight > 0;
             record

@@ -18,11 +18,12 @@ impl World<'_> {
         }
         let target = &self.servers[server];
         if !target.is_up || self.now < target.paused_until {
+            self.input(process, Input::Servers(Servers::Gone(runtime, server)));
             return self.after(pause, Happening::Connect(process, link));
         }
         // Until now there was none.
-        self.judge
-            .gone(process, server, self.processes[process].local(self.now));
+        let local = self.processes[process].local(self.now);
+        self.judge.gone(process, (runtime, server), local);
         self.processes[process].links[link].connect(self.now);
         let connected = Servers::Connected(runtime, server);
         self.input(process, Input::Servers(connected));
@@ -174,8 +175,8 @@ impl World<'_> {
             return;
         }
         let calls = link.cut(fate);
-        self.judge
-            .gone(at, server, self.processes[at].local(self.now));
+        let local = self.processes[at].local(self.now);
+        self.judge.gone(at, (runtime, server), local);
         self.input(at, Input::Servers(Servers::Gone(runtime, server)));
         for call in calls {
             self.input(at, Input::Reply(call, Err(Failure::Broken)));

@@ -12,6 +12,8 @@ use futures_util::future::join;
 use std::time::{Duration, Instant};
 
 pub use risk::Risk;
+#[cfg(tower_semaphore_core)]
+pub(super) use together::Checks;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -26,9 +28,9 @@ impl Store {
     }
 
     async fn check_until(&self, deadline: Instant) -> Result<Vec<Risk>, ConnectError> {
-        let protocol = &self.dispatch.attempts().protocol;
-        let judge = self.judge();
-        let subscribed = self.notifications.check(deadline);
+        let (protocol, judge) = (self.protocol(), self.judge());
+        self.check_well().map_err(|error| judge.connecting(error))?;
+        let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspected(deadline), subscribed).await;
         let inspected = inspected.map_err(|error| judge.connecting(error))?;
         inspected
@@ -49,7 +51,7 @@ impl Store {
 
     fn judge(&self) -> Judge<'_> {
         Judge {
-            place: self.dispatch.attempts().protocol.place(),
+            place: self.protocol().place(),
             prefix: &self.prefix,
         }
     }
@@ -57,9 +59,8 @@ impl Store {
     /// A call that a busy machine has delayed is repeated, while there is time.
     async fn inspected(&self, deadline: Instant) -> Result<Inspected, Error> {
         let channel = format!("{}wake:check", self.prefix);
-        let protocol = &self.dispatch.attempts().protocol;
         loop {
-            match protocol.inspect(&channel, deadline).await {
+            match self.protocol().inspect(&channel, deadline).await {
                 Err(Error::Timeout(_)) if Instant::now() < deadline => {}
                 // The last attempt had only what was left.
                 Err(Error::Timeout(_)) => return Err(Error::Timeout(BOUND)),

@@ -54,7 +54,7 @@ impl Core {
             refreshes: Vec::new(),
             acquires: Vec::new(),
         };
-        if self.servers[server].is_known() {
+        if self.servers[server].is_known() && !self.is_open(server) {
             self.fill(&mut draft);
         }
         draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
@@ -74,7 +74,8 @@ impl Core {
         };
         let is_due = !server.refreshes.is_empty() || !server.polls.is_empty();
         let of_thread = is_thread && (is_due || server.releases_now);
-        let has_work = server.is_known() && (of_thread || !lane.claims.is_empty());
+        let serves = server.is_known() && !self.is_open(number);
+        let has_work = serves && (of_thread || !lane.claims.is_empty());
         let hurry = if is_thread {
             server.hurry()
         } else {
@@ -265,11 +266,11 @@ impl Core {
         matches!(state, State::Released(released) if released.is_settled)
     }
 
-    /// Leases that one command may name: of one slot, and of one length.
+    /// Leases that one command may name: of one slot, of one length, and with no known error.
     fn together(&self, all: &[At]) -> Vec<Vec<At>> {
         let group = |at: &At| {
-            let permit = &self.permits[at.0.slot];
-            (permit.leases[at.1].slot, self.length(*at))
+            let lease = &self.permits[at.0.slot].leases[at.1];
+            (lease.slot, self.length(*at), lease.is_alone.then_some(*at))
         };
         if all.iter().all(|at| group(at) == group(&all[0])) {
             return vec![all.to_vec()];
@@ -354,7 +355,7 @@ impl Core {
             Wanted {
                 name: Arc::clone(&self.keys[level.key].name),
                 units: level.units.clone(),
-                position: position.filter(|_| !matches!(lease.state, State::Lost(_))),
+                position: position.filter(|_| !permit.is_decided()),
                 is_known: lease.was_sent || level.units.is_renewed(),
             }
         });

@@ -18,11 +18,12 @@ impl Core {
             return;
         };
         if permit.budget.is_some_and(|budget| budget <= now) {
-            self.refuse(now, id, Refusal::Unavailable);
+            self.out_of_time(now, id);
         }
         let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
         for number in 0..leases {
             let at = At(id, number);
+            let is_kept = self.permit(id).is_some() && self.is_kept(at);
             let Some(lease) = self.lease(at) else {
                 return;
             };
@@ -31,6 +32,7 @@ impl Core {
             }
             match &lease.state {
                 State::Released(_) => self.done(at),
+                State::Held(_) if is_kept => self.degrade(now, at, now),
                 _ => self.lose(now, at, (now, false)),
             }
         }
@@ -41,8 +43,11 @@ impl Core {
         let Some(root) = self.permit(at.0).map(|permit| permit.root()) else {
             return;
         };
+        if self.is_kept(at) && !self.is_well(now, at) {
+            return self.degrade(now, at, then);
+        }
         let was_held = self.held_until(root).is_some();
-        self.to_lost(now, at, Lost { end: None, is_gone });
+        self.set_absent(now, at, State::Lost(Lost { end: None, is_gone }));
         if was_held {
             self.events.push_back(Event::Lost(root));
         }
@@ -57,11 +62,11 @@ impl Core {
         let growths = growths.filter(|growth| growth.is_decided());
         let leases = growths.chain([root]).flat_map(|permit| &permit.leases);
         let is_whole = root.is_decided() && leases.clone().all(Lease::is_held);
-        leases.filter_map(Lease::end).min().filter(|_| is_whole)
+        leases.map(Lease::held_until).min().filter(|_| is_whole)
     }
 
-    /// A server has nothing of a lease, or not all of it, or its end has passed.
-    pub(super) fn to_lost(&mut self, now: Time, at: At, lost: Lost) {
+    /// A server has nothing of a lease, or its end has passed, or it never answered.
+    pub(super) fn set_absent(&mut self, now: Time, at: At, state: State) {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
@@ -69,7 +74,7 @@ impl Core {
         let is_split = levels.any(|level| level.units.is_split());
         let lease = &mut permit.leases[at.1];
         let was_held = matches!(lease.state, State::Held(_));
-        lease.state = State::Lost(lost);
+        lease.state = state;
         if was_held && is_split {
             self.renew(now, at);
         }
@@ -120,15 +125,31 @@ impl Core {
 
     // Releases.
 
+    /// This process claims no more.
+    pub(super) fn close(&mut self, now: Time, id: PermitId) {
+        let Some(permit) = self.permit(id).filter(|permit| !permit.is_released()) else {
+            return;
+        };
+        if !permit.is_decided() {
+            return self.refuse(now, id, Refusal::Closed);
+        }
+        let root = permit.root();
+        self.events.push_back(Event::Lost(root));
+        self.let_go(now, root);
+    }
+
     /// Releases what a server may know of a permit.
     pub(super) fn let_go(&mut self, now: Time, id: PermitId) {
         let Some(permit) = self.permit(id) else {
             return;
         };
-        permit.budget = None;
+        let was_granted = permit.budget.take().is_none() && !permit.is_released();
         let (leases, growths) = (permit.leases.len(), mem::take(&mut permit.growths));
         if let Some((root, _)) = permit.adds_to {
             self.forget_growth(root, id);
+        }
+        if was_granted {
+            self.uncount(id);
         }
         for growth in growths {
             self.end_growth(now, growth);
@@ -170,6 +191,28 @@ impl Core {
                 false => self.release_landed(now, at, now),
             }
         }
+    }
+
+    /// A release of a lease was answered. If it has found nothing, another one may have run before, whose answer is
+    /// still on its way.
+    pub(super) fn freed(&mut self, sent: Time, at: At, was_held: bool) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        permit.was_held |= was_held;
+        let state = &permit.leases[at.1].state;
+        if matches!(state, State::Released(released) if released.in_flight > 1) {
+            self.may_have_freed(sent, at);
+        }
+    }
+
+    /// A release that was sent then may have run. Before the end of the lease it has found what was held.
+    pub(super) fn may_have_freed(&mut self, sent: Time, at: At) {
+        let Some(permit) = self.permit(at.0) else {
+            return;
+        };
+        let state = &permit.leases[at.1].state;
+        permit.was_held |= matches!(state, State::Released(released) if sent < released.held_until);
     }
 
     pub(super) fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {

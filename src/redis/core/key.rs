@@ -13,6 +13,8 @@ pub(super) struct Key {
     pub(super) name: Arc<str>,
     /// How many leases of this process have it as a level. With none it is forgotten.
     pub(super) leases: u32,
+    /// How many units the permits of this process have of it.
+    pub(super) units: u32,
     /// The leases whose release has no answer yet.
     pub(super) releases: BTreeSet<At>,
     /// Whether the last answer said that it is full, or that a claim waits.
@@ -44,6 +46,7 @@ impl Keys {
         let number = self.all.insert(Key {
             name: Arc::clone(name),
             leases: 0,
+            units: 0,
             releases: BTreeSet::new(),
             is_contended: false,
         });

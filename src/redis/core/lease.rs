@@ -3,7 +3,7 @@
 
 use super::{
     id::{CallId, Connection},
-    time::Time,
+    time::{FOREVER, Time},
 };
 use std::{ops::Range, time::Duration};
 
@@ -35,6 +35,8 @@ pub(super) enum State {
     Held(Held),
     /// A server did not find it, or its end has come. It is to be acquired again.
     Lost(Lost),
+    /// Its holder goes on while its server is unavailable. It is to be acquired.
+    Degraded,
     Released(Released),
 }
 
@@ -67,6 +69,8 @@ pub(super) struct Lost {
 pub(super) struct Released {
     /// When the server has forgotten it by itself.
     pub(super) gives_up: Time,
+    /// Until when it was known to be held.
+    pub(super) held_until: Time,
     /// How many releases have no answer; and the call of the last one, and its connection.
     pub(super) in_flight: usize,
     pub(super) sent_in: Option<(CallId, Connection)>,
@@ -93,6 +97,8 @@ pub(super) struct Lease {
     /// When its next call is due.
     pub(super) next: Time,
     pub(super) waits_in: Option<Queue>,
+    /// Whether a command names only it: one that named others too has met an error of a key.
+    pub(super) is_alone: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
     /// Whether an acquire of it was ever sent.
@@ -112,6 +118,7 @@ impl Lease {
             state: State::Idle,
             next: Time::ZERO,
             waits_in: None,
+            is_alone: false,
             call: None,
             was_sent: false,
             length: Duration::ZERO,
@@ -131,7 +138,9 @@ impl Lease {
             }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Work::Refresh),
-            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
+            State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {
+                Some(Work::Acquire)
+            }
         }
     }
 
@@ -141,7 +150,15 @@ impl Lease {
             State::Held(held) => Some(held.end),
             State::Lost(lost) => lost.end,
             State::Released(released) => Some(released.gives_up),
-            State::Idle | State::Wanted | State::Queued(_) => None,
+            State::Idle | State::Wanted | State::Queued(_) | State::Degraded => None,
+        }
+    }
+
+    /// Until when its holder may rely on it.
+    pub(super) fn held_until(&self) -> Time {
+        match self.state {
+            State::Degraded => FOREVER,
+            _ => self.end().unwrap_or_default(),
         }
     }
 
@@ -152,8 +169,21 @@ impl Lease {
         [send, self.end()].into_iter().flatten().min()
     }
 
+    /// Whether it is to be acquired again.
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self.state, State::Lost(_) | State::Degraded)
+    }
+
     pub(super) fn is_queued(&self) -> bool {
-        matches!(self.state, State::Queued(_))
+        self.queued_at().is_some()
+    }
+
+    /// The level in whose queue it waits, by its number in the permit.
+    pub(super) fn queued_at(&self) -> Option<usize> {
+        match &self.state {
+            State::Queued(queued) => Some(queued.level),
+            _ => None,
+        }
     }
 
     /// Whether the server may know it, or will.
@@ -165,7 +195,7 @@ impl Lease {
     /// Whether its holder may rely on it.
     pub(super) fn is_held(&self) -> bool {
         match &self.state {
-            State::Held(_) => true,
+            State::Held(_) | State::Degraded => true,
             State::Lost(lost) => lost.end.is_some(),
             _ => false,
         }
@@ -208,6 +238,7 @@ impl Lease {
     /// It is held from the sending of a call on.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
         self.state = State::Held(Held { end });
+        self.is_alone = false;
         self.next = next;
     }
 
@@ -251,8 +282,13 @@ impl Lease {
 
     pub(super) fn release(&mut self, now: Time) {
         let gives_up = self.lasts.max(now);
+        let held_until = match &self.state {
+            State::Held(held) => held.end,
+            _ => Time::ZERO,
+        };
         self.state = State::Released(Released {
             gives_up,
+            held_until,
             in_flight: 0,
             sent_in: None,
             is_settled: false,

@@ -46,11 +46,14 @@
 mod build;
 mod call;
 mod end;
+mod health;
 mod id;
 mod key;
 mod lane;
 mod lease;
+mod outage;
 mod permit;
+mod policy;
 mod reply;
 mod server;
 mod time;
@@ -59,33 +62,28 @@ mod weight;
 pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
+pub(in crate::redis) use policy::Policy;
 pub(in crate::redis) use server::Change;
-pub(in crate::redis) use time::{Settings, Time};
+pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
-use crate::redis::protocol::{Answer, Of, PermitId as UnitsOf};
+use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
 use call::Flight;
 use id::At;
 use key::Keys;
 use lane::Lane;
 use lease::{Lease, Queue, State};
 use permit::Permit;
+use policy::Live;
 use server::Server;
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// How many timers one entry handles, and how many leases a call names of each kind, so that no entry holds up
 /// the others for long.
 const MOST_DUE: usize = 512;
-
-/// A message that a script has sent to this process.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::redis) enum Message {
-    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
-    /// poll.
-    Granted(u64, u64, u32),
-    /// An operator has revoked it.
-    Revoked(u64),
-}
 
 /// See the module docs.
 #[derive(Debug)]
@@ -102,8 +100,11 @@ pub(in crate::redis) struct Core {
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<Event>,
-    /// The first slot that a sweep has not visited: leases of a server that has lost some.
+    live: Live,
+    /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, or this
+    /// process claims no more.
     sweep: Option<usize>,
+    is_closed: bool,
     last_permit: u64,
     last_call: u64,
 }
@@ -121,7 +122,9 @@ impl Core {
             keys: Keys::default(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
+            live: Live::default(),
             sweep: None,
+            is_closed: false,
             last_permit: 0,
             last_call: 0,
         }
@@ -145,8 +148,12 @@ impl Core {
         });
         let own = own.collect();
         let leases = permit::leases(levels);
-        let permit = Permit::new(id, (now, from), own, leases, &self.settings);
+        let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
+        permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.claim(now, permit);
+        if self.is_closed {
+            self.close(now, id);
+        }
         (id, self.poll_call(now, from))
     }
 
@@ -169,6 +176,21 @@ impl Core {
         self.add(permit);
         self.want(At(id, 0), now);
         self.file(id);
+    }
+
+    /// Refuses all claims, and releases all permits, which are told as lost.
+    pub(in crate::redis) fn shutdown(&mut self) {
+        (self.is_closed, self.sweep) = (true, Some(0));
+    }
+
+    /// The permits that were not released yet: the name of the narrowest semaphore, and the token.
+    pub(in crate::redis) fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
+        let permits = self.permits.iter().map(|(_, permit)| permit);
+        let unreleased = permits.map(|permit| {
+            let level = &permit.levels[0];
+            (Arc::clone(&self.keys[level.key].name), level.grant.0)
+        });
+        unreleased.collect()
     }
 
     /// Gives up a permit or a claim, at any time. With `tells` an event says whether it was held.
@@ -232,6 +254,9 @@ impl Core {
             Change::Gone(runtime, server) => {
                 self.lane(runtime, server).is_connected = false;
                 self.hand_over(runtime, server);
+                if runtime == THREAD {
+                    self.failed(now, server, (now, true));
+                }
             }
         }
     }
@@ -259,6 +284,7 @@ impl Core {
             let id = *call.0;
             self.handle_reply(now, id, Err(Failure::TimedOut));
         }
+        self.go_on_sweeping(now);
         for _ in 0..MOST_DUE {
             match self.due.first() {
                 Some((at, id)) if *at <= now => self.permit_due(now, *id),
@@ -268,7 +294,6 @@ impl Core {
         for server in &mut self.servers {
             server.pass(now, &self.settings);
         }
-        self.go_on_sweeping(now);
     }
 
     /// Ends come first, then what is to be sent.
@@ -282,7 +307,7 @@ impl Core {
         self.file(id);
     }
 
-    /// After a server has lost a lease, all on it are refreshed, some at a time.
+    /// Visits all permits, some at a time.
     fn go_on_sweeping(&mut self, now: Time) {
         let Some(from) = self.sweep else {
             return;
@@ -290,10 +315,19 @@ impl Core {
         let end = from + MOST_DUE;
         for slot in from..end {
             if let Some(id) = self.permits.get(slot).map(|permit| permit.id) {
-                self.refresh_soon(now, id);
+                self.visit(now, id);
             }
         }
         self.sweep = (end < self.permits.capacity()).then_some(end);
+    }
+
+    /// What has become of a server, or of this process, concerns a permit.
+    fn visit(&mut self, now: Time, id: PermitId) {
+        if self.is_closed {
+            return self.close(now, id);
+        }
+        self.refresh_soon(now, id);
+        self.decide_if_open(now, id);
     }
 
     // Out.
@@ -356,10 +390,12 @@ impl Core {
             (Some(_), State::Released(_)) => Queue::Releases,
             (Some(_), State::Held(_)) => Queue::Refreshes,
             (Some(_), State::Queued(_)) => Queue::Polls,
+            (Some(_), State::Degraded) => Queue::Polls,
             (Some(_), _) => Queue::Claims,
         };
-        // The thread sends again what was sent before.
-        let from = if lease.was_sent { THREAD } else { from };
+        // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
+        let is_claim = !lease.was_sent && !permit.is_decided();
+        let from = if is_claim { from } else { THREAD };
         self.push(now, at, (queue, from));
     }
 
@@ -411,5 +447,6 @@ impl Core {
             (lease.state, lease.next) = (State::Wanted, now);
         }
         self.send_if_due(now, at);
+        self.decide_if_open(now, at.0);
     }
 }

@@ -21,6 +21,8 @@ pub(in crate::redis) struct Level {
     pub(in crate::redis) weight: u32,
     /// `None`: the claim does not wait here.
     pub(in crate::redis) wait: Option<Wait>,
+    /// Whether the claim is refused, and its permit lost, while its server is unavailable.
+    pub(in crate::redis) is_strict: bool,
     /// What operators see of it.
     pub(in crate::redis) label: Option<Arc<str>>,
 }
@@ -47,13 +49,19 @@ pub(in crate::redis) enum Refusal {
     TimedOut(usize, u32),
     /// An operator has revoked the claim.
     Revoked,
-    /// The server does not answer, or cannot work.
-    Unavailable,
+    /// This server does not answer, or cannot work.
+    Unavailable(usize),
+    /// This server refuses to serve it.
+    Failed(usize),
+    /// This process claims no more.
+    Closed,
 }
 
 /// What callers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::redis) enum Event {
+    /// The claim waits in the queue of this level. What is narrower is held.
+    Queued(PermitId, usize),
     /// It is held: the token of each level, and how many units are held there.
     Granted(PermitId, Vec<(u64, u32)>),
     /// Until when its holder may rely on it: after a grant, a refresh or a return.
@@ -61,7 +69,9 @@ pub(in crate::redis) enum Event {
     Refused(PermitId, Refusal),
     /// It is held no more.
     Lost(PermitId),
-    /// It was lost, and is held again, with these tokens.
+    /// It goes on while its server is unavailable.
+    Degraded(PermitId),
+    /// It was lost or degraded, and is held again, with these tokens.
     Regained(PermitId, Vec<u64>),
     /// An operator has ended it.
     Revoked(PermitId),
@@ -74,6 +84,7 @@ impl Event {
     pub(in crate::redis) fn id(&self) -> PermitId {
         match *self {
             Self::Granted(id, _) | Self::Held(id, _) | Self::Refused(id, _) => id,
+            Self::Queued(id, _) | Self::Degraded(id) => id,
             Self::Lost(id) | Self::Regained(id, _) | Self::Revoked(id) | Self::Released(id, _) => {
                 id
             }
@@ -109,6 +120,7 @@ pub(super) struct Permit {
     pub(super) budget: Option<Time>,
     /// Where it is filed.
     pub(super) filed: Option<Time>,
+    pub(super) is_strict: bool,
     pub(super) tells_release: bool,
     /// Whether a release has found anything.
     pub(super) was_held: bool,
@@ -134,6 +146,7 @@ impl Permit {
             asked,
             budget: Some(asked + longest + settings.budget()),
             filed: None,
+            is_strict: false,
             tells_release: false,
             was_held: false,
         }

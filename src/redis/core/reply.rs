@@ -8,7 +8,7 @@ use super::{
     permit::{Event, Refusal},
     time::Time,
 };
-use crate::redis::protocol::{Acquired, Answer};
+use crate::redis::protocol::{Acquired, Answer, Fault};
 use std::{collections::BTreeSet, time::Duration};
 
 /// The pause before a call is sent again that a server could not run.
@@ -23,17 +23,22 @@ impl Core {
     }
 
     pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
+        let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
+        match answers.iter().any(is_unwell) {
+            true => self.fails(now, flight),
+            false => self.works(now, flight),
+        }
         let mut answers = answers.into_iter();
         for items in &flight.items {
             match answers.next() {
                 Some(answer) => self.take_answer(now, flight, items, answer),
-                None => self.not_run(now, flight, items),
+                None => self.not_run(now, flight, items, Fault::Unavailable),
             }
         }
     }
 
     fn take_answer(&mut self, now: Time, flight: &Flight, items: &Items, answer: Answer) {
-        if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, _) = answer {
+        if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, ..) = answer {
             self.servers[flight.server].observe(ms, now);
         }
         match (items, answer) {
@@ -48,18 +53,20 @@ impl Core {
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                for ((At(id, _), _), was_held) in all.iter().zip(each) {
-                    if let Some(permit) = self.permit(*id) {
-                        permit.was_held |= was_held;
-                    }
+                for ((at, _), was_held) in all.iter().zip(each) {
+                    self.freed(flight.sent, *at, was_held);
                 }
                 self.released(now, all);
             }
             (Items::Release(all), Answer::Done) => self.released(now, all),
-            (Items::Presence, Answer::Presence(_, highest)) => {
+            (Items::Presence, Answer::Presence(_, highest, live)) => {
                 self.servers[flight.server].raise(highest, now);
+                self.live.told(live, now, self.settings.lease);
             }
-            (items, _) => self.not_run(now, flight, items),
+            // The server does not know the script, and is told it with the next call.
+            (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),
+            (items, Answer::Failed(fault)) => self.not_run(now, flight, items, fault),
+            (items, _) => self.not_run(now, flight, items, Fault::Mistake),
         }
     }
 
@@ -71,23 +78,69 @@ impl Core {
         }
     }
 
-    /// A server could not run a command. The policy decides claims; what is held, is tried again.
-    fn not_run(&mut self, now: Time, flight: &Flight, items: &Items) {
-        match items {
-            Items::Acquire(all) => {
-                self.send_again(now, flight.id, all, now + PAUSE);
-                for At(id, _) in all {
-                    self.cannot_decide(now, *id);
-                }
+    /// A server could not run a command, or not to its end.
+    fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
+        if fault == Fault::Mistake && self.take_apart(now, flight, items) {
+            return;
+        }
+        let then = match fault {
+            Fault::Unavailable => now + PAUSE,
+            Fault::Mistake => now + self.settings.heartbeat(),
+        };
+        self.repeat(now, flight, (items, then));
+        let Items::Acquire(all) = items else {
+            return;
+        };
+        for At(id, _) in all {
+            match fault {
+                Fault::Unavailable => self.cannot_decide(now, *id, flight.server),
+                Fault::Mistake => self.failed_to(now, *id, flight.server),
             }
-            Items::Refresh(all) => self.send_again(now, flight.id, all, now + PAUSE),
-            Items::Release(all) => self.release_again(now, all, now + PAUSE),
-            Items::Presence => self.announce_at(flight.server, now + PAUSE),
+        }
+    }
+
+    /// A command has not run. What it named is due then.
+    fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
+        match items {
+            Items::Acquire(all) | Items::Refresh(all) => {
+                self.send_again(now, flight.id, all, then);
+            }
+            Items::Release(all) => self.release_again(now, all, then),
+            Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
+        }
+    }
+
+    /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
+    fn take_apart(&mut self, now: Time, flight: &Flight, items: &Items) -> bool {
+        let all: BTreeSet<At> = match items {
+            Items::Acquire(all) | Items::Refresh(all) => all.iter().copied().collect(),
+            Items::Release(all) => all.iter().map(|(at, _)| *at).collect(),
+            Items::Presence => return false,
+        };
+        if all.len() < 2 {
+            return false;
+        }
+        for at in &all {
+            if let Some(lease) = self.lease(*at) {
+                lease.is_alone = true;
+            }
+        }
+        self.repeat(now, flight, (items, now));
+        true
+    }
+
+    /// A server refuses to serve a claim.
+    fn failed_to(&mut self, now: Time, id: PermitId, server: usize) {
+        if self.permit(id).is_some_and(|permit| !permit.is_decided()) {
+            self.refuse(now, id, Refusal::Failed(server));
         }
     }
 
     /// A call has no answer. What was sent may run yet.
     pub(super) fn unanswered(&mut self, now: Time, flight: &Flight, failure: Failure) {
+        if failure != Failure::Abandoned {
+            self.fails(now, flight);
+        }
         let then = match failure {
             Failure::NotConnected => now + PAUSE,
             Failure::Broken | Failure::TimedOut | Failure::Abandoned => now,
@@ -103,16 +156,30 @@ impl Core {
         }
         for items in &flight.items {
             match items {
-                Items::Release(all) => self.release_again(now, all, then),
-                Items::Presence => self.announce_at(flight.server, then),
+                Items::Release(all) => {
+                    if failure != Failure::NotConnected {
+                        all.iter()
+                            .for_each(|(at, _)| self.may_have_freed(flight.sent, *at));
+                    }
+                    self.release_again(now, all, then);
+                }
+                Items::Presence if failure == Failure::Abandoned => {
+                    self.announce_after(flight.server, now, Time::ZERO);
+                }
+                Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
                 Items::Acquire(_) | Items::Refresh(_) => {}
             }
         }
         self.hand_over(flight.runtime, flight.server);
     }
 
-    fn announce_at(&mut self, server: usize, then: Time) {
-        self.servers[server].presence_at = Some(then);
+    /// How long a server is left in peace after a call that has failed.
+    fn pause(&self, flight: &Flight) -> Duration {
+        self.servers[flight.server].health.pause(&self.settings)
+    }
+
+    fn announce_after(&mut self, server: usize, now: Time, pause: Duration) {
+        self.servers[server].presence_at = Some(now + pause);
     }
 
     /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
@@ -156,9 +223,14 @@ impl Core {
             (State::Released(_), _) if is_refusal && lease.runs_until() <= now => self.done(at),
             (State::Released(_), _) => self.next_at(now, at, now),
             (_, Acquired::Revoked) => self.revoked(now, at.0),
-            (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
+            (State::Lost(_) | State::Degraded, Acquired::Granted(grants)) => {
+                self.returned(now, sent, at, &grants);
+            }
             // The answer to a poll from before the loss.
-            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
+            (State::Lost(_) | State::Degraded, Acquired::Queued { .. }) => {
+                self.next_at(now, at, now);
+            }
+            (State::Degraded, _) => self.next_at(now, at, now + self.settings.absence()),
             (State::Lost(_), _) => {
                 // Unless an older acquire may run yet.
                 let is_gone = lease.runs_until() <= now;
@@ -229,7 +301,16 @@ impl Core {
         if let Some(wider) = permit.leases.iter().position(|lease| !lease.is_held()) {
             return self.want(At(at.0, wider), now);
         }
-        if permit.budget.take().is_some() {
+        if permit.is_decided() {
+            return self.file(at.0);
+        }
+        if !self.may_be_granted(now, at.0) {
+            let server = self.permits[at.0.slot].leases[at.1].server;
+            return self.refuse(now, at.0, Refusal::Unavailable(server));
+        }
+        self.count(at.0);
+        if let Some(permit) = self.permit(at.0) {
+            permit.budget = None;
             let event = Event::Granted(at.0, permit.grants().collect());
             self.tell_end(at.0);
             self.events.push_back(event);
@@ -267,15 +348,18 @@ impl Core {
         };
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
-        let is_new = !permit.leases[at.1].is_queued();
+        let before = permit.leases[at.1].queued_at();
         permit.leases[at.1].state = State::Queued(Queued {
             level,
             arrival,
             last_token,
             polled: sent,
         });
-        if is_new {
+        if before.is_none() {
             self.waiters.insert(at.0.serial, at.0);
+        }
+        if before != Some(level) {
+            self.events.push_back(Event::Queued(at.0, level));
         }
         self.next_at(now, at, over.min(now + pause));
     }
@@ -295,13 +379,6 @@ impl Core {
     pub(super) fn refuse(&mut self, now: Time, id: PermitId, why: Refusal) {
         self.events.push_back(Event::Refused(id, why));
         self.let_go(now, id);
-    }
-
-    /// The server of a claim cannot work.
-    fn cannot_decide(&mut self, now: Time, id: PermitId) {
-        if self.permit(id).is_some_and(|permit| !permit.is_decided()) {
-            self.refuse(now, id, Refusal::Unavailable);
-        }
     }
 
     // Messages.
@@ -383,9 +460,11 @@ impl Core {
         let Some(lease) = self.lease(at) else {
             return;
         };
-        let is_gone = lease.runs_until() <= now;
-        let end = Some(end);
-        self.to_lost(now, at, Lost { end, is_gone });
+        let (is_gone, end) = (lease.runs_until() <= now, Some(end));
+        if self.is_kept(at) && !self.is_well(now, at) {
+            return self.degrade(now, at, now);
+        }
+        self.set_absent(now, at, State::Lost(Lost { end, is_gone }));
         self.next_at(now, at, now);
     }
 
@@ -411,7 +490,9 @@ impl Core {
             let (end, next) = (lease.end(), lease.next);
             let lost_before = self.servers[server].lost_before;
             let since = self.settings.held_until(lost_before, self.settings.lease);
-            if is_held && end < Some(since) && next > now {
+            let is_absent = self.lease(at).is_some_and(|lease| lease.is_absent());
+            let is_due = is_held && end < Some(since) || is_absent && !self.is_open(server);
+            if is_due && next > now {
                 self.next_at(now, at, now);
             }
         }

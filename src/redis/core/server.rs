@@ -1,6 +1,7 @@
 //! What is known of a server, and what waits to be sent to it.
 
 use super::{
+    health::Health,
     id::{At, RuntimeId},
     lane::Hurry,
     time::{Settings, Time},
@@ -31,6 +32,7 @@ const WEIGHT: i64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
+    pub(super) health: Health,
     /// The server's clock less ours, microseconds: a lower bound.
     offset: Option<i64>,
     /// The highest that any process has seen of it, less our clock then.

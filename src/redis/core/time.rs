@@ -1,9 +1,13 @@
 //! Instants, and the lengths of time that follow from the settings.
 
+use super::policy::Policy;
 use std::time::Duration;
 
 /// An instant of this machine's clock, since it has booted.
 pub(in crate::redis) type Time = Duration;
+
+/// After all that is to come.
+pub(in crate::redis) const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
 /// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
 /// no longer than this.
@@ -25,12 +29,19 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) timeout: Duration,
     /// How many servers there are.
     pub(in crate::redis) servers: usize,
+    /// What becomes of claims while one is unavailable.
+    pub(in crate::redis) policy: Policy,
 }
 
 impl Settings {
     /// How often a lease is refreshed: three times in its length, so that it survives the loss of one.
     pub(super) fn refresh_interval(&self) -> Duration {
         self.lease / 3
+    }
+
+    /// Refreshes of one tick travel together.
+    pub(super) fn tick(&self) -> Duration {
+        self.refresh_interval() / 16
     }
 
     /// How often a waiter polls. Each poll is a heartbeat.

@@ -8,7 +8,7 @@ use super::{
     Core,
     call::Call,
     id::{At, PermitId, RuntimeId, THREAD},
-    lease::{Lease, State},
+    lease::Lease,
     permit::{Level, Own, Permit, Refusal, own},
     time::Time,
 };
@@ -35,6 +35,7 @@ impl Core {
             limit,
             weight,
             wait: None,
+            is_strict: true,
             label: None,
         };
         let id = self.next_id();
@@ -90,9 +91,10 @@ impl Core {
         let (kept, others) = own.units.split(keep);
         own.units = kept;
         let key = own.key;
-        let is_lost = matches!(permit.leases[number].state, State::Lost(_));
+        let is_absent = permit.leases[number].is_absent();
+        self.keys[key].units -= others.units();
         let part = self.part(now, At(id, number), vec![(key, others)], true);
-        if is_lost {
+        if is_absent {
             self.renew(now, At(id, number));
         }
         part

@@ -120,7 +120,7 @@ impl<T: Transport> Link<T> {
         let messages = (self.runtime == THREAD).then(|| self.messages());
         let connecting = self.shared.transport.connect(self.server, messages);
         let Some(connection) = connecting.await else {
-            return;
+            return self.shared.not_connected(self.server);
         };
         let connection = Arc::new(connection);
         spawn_all(&self.shared, self.connected(&connection));
@@ -139,13 +139,18 @@ impl<T: Transport> Link<T> {
 
     /// Returns what the runtime sends now.
     pub(super) fn connected(&self, connection: &Arc<T::Connection>) -> Vec<Load<T::Connection>> {
-        let next = self.shared.enter(|core, rest, now| {
+        let connected = self.shared.enter(|core, rest, now| {
             let connection = Arc::clone(connection);
-            rest.runtimes
+            let again = rest
+                .runtimes
                 .connected(self.runtime, self.server, connection);
             core.handle_servers(now, Change::Connected(self.runtime, self.server));
-            rest.next(core, now, self.runtime)
+            (again, rest.next(core, now, self.runtime))
         });
+        let (again, next) = connected.unzip();
+        if let Some(again) = again {
+            self.shared.connected(self.server, again);
+        }
         self.shared.loads(self.runtime, next)
     }
 }

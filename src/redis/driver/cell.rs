@@ -1,12 +1,16 @@
 //! What the holder of a permit reads.
 
 use crate::{
+    observe::LostBy,
     redis::core::{PermitId, Refusal, Time},
-    semaphore::Loss,
-    sync::{AtomicU64, AtomicWaker, OnceLock},
+    semaphore::{Loss, Policy},
+    sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, OnceLock},
 };
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -16,6 +20,28 @@ pub(in crate::redis) enum Refused {
     By(Refusal),
     /// The core has panicked.
     Closed,
+    /// Tokio's time is paused, so the time of the claim was over before it had passed.
+    PausedClock,
+}
+
+/// What the observer is told of a permit.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Told {
+    Lost(LostBy),
+    Degraded {
+        /// Whether it was granted before.
+        is_kept: bool,
+    },
+}
+
+/// A level, as the holder sees it.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) policy: Policy,
+    /// The name of its semaphore.
+    pub(super) name: Arc<str>,
+    server: usize,
+    token: AtomicU64,
 }
 
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
@@ -24,10 +50,15 @@ pub(in crate::redis) enum Refused {
 pub(super) struct Cell {
     /// Until when its holder may rely on it, microseconds of this machine's clock.
     end: AtomicU64,
-    /// The token of each level.
-    tokens: Box<[AtomicU64]>,
+    levels: Box<[Level]>,
+    /// The number of the level in whose queue the claim waits, from 1 on.
+    queued: AtomicUsize,
+    /// Whether it was released or revoked, so that nothing is held of it.
+    is_gone: AtomicBool,
     /// What has become of the claim: how many units of each level were held.
     outcome: OnceLock<Result<Box<[u32]>, Refused>>,
+    /// Whether it goes on without its server.
+    is_degraded: AtomicBool,
     /// Whether it was held when it was released.
     was_held: OnceLock<bool>,
     /// Of the task that waits for one of these.
@@ -36,11 +67,21 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new(levels: usize) -> Self {
+    /// The policy of each level, the name of its semaphore, and its server.
+    pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, usize)>) -> Self {
+        let levels = levels.map(|(policy, name, server)| Level {
+            policy,
+            name,
+            server,
+            token: AtomicU64::new(0),
+        });
         Self {
             end: AtomicU64::new(0),
-            tokens: (0..levels).map(|_| AtomicU64::new(0)).collect(),
+            levels: levels.collect(),
+            queued: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
             outcome: OnceLock::default(),
+            is_degraded: AtomicBool::new(false),
             was_held: OnceLock::default(),
             waker: AtomicWaker::new(),
             loss: Loss::default(),
@@ -48,6 +89,10 @@ impl Cell {
     }
 
     // Under the lock.
+
+    pub(super) fn queue(&self, level: usize) {
+        self.queued.store(level + 1, Relaxed);
+    }
 
     pub(super) fn grant(&self, grants: &[(u64, u32)]) {
         self.set_tokens(grants.iter().map(|(token, _)| *token));
@@ -63,34 +108,51 @@ impl Cell {
         self.end.store(end.as_micros() as u64, Relaxed);
     }
 
-    pub(super) fn lose(&self) {
+    /// Returns what to tell of that, unless it was lost before.
+    pub(super) fn lose(&self, by: LostBy) -> Option<Told> {
+        let was_lost = self.loss.is_set();
         self.loss.mark();
+        (!was_lost).then_some(Told::Lost(by))
     }
 
+    pub(super) fn revoke(&self) -> Option<Told> {
+        self.leave();
+        self.lose(LostBy::Revoked)
+    }
+
+    /// Returns what to tell of that, unless it was told before.
+    pub(super) fn degrade(&self) -> Option<Told> {
+        let is_kept = matches!(self.outcome(), Some(Ok(_)));
+        let was_degraded = self.is_degraded.swap(true, Relaxed);
+        (!was_degraded).then_some(Told::Degraded { is_kept })
+    }
+
+    /// One that was released stays lost.
     pub(super) fn regain(&self, tokens: &[u64]) {
+        self.is_degraded.store(false, Relaxed);
         self.set_tokens(tokens.iter().copied());
-        self.loss.clear();
+        if !self.is_gone() {
+            self.loss.clear();
+        }
     }
 
     pub(super) fn release(&self, was_held: bool) {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// There is no core any more. Returns whether that changes anything.
-    pub(super) fn close(&self, now: Time) -> bool {
+    /// There is no core any more. Returns whether that changes anything, and what to tell of it.
+    pub(super) fn close(&self, now: Time) -> (bool, Option<Told>) {
         let is_new = self.was_held.get().is_none();
-        let is_lost = !self.loss.is_set() && self.is_over(now);
         self.refuse(Refused::Closed);
         self.release(false);
-        if is_lost {
-            self.lose();
-        }
-        is_new || is_lost
+        let is_lost = !self.loss.is_set() && self.is_lost(now);
+        let told = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
+        (is_new || is_lost, told)
     }
 
     fn set_tokens(&self, tokens: impl Iterator<Item = u64>) {
-        for (own, token) in self.tokens.iter().zip(tokens) {
-            own.store(token, Relaxed);
+        for (level, token) in self.levels.iter().zip(tokens) {
+            level.token.store(token, Relaxed);
         }
     }
 
@@ -108,12 +170,47 @@ impl Cell {
         &self.loss
     }
 
+    /// The levels, and their tokens.
+    pub(super) fn levels(&self) -> impl Iterator<Item = (&Level, u64)> {
+        let levels = self.levels.iter();
+        levels.map(|level| (level, level.token.load(Relaxed)))
+    }
+
+    /// The cell of a claim for a level of this permit.
+    pub(super) fn of_level(&self, level: usize) -> Self {
+        let level = self.levels.get(level);
+        let level = level.map(|of| (of.policy.clone(), Arc::clone(&of.name), of.server));
+        Self::new(level.into_iter())
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = usize> {
+        self.levels.iter().map(|level| level.server)
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.is_degraded.load(Relaxed)
+    }
+
     pub(super) fn token(&self, level: usize) -> u64 {
-        self.tokens[level].load(Relaxed)
+        self.levels[level].token.load(Relaxed)
     }
 
     pub(super) fn is_lost(&self, now: Time) -> bool {
-        self.loss.is_set() || self.is_over(now)
+        self.loss.is_set() || !self.is_gone() && self.is_over(now)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// It is released. Returns whether it was not before.
+    pub(super) fn leave(&self) -> bool {
+        !self.is_gone.swap(true, AcqRel)
+    }
+
+    /// The level in whose queue the claim waits.
+    pub(super) fn queued(&self) -> Option<usize> {
+        self.queued.load(Relaxed).checked_sub(1)
     }
 
     /// Whether its end has passed.
@@ -150,13 +247,14 @@ impl Cell {
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Returns what was there: a permit that was revoked.
-    pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) -> Option<Arc<Cell>> {
+    /// Whose place the core has given away, it has forgotten.
+    pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.slot {
             self.0.resize(id.slot + 1, None);
         }
-        let old = self.0[id.slot].replace((id, Arc::clone(cell)));
-        old.map(|(_, cell)| cell)
+        if let Some((_, old)) = self.0[id.slot].replace((id, Arc::clone(cell))) {
+            old.release(false);
+        }
     }
 
     pub(super) fn get(&self, id: PermitId) -> Option<&Arc<Cell>> {

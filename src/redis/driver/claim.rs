@@ -7,15 +7,15 @@ use super::{
     inbox::Dropped,
     keeper,
     shared::{Health, Observer, Shared},
-    transport::Transport,
+    transport::{Cause, Transport},
 };
 use crate::{
-    redis::core::{Level, PermitId, Settings, Time},
-    semaphore::{Loss, timer},
+    redis::core::{Call, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
+    semaphore::{Loss, Policy, timer},
 };
 use std::{
-    convert::Infallible,
     future::poll_fn,
+    iter,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -71,90 +71,147 @@ impl<T: Transport> Driver<T> {
         self.0.0.health()
     }
 
-    /// Claims levels, from narrow to wide.
+    /// What went wrong last with a server, as far as is known.
+    pub(in crate::redis) fn error(&self, server: usize) -> Option<Cause> {
+        self.0.0.transport.error(server)
+    }
+
+    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each that
+    /// was not released by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown goes on if the future is dropped once it was polled.
+    pub(in crate::redis) async fn shutdown(&self, until: Instant) -> Vec<(Arc<str>, u64)> {
+        let shared = &self.0.0;
+        let mut is_drained = shared.is_drained.subscribe();
+        shared.enter(|core, rest, _| {
+            core.shutdown();
+            rest.is_shut = true;
+        });
+        let drained = is_drained.wait_for(|is_drained| *is_drained);
+        let _ = timer::timeout_at(until, drained).await;
+        let unreleased = shared.enter(|core, _, _| core.unreleased());
+        unreleased.unwrap_or_default()
+    }
+
+    /// Claims levels, from narrow to wide, each under a policy. `queued` learns of each level in whose queue
+    /// the claim waits.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future takes the claim back.
-    pub(in crate::redis) fn acquire(
-        &self,
-        levels: Vec<Level>,
-    ) -> impl Future<Output = Result<Held<T>, Refused>> + Send + 'static {
-        let driver = self.clone();
-        async move { driver.claim_and_wait(levels).await }
-    }
-
-    async fn claim_and_wait(self, levels: Vec<Level>) -> Result<Held<T>, Refused> {
-        let shared = Arc::clone(&self.0.0);
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        let mut bound = pin!(here.map(|_| bound(&shared, &levels)));
-        let (held, own) = self.claim(here, &levels)?;
-        let mut own = pin!(own.map(Carrier::carry));
-        // Dropped before the call, which then names nothing that is still wanted.
-        let held = held;
-        let outcome = poll_fn(|cx| {
-            if let Some(carrying) = own.as_mut().as_pin_mut()
-                && carrying.poll(cx).is_ready()
-            {
-                own.set(None);
-            }
-            let outcome = held.cell.poll_outcome(cx);
-            // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
-            if let Some(bound) = bound.as_mut().as_pin_mut()
-                && outcome.is_pending()
-                && Handle::try_current().is_ok()
-            {
-                let _ = bound.poll(cx);
-            }
-            outcome
-        });
-        outcome.await.map(|()| held)
+    pub(in crate::redis) async fn acquire(
+        self,
+        (levels, policies): (Vec<Level>, Vec<Policy>),
+        queued: impl FnMut(usize),
+    ) -> Result<Held<T>, Refused> {
+        let waits = levels.iter().filter_map(|level| level.wait);
+        let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+        let claimed = self.claim(here(), (&levels, policies))?;
+        decided(claimed, longest, queued).await
     }
 
     /// Claims. The call, if there is one, is for the caller's own task.
     pub(super) fn claim(
         self,
         here: Option<Id>,
-        levels: &[Level],
-    ) -> Result<(Held<T>, Option<Carrier<T>>), Refused> {
-        let shared = Arc::clone(&self.0.0);
-        let cell = Arc::new(Cell::new(levels.len()));
-        let servers: Vec<_> = levels.iter().map(|level| level.server).collect();
-        let entered = shared.enter(|core, rest, now| {
+        (levels, policies): (&[Level], Vec<Policy>),
+    ) -> Result<Claimed<T>, Refused> {
+        let named = levels.iter().zip(policies);
+        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.server));
+        let cell = Cell::new(named);
+        self.begin(here, cell, |core, now, from| {
+            Some(core.acquire(now, from, levels))
+        })
+    }
+
+    /// Begins a claim, by which the core names it.
+    fn begin(
+        self,
+        here: Option<Id>,
+        cell: Cell,
+        claim: impl FnOnce(&mut Core, Time, RuntimeId) -> Option<(PermitId, Option<Call>)>,
+    ) -> Result<Claimed<T>, Refused> {
+        let (shared, cell) = (Arc::clone(&self.0.0), Arc::new(cell));
+        let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
-            let connects = servers.into_iter();
+            let connects = cell.servers();
             let connects = connects.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;
-            let (id, call) = core.acquire(now, from, levels);
-            let old = rest.cells.insert(id, &cell);
+            let Some((id, call)) = claim(core, now, from) else {
+                return (None, (from, connects), (None, None));
+            };
+            rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, (from, call)));
             let next = rest.next(core, now, from);
-            (id, (from, connects), (own, next), old)
+            (Some(id), (from, connects), (own, Some(next)))
         });
-        let (id, (from, connects), (own, next), _old) = entered.ok_or(Refused::Closed)?;
+        let (id, (from, connects), (own, next)) = begun.ok_or(Refused::Closed)?;
         for server in connects {
             Link::new(&shared, from, server).spawn();
         }
-        spawn_all(&shared, shared.loads(from, Some(next)));
+        spawn_all(&shared, shared.loads(from, next));
         let own = own.map(|load| Carrier::new(&shared, load));
-        let driver = self;
+        let (driver, id) = (self, id.ok_or(Refused::By(Refusal::Revoked))?);
         Ok((Held { driver, id, cell }, own))
     }
 }
 
-/// Lets time pass when the claim is to be decided at the latest, in case that the thread does not.
+/// A claim, and the call that its own task is to carry.
+type Claimed<T> = (Held<T>, Option<Carrier<T>>);
+
+fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
+/// Carries the call of a claim, and waits until it is decided.
+async fn decided<T: Transport>(
+    (held, own): Claimed<T>,
+    longest: Duration,
+    mut queued: impl FnMut(usize),
+) -> Result<Held<T>, Refused> {
+    let mut bound = pin!(here().map(|_| bound(&held.driver.0.0, longest)));
+    let mut own = pin!(own.map(Carrier::carry));
+    // Dropped before the call, which then names nothing that is still wanted.
+    let held = held;
+    let outcome = poll_fn(|cx| {
+        if let Some(carrying) = own.as_mut().as_pin_mut()
+            && carrying.poll(cx).is_ready()
+        {
+            own.set(None);
+        }
+        let outcome = held.cell.poll_outcome(cx);
+        if let Some(level) = held.cell.queued() {
+            queued(level);
+        }
+        // A timer of a runtime that has ended panics outside of another one. Then the thread alone looks.
+        if let Some(bound) = bound.as_mut().as_pin_mut()
+            && outcome.is_pending()
+            && Handle::try_current().is_ok()
+        {
+            return bound.poll(cx).map(Err);
+        }
+        outcome
+    });
+    outcome.await.map(|()| held)
+}
+
+/// Lets time pass when the claim is to be decided at the latest, in case that the thread does not. Ready only if
+/// Tokio's time is paused, because such a time is over at once.
 fn bound<T: Transport>(
     shared: &Arc<Shared<T>>,
-    levels: &[Level],
-) -> impl Future<Output = Infallible> + use<T> {
-    let waits = levels.iter().filter_map(|level| level.wait);
-    let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
+    longest: Duration,
+) -> impl Future<Output = Refused> + use<T> {
     let mut at = Instant::now() + longest.min(FOREVER) + shared.settings.budget();
     let shared = Arc::clone(shared);
     async move {
         loop {
             timer::sleep_until(at).await;
+            if Instant::now() < at {
+                return Refused::PausedClock;
+            }
             shared.enter(|core, _, now| core.handle_timeout(now));
             at = Instant::now() + AGAIN;
         }
@@ -185,31 +242,106 @@ impl<T: Transport> Held<T> {
         self.cell.is_lost((self.driver.0.0.clock)())
     }
 
+    /// Whether it goes on without its server.
+    pub(in crate::redis) fn is_degraded(&self) -> bool {
+        self.cell.is_degraded()
+    }
+
+    /// Whether it was released or revoked.
+    pub(in crate::redis) fn is_gone(&self) -> bool {
+        self.cell.is_gone()
+    }
+
     pub(in crate::redis) fn loss(&self) -> &Loss {
         self.cell.loss()
     }
 
-    /// Releases it, and returns whether it was held until then.
+    /// Claims more units of a level, which do not wait.
     ///
     /// # Cancel safety
     ///
-    /// It is released even if the future is dropped.
-    pub(in crate::redis) async fn release(self) -> bool {
+    /// Dropping the future takes the claim back.
+    pub(in crate::redis) fn grow(
+        &self,
+        level: usize,
+        (weight, limit): (u32, u32),
+    ) -> impl Future<Output = Result<(), Refused>> + Send + use<T> {
+        let (driver, cell, root) = (self.driver.clone(), Arc::clone(&self.cell), self.id);
+        async move {
+            // Nothing is told of the growth but its outcome.
+            let claimed = driver.begin(here(), cell.of_level(level), |core, now, from| {
+                core.grow(now, from, (root, level), (weight, limit))
+            });
+            decided(claimed?, Duration::ZERO, |_| ()).await?.keep();
+            Ok(())
+        }
+    }
+
+    /// What was added to a permit ends with that.
+    fn keep(self) {
+        self.cell.leave();
+        let shared = &self.driver.0.0;
+        shared.enter(|_, rest, _| rest.cells.remove(self.id));
+    }
+
+    /// Releases units of a level, fewer than it has. The future is ready when they are free. `None`: the permit is
+    /// released.
+    ///
+    /// # Cancel safety
+    ///
+    /// They are released even if the future is never polled.
+    pub(in crate::redis) fn shrink(
+        &self,
+        level: usize,
+        units: u32,
+    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+        let parts = self.driver.0.0.enter(|core, rest, now| {
+            rest.keeper.is_busy = true;
+            let parts = core.shrink(now, self.id, (level, units))?;
+            let parts = parts.into_iter().map(|id| {
+                let cell = Arc::new(Cell::new(iter::empty()));
+                rest.cells.insert(id, &cell);
+                cell
+            });
+            Some(parts.collect::<Vec<_>>())
+        });
+        let parts = parts.flatten()?;
+        Some(async move {
+            for cell in parts {
+                poll_fn(|cx| cell.poll_was_held(cx)).await;
+            }
+        })
+    }
+
+    /// Releases it. The future says whether it was held until then; of a second call, that it was not.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is released even if the future is never polled.
+    pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
+        let is_asked = self.cell.leave() && self.asks_for_release();
+        let cell = Arc::clone(&self.cell);
+        async move { is_asked && poll_fn(|cx| cell.poll_was_held(cx)).await }
+    }
+
+    /// Whether the core tells when it is released.
+    fn asks_for_release(&self) -> bool {
         let asked = self.driver.0.0.enter(|core, rest, now| {
+            rest.keeper.is_busy = true;
             let is_known = rest.cells.get(self.id).is_some();
             if is_known {
                 core.release(now, self.id, true);
             }
             is_known
         });
-        asked == Some(true) && poll_fn(|cx| self.cell.poll_was_held(cx)).await
+        asked == Some(true)
     }
 }
 
 impl<T: Transport> Drop for Held<T> {
     fn drop(&mut self) {
         let is_refused = matches!(self.cell.outcome(), Some(Err(_)));
-        if !is_refused {
+        if !is_refused && !self.is_gone() {
             self.driver.0.0.post(Dropped::Permit(self.id));
         }
     }

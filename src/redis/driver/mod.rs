@@ -1,7 +1,7 @@
 //! Who carries what the [core](super::core) decides: callers' tasks, and the keeper's thread.
 //!
 //! ```text
-//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes, load, thread ─> transport
+//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes, load, thread ─> transport <─ wire
 //! ```
 //!
 //! | | |
@@ -10,6 +10,7 @@
 //! | [`Cell`](cell::Cell) | what a permit's holder reads, which never locks |
 //! | [`Inbox`](inbox::Inbox) | what drops have to say |
 //! | [`Carrier`](carry::Carrier) | a call, and the connection that it takes |
+//! | [`Wire`](wire::Wire) | redis-rs: commands as runs of scripts, and replies as answers |
 //! | [`keeper`] | the thread: time, refreshes, and whatever no runtime carries |
 //!
 //! Why each holds:
@@ -40,9 +41,11 @@ mod runtimes;
 mod shared;
 mod thread;
 mod transport;
+mod wire;
 
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
 pub(in crate::redis) use clock::boot_time;
 pub(in crate::redis) use shared::{Health, Observer};
-pub(in crate::redis) use transport::{Connection, Messages, Transport};
+pub(in crate::redis) use transport::{Cause, Connection, Messages, Transport};
+pub(in crate::redis) use wire::Wire;

@@ -23,6 +23,8 @@ struct Runtime<C> {
     id: Option<Id>,
     /// To each server.
     lines: Vec<Line<C>>,
+    /// Whether there was ever a connection to each.
+    was_connected: Vec<bool>,
 }
 
 /// By their numbers. The first is the thread's.
@@ -52,7 +54,11 @@ impl<C> Runtimes<C> {
             Some(number) => number,
             None => self.vacant(),
         };
-        self.all[number].id = id;
+        let runtime = &mut self.all[number];
+        if runtime.id != id {
+            runtime.id = id;
+            runtime.was_connected.fill(false);
+        }
         RuntimeId(number as u32)
     }
 
@@ -71,6 +77,7 @@ impl<C> Runtimes<C> {
         self.all.push(Runtime {
             id: None,
             lines: lines.collect(),
+            was_connected: vec![false; self.servers],
         });
         self.all.len() - 1
     }
@@ -101,10 +108,19 @@ impl<C> Runtimes<C> {
         absent.min()
     }
 
-    pub(super) fn connected(&mut self, runtime: RuntimeId, server: usize, connection: Arc<C>) {
+    /// Returns whether there was a connection before.
+    pub(super) fn connected(
+        &mut self,
+        runtime: RuntimeId,
+        server: usize,
+        connection: Arc<C>,
+    ) -> bool {
         if let Some(line) = self.line(runtime, server) {
             *line = Line::Connected(connection);
         }
+        let runtime = self.all.get_mut(runtime.0 as usize);
+        let was_connected = runtime.and_then(|runtime| runtime.was_connected.get_mut(server));
+        was_connected.is_some_and(|was| mem::replace(was, true))
     }
 
     /// Returns the connection that is gone, if there was one.

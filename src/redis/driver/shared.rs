@@ -1,15 +1,17 @@
 //! The core, behind a mutex.
 
 use super::{
-    cell::{Cell, Cells, Refused},
+    cell::{Cell, Cells, Refused, Told},
     inbox::{Dropped, Inbox},
     load::Load,
     runtimes::Runtimes,
     thread::{Keeper, Needs},
-    transport::Transport,
+    transport::{Cause, Transport},
 };
 use crate::{
+    observe::LostBy,
     redis::core::{Call, Change, Core, Event, Failure, RuntimeId, Settings, Time},
+    semaphore::Policy,
     sync::{Mutex, MutexGuard},
 };
 use std::{
@@ -26,6 +28,17 @@ pub(in crate::redis) trait Observer: Send + Sync + 'static {
 
     /// The core has panicked. The store is closed.
     fn core_died(&self);
+
+    /// A runtime has a connection to a server: not its first one, if it has one `again`.
+    fn connected(&self, address: String, again: bool);
+
+    fn not_connected(&self, why: Option<Cause>);
+
+    /// A level of a permit is lost, which had this token.
+    fn lost(&self, policy: &Policy, token: u64, by: LostBy);
+
+    /// A level of a permit goes on without its server: one that was granted before, if it `is_kept`.
+    fn degraded(&self, policy: &Policy, name: &Arc<str>, is_kept: bool);
 }
 
 /// Whether a store works.
@@ -52,6 +65,8 @@ pub(super) struct Shared<T: Transport> {
     pub(super) bell: Notify,
     /// Whether the thread has ended because nothing was left to do.
     pub(super) is_over: watch::Sender<bool>,
+    /// Whether nothing is left since it was shut down.
+    pub(super) is_drained: watch::Sender<bool>,
 }
 
 struct State<C> {
@@ -67,6 +82,7 @@ pub(super) struct Rest<C> {
     pub(super) keeper: Keeper,
     /// Whether a handle or a permit is left.
     pub(super) is_used: bool,
+    pub(super) is_shut: bool,
 }
 
 /// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
@@ -77,13 +93,16 @@ pub(super) struct Next<C> {
 
 /// What is to be done once the lock is released.
 pub(super) struct Outbox<C> {
-    wakes: Vec<Arc<Cell>>,
+    /// The cells that were written to, and what is told of each.
+    wakes: Vec<(Arc<Cell>, Option<Told>)>,
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
     connections: Vec<Arc<C>>,
     thread: Needs,
     /// Whether the core has panicked just now.
     closes: bool,
+    /// Whether nothing is left.
+    is_drained: bool,
 }
 
 impl<C> Default for Outbox<C> {
@@ -94,6 +113,7 @@ impl<C> Default for Outbox<C> {
             connections: Vec::new(),
             thread: Needs::Nothing,
             closes: false,
+            is_drained: false,
         }
     }
 }
@@ -118,6 +138,7 @@ impl<T: Transport> Shared<T> {
             runtimes: Runtimes::new(settings.servers),
             keeper: Keeper::default(),
             is_used: true,
+            is_shut: false,
         };
         let core = Some(Core::new(settings.clone()));
         Self {
@@ -130,6 +151,7 @@ impl<T: Transport> Shared<T> {
             inbox: Inbox::default(),
             bell: Notify::new(),
             is_over: watch::Sender::new(false),
+            is_drained: watch::Sender::new(false),
         }
     }
 
@@ -182,6 +204,16 @@ impl<T: Transport> Shared<T> {
         contained(|| self.observer.keeper_died());
     }
 
+    pub(super) fn connected(&self, server: usize, again: bool) {
+        let address = self.transport.address(server);
+        contained(|| self.observer.connected(address, again));
+    }
+
+    pub(super) fn not_connected(&self, server: usize) {
+        let why = self.transport.error(server);
+        contained(|| self.observer.not_connected(why));
+    }
+
     /// Takes what was dropped. It never waits for the lock, and never panics.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.inbox.push(dropped);
@@ -211,16 +243,32 @@ impl<T: Transport> Shared<T> {
         result
     }
 
+    fn observe(&self, cell: &Cell, told: Told) {
+        for (level, token) in cell.levels() {
+            match told {
+                Told::Lost(by) => self.observer.lost(&level.policy, token, by),
+                Told::Degraded { is_kept } => {
+                    self.observer.degraded(&level.policy, &level.name, is_kept);
+                }
+            }
+        }
+    }
+
     fn deliver(self: &Arc<Self>, outbox: Outbox<T::Connection>) {
         match outbox.thread {
             Needs::Nothing => {}
             Needs::Bell => self.bell.notify_one(),
             Needs::Start => (self.start)(self),
         }
+        if outbox.is_drained {
+            self.is_drained
+                .send_if_modified(|was| !mem::replace(was, true));
+        }
         if outbox.closes {
             contained(|| self.observer.core_died());
         }
-        for cell in outbox.wakes {
+        for (cell, told) in outbox.wakes {
+            contained(|| told.map(|told| self.observe(&cell, told)));
             contained(|| cell.wake());
             contained(|| drop(cell));
         }
@@ -255,6 +303,7 @@ impl<C> State<C> {
             rest.end_all(now, outbox);
             outbox.closes = core.take().is_some();
         }
+        outbox.is_drained = rest.is_shut && core.as_ref().is_none_or(Core::is_idle);
         outbox.thread = rest.keeper.look(core.as_ref(), rest.is_used);
         result
     }
@@ -297,28 +346,52 @@ impl<C> Rest<C> {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            match event {
-                Event::Held(_, end) => {
-                    cell.hold(end);
-                    continue;
-                }
-                Event::Granted(_, grants) => cell.grant(&grants),
-                Event::Refused(_, why) => {
-                    cell.refuse(Refused::By(why));
-                    outbox.cells.extend(self.cells.remove(id));
-                }
-                Event::Lost(_) | Event::Revoked(_) => cell.lose(),
-                Event::Regained(_, tokens) => cell.regain(&tokens),
-                Event::Released(_, was_held) => cell.release(was_held),
+            if let Event::Held(_, end) = event {
+                cell.hold(end);
+                continue;
             }
-            outbox.wakes.push(cell);
+            let (is_last, told) = self.write(&cell, event);
+            if is_last {
+                outbox.cells.extend(self.cells.remove(id));
+            }
+            outbox.wakes.push((cell, told));
         }
+    }
+
+    /// Returns whether nothing more follows of the permit, and what to tell of it.
+    fn write(&self, cell: &Cell, event: Event) -> (bool, Option<Told>) {
+        match event {
+            Event::Queued(_, level) => cell.queue(level),
+            Event::Held(_, end) => cell.hold(end),
+            Event::Granted(_, grants) => cell.grant(&grants),
+            Event::Degraded(_) => return (false, cell.degrade()),
+            Event::Regained(_, tokens) => cell.regain(&tokens),
+            Event::Lost(_) if !self.is_shut => return (false, cell.lose(LostBy::Lease)),
+            Event::Revoked(_) => return (true, cell.revoke()),
+            Event::Refused(_, why) => {
+                cell.refuse(Refused::By(why));
+                return (true, None);
+            }
+            Event::Released(_, was_held) => {
+                cell.release(was_held);
+                return (true, None);
+            }
+            // Its holder knows why.
+            Event::Lost(_) => {
+                cell.revoke();
+                return (true, None);
+            }
+        }
+        (false, None)
     }
 
     /// Without a core claims fail, and leases end at their ends.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox<C>) {
-        let changed = self.cells.all().filter(|cell| cell.close(now));
-        outbox.wakes.extend(changed.cloned());
+        let closed = self.cells.all().filter_map(|cell| {
+            let (has_changed, told) = cell.close(now);
+            has_changed.then(|| (Arc::clone(cell), told))
+        });
+        outbox.wakes.extend(closed);
     }
 
     /// A call that a runtime sends now.

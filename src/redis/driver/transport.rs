@@ -1,10 +1,10 @@
 //! What carries commands to servers.
 
 use crate::redis::{
-    core::{Failure, Message},
-    protocol::{Answer, Command},
+    core::Failure,
+    protocol::{Answer, Command, Message},
 };
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
@@ -18,7 +18,20 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         server: usize,
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
+
+    /// Where a server listens, for people.
+    fn address(&self, server: usize) -> String {
+        server.to_string()
+    }
+
+    /// What went wrong last with a server since a connection was last made: with connecting, or with a command.
+    fn error(&self, _server: usize) -> Option<Cause> {
+        None
+    }
 }
+
+/// Why a server was of no use.
+pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// A connection to a server. It is driven by the runtime that made it.
 pub(in crate::redis) trait Connection: Send + Sync + 'static {

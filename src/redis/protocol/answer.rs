@@ -16,12 +16,21 @@ pub(in crate::redis) enum Answer {
     Held(Vec<bool>),
     /// Nothing was asked.
     Done,
-    /// The server's time, ms, and the highest that any process has seen, microseconds.
-    Presence(u64, u64),
+    /// The server's time, ms; the highest that any process has seen, microseconds; and how many processes live.
+    Presence(u64, u64, u32),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
-    /// The server could not run it. Nothing was changed.
-    Error,
+    /// The server could not run it, or not to its end.
+    Failed(Fault),
+}
+
+/// Why a server could not run a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Fault {
+    /// It cannot work now.
+    Unavailable,
+    /// The command asks for what it does not do: a key of another type, a permission that is missing.
+    Mistake,
 }
 
 /// The answer for a claim. Levels count from its first, and `held` units are held there.
@@ -48,6 +57,33 @@ pub(in crate::redis) enum Acquired {
         /// It holds nothing, so no token up to this is its own.
         last_token: u64,
     },
+}
+
+/// A message that a script has sent to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Message {
+    /// The permit of this serial was granted with this token, and so many units are held; token 0: it should
+    /// poll.
+    Granted(u64, u64, u32),
+    /// An operator has revoked it.
+    Revoked(u64),
+}
+
+impl Message {
+    /// Reads `SERIAL TOKEN HELD`, or `SERIAL revoked`.
+    pub(in crate::redis) fn read(text: &str) -> Option<Self> {
+        let words: Vec<_> = text.split(' ').collect();
+        let serial = u64::from_str_radix(words[0], 16).ok()?;
+        match words[1..] {
+            ["revoked"] => Some(Self::Revoked(serial)),
+            [token, held] => Some(Self::Granted(
+                serial,
+                token.parse().ok()?,
+                held.parse().ok()?,
+            )),
+            _ => None,
+        }
+    }
 }
 
 /// A reply, as far as scripts return any.
@@ -91,6 +127,7 @@ impl Command {
                 [now, highest] => Some(Answer::Presence(
                     millis(now.integer()?)?,
                     micros(highest.integer()?)?,
+                    0,
                 )),
                 _ => None,
             },

@@ -24,7 +24,7 @@ pub(super) fn count<P: Share>(
         }),
         Err(error) => error.answered(),
     });
-    called(REDIS, verb, sent, sizes.zip(answered));
+    called(REDIS, verb, sent.elapsed(), sizes.zip(answered));
 }
 
 impl Error {

@@ -88,6 +88,12 @@ pub(in crate::redis) struct Owner {
 }
 
 impl Owner {
+    /// The channel of messages to this process.
+    #[cfg(tower_semaphore_core)]
+    pub(in crate::redis) fn channel(&self) -> String {
+        format!("{}wake:{}", self.prefix, self.process)
+    }
+
     /// The id of a permit, which is that of its first unit.
     pub(super) fn id<'a>(&'a self, permit: &'a PermitId) -> UnitId<'a> {
         let owner = self;

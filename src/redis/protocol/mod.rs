@@ -8,14 +8,12 @@ mod acquire;
 mod answer;
 mod call;
 mod check;
-mod clock;
 #[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
 mod command;
 mod count;
 mod id;
 mod name;
-mod process;
-mod processes;
+mod presence;
 mod read_id;
 mod refresh;
 mod release;
@@ -24,14 +22,13 @@ mod revoke;
 mod script;
 mod share;
 mod split;
-mod store_key;
 mod tag;
 mod usage;
 
 pub(super) use acquire::Acquire;
 pub(super) use answer::Acquired;
 #[cfg(tower_semaphore_core)]
-pub(super) use answer::{Answer, Reply};
+pub(super) use answer::{Answer, Fault, Message, Reply};
 pub(super) use call::{MAX_UNITS, Protocol};
 pub(super) use check::Inspected;
 #[cfg(tower_semaphore_core)]
@@ -42,5 +39,7 @@ pub(super) use id::Owner;
 pub(super) use id::PermitId;
 pub(super) use name::{key_of, name, names_of};
 pub(super) use read_id::ReadId;
+#[cfg(tower_semaphore_core)]
+pub(super) use script::{Form, Script};
 pub(super) use tag::{Of, Tag};
 pub(super) use usage::{Ending, Listed};

@@ -9,13 +9,13 @@ use std::fmt;
 
 /// How a script is named to the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(in crate::redis) enum Form {
     Hash,
     Source,
 }
 
 /// A script, and the keys that it takes for each semaphore.
-pub(super) struct Script {
+pub(in crate::redis) struct Script {
     /// What metrics call it.
     pub(super) verb: &'static str,
     source: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn of(verb: Verb) -> Self {
+    pub(in crate::redis) fn of(verb: Verb) -> Self {
         Self::new(verb.name(), verb.source(), verb.keys())
     }
 
@@ -50,7 +50,7 @@ impl Script {
     }
 
     /// Begins a call, with room for `size` bytes of arguments.
-    pub(super) fn call(&self, form: Form, args: usize, size: usize) -> Cmd {
+    pub(in crate::redis) fn call(&self, form: Form, args: usize, size: usize) -> Cmd {
         let mut command = Cmd::with_capacity(args, size);
         match form {
             Form::Hash => command.arg("EVALSHA").arg(&self.hash),

@@ -74,6 +74,12 @@ impl Connection {
         self.is_proven.load(Ordering::Relaxed)
     }
 
+    /// Whether an answer has come since this was last asked.
+    #[cfg(tower_semaphore_core)]
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether no probe runs. From now on one does.
     pub(super) fn start_probe(&self) -> bool {
         !self.is_probed.swap(true, Ordering::Relaxed)

@@ -5,6 +5,8 @@ mod attempt;
 mod cluster;
 mod connection;
 mod contract;
+#[cfg(tower_semaphore_core)]
+mod direct;
 mod endpoint;
 mod link;
 mod per_runtime;
@@ -17,6 +19,8 @@ mod supplied;
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Cluster;
 pub(super) use contract::{Part, Place, SAMPLES, Servers, Terms, Transport};
+#[cfg(tower_semaphore_core)]
+pub(super) use direct::{Direct, Subscription};
 pub(super) use secret::without_password;
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;

@@ -1,0 +1,66 @@
+//! What becomes of a claim while its server is unavailable.
+
+use super::time::Time;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(in crate::redis) enum Policy {
+    #[default]
+    Refuse,
+    Admit,
+    /// Up to the limit divided by the number of live processes.
+    Share,
+    /// Up to this fraction of the limit.
+    ShareOf(f64),
+}
+
+impl Policy {
+    /// Whether claims are admitted up to a share.
+    pub(super) fn shares(self) -> bool {
+        matches!(self, Self::Share | Self::ShareOf(_))
+    }
+
+    /// How many units of a limit this process may have, rounded up, if so many processes live; 0: nobody has told.
+    pub(super) fn share(self, limit: u32, live: u32) -> u32 {
+        match self {
+            Self::Refuse => 0,
+            Self::Admit => u32::MAX,
+            Self::Share if live == 0 => limit.min(1),
+            Self::Share => limit.div_ceil(live),
+            Self::ShareOf(fraction) => {
+                // A product that should be whole may be a little more.
+                const ERROR: f64 = 1e-6;
+                (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
+            }
+        }
+    }
+}
+
+/// How many processes live, as a server has told: the most of the last one to two leases, because a server that has
+/// lost its data counts from one again. The time of an outage is no part of them.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    /// The most in this window, and in the one before.
+    most: [u32; 2],
+    since: Time,
+    last: Time,
+}
+
+impl Live {
+    pub(super) fn told(&mut self, count: u32, now: Time, window: Duration) {
+        let last = std::mem::replace(&mut self.last, now);
+        if now - last > window / 2 {
+            // What it told before an outage has to be told otherwise for as long as ever.
+            self.since = now;
+        }
+        if now - self.since > window {
+            (self.most, self.since) = ([0, self.most[0]], now);
+        }
+        self.most[0] = self.most[0].max(count);
+    }
+
+    /// 0: no server has told yet.
+    pub(super) fn count(&self) -> u32 {
+        self.most[0].max(self.most[1])
+    }
+}

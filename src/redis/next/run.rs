@@ -1,0 +1,93 @@
+//! From a transport to a running store.
+
+use super::{
+    builder::Builder,
+    check::{Checks, Risk},
+    clock::{ServerClock, Times},
+    connect_error::ConnectError,
+    core::Settings,
+    driver::{Driver, Wire},
+    metered::Metered,
+    outage::Breakers,
+    protocol::Protocol,
+    report::Reports,
+    shared::Store,
+    source::Source,
+    store::RedisSemaphore,
+    transport::{Server, Transport},
+};
+use redis::Client;
+use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
+use uuid::Uuid;
+
+impl Builder {
+    pub(super) async fn started(
+        self,
+        transport: impl Transport,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        self.run(transport)
+    }
+
+    pub(super) fn run(self, _: impl Transport) -> Result<RedisSemaphore, ConnectError> {
+        let reason = "the store on the core is for one server of a URL yet";
+        Err(ConnectError::setting("connection", reason))
+    }
+
+    /// Makes a store that a check has found to work.
+    pub(super) async fn started_at(
+        self,
+        client: Client,
+        transport: Server,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let semaphore = self.build(client, transport);
+        semaphore.check().await?.iter().for_each(Risk::warn);
+        Ok(semaphore)
+    }
+
+    fn build(self, client: Client, transport: Server) -> RedisSemaphore {
+        // Half as long as a UUID, because it is part of every id that travels and is stored.
+        let (high, low) = Uuid::new_v4().as_u64_pair();
+        let process: Arc<str> = format!("{:016x}", high ^ low).into();
+        let transport: Arc<dyn Transport> = Arc::new(transport);
+        let times = Times::new(self.lease, self.timeout);
+        let reports = Reports::default();
+        let wire = Metered {
+            transport: Wire::new(
+                client,
+                self.prefix.clone(),
+                Arc::clone(&process),
+                self.lease,
+            ),
+            reports: reports.clone(),
+        };
+        let settings = Settings {
+            lease: self.lease,
+            timeout: self.timeout,
+            servers: 1,
+            policy: self.when_unavailable.into(),
+        };
+        RedisSemaphore::new(Store {
+            driver: Driver::start(wire, settings, reports),
+            messages: Source {
+                transport: Arc::clone(&transport),
+                channel: format!("{}wake:{process}", self.prefix),
+            },
+            protocol: Protocol::new(
+                Arc::clone(&transport),
+                Arc::new(ServerClock::new(times)),
+                self.prefix.clone(),
+                process,
+                self.lease.as_millis() as u64,
+                Breakers::new(transport, times, self.when_unavailable),
+                self.min_replicas,
+            ),
+            prefix: self.prefix,
+            database: self.database,
+            server: OnceLock::new(),
+            times,
+            checks: Checks::default(),
+            max_waiting: self.max_waiting_total,
+            waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! What all handles and permits of a store share.
+
+use super::{
+    check::Checks,
+    clock::Times,
+    core::Refusal,
+    driver::{self, Driver, Health, Refused, Wire},
+    error::Error,
+    metered::Metered,
+    protocol::Protocol,
+    source::Source,
+};
+use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
+use std::{
+    io,
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
+    time::Instant,
+};
+
+/// A permit of the driver.
+pub(super) type Held = driver::Held<Metered<Wire>>;
+
+/// What all handles and permits of a store share.
+pub(super) struct Store {
+    pub(super) prefix: String,
+    pub(super) database: i64,
+    /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
+    /// find out that they are one.
+    pub(super) server: OnceLock<String>,
+    pub(super) times: Times,
+    pub(super) driver: Driver<Metered<Wire>>,
+    /// Carries what operators ask, which the core need not know.
+    pub(super) protocol: Protocol,
+    pub(super) messages: Source,
+    pub(super) checks: Checks,
+    /// How many claims may wait, and how many do: those in force, and those on trial.
+    pub(super) max_waiting: usize,
+    pub(super) waiting: [AtomicUsize; 2],
+}
+
+impl Store {
+    /// Whether the store itself works, whatever its server does.
+    pub(super) fn check_well(&self) -> Result<(), Error> {
+        let reason = match self.driver.health() {
+            Health::Well => return Ok(()),
+            Health::NoKeeper => "the keeper's thread cannot be started",
+            Health::Closed => "the store has ended by a panic of its own",
+        };
+        Err(Error::unconnected(io::Error::other(reason)))
+    }
+
+    /// What a refusal means that is no answer of a server.
+    pub(super) fn failure(&self, why: Refused) -> AcquireError {
+        let server = match why {
+            Refused::Closed | Refused::By(Refusal::Closed) => return AcquireError::Closed,
+            Refused::PausedClock => return StoreError::new(Error::PausedClock).into(),
+            Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => server,
+            // All others are answers.
+            Refused::By(_) => 0,
+        };
+        // Without a cause an answer was only too slow.
+        let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
+        let cause = self.driver.error(server).unwrap_or_else(too_slow);
+        StoreError::shared(cause).into()
+    }
+
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    /// Subscribes until then, to see whether this client may.
+    pub(super) async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
+        self.messages.check(deadline).await
+    }
+
+    /// The id of a semaphore of this store, by its name.
+    pub(super) fn semaphore_id(&self, name: &str) -> SemaphoreId {
+        match self.server.get() {
+            Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
+            None => SemaphoreId::new(format!("{self:p} {name}")),
+        }
+    }
+
+    /// What the server calls itself.
+    pub(super) fn is_at(&self, server: &str) {
+        self.server.get_or_init(|| server.to_owned());
+    }
+}
