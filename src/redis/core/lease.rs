@@ -101,6 +101,8 @@ pub(super) struct Lease {
     pub(super) is_alone: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
+    /// The one that names units that were given up since, so it does not find them all.
+    pub(super) outdated: Option<CallId>,
     /// Whether an acquire of it was ever sent.
     pub(super) was_sent: bool,
     /// How long what was sent last lasts on the server, and until when all that was sent.
@@ -120,6 +122,7 @@ impl Lease {
             waits_in: None,
             is_alone: false,
             call: None,
+            outdated: None,
             was_sent: false,
             length: Duration::ZERO,
             lasts: Time::ZERO,

@@ -92,7 +92,9 @@ impl Core {
         let (kept, others) = own.units.split(keep);
         own.units = kept;
         let key = own.key;
-        let is_absent = permit.leases[number].is_absent();
+        let lease = &mut permit.leases[number];
+        lease.outdated = lease.call;
+        let is_absent = lease.is_absent();
         self.keys[key].units -= others.units();
         let part = self.part(now, At(id, number), vec![(key, others)], true);
         if is_absent {
