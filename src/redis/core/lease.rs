@@ -101,6 +101,8 @@ pub(super) struct Lease {
     pub(super) is_alone: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
+    /// The one that names units that were given up since, so it does not find them all.
+    pub(super) outdated: Option<CallId>,
     /// Whether an acquire of it was ever sent.
     pub(super) was_sent: bool,
     /// Whether a call of it had no answer.
@@ -122,6 +124,7 @@ impl Lease {
             waits_in: None,
             is_alone: false,
             call: None,
+            outdated: None,
             was_sent: false,
             was_unanswered: false,
             length: Duration::ZERO,
