@@ -138,7 +138,7 @@ impl Shipped {
 }
 
 /// What the decoder makes of a reply.
-fn answer(command: &Command, said: subject::Said) -> Answer {
+fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(reply),
         Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
@@ -218,7 +218,7 @@ impl subject::Subject for Shipped {
         let reply = match reply {
             Ok(said) => {
                 let both = commands.iter().zip(said);
-                Ok(both.map(|(command, said)| answer(command, said)).collect())
+                Ok(both.map(|(command, said)| answer(command, &said)).collect())
             }
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
