@@ -112,24 +112,25 @@ impl Core {
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
     fn take_apart(&mut self, now: Time, call: CallId, items: &Items) -> bool {
-        let all: BTreeSet<At> = match items {
+        let leases: BTreeSet<At> = match items {
             Items::Acquire(all) | Items::Refresh(all) => all.iter().copied().collect(),
             Items::Release(all) => all.iter().map(|(at, _)| *at).collect(),
             Items::Presence => return false,
         };
-        if all.len() < 2 {
+        if leases.len() < 2 {
             return false;
-        }
-        for at in &all {
-            if let Some(lease) = self.lease(*at) {
-                lease.is_alone = true;
-            }
         }
         match items {
             Items::Release(all) => self.release_again(now, all, now),
             _ => all
                 .iter()
                 .for_each(|at| self.send_again(now, call, &[*at], now)),
+        }
+        // After that, because an answer ends it.
+        for at in leases {
+            if let Some(lease) = self.lease(at) {
+                lease.is_alone = true;
+            }
         }
         true
     }
