@@ -122,9 +122,10 @@ impl Core {
         }
         match items {
             Items::Release(all) => self.release_again(now, all, now),
-            _ => all
-                .iter()
-                .for_each(|at| self.send_again(now, call, &[*at], now)),
+            _ => {
+                let leases: Vec<At> = leases.iter().copied().collect();
+                self.send_again(now, call, &leases, now);
+            }
         }
         // After that, because an answer ends it.
         for at in leases {

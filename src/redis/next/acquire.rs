@@ -70,7 +70,7 @@ impl Store {
 
     fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
         if held.is_gone() {
-            return Err(AcquireError::Revoked);
+            return Err(self.revoked());
         }
         // It was granted, but its future was not polled before the lease has ended.
         if held.is_lost() {
@@ -91,8 +91,16 @@ impl Store {
             Refused::By(Refusal::QueueFull(level)) => {
                 full(level, claims[level].limit().unwrap_or_default())
             }
-            Refused::By(Refusal::Revoked) => AcquireError::Revoked,
+            Refused::By(Refusal::Revoked) => self.revoked(),
             why => self.failure(why),
+        }
+    }
+
+    /// An operator has revoked it, or it was granted just before a shutdown.
+    fn revoked(&self) -> AcquireError {
+        match self.driver.is_shut() {
+            true => AcquireError::Closed,
+            false => AcquireError::Revoked,
         }
     }
 }
