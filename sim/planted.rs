@@ -263,6 +263,98 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "lost.is_gone = false;",
         "lost.is_gone |= false;",
     ),
+    // Revocations.
+    (
+        "the message of a revocation is ignored",
+        "mod",
+        "self.revoked(now, id);",
+        "let _ = id;",
+    ),
+    (
+        "what was revoked is acquired again",
+        "reply",
+        "(_, Acquired::Revoked) => self.revoked(now, at.0),",
+        "(_, Acquired::Revoked) => self.next_at(now, at, now),",
+    ),
+    (
+        "an acquire does not say that it was sent before",
+        "build",
+        "is_known: lease.was_sent,",
+        "is_known: false,",
+    ),
+    (
+        "a revocation is called a loss",
+        "reply",
+        "true => Event::Revoked(id),",
+        "true => Event::Lost(id),",
+    ),
+    (
+        "a revoked claim is called unavailable",
+        "reply",
+        "false => Event::Refused(id, Refusal::Revoked),",
+        "false => Event::Refused(id, Refusal::Unavailable),",
+    ),
+    // Levels on several servers.
+    (
+        "on a cluster: a claim that is not whole holds for a lease",
+        "build",
+        "false => self.settings.alive(),",
+        "false => self.settings.lease,",
+    ),
+    (
+        "on a cluster: what is wider is kept when a narrower one is lost",
+        "end",
+        "for wider in at.1 + 1..leases {",
+        "for wider in leases..leases {",
+    ),
+    (
+        "on a cluster: what is given back is forgotten",
+        "end",
+        "self.renew(now, wider);",
+        "",
+    ),
+    (
+        "on a cluster: all levels are acquired at once",
+        "mod",
+        "self.want(At(id, 0), now);",
+        "for lease in 0..self.permits[id.slot].leases.len() {\n            self.want(At(id, lease), now);\n        }",
+    ),
+    (
+        "on a cluster: all servers have the clock of the first",
+        "build",
+        "let server = &self.servers[draft.server];\n            commands.push(Command::Acquire {",
+        "let server = &self.servers[0];\n            commands.push(Command::Acquire {",
+    ),
+    (
+        "on a cluster: each lease has a budget of its own",
+        "reply",
+        "return self.want(At(at.0, wider), now);",
+        "permit.budget = permit.budget.map(|_| now + Duration::from_secs(2));\n            return self.want(At(at.0, wider), now);",
+    ),
+    (
+        "on a cluster: a claim is granted without its last level",
+        "reply",
+        "permit.leases.iter().position(|lease| !lease.is_held())",
+        "permit.leases.iter().take(2).position(|lease| !lease.is_held())",
+    ),
+    (
+        "on a cluster: one command names several slots",
+        "build",
+        "(permit.leases[at.1].slot, self.length(*at))",
+        "(0, self.length(*at))",
+    ),
+    (
+        "on a cluster: a message grants whatever waits",
+        "reply",
+        "permit.levels.len() == 1 && permit.levels[0].units.serial == serial;",
+        "permit.levels[0].units.serial == serial;",
+    ),
+    (
+        "on a cluster: what is narrower is not refreshed meanwhile",
+        "reply",
+        "return sent + self.settings.heartbeat();",
+        "return sent + self.settings.lease;",
+    ),
     // What is told.
     (
         "a grant is told twice",

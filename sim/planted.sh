@@ -5,9 +5,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Passes if the simulation fails. With a bug it prints a line of the table.
 found() {
-    local log seed rule
+    local log seed rule test=the_shipped_core_passes
+    [[ $1 == 'on a cluster:'* ]] && test+=_on_a_cluster
     log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 timeout 900 \
-        cargo test -q --release -p tower-semaphore-sim --test simulation the_shipped_core_passes 2>&1)
+        cargo test -q --release -p tower-semaphore-sim --test simulation "$test" -- --exact 2>&1)
     seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
     rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)
     [ -n "$seed" ] || rule=$(grep -om1 'panicked\|^error.*' <<<"$log")

@@ -88,9 +88,9 @@ impl Server {
         }
         let (keys, args) = (
             ["clock".to_owned()],
-            [LEASE, own + NOW].map(|arg| arg.to_string()),
+            [&LEASE.to_string(), "2", "clock", &(own + NOW).to_string()].map(str::to_owned),
         );
-        let reply = self.runner.run(Verb::Clock, &mut server, &keys, &args);
+        let reply = self.runner.run(Verb::Presence, &mut server, &keys, &args);
         let reply = reply.or_else(|error| violated("E", error.to_string()))?;
         let stored = server.entries().next().map(|(_, entry)| entry.clone());
         let highest = check::clock(&reply, stored.as_ref(), server.first_write.as_deref())?;

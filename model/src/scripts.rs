@@ -21,8 +21,8 @@ pub enum Verb {
     Refresh,
     /// Releases units, or leaves the queue.
     Release,
-    /// Reads the server's clock.
-    Clock,
+    /// Says that a process lives, and reads the server's clock.
+    Presence,
     /// Takes a permit from its owner.
     Revoke,
     /// Lists what is held and what waits.
@@ -37,7 +37,7 @@ const FILES: [Part; 9] = [
     part!("acquire"),
     part!("refresh"),
     part!("release"),
-    part!("clock"),
+    part!("presence"),
     part!("revoke"),
     part!("usage"),
 ];
@@ -45,7 +45,7 @@ const PARTS: [&[&str]; 6] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "refresh"],
     &["common", "grant", "release"],
-    &["common", "clock"],
+    &["common", "presence"],
     &["common", "grant", "revoke"],
     &["common", "usage"],
 ];

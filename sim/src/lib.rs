@@ -3,6 +3,7 @@
 //! Some processes, each the core that ships (`src/redis/core`) with a clock of its own and some runtimes, call servers:
 //! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
 //! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
+//! operators revoke permits and waiters;
 //! servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
 //! are killed. One seed gives one [schedule](schedule::Schedule), and that one course of events, to the last one.
 //!
@@ -29,6 +30,7 @@
 //! | the truth | answers of scripts, level by level, and what callers are told |
 //! | its own | no claim is refused because of what its process has given up before |
 //! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
+//! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
 //! | memory | a core remembers nothing of what is over |
 //!
@@ -47,7 +49,7 @@
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! Left out as yet: levels on several servers, resizes, revocations, shares, shutdown, clusters and Sentinels.
+//! Left out as yet: levels on several servers, resizes, shares, shutdown, clusters and Sentinels.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));

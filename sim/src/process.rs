@@ -16,6 +16,8 @@ pub enum Input {
     Reply(CallId, Result<Vec<Said>, Failure>),
     /// A message.
     Message(Message),
+    /// The message that an operator has revoked the permit of this serial.
+    Revoked(u64),
     /// A connection comes or goes.
     Servers(Servers),
 }

@@ -7,6 +7,15 @@ use std::time::Duration;
 /// How long the answer to a call may take.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
+/// What kind of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// The levels of a claim are on one server.
+    Server,
+    /// They are on several servers, whose clocks differ.
+    Cluster,
+}
+
 /// A simulation from its seed.
 #[derive(Debug, Clone)]
 pub struct Schedule {
@@ -16,6 +25,12 @@ pub struct Schedule {
     pub processes: usize,
     /// How many servers.
     pub servers: usize,
+    /// Whether they are a cluster: a claim may have levels on several of them.
+    pub is_cluster: bool,
+    /// Whether each semaphore is in a slot of its own.
+    pub has_slots: bool,
+    /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
+    pub clocks: Vec<(i64, i64)>,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
     /// it is the only one.
     pub runtimes: usize,
@@ -55,6 +70,8 @@ pub enum Step {
     Break(usize, usize, Break),
     /// The tasks that carry calls over a connection of a process are dropped.
     Abandon(usize, usize),
+    /// An operator revokes one of the permits and waiters of a semaphore.
+    Revoke(Key, usize),
     /// A server is killed and starts again.
     Restart(usize, Duration, Data),
     /// A server stands still.
@@ -89,24 +106,42 @@ pub enum Data {
 
 impl Schedule {
     /// The schedule of a seed.
-    pub fn of(seed: u64) -> Self {
+    pub fn of(workload: Workload, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let lease = Duration::from_secs(random.pick(&[1, 1, 3, 20]));
         let mut schedule = Self {
             seed,
             processes: random.from(1, 3) as usize,
             servers: if random.one_in(4) { 2 } else { 1 },
+            is_cluster: false,
+            has_slots: false,
+            clocks: vec![(0, 0); 3],
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
             messages_lost: random.pick(&[0, 0, 10, 50, 100]),
             delay: random.pick(&[1, 3, 10, 60]),
             steps: Vec::new(),
         };
+        if workload == Workload::Cluster {
+            schedule.spread(&mut random);
+        }
         let active = schedule.active();
         schedule.add_claims(&mut random, active);
         schedule.add_faults(&mut random, active);
+        schedule.add_revocations(&mut random);
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Makes the servers a cluster, each with a clock of its own.
+    fn spread(&mut self, random: &mut Random) {
+        (self.servers, self.is_cluster) = (random.from(2, 3) as usize, true);
+        self.has_slots = random.one_in(2);
+        let clocks = (0..self.servers).map(|_| {
+            let (ahead, faster) = (random.below(30_000) as i64, random.below(100) as i64 - 50);
+            (ahead, faster)
+        });
+        self.clocks = clocks.collect();
     }
 
     /// What the core of a process is told.
@@ -116,6 +151,7 @@ impl Schedule {
             lease: self.lease,
             timeout: TIMEOUT,
             servers: self.servers,
+            has_slots: self.has_slots,
             runtimes: self.runtimes,
         }
     }
@@ -176,7 +212,8 @@ impl Schedule {
         }
     }
 
-    /// A claim of some of the keys, which have these limits: in their order, and on one server.
+    /// A claim of some of the keys, which have these limits: in their order, and on one server unless there is a
+    /// cluster.
     fn claim(&self, random: &mut Random, limits: &[u64], how: (u64, bool)) -> Claim {
         let mut levels = [None; LEVELS];
         let mut key = random.below(limits.len() as u64) as usize;
@@ -185,7 +222,8 @@ impl Schedule {
             *place = limits
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
-            key += self.servers * random.from(1, 2) as usize;
+            let step = if self.is_cluster { 1 } else { self.servers };
+            key += step * random.from(1, 2) as usize;
         }
         Claim(levels)
     }
@@ -227,6 +265,22 @@ impl Schedule {
             };
             let step = self.fault(random, clocks);
             self.steps.push((at, step));
+        }
+    }
+
+    fn add_revocations(&mut self, random: &mut Random) {
+        let claims = self.steps.iter().filter_map(|(at, step)| match step {
+            Step::Claim { claim, hold, .. } => Some((*at, *claim, *hold)),
+            _ => None,
+        });
+        let claims: Vec<_> = claims.collect();
+        for _ in 0..random.pick(&[0, 0, 1, 4]) {
+            // Something is held or waits then, mostly.
+            let (at, claim, hold) = random.pick(&claims);
+            let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
+            let after = random.up_to_ms(hold.as_millis() as u64 + 10);
+            let step = Step::Revoke(random.pick(&keys), random.below(100) as usize);
+            self.steps.push((at + after, step));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     judge::Violation,
-    schedule::Schedule,
+    schedule::{Schedule, Workload},
     subject::{Settings, Subject},
     world::{Make, run},
 };
@@ -25,7 +25,11 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, schedule, .. } = self;
-        let again = format!("SEED={seed} cargo test -p tower-semaphore-sim one");
+        let workload = match schedule.is_cluster {
+            true => "WORKLOAD=cluster ",
+            false => "",
+        };
+        let again = format!("{workload}SEED={seed} cargo test -p tower-semaphore-sim one");
         writeln!(f, "{}", self.violation)?;
         writeln!(f, "seed {seed}, repeated by: {again}")?;
         writeln!(
@@ -46,16 +50,25 @@ pub fn shipped(settings: Settings) -> Box<dyn Subject> {
 }
 
 /// The first of these seeds whose schedule fails.
-pub fn first(runner: &Runner, seeds: Range<u64>, make: Make<'_>) -> Option<(u64, Violation)> {
+pub fn first(
+    runner: &Runner,
+    (workload, seeds): (Workload, Range<u64>),
+    make: Make<'_>,
+) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {
-        let outcome = run(runner, &Schedule::of(seed), make, false);
+        let outcome = run(runner, &Schedule::of(workload, seed), make, false);
         Some((seed, outcome.violation?))
     })
 }
 
 /// Makes the schedule of a seed that fails shorter, and runs it once more with a trace.
-pub fn explain(runner: &Runner, (seed, violation): (u64, Violation), make: Make<'_>) -> Found {
-    let schedule = shorter(runner, Schedule::of(seed), violation.rule, make);
+pub fn explain(
+    runner: &Runner,
+    workload: Workload,
+    (seed, violation): (u64, Violation),
+    make: Make<'_>,
+) -> Found {
+    let schedule = shorter(runner, Schedule::of(workload, seed), violation.rule, make);
     let trace = run(runner, &schedule, make, true).trace;
     Found {
         seed,

@@ -1,13 +1,14 @@
 //! A server: the shipped scripts over the model's stand-in, with a clock of its own.
 
 use crate::{
+    judge::Name,
     schedule::Data,
     subject::{Answer, Command, Key, Refused, Said},
-    wire::{Script, name},
+    wire::{self, Script, name},
 };
 use model::{
     lua::Runner,
-    scripts::Scripts,
+    scripts::{Scripts, Verb},
     stand_in::{Reply, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -23,6 +24,9 @@ const FLUSH: usize = 997;
 
 /// How often a server writes a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(700);
+
+/// How long a server remembers a revocation, ms.
+const REMEMBERED: &str = "3600000";
 
 /// Compiles scripts, for any number of simulations.
 ///
@@ -90,8 +94,10 @@ impl Run {
 pub struct Server {
     data: StandIn,
     snapshot: (Duration, StandIn),
-    /// The server's clock less the world's, microseconds.
+    /// The server's clock less the world's at the start, microseconds.
     pub offset: i64,
+    /// How much faster it is, parts in a million.
+    drift: i64,
     /// Whether it runs.
     pub is_up: bool,
     /// When it has read its data.
@@ -106,8 +112,10 @@ pub struct Server {
 
 impl Server {
     /// A server that runs.
-    pub fn new() -> Self {
+    pub fn new((ahead, drift): (i64, i64)) -> Self {
         Self {
+            offset: ahead * 1_000,
+            drift,
             is_up: true,
             ..Self::default()
         }
@@ -115,7 +123,8 @@ impl Server {
 
     /// What its clock shows, microseconds.
     pub fn clock(&self, now: Duration) -> i64 {
-        EPOCH + now.as_micros() as i64 + self.offset
+        let micros = now.as_micros() as i64;
+        EPOCH + micros + micros * self.drift / 1_000_000 + self.offset
     }
 
     /// Whether it answers.
@@ -176,6 +185,51 @@ impl Server {
         })
     }
 
+    /// Runs the revocation of an id by an operator, which does to the semaphore what a release by its owner would.
+    /// Whether the id was there.
+    ///
+    /// # Errors
+    ///
+    /// If the script fails, or its reply is not what its header says.
+    pub fn revoke(
+        &mut self,
+        runner: &Runner,
+        now: Duration,
+        key: Key,
+        id: &str,
+    ) -> Result<(Run, bool), String> {
+        let name = Name::read(id).ok_or("an id that no process has")?;
+        let command = Command::Release {
+            floor: 0,
+            of: vec![(key, vec![name.id()])],
+        };
+        self.data.now = self.clock(now);
+        let before = self.view(key);
+        let suffixes = [":held", ":queue", ":alive", ":token"];
+        let keys = suffixes.map(|suffix| wire::name(key) + suffix);
+        let args = ["0", REMEMBERED, "1", id].map(str::to_owned);
+        let reply = runner.run(Verb::Revoke, &mut self.data, &keys, &args);
+        let reply = reply.map_err(|error| error.to_string())?;
+        let was_there = match &reply {
+            Reply::List(items) if items.len() == 2 => items[1] == Reply::Int(1),
+            _ => return Err(format!("a strange reply {reply:?} to a revocation")),
+        };
+        let run = Run {
+            process: name.process,
+            clock: self.data.now,
+            command,
+            reply: Ok(reply),
+            answer: match was_there {
+                true => Answer::Released,
+                false => Answer::Held(vec![false]),
+            },
+            semaphores: vec![(key, before, self.view(key))],
+            is_fresh: false,
+            published: std::mem::take(&mut self.data.published),
+        };
+        Ok((run, was_there))
+    }
+
     /// Whether it runs no script now. Now and then somebody flushes its scripts.
     fn refuses(&mut self, now: Duration) -> Option<Refused> {
         self.asked += 1;
@@ -196,7 +250,7 @@ impl Server {
 
     /// What it has of a semaphore.
     pub fn view(&self, key: Key) -> View {
-        let name = name(key);
+        let name = wire::name(key);
         let mut view = View::default();
         for (full, entry) in self.data.entries() {
             let Some(suffix) = full.strip_prefix(&name) else {

@@ -65,7 +65,7 @@ impl Sink for Written {
             Verb::Acquire => scripts::Verb::Acquire,
             Verb::Refresh => scripts::Verb::Refresh,
             Verb::Release => scripts::Verb::Release,
-            Verb::Clock => scripts::Verb::Clock,
+            Verb::Presence => scripts::Verb::Presence,
         };
         let script = Script {
             verb,
@@ -157,7 +157,7 @@ impl subject::Subject for Shipped {
         let levels = claim.levels().map(|level| Level {
             name: wire::name(level.key).into(),
             server: self.settings.server_of(level.key),
-            slot: 0,
+            slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,
             wait: level.wait.map(|wait| Wait {
@@ -205,6 +205,10 @@ impl subject::Subject for Shipped {
         self.core.handle_message(now, message);
     }
 
+    fn handle_revocation(&mut self, now: Time, serial: u64) {
+        self.core.handle_message(now, Message::Revoked(serial));
+    }
+
     fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
             subject::Servers::Connected(from, server) => Change::Connected(runtime(from), server),
@@ -247,7 +251,10 @@ impl subject::Subject for Shipped {
                         Refusal::Full(..) => subject::Refusal::Full,
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
-                        _ => subject::Refusal::Unavailable,
+                        Refusal::Revoked => subject::Refusal::Revoked,
+                        Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Closed => {
+                            subject::Refusal::Unavailable
+                        }
                     };
                     subject::Event::Refused(subject::PermitId(id.serial), why)
                 }
@@ -256,10 +263,10 @@ impl subject::Subject for Shipped {
                     let tokens = tokens(all.into_iter());
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
+                Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
                 Event::Queued(..)
                 | Event::Held(..)
                 | Event::Degraded(_)
-                | Event::Revoked(_)
                 | Event::Released(..) => continue,
             });
         }

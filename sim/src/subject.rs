@@ -50,6 +50,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// How many servers there are.
     pub servers: usize,
+    /// Whether one script may name all semaphores of a server, or each is in a slot of its own.
+    pub has_slots: bool,
     /// How many runtimes the process has, that of the keeper's thread among them.
     pub runtimes: usize,
 }
@@ -58,6 +60,22 @@ impl Settings {
     /// The server of a key.
     pub fn server_of(&self, key: Key) -> Server {
         usize::from(key) % self.servers
+    }
+
+    /// The slot of a key. One script may name keys of one slot.
+    pub fn slot_of(&self, key: Key) -> u16 {
+        match self.has_slots {
+            true => key.into(),
+            false => 0,
+        }
+    }
+
+    /// The leases of a claim: each a run of neighbouring levels that one script may name.
+    pub fn leases(&self, claim: Claim) -> Vec<Vec<Level>> {
+        let place = |level: &Level| (self.server_of(level.key), self.slot_of(level.key));
+        let levels: Vec<_> = claim.levels().collect();
+        let runs = levels.chunk_by(|one, next| place(one) == place(next));
+        runs.map(<[Level]>::to_vec).collect()
     }
 
     /// The number of a runtime's connection to a server.
@@ -84,7 +102,7 @@ impl Settings {
 /// The most levels of a claim.
 pub const LEVELS: usize = 3;
 
-/// What a caller asks for: some levels, from narrow to wide, all on one server.
+/// What a caller asks for: some levels, from narrow to wide.
 #[derive(Clone, Copy)]
 pub struct Claim(pub [Option<Level>; LEVELS]);
 
@@ -127,11 +145,6 @@ impl Claim {
     /// Its level of a semaphore.
     pub fn level(&self, key: Key) -> Option<Level> {
         self.levels().find(|level| level.key == key)
-    }
-
-    /// The key of its first level, which lives where the others do.
-    pub fn key(&self) -> Key {
-        self.levels().next().map_or(0, |level| level.key)
     }
 
     /// How long it may wait.
@@ -311,6 +324,11 @@ pub enum Acquired {
         /// Likewise.
         level: usize,
     },
+    /// An operator has revoked it.
+    Revoked {
+        /// Likewise.
+        level: usize,
+    },
     /// It waits, and holds the narrower levels.
     Queued {
         /// Likewise.
@@ -364,6 +382,8 @@ pub enum Event {
     Lost(PermitId),
     /// It was lost, and is held again, with these tokens.
     Regained(PermitId, [u64; LEVELS]),
+    /// An operator has ended it.
+    Revoked(PermitId),
 }
 
 impl Event {
@@ -373,7 +393,8 @@ impl Event {
             Self::Granted(permit, _)
             | Self::Refused(permit, _)
             | Self::Lost(permit)
-            | Self::Regained(permit, _) => permit,
+            | Self::Regained(permit, _)
+            | Self::Revoked(permit) => permit,
         }
     }
 }
@@ -387,6 +408,8 @@ pub enum Refusal {
     QueueFull,
     /// It was reached for as long as the claim may wait.
     TimedOut,
+    /// An operator has revoked the claim.
+    Revoked,
     /// The server does not answer.
     Unavailable,
 }
@@ -401,6 +424,8 @@ pub trait Subject: fmt::Debug {
     fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
     /// Takes a message.
     fn handle_message(&mut self, now: Time, message: Message);
+    /// Takes the message that an operator has revoked the permit of this serial.
+    fn handle_revocation(&mut self, now: Time, serial: u64);
     /// Learns of connections.
     fn handle_servers(&mut self, now: Time, change: Servers);
     /// When it has something to do.

@@ -38,7 +38,7 @@ impl Script {
             Verb::Acquire => self.acquire(owner, &mut args),
             Verb::Refresh => self.refresh(owner, &mut args),
             Verb::Release => self.release(owner, &mut args),
-            Verb::Clock => self.clock(owner, &mut args),
+            Verb::Presence => self.clock(owner, &mut args),
             Verb::Revoke | Verb::Usage => None,
         };
         let read = read.filter(|_| args.0.is_empty());
@@ -99,8 +99,9 @@ impl Script {
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         args.lease(owner)?;
+        let is_clock = args.number()? == 2 && args.next()? == "clock";
         let highest = args.number()?;
-        let is_own = self.keys == [format!("{PREFIX}clock")] && args.number()? == 0;
+        let is_own = is_clock && self.keys == [format!("{PREFIX}clock")];
         is_own.then_some(Command::Clock { highest })
     }
 }
@@ -227,6 +228,14 @@ impl Command {
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }
 
+    /// How long what it names lasts after it.
+    pub fn lasts(&self) -> Duration {
+        match self {
+            Self::Acquire { lasts, .. } | Self::Refresh { lasts, .. } => *lasts,
+            Self::Release { .. } | Self::Clock { .. } => Duration::ZERO,
+        }
+    }
+
     /// The permits that it names, and the semaphore of each.
     pub fn ids(&self) -> Vec<(Key, Id)> {
         match self {
@@ -304,6 +313,7 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
     match items {
         [Reply::Int(0), ..] => Some(Acquired::Full { level }),
         [Reply::Int(-1), ..] => Some(Acquired::QueueFull { level }),
+        [Reply::Int(-3), ..] => Some(Acquired::Revoked { level }),
         [
             Reply::Int(-2),
             _,

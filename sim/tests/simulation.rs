@@ -3,7 +3,7 @@
 use model::scripts::Scripts;
 use std::time::Instant;
 use tower_semaphore_sim::{
-    schedule::Schedule,
+    schedule::{Schedule, Workload},
     search::{explain, first, shipped as shipped_core},
     server::{compiled, shipped},
     world::run,
@@ -14,6 +14,18 @@ const SCHEDULES: u64 = 3_000;
 
 /// Within how many each bug is found.
 const BOUND: u64 = 20_000;
+
+/// How many of a cluster, likewise.
+const OF_CLUSTER: u64 = 1_500;
+
+/// `WORKLOAD=cluster`, or that of one server.
+fn workload() -> Workload {
+    match std::env::var("WORKLOAD").as_deref() {
+        Ok("cluster") => Workload::Cluster,
+        Ok(other) => panic!("no workload is called {other}"),
+        Err(_) => Workload::Server,
+    }
+}
 
 /// A number from the environment.
 fn number(name: &str) -> Option<u64> {
@@ -26,30 +38,46 @@ fn number(name: &str) -> Option<u64> {
 fn one_schedule_of_the_shipped_core() {
     let seed = number("SEED").unwrap_or(1);
     let runner = shipped();
-    let outcome = run(&runner, &Schedule::of(seed), &shipped_core, true);
+    let outcome = run(
+        &runner,
+        &Schedule::of(workload(), seed),
+        &shipped_core,
+        true,
+    );
     println!("{}", outcome.trace);
     let found = outcome
         .violation
-        .map(|violation| explain(&runner, (seed, violation), &shipped_core));
+        .map(|violation| explain(&runner, workload(), (seed, violation), &shipped_core));
+    assert!(found.is_none(), "{}", found.expect("it was found"));
+}
+
+/// Fails if a schedule does.
+fn pass(workload: Workload, schedules: u64) {
+    let schedules = number("SCHEDULES").unwrap_or(schedules);
+    let from = number("FROM").unwrap_or(0);
+    let (runner, begun) = (shipped(), Instant::now());
+    let found = first(&runner, (workload, from..from + schedules), &shipped_core);
+    let time = begun.elapsed() / schedules as u32;
+    println!("{schedules} schedules, {time:?} each");
+    let found = found.map(|found| explain(&runner, workload, found, &shipped_core));
     assert!(found.is_none(), "{}", found.expect("it was found"));
 }
 
 #[test]
 fn the_shipped_core_passes() {
-    let schedules = number("SCHEDULES").unwrap_or(SCHEDULES);
-    let (runner, begun) = (shipped(), Instant::now());
-    let found = first(&runner, 0..schedules, &shipped_core);
-    let time = begun.elapsed() / schedules as u32;
-    println!("{schedules} schedules, {time:?} each");
-    let found = found.map(|found| explain(&runner, found, &shipped_core));
-    assert!(found.is_none(), "{}", found.expect("it was found"));
+    pass(Workload::Server, SCHEDULES);
+}
+
+#[test]
+fn the_shipped_core_passes_on_a_cluster() {
+    pass(Workload::Cluster, OF_CLUSTER);
 }
 
 #[test]
 fn a_seed_gives_the_same_trace_each_time() {
     let (runner, make) = (shipped(), shipped_core);
     for seed in 0..50 {
-        let schedule = Schedule::of(seed);
+        let schedule = Schedule::of(Workload::Server, seed);
         let trace = run(&runner, &schedule, &make, true).trace;
         assert!(!trace.is_empty());
         assert_eq!(trace, run(&shipped(), &schedule, &make, true).trace);
@@ -57,7 +85,7 @@ fn a_seed_gives_the_same_trace_each_time() {
 }
 
 /// A file of the scripts, a place in it, and what is planted there.
-const PATCHES: [(&str, &str, &str); 13] = [
+const PATCHES: [(&str, &str, &str); 17] = [
     (
         "acquire",
         "ARGV[arg + 2] - used[number] > 0",
@@ -115,6 +143,26 @@ const PATCHES: [(&str, &str, &str); 13] = [
         "call('ZREM', queue, unpack(ARGV, at + 1, last))",
         "local _ = queue",
     ),
+    (
+        "revoke",
+        "call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))",
+        "local _ = revocation_of",
+    ),
+    (
+        "revoke",
+        "call('ZREM', held, unpack(units, first, math.min(first + 999, #units)))",
+        "local _ = held",
+    ),
+    (
+        "revoke",
+        "for first = 1, #units, 1000 do",
+        "for first = 2, #units, 1000 do",
+    ),
+    (
+        "revoke",
+        "advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)",
+        "local _ = used",
+    ),
 ];
 
 #[test]
@@ -122,7 +170,7 @@ fn each_bug_of_a_script_is_found() {
     let mut missed = Vec::new();
     for (file, old, new) in PATCHES {
         let runner = compiled(&Scripts::shipped().patched(file, old, new));
-        match first(&runner, 0..BOUND, &shipped_core) {
+        match first(&runner, (Workload::Server, 0..BOUND), &shipped_core) {
             Some((seed, violation)) => println!("{file}, {new}: {}, {}", seed + 1, violation.rule),
             None => missed.push((file, new)),
         }
@@ -137,10 +185,10 @@ fn each_bug_of_a_script_is_found() {
 fn a_failure_is_made_shorter_and_names_its_seed() {
     let (file, old, new) = PATCHES[3];
     let runner = compiled(&Scripts::shipped().patched(file, old, new));
-    let found = first(&runner, 0..BOUND, &shipped_core).expect("it is found");
+    let found = first(&runner, (Workload::Server, 0..BOUND), &shipped_core).expect("it is found");
     let (seed, rule) = (found.0, found.1.rule);
-    let found = explain(&runner, found, &shipped_core);
-    assert!(found.schedule.steps.len() < Schedule::of(seed).steps.len() / 2);
+    let found = explain(&runner, Workload::Server, found, &shipped_core);
+    assert!(found.schedule.steps.len() < Schedule::of(Workload::Server, seed).steps.len() / 2);
     let text = found.to_string();
     println!("{text}");
     assert!(text.contains(&format!("SEED={seed} ")), "{text}");

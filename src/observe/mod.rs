@@ -25,7 +25,7 @@
 //! - `store` is `memory`, `redis`, or `custom` for a store of your own, whose claims and waiters only
 //!   that store can count. A permit of it counts under the policy that its layer names.
 //! - `verb` is `acquire`, `refresh` or `release`; `usage` and `revoke` for an
-//!   operator; `clock`, `processes` and `process` for what a process asks and says of itself.
+//!   operator; `presence` for what a process says of itself, and asks.
 //! - `outcome` of requests and claims:
 //!
 //! | outcome | |

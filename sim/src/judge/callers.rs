@@ -1,12 +1,17 @@
 //! What callers are told: in time, once, and the truth.
 
-use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
+use super::{
+    Flight, Flights, Verdict, Who,
+    calls::Calls,
+    check, is_dazed,
+    record::{Lease, Moment, Record, State},
+};
 use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, PermitId, Refusal, Settings,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Refusal, Refused, Settings,
         Time,
     },
 };
@@ -14,37 +19,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Waits,
-    Holds,
-    /// It is told that its permit is lost, and goes on.
-    Lost,
-    Over,
-}
-
-#[derive(Debug)]
-struct Record {
-    claim: Claim,
-    asked: Time,
-    state: State,
-    /// Whether the caller has given it up.
-    is_released: bool,
-    /// Until when its permit may be held: from the sending of what was answered last.
-    until: Option<Time>,
-    /// The same, by answers in time alone.
-    counts_until: Option<Time>,
-    /// Until when it counts as alive in the queue, likewise.
-    alive: Option<Time>,
-    /// The last answer in its time, and one after that which came too late, so that it may count or not.
-    answers: [Option<Acquired>; 2],
-    /// Since when a permit that is lost could come back: there is room, and a connection.
-    room_since: Option<Time>,
-    /// Whether its process stood still a moment ago or does now, and whether it ever has.
-    is_dazed: bool,
-    was_dazed: bool,
-}
 
 /// What is at hand when a caller is told something.
 pub(super) struct Seen<'a> {
@@ -63,6 +37,8 @@ pub(super) struct Callers {
     records: BTreeMap<Who, Record>,
     /// When a process last saw a call to a server fail, by its clock.
     failures: BTreeMap<(usize, usize), Time>,
+    /// When it last saw one answered.
+    answers: BTreeMap<(usize, usize), Time>,
 }
 
 impl Callers {
@@ -71,11 +47,8 @@ impl Callers {
             settings: schedule.settings(0),
             records: BTreeMap::new(),
             failures: BTreeMap::new(),
+            answers: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn servers(&self) -> usize {
-        self.settings.servers
     }
 
     pub(super) fn claim(&self, who: Who) -> Option<Claim> {
@@ -83,19 +56,8 @@ impl Callers {
     }
 
     pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) -> Verdict {
-        let record = Record {
-            claim,
-            asked: local,
-            state: State::Waits,
-            is_released: false,
-            until: None,
-            counts_until: None,
-            alive: None,
-            answers: [None; 2],
-            room_since: None,
-            is_dazed: false,
-            was_dazed: false,
-        };
+        let leases = self.settings.leases(claim);
+        let record = Record::new(claim, leases, local);
         let old = self.records.insert(who, record);
         check(old.is_none(), "ids", || format!("{who:?} is used again"))
     }
@@ -118,6 +80,41 @@ impl Callers {
         self.records.retain(|(process, _), _| *process != at);
     }
 
+    pub(super) fn revoked(&mut self, who: Who, server: usize) {
+        if let Some(record) = self.records.get_mut(&who) {
+            (record.revoked, record.is_remembered) = (Some(server), true);
+        }
+    }
+
+    pub(super) fn is_revoked(&self, who: Who) -> bool {
+        self.records
+            .get(&who)
+            .is_some_and(|record| record.revoked.is_some())
+    }
+
+    /// A permit that was revoked is back by its first acquire.
+    pub(super) fn returned(&mut self, who: Who) {
+        if let Some(record) = self.records.get_mut(&who) {
+            record.is_remembered = false;
+        }
+    }
+
+    /// Servers that start with other data remember no revocation.
+    pub(super) fn forgotten(&mut self, server: usize) {
+        for record in self.records.values_mut() {
+            record.is_remembered &= record.revoked != Some(server);
+        }
+    }
+
+    /// A process that got the message of a revocation has told of it.
+    pub(super) fn heard(&self, who: Who) -> Verdict {
+        let record = self.records.get(&who);
+        let is_told = record.is_none_or(|record| record.state == State::Over);
+        check(is_told, "a revocation", || {
+            format!("{who:?} is not told of the message: {record:?}")
+        })
+    }
+
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
         self.failures.insert((at, server), local);
     }
@@ -136,6 +133,9 @@ impl Callers {
         if local >= flight.call.deadline {
             self.failed(at, server, local);
         }
+        if local < flight.call.deadline && !answers.iter().any(is_error) {
+            self.answers.insert((at, server), local);
+        }
         for (command, answer) in flight.call.commands.iter().zip(answers) {
             self.answered(at, flight, command, answer, local);
         }
@@ -152,49 +152,80 @@ impl Callers {
         match answer {
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
-                let Command::Acquire { claims, .. } = command else {
+                let Command::Acquire { lasts, claims, .. } = command else {
                     return;
                 };
                 for (claim, acquired) in claims.iter().zip(each) {
-                    self.acquired((at, claim[0].1.id.permit()), flight, *acquired, local);
+                    let (key, wanted) = claim[0];
+                    self.acquired(
+                        (at, wanted.id.permit()),
+                        (flight, key, *lasts),
+                        *acquired,
+                        local,
+                    );
                 }
             }
             Answer::Held(each) => {
-                // A permit is held if all of its levels are.
-                let ids = command.ids().into_iter().zip(each);
-                let ids = ids.map(|((_, id), held)| (id.permit(), *held));
-                let lost: BTreeSet<_> = ids.clone().filter(|(_, held)| !held).collect();
-                for (permit, _) in ids.filter(|(permit, _)| !lost.contains(&(*permit, false))) {
-                    self.held((at, permit), flight, local);
+                let Command::Refresh { lasts, .. } = command else {
+                    return;
+                };
+                // A lease is held if all of its levels are.
+                let ids = command.ids();
+                let ids = ids.iter().zip(each);
+                let lost: Vec<_> = ids.clone().filter(|(_, held)| !**held).collect();
+                for ((key, id), _) in ids {
+                    let who = (at, id.permit());
+                    let is_lost = lost.iter().any(|((other, lost), _)| {
+                        lost.permit() == id.permit() && self.is_one(who, *key, *other)
+                    });
+                    if !is_lost {
+                        self.held(who, (flight, *key, *lasts), local);
+                    }
                 }
             }
             Answer::Released | Answer::Clock(..) => {}
         }
     }
 
-    fn held(&mut self, who: Who, flight: &Flight, local: Time) {
-        if let Some(record) = self.records.get_mut(&who) {
-            let until = Some(flight.sent + self.settings.lease);
-            record.until = record.until.max(until);
+    fn lease(&mut self, who: Who, key: Key) -> Option<&mut Lease> {
+        let leases = &mut self.records.get_mut(&who)?.leases;
+        leases.iter_mut().find(|lease| lease.has(key))
+    }
+
+    /// Whether two semaphores are of one lease.
+    fn is_one(&mut self, who: Who, key: Key, other: Key) -> bool {
+        self.lease(who, key).is_some_and(|lease| lease.has(other))
+    }
+
+    fn held(&mut self, who: Who, (flight, key, lasts): (&Flight, Key, Duration), local: Time) {
+        if let Some(lease) = self.lease(who, key) {
+            let until = Some(flight.sent + lasts);
+            lease.until = lease.until.max(until);
             if local < flight.call.deadline {
-                record.counts_until = record.counts_until.max(until);
+                lease.counts_until = lease.counts_until.max(until);
             }
         }
     }
 
-    fn acquired(&mut self, who: Who, flight: &Flight, acquired: Acquired, local: Time) {
+    fn acquired(
+        &mut self,
+        who: Who,
+        (flight, key, lasts): (&Flight, Key, Duration),
+        acquired: Acquired,
+        local: Time,
+    ) {
         let alive = flight.sent + self.settings.alive();
-        if let Some(record) = self.records.get_mut(&who) {
-            record.answers = match local < flight.call.deadline {
+        if let Some(lease) = self.lease(who, key) {
+            lease.answers = match local < flight.call.deadline {
                 true => [Some(acquired), None],
-                false => [record.answers[0], Some(acquired)],
+                false => [lease.answers[0], Some(acquired)],
             };
             if let Acquired::Queued { .. } = acquired {
-                record.alive = record.alive.max(Some(alive));
+                lease.alive = lease.alive.max(Some(alive));
             }
         }
         if let Acquired::Granted { .. } = acquired {
-            self.held(who, flight, local);
+            self.held(who, (flight, key, lasts), local);
         }
     }
 
@@ -207,13 +238,15 @@ impl Callers {
             Event::Lost(_) => State::Holds,
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
+            Event::Revoked(_) if record.state == State::Lost => State::Lost,
+            Event::Revoked(_) => State::Holds,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
         })?;
         match event {
             Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
-                let until = record.until.max(record.alive);
+                let until = record.least(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
                 let given = tokens.all(|token| seen.tokens.contains(token));
                 check(given, "the truth", || {
@@ -229,10 +262,16 @@ impl Callers {
                     says(&format!("which is not so: {record:?}"))
                 })?;
             }
+            Event::Revoked(_) => {
+                check(record.revoked.is_some(), "the truth", || {
+                    says("but nobody has")
+                })?;
+            }
             Event::Lost(_) => {
-                let until = record.counts_until.unwrap_or_default();
+                let until = record.least(|lease| lease.counts_until).unwrap_or_default();
                 let is_over = seen.times.1 + self.settings.lease / 10 >= until;
-                let is_refused = record.answers.into_iter().any(is_refusal);
+                let mut leases = record.leases.iter();
+                let is_refused = leases.any(|lease| lease.answers.into_iter().any(is_refusal));
                 check(is_over || is_refused, "too early", || {
                     says("and its server was not asked whether it can have it again")
                 })?;
@@ -257,13 +296,15 @@ impl Callers {
         record.state = match event {
             Event::Granted(..) | Event::Regained(..) => State::Holds,
             Event::Lost(_) => State::Lost,
-            Event::Refused(..) => State::Over,
+            Event::Refused(..) | Event::Revoked(_) => State::Over,
         };
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.
-        if record.state == State::Holds && record.until <= Some(seen.times.1) {
-            record.until = record.alive;
+        for lease in &mut record.leases {
+            if record.state == State::Holds && lease.until <= Some(seen.times.1) {
+                lease.until = lease.alive;
+            }
         }
         record.is_dazed = is_dazed(seen.process, seen.times.0);
     }
@@ -271,45 +312,57 @@ impl Callers {
     /// Whether a refusal is for the reason that is told.
     fn is_true(&self, (at, _): Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
         let now = seen.times.1;
-        let levels: Vec<_> = record.claim.levels().collect();
-        let mut said = record.answers.iter().flatten();
+        let mut said = record.leases.iter().flat_map(|lease| {
+            let answers = lease.answers.iter().flatten();
+            answers.map(|answer| (&lease.levels, answer))
+        });
         match why {
-            Refusal::Full => said.any(|answer| match answer {
+            Refusal::Full => said.any(|(levels, answer)| match answer {
                 Acquired::Full { level } => levels[*level].wait.is_none(),
                 _ => false,
             }),
-            Refusal::QueueFull => said.any(|answer| matches!(answer, Acquired::QueueFull { .. })),
-            Refusal::TimedOut => said.any(|answer| match answer {
+            Refusal::QueueFull => {
+                said.any(|(_, answer)| matches!(answer, Acquired::QueueFull { .. }))
+            }
+            Refusal::TimedOut => said.any(|(levels, answer)| match answer {
                 Acquired::Full { level } | Acquired::Queued { level, .. } => {
                     let wait = levels[*level].wait;
                     wait.is_some_and(|wait| now >= record.asked + wait.time)
                 }
                 _ => false,
             }),
+            Refusal::Revoked => record.revoked.is_some(),
             Refusal::Unavailable => self.was_silent(at, record, record.asked, seen),
         }
     }
 
-    /// Whether a process that ran could not ask the server of a claim, or got no answer.
+    /// Whether a process that ran could not ask a server of a claim, or got no answer.
     fn was_silent(&self, at: usize, record: &Record, since: Time, seen: &Seen<'_>) -> bool {
-        let server = self.settings.server_of(record.claim.key());
+        let mut keys = record.claim.levels().map(|level| level.key);
+        let is_silent = |server| self.is_silent(at, server, since, seen);
+        let is_dazed = record.was_dazed || is_dazed(seen.process, seen.times.0);
+        is_dazed || keys.any(|key| is_silent(self.settings.server_of(key)))
+    }
+
+    fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {
         let own = seen.flights.range((at, CallId(0))..);
         let mut own = own.take_while(|((process, _), _)| *process == at);
         let is_silent =
             |flight: &Flight| flight.call.server == server && flight.call.deadline <= seen.times.1;
         let mut runtimes = 0..self.settings.runtimes;
-        record.was_dazed
-            || is_dazed(seen.process, seen.times.0)
-            || runtimes
-                .any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
+        runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
+            // Nobody has seen it work since.
+            || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
             || own.any(|(_, flight)| is_silent(flight))
     }
 
     /// Holders do not overlap, as far as they know, in processes that run.
     pub(super) fn overlap(&self, key: Key, is_disturbed: bool) -> Verdict {
         let holders = self.records.values();
-        let holders = holders.filter(|record| record.state == State::Holds && !record.is_dazed);
+        let holders = holders.filter(|record| {
+            record.state == State::Holds && !record.is_dazed && record.revoked.is_none()
+        });
         let levels = holders.filter_map(|record| record.claim.level(key));
         let limit = levels.clone().map(|level| level.limit).max();
         let units: u32 = levels.map(|level| level.weight).sum();
@@ -324,62 +377,22 @@ impl Callers {
         processes: &[Process],
         servers: &[Server],
         now: Duration,
+        calls: &Calls,
     ) -> Verdict {
-        let settings = self.settings.clone();
-        let budget = self.settings.timeout * 2;
-        for ((at, PermitId(number)), record) in &mut self.records {
-            let process = &processes[*at];
-            record.is_dazed = is_dazed(process, now);
-            record.was_dazed |= record.is_dazed;
-            let local = process.local(now);
-            if record.state == State::Lost {
-                record.returns(
-                    process,
-                    &servers[settings.server_of(record.claim.key())],
-                    now,
-                );
-                let patience = settings.absence() + settings.timeout + LATE;
-                let is_late = record
-                    .room_since
-                    .is_some_and(|since| local > since + patience);
-                check(!is_late, "a return", || {
-                    format!("p{at} permit {number} does not come back: {record:?}")
-                })?;
-            }
-            if record.is_dazed || record.state == State::Over {
-                continue;
-            }
-            let says =
-                |what: &str| format!("p{at} permit {number} {what} at {local:?}: {record:?}");
-            let end = record.asked + record.claim.longest_wait() + budget + LATE;
-            let is_late = record.state == State::Waits && local > end;
-            check(!is_late, "F3", || says("has no answer"))?;
-            let is_over = record.state == State::Holds && Some(local) > record.until;
-            check(!is_over, "S2", || says("is not told that it is lost"))?;
+        for (who, record) in &mut self.records {
+            let process = &processes[who.0];
+            let moment = Moment {
+                who: *who,
+                process,
+                local: process.local(now),
+                servers,
+                now,
+                failures: &self.failures,
+                calls,
+            };
+            record.pass(&moment)?;
         }
         Ok(())
-    }
-}
-
-impl Record {
-    /// Notes whether a permit that is lost could come back.
-    fn returns(&mut self, process: &Process, server: &Server, now: Duration) {
-        let clock = server.clock(now) / 1_000;
-        let mut levels = self.claim.levels();
-        let has_room = levels.all(|level| {
-            let view = server.view(level.key);
-            let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
-            view.queue.is_empty() && used + level.weight <= level.limit
-        });
-        let link = &process.links[process
-            .settings
-            .link(0, process.settings.server_of(self.claim.key()))];
-        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
-        let is_here = is_quiet && link.is_up && !self.is_dazed;
-        self.room_since = match has_room && is_here {
-            true => self.room_since.or(Some(process.local(now))),
-            false => None,
-        };
     }
 }
 
@@ -388,4 +401,8 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
         answer,
         Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
     )
+}
+
+fn is_error(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(Refused::Loading))
 }

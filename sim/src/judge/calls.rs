@@ -3,7 +3,11 @@
 use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
-    subject::{Acquired, Answer, Call, CallId, Command, Failure, Id, Key, PermitId, Time},
+    schedule::Schedule,
+    subject::{
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
+        Settings, Time,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +21,17 @@ const MOST_ARGS: usize = 3_999;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
+/// What was sent for a lease.
 #[derive(Debug, Default)]
 struct Record {
     /// Its semaphores.
-    keys: BTreeSet<Key>,
+    keys: Vec<Key>,
+    /// The serial of its id. One that was lost may come back under another, and is released under this one.
+    serial: u64,
+    /// Whether it is the last one of its claim, which is whole with it.
+    is_widest: bool,
+    /// Whether its claim is whole.
+    is_whole: bool,
     /// Its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
@@ -31,10 +42,10 @@ struct Record {
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
     was_released: bool,
-    /// When its caller gave it up, and its semaphore, until a release is sent.
-    due: Option<(Time, Key)>,
-    /// The deadline of the last call that acquires or refreshes it: a lease later the server has forgotten it.
-    named_until: Time,
+    /// When its caller gave it up, until a release is sent.
+    due: Option<Time>,
+    /// When the server has forgotten it, if no call acquires or refreshes it any more.
+    lasts: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
@@ -43,41 +54,116 @@ struct Record {
     is_gone: bool,
 }
 
-/// What was sent for each permit.
-#[derive(Debug, Default)]
-pub(super) struct Calls(BTreeMap<Who, Record>);
+/// How long a process may wait until it looks again whether a server is back.
+const PROBES: Duration = Duration::from_millis(500);
+
+/// What a process has seen of a server, by its own clock.
+#[derive(Debug, Default, Clone, Copy)]
+struct Seen {
+    /// When the last call failed, and when the last one was answered in time.
+    failed: Time,
+    worked: Time,
+    /// When the last one was sent that was answered.
+    sent: Time,
+    /// When it was answered again.
+    returned: Time,
+}
+
+/// What was sent for the leases of each permit.
+#[derive(Debug)]
+pub(super) struct Calls {
+    settings: Settings,
+    seen: BTreeMap<(usize, usize), Seen>,
+    permits: BTreeMap<Who, Vec<Record>>,
+}
 
 impl Calls {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            settings: schedule.settings(0),
+            seen: BTreeMap::new(),
+            permits: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn asked(&mut self, who: Who, claim: Claim) {
+        let leases = self.settings.leases(claim);
+        let count = leases.len();
+        let records = leases
+            .into_iter()
+            .enumerate()
+            .map(|(number, levels)| Record {
+                keys: levels.iter().map(|level| level.key).collect(),
+                serial: who.1.0,
+                is_widest: number + 1 == count,
+                ..Record::default()
+            });
+        self.permits.insert(who, records.collect());
+    }
+
+    /// The leases of a permit.
+    fn leases(&mut self, who: Who) -> impl Iterator<Item = &mut Record> {
+        self.permits.get_mut(&who).into_iter().flatten()
+    }
+
+    /// The lease of a process that has a semaphore, under this id.
+    fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut Record> {
+        let records = self.permits.get_mut(&(at, id.permit()))?;
+        let has = |record: &Record| record.keys.contains(&key);
+        let own = records
+            .iter()
+            .position(|record| has(record) && record.serial == id.serial);
+        let Some(own) = own else {
+            let last = records.iter_mut().rfind(|record| has(record))?;
+            let renewed = last.renewed(id.serial);
+            records.extend(renewed);
+            return records
+                .last_mut()
+                .filter(|record| record.serial == id.serial);
+        };
+        records.get_mut(own)
+    }
+
     pub(super) fn over(&mut self, who: Who) {
-        self.0.entry(who).or_default().is_over = true;
+        self.leases(who).for_each(|record| record.is_over = true);
     }
 
     pub(super) fn granted(&mut self, who: Who) {
-        self.0.entry(who).or_default().was_granted = true;
+        for record in self.leases(who).filter(|record| !record.is_over) {
+            (record.was_granted, record.is_whole) = (true, true);
+        }
     }
 
     pub(super) fn lost(&mut self, who: Who) {
-        self.0.entry(who).or_default().was_granted = false;
+        self.leases(who)
+            .for_each(|record| record.was_granted = false);
     }
 
     /// A caller has given up something that a server may know.
-    pub(super) fn is_due(&mut self, who: Who, key: Key, local: Time) {
-        let record = self.0.entry(who).or_default();
-        let is_known =
-            record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
-        record.due = is_known.then_some((local, key));
+    pub(super) fn is_due(&mut self, who: Who, local: Time) {
+        for record in self.leases(who) {
+            let is_known =
+                record.was_sent && !record.is_gone && !record.is_over && !record.was_released;
+            record.due = is_known.then_some(local);
+        }
     }
 
     pub(super) fn killed(&mut self, at: usize) {
-        self.0.retain(|(process, _), _| *process != at);
+        self.permits.retain(|(process, _), _| *process != at);
+    }
+
+    fn of_process(&self, at: usize) -> impl Iterator<Item = (&Who, &Record)> {
+        let own = self.permits.range((at, PermitId(0))..(at + 1, PermitId(0)));
+        own.flat_map(|(who, records)| records.iter().map(move |record| (who, record)))
     }
 
     /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
     fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
-        let own = self.0.range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
-        for (_, record) in own {
-            let key = record.keys.first().copied().unwrap_or_default();
-            let is_here = usize::from(key) % flight.servers == flight.call.server;
+        let own = self
+            .permits
+            .range_mut((at, PermitId(0))..(at + 1, PermitId(0)));
+        for record in own.flat_map(|(_, records)| records) {
+            let is_here = self.settings.server_of(record.keys[0]) == flight.call.server;
             let is_held = record.was_granted && !record.is_over && record.may_run.is_empty();
             if is_here && is_held && record.named < flight.sent {
                 record.recheck = record.recheck.or(Some(local));
@@ -85,21 +171,83 @@ impl Calls {
         }
     }
 
+    /// A server has not answered, or there is no connection.
+    pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
+        let seen = self.seen.entry((at, server)).or_default();
+        seen.failed = seen.failed.max(local);
+    }
+
+    /// Whether the last call of a process was answered.
+    pub(super) fn works(&self, at: usize, server: usize) -> bool {
+        let seen = self.seen.get(&(at, server));
+        seen.is_none_or(|seen| seen.failed <= seen.worked)
+    }
+
+    /// A call that was sent before the last answered one tells nothing.
+    fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
+        let server = flight.call.server;
+        if flight.sent >= self.seen.entry((at, server)).or_default().sent {
+            self.failed(at, server, local);
+        }
+    }
+
+    fn worked(&mut self, at: usize, flight: &Flight, local: Time) {
+        let seen = self.seen.entry((at, flight.call.server)).or_default();
+        seen.sent = seen.sent.max(flight.sent);
+        if seen.failed >= seen.worked {
+            seen.returned = local;
+        }
+        seen.worked = local;
+    }
+
+    /// While a server does not work, its processes look again and again whether it is back.
+    fn looks(&self, process: &Process, (at, server): (usize, usize), now: Duration) -> Verdict {
+        let link = &process.links[self.settings.link(0, server)];
+        let seen = self.seen[&(at, server)];
+        let is_unwell = seen.failed > seen.worked && link.is_up && !is_dazed(process, now);
+        let pause = PROBES + LATE;
+        let is_late = process.local(now) > seen.failed + pause && now > link.since + pause;
+        check(
+            !is_unwell || !is_late || !link.in_flight.is_empty(),
+            "L2",
+            || format!("p{at} does not look whether server {server} is back"),
+        )
+    }
+
     /// A release is sent at once, and what a server may have lost is, if there is a connection.
-    pub(super) fn pass(&self, processes: &[Process], now: Duration) -> Verdict {
-        for ((at, permit), record) in &self.0 {
+    pub(super) fn pass(
+        &mut self,
+        processes: &[Process],
+        flights: &Flights,
+        now: Duration,
+    ) -> Verdict {
+        for ((at, _), flight) in flights {
+            let deadline = flight.call.deadline;
+            if deadline <= processes[*at].local(now) {
+                self.call_failed(*at, flight, deadline);
+            }
+        }
+        for who in self.seen.keys() {
+            self.looks(&processes[who.0], *who, now)?;
+        }
+        let all = self.permits.iter();
+        let all = all.flat_map(|(who, records)| records.iter().map(move |record| (who, record)));
+        for ((at, permit), record) in all {
             let recheck = record.recheck.filter(|_| !record.is_over);
-            let key = record.keys.first().copied().unwrap_or_default();
-            let due = record.due.or(recheck.map(|since| (since, key)));
-            let (process, Some((since, key))) = (&processes[*at], due) else {
+            let (process, Some(since)) = (&processes[*at], record.due.or(recheck)) else {
                 continue;
             };
             // The keeper's thread carries what nothing else does.
-            let link = &process.links[process.settings.link(0, process.settings.server_of(key))];
+            let server = self.settings.server_of(record.keys[0]);
+            let link = &process.links[self.settings.link(0, server)];
             let has_room = link.in_flight.len() < MANY_CALLS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
-            let is_over = process.local(now) > record.named_until + process.settings.lease;
+            let is_over = process.local(now) > record.lasts;
+            // A server that has not answered is left in peace until it does.
+            let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
+            let could = could && seen.failed <= seen.worked;
+            let since = since.max(seen.returned);
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!("p{at} does not release {permit:?}, or refresh it")
@@ -109,14 +257,13 @@ impl Calls {
     }
 
     /// What a process has given up, and no call in flight can bring back.
-    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, PermitId)> {
-        let own = self.0.range((at, PermitId(0))..(at + 1, PermitId(0)));
-        let given_up = own.filter(|(_, record)| {
+    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, u64)> {
+        let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
             is_over && record.may_run.is_empty()
         });
         given_up
-            .flat_map(|((_, permit), record)| record.keys.iter().map(|key| (*key, *permit)))
+            .flat_map(|(_, record)| record.keys.iter().map(|key| (*key, record.serial)))
             .collect()
     }
 
@@ -144,29 +291,32 @@ impl Calls {
         for command in &call.commands {
             let ids = command.ids();
             check_size(command, &ids)?;
+            let mut slots = ids.iter().map(|(key, _)| self.settings.slot_of(*key));
+            let is_one = slots
+                .next()
+                .is_none_or(|first| slots.all(|slot| slot == first));
+            check(is_one, "slots", || {
+                format!("{command:?} names several slots")
+            })?;
             for (key, id) in &ids {
-                let record = self.0.entry((at, id.permit())).or_default();
-                record.keys.insert(*key);
-                self.check(at, call.id, command, *id, local, flights)?;
-                self.note(at, call, command, *id, local);
+                self.check((at, call.id, command), (*key, *id), (local, flights))?;
+                self.note(at, call, command, (*key, *id), local);
             }
         }
         Ok(())
     }
 
     fn check(
-        &self,
-        at: usize,
-        call: CallId,
-        command: &Command,
-        id: Id,
-        local: Time,
-        flights: &Flights,
+        &mut self,
+        (at, call, command): (usize, CallId, &Command),
+        (key, id): (Key, Id),
+        (local, flights): (Time, &Flights),
     ) -> Verdict {
-        let none = Record::default();
-        let who = (at, id.permit());
-        let record = self.0.get(&who).unwrap_or(&none);
         let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
+        let alive = self.settings.alive();
+        let Some(record) = self.lease(at, (key, id)) else {
+            return check(false, "ids", || says("names what nobody claims,"));
+        };
         if let Command::Release { .. } = command {
             check(record.was_sent, "work", || {
                 says("releases what it never sent,")
@@ -176,17 +326,35 @@ impl Calls {
         check(!record.is_over, "an end", || {
             says("acquires or refreshes what is over,")
         })?;
+        let is_short = command.lasts() <= alive;
+        check(
+            record.is_whole || record.is_widest || is_short,
+            "a dead waiter",
+            || says("holds for a lease, though its claim is not whole,"),
+        )?;
+        let keys = record.keys.clone();
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
-        let is_alone = !others.clone().any(|(_, other)| is_busy(other, id, local));
+        let is_alone = !others
+            .clone()
+            .any(|(_, other)| is_busy(other, (&keys, id), local));
         check(is_alone, "one call", || says("names, beside another call,"))
     }
 
-    fn note(&mut self, at: usize, call: &Call, command: &Command, id: Id, local: Time) {
-        let record = self.0.entry((at, id.permit())).or_default();
+    fn note(
+        &mut self,
+        at: usize,
+        call: &Call,
+        command: &Command,
+        (key, id): (Key, Id),
+        local: Time,
+    ) {
+        let Some(record) = self.lease(at, (key, id)) else {
+            return;
+        };
         if let Command::Release { .. } = command {
             (record.was_released, record.due) = (true, None);
         } else {
-            record.named_until = call.deadline;
+            record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
         }
         match command {
@@ -210,28 +378,59 @@ impl Calls {
     ) {
         // A core may ignore what comes later.
         let is_timely = local < flight.call.deadline;
+        let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
+        match reply {
+            Err(Failure::Abandoned) => {}
+            Ok(answers) if is_timely && !answers.iter().any(is_error) => {
+                self.worked(at, flight, local);
+            }
+            _ => self.call_failed(at, flight, local),
+        }
         if is_timely && has_lost(flight, reply) {
             self.recheck(at, flight, local);
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
             let answer = reply.as_ref().map(|answers| answers.get(number));
-            for (place, (_, id)) in command.ids().into_iter().enumerate() {
-                let record = self.0.entry((at, id.permit())).or_default();
+            for (place, (key, id)) in command.ids().into_iter().enumerate() {
+                let Some(record) = self.lease(at, (key, id)) else {
+                    continue;
+                };
                 record.was_granted &= !matches!(
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                if !matches!(answer, Err(Failure::Broken | Failure::Abandoned)) {
+                // What was given back while its claim waits may forget which call it was for.
+                let is_given_back = record.was_released && !record.is_over;
+                let may_run = matches!(answer, Err(Failure::Broken | Failure::Abandoned));
+                if !may_run && !is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
-                record.is_gone |= is_timely && !may_hold && is_refused(command, answer, id);
+                let acquired =
+                    acquired(command, answer, (key, id)).filter(|_| is_timely && !may_hold);
+                record.is_gone |= is_refused(acquired);
+                // A core may release what was revoked all the same.
+                let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
-                record.due = record.due.filter(|_| !record.is_gone);
+                record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
         }
+    }
+}
+
+impl Record {
+    /// The lease under a later id.
+    fn renewed(&mut self, serial: u64) -> Option<Self> {
+        self.is_over = true;
+        (serial > self.serial).then(|| Self {
+            keys: self.keys.clone(),
+            serial,
+            is_widest: self.is_widest,
+            is_whole: self.is_whole,
+            ..Self::default()
+        })
     }
 }
 
@@ -246,8 +445,8 @@ fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
 }
 
 /// Whether another call acquires or refreshes the permit, and may have an answer yet.
-fn is_busy(other: &Flight, id: Id, local: Time) -> bool {
-    let is_same = |(_, other): (Key, Id)| other.permit() == id.permit();
+fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
+    let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
         && commands.any(|command| {
@@ -257,18 +456,28 @@ fn is_busy(other: &Flight, id: Id, local: Time) -> bool {
 }
 
 /// Whether an answer says that the server knows nothing of a permit any more.
-fn is_refused(command: &Command, answer: Result<Option<&Answer>, &Failure>, id: Id) -> bool {
-    let Ok(Some(Answer::Acquired(_, each))) = answer else {
-        return false;
-    };
-    let Command::Acquire { claims, .. } = command else {
-        return false;
+fn is_refused(acquired: Option<Acquired>) -> bool {
+    matches!(
+        acquired,
+        Some(Acquired::Full { .. } | Acquired::QueueFull { .. })
+    )
+}
+
+/// What is answered to an acquire of a permit.
+fn acquired(
+    command: &Command,
+    answer: Result<Option<&Answer>, &Failure>,
+    (key, id): (Key, Id),
+) -> Option<Acquired> {
+    let (Command::Acquire { claims, .. }, Ok(Some(Answer::Acquired(_, each)))) = (command, answer)
+    else {
+        return None;
     };
     let mut own = claims.iter().zip(each).filter(|(claim, _)| {
         let mut levels = claim.iter();
-        levels.any(|(_, wanted)| wanted.id.permit() == id.permit())
+        levels.any(|(other, wanted)| *other == key && wanted.id.serial == id.serial)
     });
-    own.any(|(_, acquired)| matches!(acquired, Acquired::Full { .. } | Acquired::QueueFull { .. }))
+    own.next().map(|(_, acquired)| *acquired)
 }
 
 fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {

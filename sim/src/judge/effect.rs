@@ -3,14 +3,14 @@
 use super::{Verdict, Who, check};
 use crate::{
     server::{Run, Set, View},
-    subject::{Acquired, Answer, Command, GENERATION, Key, PermitId, Wanted},
+    subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Wanted},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A permit as a server knows it: one id of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
-    pub(super) process: usize,
+pub(crate) struct Name {
+    pub(crate) process: usize,
     pub(super) serial: u64,
     pub(super) limit: i64,
     pub(super) weight: i64,
@@ -18,7 +18,7 @@ pub(super) struct Name {
 
 impl Name {
     /// Reads the id of a unit.
-    pub(super) fn read(unit: &str) -> Option<Self> {
+    pub(crate) fn read(unit: &str) -> Option<Self> {
         let mut parts = unit.strip_prefix('p')?.split(['.', ':']);
         Some(Self {
             process: parts.next()?.parse().ok()?,
@@ -26,6 +26,15 @@ impl Name {
             limit: parts.next()?.parse().ok()?,
             weight: parts.next()?.parse().ok()?,
         })
+    }
+
+    /// The id of a permit that has all of its units.
+    pub(crate) fn id(&self) -> Id {
+        Id {
+            serial: self.serial,
+            limit: self.limit as u32,
+            weight: self.weight as u32,
+        }
     }
 
     pub(super) fn who(&self) -> Who {
@@ -60,6 +69,7 @@ pub(super) enum Means {
     Full,
     QueueFull,
     Queued,
+    Revoked,
     /// Nothing of it is held, and nothing waits there.
     Nothing,
 }
@@ -70,6 +80,7 @@ impl Means {
             Acquired::Granted { tokens } => Self::Granted(tokens[at]),
             Acquired::Full { level } if level == at => Self::Full,
             Acquired::QueueFull { level } if level == at => Self::QueueFull,
+            Acquired::Revoked { level } if level == at => Self::Revoked,
             Acquired::Queued { level, .. } if level == at => Self::Queued,
             Acquired::Queued { level, .. } if level > at => Self::Kept,
             _ => Self::Nothing,
@@ -118,6 +129,15 @@ impl Effect<'_> {
         name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
     }
 
+    /// How long a unit may last now, ms.
+    fn lasts(&self, unit: &str) -> i64 {
+        let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
+        match is_named {
+            true => self.run.command.lasts().as_millis() as i64,
+            false => self.lease,
+        }
+    }
+
     fn is_acquire(&self) -> bool {
         matches!(self.run.command, Command::Acquire { .. })
     }
@@ -158,7 +178,8 @@ impl Effect<'_> {
                 None => *end <= self.clock || is_named && (self.is_release() || self.leaves(unit)),
                 Some(now) if now == end => true,
                 Some(now) if *end > self.clock + self.lease => {
-                    *now == self.clock + self.lease || is_named && self.is_acquire()
+                    let is_lowered = *now == self.clock + self.lease;
+                    is_lowered || is_named && !self.is_release()
                 }
                 // A lease that has ended may only be acquired again.
                 Some(_) if *end <= self.clock => is_named && self.is_acquire(),
@@ -173,9 +194,9 @@ impl Effect<'_> {
                 self.says(&format!("{unit} was not asked for"))
             })?;
         }
-        let far = after
-            .iter()
-            .find(|(unit, end)| **end > self.clock + self.lease && before.get(*unit) != Some(*end));
+        let far = after.iter().find(|(unit, end)| {
+            **end > self.clock + self.lasts(unit) && before.get(*unit) != Some(*end)
+        });
         check(far.is_none(), "L1", || {
             self.says(&format!("{far:?} lasts too long"))
         })?;
@@ -221,7 +242,8 @@ impl Effect<'_> {
             .collect();
         for (name, _) in waiting(self.before, self.clock) {
             let mut gives_up = self.wanted().filter(|(other, wanted, means)| {
-                let leaves = wanted.position.is_none() || *means == Means::Nothing;
+                let is_refused = matches!(means, Means::Nothing | Means::Revoked);
+                let leaves = wanted.position.is_none() || is_refused;
                 *other == name && leaves
             });
             let is_right = stays.contains(&name)
@@ -253,7 +275,8 @@ impl Effect<'_> {
             Answer::Late(_) | Answer::Error(_) | Answer::Held(_) => false,
             Answer::Acquired(..) => {
                 let mut wanted = self.wanted();
-                let has_come = wanted.any(|(_, _, means)| means != Means::Nothing);
+                let has_come =
+                    wanted.any(|(_, _, means)| !matches!(means, Means::Nothing | Means::Revoked));
                 has_come || live(self.after) < live(self.before)
             }
             _ => true,
@@ -286,7 +309,7 @@ impl Effect<'_> {
             let has_always_room = self.has_room(&name) && has_room(self.before, self.clock, &name);
             let is_true = match acquired {
                 Means::Granted(_) | Means::Kept => own as i64 == name.weight,
-                Means::Nothing => own == 0 && !stays.contains(&name),
+                Means::Nothing | Means::Revoked => own == 0 && !stays.contains(&name),
                 Means::Full => own == 0 && (waited || head.is_some() || !has_always_room),
                 // Or a later claim of this call has left, and let it pass.
                 Means::Queued => head.is_some() || own as i64 == name.weight,

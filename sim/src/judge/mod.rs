@@ -4,6 +4,7 @@
 mod callers;
 mod calls;
 mod effect;
+mod record;
 mod storage;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
 };
 use callers::Callers;
 use calls::Calls;
+pub(crate) use effect::Name;
 use std::{collections::BTreeMap, fmt, time::Duration};
 use storage::Storage;
 
@@ -58,9 +60,8 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
 struct Flight {
     call: Call,
     sent: Time,
-    /// What its process has given up of each semaphore, and no other call can bring back.
-    given_up: Vec<(Key, PermitId)>,
-    servers: usize,
+    /// The serials that its process has given up of each semaphore, and no other call can bring back.
+    given_up: Vec<(Key, u64)>,
 }
 
 /// Calls in flight, of each process.
@@ -85,7 +86,7 @@ impl Judge {
             flights: Flights::new(),
             storage: Storage::new(schedule),
             callers: Callers::new(schedule),
-            calls: Calls::default(),
+            calls: Calls::new(schedule),
         }
     }
 
@@ -102,15 +103,14 @@ impl Judge {
 
     /// A caller has claimed.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
+        self.calls.asked((at, permit), claim);
         let verdict = self.callers.asked((at, permit), claim, local);
         self.note(verdict);
     }
 
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
-        if let Some(claim) = self.callers.claim((at, permit)) {
-            self.calls.is_due((at, permit), claim.key(), local);
-        }
+        self.calls.is_due((at, permit), local);
         self.callers.over((at, permit));
         self.calls.over((at, permit));
     }
@@ -126,7 +126,6 @@ impl Judge {
         self.note(verdict);
         let flight = Flight {
             given_up: self.calls.given_up(at),
-            servers: self.callers.servers(),
             call: call.clone(),
             sent: local,
         };
@@ -159,7 +158,7 @@ impl Judge {
         let who = (at, event.permit());
         match event {
             Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
-            Event::Refused(..) => self.calls.over(who),
+            Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
             Event::Lost(_) => self.calls.lost(who),
         }
         let seen = callers::Seen {
@@ -172,7 +171,10 @@ impl Judge {
         self.note(verdict);
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
         if let (true, Some(claim)) = (is_grant, self.callers.claim(who)) {
-            let verdict = self.storage.is_held(servers, who, claim, times.0);
+            let verdict = match self.callers.is_revoked(who) {
+                true => Ok(()),
+                false => self.storage.is_held(servers, who, claim, times.0),
+            };
             self.note(verdict);
             for level in claim.levels() {
                 let disturbed = self.storage.is_disturbed(level.key);
@@ -190,19 +192,44 @@ impl Judge {
         }
         let verdict = self.storage.ran(server, run);
         self.note(verdict);
+        match self.storage.returned(run) {
+            Ok(all) => all.into_iter().for_each(|who| self.callers.returned(who)),
+            Err(violation) => self.note(Err(violation)),
+        }
+    }
+
+    /// A server has revoked an id for an operator, or did not find it.
+    pub fn revoked(&mut self, server: usize, run: &Run, was_there: bool) {
+        let verdict = self.storage.ran(server, run);
+        self.note(verdict);
+        let verdict = self.storage.revoked(run, was_there);
+        self.note(verdict);
+        let (_, id) = run.command.ids()[0];
+        if was_there {
+            self.callers.revoked((run.process, id.permit()), server);
+        }
+    }
+
+    /// The message of a revocation has come to its process, which has told what it tells.
+    pub fn heard(&mut self, at: usize, permit: PermitId) {
+        let verdict = self.callers.heard((at, permit));
+        self.note(verdict);
     }
 
     /// Time passes.
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
-        let verdict = self.callers.pass(processes, servers, now);
+        let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
-        let verdict = self.calls.pass(processes, now);
+        let verdict = self.callers.pass(processes, servers, now, &self.calls);
         self.note(verdict);
     }
 
-    /// A process has no connection.
-    pub fn gone(&mut self, at: usize, server: usize, local: Time) {
+    /// A runtime of a process has no connection.
+    pub fn gone(&mut self, at: usize, (runtime, server): (usize, usize), local: Time) {
         self.callers.failed(at, server, local);
+        if runtime == 0 {
+            self.calls.failed(at, server, local);
+        }
     }
 
     /// A process was killed.
@@ -219,6 +246,9 @@ impl Judge {
 
     /// A server was stopped, and starts with this.
     pub fn restarted(&mut self, server: usize, data: Data) {
+        if data != Data::Same {
+            self.callers.forgotten(server);
+        }
         self.storage.restarted(server, data);
     }
 

@@ -1,7 +1,7 @@
 //! What the scripts do, by the servers' own logs: what they hold before and after each.
 
 use super::{
-    Verdict, Who, check,
+    Verdict, Violation, Who, check,
     effect::{Effect, Means, Name, acquired, live, waiting},
 };
 use crate::{
@@ -42,6 +42,8 @@ pub(super) struct Storage {
     tokens: BTreeMap<Who, BTreeSet<u64>>,
     none: BTreeSet<u64>,
     killed: BTreeSet<usize>,
+    /// What operators have revoked, and servers remember.
+    revoked: BTreeSet<(Key, Who)>,
 }
 
 impl Storage {
@@ -54,6 +56,7 @@ impl Storage {
             tokens: BTreeMap::new(),
             none: BTreeSet::new(),
             killed: BTreeSet::new(),
+            revoked: BTreeSet::new(),
         }
     }
 
@@ -76,8 +79,9 @@ impl Storage {
             .iter_mut()
             .filter(|(key, _)| usize::from(**key) % count == server);
         // Another lineage.
-        for (_, known) in own.filter(|_| data != Data::Same) {
+        for (key, known) in own.filter(|_| data != Data::Same) {
             *known = Known::default();
+            self.revoked.retain(|(other, _)| other != key);
         }
     }
 
@@ -149,6 +153,47 @@ impl Storage {
             run,
             self.past[server].stepped_back && self.past[server].stepped_forward,
         )
+    }
+
+    /// An operator has revoked an id. Nothing of it is left.
+    pub(super) fn revoked(&mut self, run: &Run, was_there: bool) -> Verdict {
+        let (key, id) = run.command.ids()[0];
+        let who = (run.process, id.permit());
+        let (_, before, after) = &run.semaphores[0];
+        let clock = run.clock / 1_000;
+        check(
+            knows(before, who, clock) == was_there,
+            "a revocation",
+            || format!("whether {who:?} was there is told wrongly: {before:?}"),
+        )?;
+        check(!knows(after, who, clock), "a revocation", || {
+            format!("{who:?} is left: {after:?}")
+        })?;
+        if was_there {
+            self.revoked.insert((key, who));
+        }
+        Ok(())
+    }
+
+    /// What was revoked comes back by its first acquire alone, if that was delayed. Those that do.
+    pub(super) fn returned(&mut self, run: &Run) -> Result<Vec<Who>, Violation> {
+        let mut returned = Vec::new();
+        for (key, _, after) in &run.semaphores {
+            let own = self.revoked.iter().filter(|(other, _)| other == key);
+            let mut own = own.filter(|(_, who)| knows(after, *who, run.clock / 1_000));
+            let Some((_, who)) = own.next().copied() else {
+                continue;
+            };
+            let mut wanted = run.command.wanted().into_iter();
+            let is_first = wanted
+                .any(|(_, wanted)| (run.process, wanted.id.permit()) == who && !wanted.was_sent);
+            check(is_first, "a revocation", || {
+                format!("{who:?} comes back by {:?}: {after:?}", run.command)
+            })?;
+            self.revoked.remove(&(*key, who));
+            returned.push(who);
+        }
+        Ok(returned)
     }
 
     /// Tokens strictly increase, and each is given once.
@@ -254,6 +299,14 @@ impl Known {
     }
 }
 
+/// Whether a permit holds anything, or waits.
+pub(super) fn knows(view: &View, who: Who, clock: i64) -> bool {
+    let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
+    live(&view.held, clock)
+        .chain(waits)
+        .any(|name| name.who() == who)
+}
+
 /// The semaphore that has given a waiter a token in this run: one that it waited for, if there are several.
 fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     let semaphores = run.semaphores.iter();
@@ -265,7 +318,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
 }
 
 /// A claim is not refused because of units that its own process had given up before.
-pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
+pub(super) fn check_own(run: &Run, given_up: &[(Key, u64)]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
         let is_judged = acquired == Means::Full && !run.is_fresh;
@@ -273,8 +326,8 @@ pub(super) fn check_own(run: &Run, given_up: &[(Key, PermitId)]) -> Verdict {
             continue;
         };
         let mut held = live(&view.held, run.clock / 1_000);
-        let own = held
-            .find(|name| name.process == run.process && given_up.contains(&(key, name.who().1)));
+        let own =
+            held.find(|name| name.process == run.process && given_up.contains(&(key, name.serial)));
         check(own.is_none(), "its own", || {
             format!("p{} {:?} is refused beside {own:?}", run.process, wanted.id)
         })?;

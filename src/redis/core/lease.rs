@@ -238,6 +238,7 @@ impl Lease {
     /// It is held from the sending of a call on.
     pub(super) fn hold(&mut self, end: Time, next: Time) {
         self.state = State::Held(Held { end });
+        self.is_alone = false;
         self.next = next;
     }
 

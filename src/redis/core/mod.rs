@@ -284,6 +284,7 @@ impl Core {
             let id = *call.0;
             self.handle_reply(now, id, Err(Failure::TimedOut));
         }
+        self.go_on_sweeping(now);
         for _ in 0..MOST_DUE {
             match self.due.first() {
                 Some((at, id)) if *at <= now => self.permit_due(now, *id),
@@ -293,7 +294,6 @@ impl Core {
         for server in &mut self.servers {
             server.pass(now, &self.settings);
         }
-        self.go_on_sweeping(now);
     }
 
     /// Ends come first, then what is to be sent.

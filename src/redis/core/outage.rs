@@ -30,8 +30,12 @@ impl Core {
         let server = &mut self.servers[server];
         let was_open = server.health.is_open(&self.settings);
         server.health.fails(sent, now, is_of_thread);
-        if server.health.is_failing() && !is_of_thread {
-            server.presence_at = server.presence_at.map(|at| at.min(now));
+        if server.health.is_failing() {
+            let pause = match is_of_thread {
+                true => server.health.pause(&self.settings),
+                false => Time::ZERO,
+            };
+            server.presence_at = server.presence_at.map(|at| at.min(now + pause));
         }
         if !was_open && server.health.is_open(&self.settings) {
             self.sweep = Some(0);

@@ -80,7 +80,7 @@ impl Core {
 
     /// A server could not run a command, or not to its end.
     fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
-        if fault == Fault::Mistake && self.take_apart(now, flight.id, items) {
+        if fault == Fault::Mistake && self.take_apart(now, flight, items) {
             return;
         }
         let then = match fault {
@@ -106,29 +106,23 @@ impl Core {
                 self.send_again(now, flight.id, all, then);
             }
             Items::Release(all) => self.release_again(now, all, then),
-            Items::Presence => self.announce_again(flight.server, now),
+            Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
         }
     }
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
-    fn take_apart(&mut self, now: Time, call: CallId, items: &Items) -> bool {
-        let leases: BTreeSet<At> = match items {
+    fn take_apart(&mut self, now: Time, flight: &Flight, items: &Items) -> bool {
+        let all: BTreeSet<At> = match items {
             Items::Acquire(all) | Items::Refresh(all) => all.iter().copied().collect(),
             Items::Release(all) => all.iter().map(|(at, _)| *at).collect(),
             Items::Presence => return false,
         };
-        if leases.len() < 2 {
+        if all.len() < 2 {
             return false;
         }
-        match items {
-            Items::Release(all) => self.release_again(now, all, now),
-            _ => {
-                let leases: Vec<At> = leases.iter().copied().collect();
-                self.send_again(now, call, &leases, now);
-            }
-        }
+        self.repeat(now, flight, (items, now));
         // After that, because an answer ends it.
-        for at in leases {
+        for at in all {
             if let Some(lease) = self.lease(at) {
                 lease.is_alone = true;
             }
@@ -170,16 +164,23 @@ impl Core {
                     }
                     self.release_again(now, all, then);
                 }
-                Items::Presence => self.announce_again(flight.server, now),
+                Items::Presence if failure == Failure::Abandoned => {
+                    self.announce_after(flight.server, now, Time::ZERO);
+                }
+                Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
                 Items::Acquire(_) | Items::Refresh(_) => {}
             }
         }
         self.hand_over(flight.runtime, flight.server);
     }
 
-    fn announce_again(&mut self, server: usize, now: Time) {
-        let server = &mut self.servers[server];
-        server.presence_at = Some(now + server.health.pause(&self.settings));
+    /// How long a server is left in peace after a call that has failed.
+    fn pause(&self, flight: &Flight) -> Duration {
+        self.servers[flight.server].health.pause(&self.settings)
+    }
+
+    fn announce_after(&mut self, server: usize, now: Time, pause: Duration) {
+        self.servers[server].presence_at = Some(now + pause);
     }
 
     /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
@@ -190,7 +191,6 @@ impl Core {
         };
         let is_own = lease.call == Some(call);
         lease.landed(call);
-        lease.is_alone = false;
         is_own
     }
 

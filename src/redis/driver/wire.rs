@@ -16,7 +16,6 @@ use crate::{
     },
     sync::Mutex,
 };
-use futures_util::future::{OptionFuture, try_join};
 use redis::{Client, Cmd, RedisWrite, Value};
 use std::{
     fmt,
@@ -59,16 +58,17 @@ impl Wire {
 
     /// Subscribed before anything is sent, so that no message is missed.
     async fn open(&self, messages: Option<Messages>) -> Result<Session, Error> {
-        let channel = self.owner.channel();
-        let subscription = messages
-            .is_some()
-            .then(|| Subscription::open(&self.client, &channel));
-        let subscription = OptionFuture::from(subscription);
-        let subscription = async { subscription.await.transpose() };
-        let (direct, subscription) = try_join(Direct::open(&self.client), subscription).await?;
+        let direct = Direct::open(&self.client).await?;
+        let subscription = match messages {
+            Some(messages) => {
+                let channel = self.owner.channel();
+                Some((Subscription::open(&self.client, &channel).await?, messages))
+            }
+            None => None,
+        };
         Ok(Session {
             direct,
-            subscription: Mutex::new(subscription.zip(messages)),
+            subscription: Mutex::new(subscription),
             owner: Arc::clone(&self.owner),
             is_known: Default::default(),
             cause: Arc::clone(&self.cause),
@@ -144,7 +144,7 @@ impl Session {
     fn run(&self, command: &Command) -> (Verb, Cmd) {
         let mut run = Run {
             is_known: &self.is_known,
-            verb: Verb::Clock,
+            verb: Verb::Presence,
             cmd: Cmd::new(),
         };
         command.encode(&self.owner, &mut run);
@@ -225,3 +225,6 @@ impl Drop for Unanswered<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

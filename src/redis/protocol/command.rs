@@ -86,12 +86,12 @@ pub(in crate::redis) enum Verb {
     Acquire,
     Refresh,
     Release,
-    Clock,
+    Presence,
 }
 
 impl Verb {
     pub(in crate::redis) const ALL: [Self; 4] =
-        [Self::Acquire, Self::Refresh, Self::Release, Self::Clock];
+        [Self::Acquire, Self::Refresh, Self::Release, Self::Presence];
 
     /// What metrics call it.
     pub(in crate::redis) fn name(self) -> &'static str {
@@ -99,7 +99,7 @@ impl Verb {
             Self::Acquire => "acquire",
             Self::Refresh => "refresh",
             Self::Release => "release",
-            Self::Clock => "clock",
+            Self::Presence => "presence",
         }
     }
 
@@ -118,17 +118,17 @@ impl Verb {
                 include_str!("grant.lua"),
                 include_str!("release.lua")
             ),
-            Self::Clock => concat!(include_str!("common.lua"), include_str!("clock.lua")),
+            Self::Presence => concat!(include_str!("common.lua"), include_str!("presence.lua")),
         }
     }
 
-    /// What the names of a semaphore's keys end with, in the order in which the script takes them; of the
-    /// clock, what the name of its only key ends with.
+    /// What the names of a semaphore's keys end with, in the order in which the script takes them. Keys of the
+    /// store itself are named as a whole.
     pub(in crate::redis) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Acquire | Self::Release => &[":held", ":queue", ":alive", ":token"],
             Self::Refresh => &[":held", ":token"],
-            Self::Clock => &["clock"],
+            Self::Presence => &[""],
         }
     }
 }
@@ -167,11 +167,13 @@ impl Command {
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
             Self::Presence { highest } => {
-                begin(Verb::Clock, &[&owner.prefix], 3, sink);
-                // No arguments follow.
-                for arg in [owner.lease_ms, *highest, 0] {
-                    sink.add(arg);
-                }
+                let clock = format!("{}clock", owner.prefix);
+                begin(Verb::Presence, &[&clock], 4, sink);
+                sink.add(owner.lease_ms);
+                // So many arguments follow.
+                sink.add(2);
+                sink.add("clock");
+                sink.add(highest);
             }
         }
     }

@@ -89,6 +89,7 @@ pub(in crate::redis) struct Owner {
 
 impl Owner {
     /// The channel of messages to this process.
+    #[cfg(tower_semaphore_core)]
     pub(in crate::redis) fn channel(&self) -> String {
         format!("{}wake:{}", self.prefix, self.process)
     }

@@ -8,14 +8,12 @@ mod acquire;
 mod answer;
 mod call;
 mod check;
-mod clock;
 #[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
 mod command;
 mod count;
 mod id;
 mod name;
-mod process;
-mod processes;
+mod presence;
 mod read_id;
 mod refresh;
 mod release;
@@ -24,7 +22,6 @@ mod revoke;
 mod script;
 mod share;
 mod split;
-mod store_key;
 mod tag;
 mod usage;
 

@@ -62,8 +62,14 @@ fn a_process_says_that_it_lives_for_a_lease_or_leaves_and_learns_how_many_live()
     assert!(matches!(now(protocol.leave(Instant::now())), Ok(2)));
     let sent = script.sent.lock();
     let sent = [&sent[0][0][2..], &sent[1][0][2..]];
-    assert_eq!(sent[0], ["1", "s:processes", "3000", "1", "p1:3000"]);
-    assert_eq!(sent[1], ["1", "s:processes", "0", "1", "p1:3000"]);
+    assert_eq!(
+        sent[0],
+        ["1", "s:processes", "3000", "2", "processes", "p1:3000"]
+    );
+    assert_eq!(
+        sent[1],
+        ["1", "s:processes", "0", "2", "processes", "p1:3000"]
+    );
     for answer in [int(5), list([5, -3]), list([5, 3, 3])] {
         let (protocol, _script) = self::protocol(true, [vec![Ok(answer)]]);
         assert!(now(protocol.live(Instant::now())).is_err());

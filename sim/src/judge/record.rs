@@ -1,0 +1,253 @@
+//! What a caller knows of its claim, and what it must be told by now.
+
+use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, storage::knows};
+use crate::{
+    process::Process,
+    server::{Server, View},
+    subject::{Acquired, Claim, Key, Level, Time},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Waits,
+    Holds,
+    /// It is told that its permit is lost, and goes on.
+    Lost,
+    Over,
+}
+
+/// A lease of a claim, as its process knows it.
+#[derive(Debug, Default)]
+pub(super) struct Lease {
+    pub(super) levels: Vec<Level>,
+    /// Until when its permit may be held: from the sending of what was answered last.
+    pub(super) until: Option<Time>,
+    /// The same, by answers in time alone.
+    pub(super) counts_until: Option<Time>,
+    /// Until when it counts as alive in the queue, likewise.
+    pub(super) alive: Option<Time>,
+    /// The last answer in its time, and one after that which came too late, so that it may count or not.
+    pub(super) answers: [Option<Acquired>; 2],
+}
+
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) claim: Claim,
+    pub(super) leases: Vec<Lease>,
+    pub(super) asked: Time,
+    pub(super) state: State,
+    /// Whether the caller has given it up.
+    pub(super) is_released: bool,
+    /// Since when a permit that is lost could come back: there is room, and a connection.
+    pub(super) room_since: Option<Time>,
+    /// The server of the level that an operator has revoked.
+    pub(super) revoked: Option<usize>,
+    /// Since when its process could have heard of that from the server. `None`: it cannot now, or need not.
+    pub(super) hears_since: Option<Time>,
+    /// Since when it has something of a wider level and not all of a narrower one, and could know.
+    pub(super) disordered_since: Option<Time>,
+    /// Whether that server knows of it.
+    pub(super) is_remembered: bool,
+    /// Whether its process stood still a moment ago or does now, and whether it ever has.
+    pub(super) is_dazed: bool,
+    pub(super) was_dazed: bool,
+}
+
+/// What is at hand when time passes.
+pub(super) struct Moment<'a> {
+    pub(super) who: Who,
+    pub(super) process: &'a Process,
+    /// The process's clock, and the world's.
+    pub(super) local: Time,
+    pub(super) now: Duration,
+    pub(super) servers: &'a [Server],
+    /// When a process last saw a call to a server fail.
+    pub(super) failures: &'a BTreeMap<(usize, usize), Time>,
+    pub(super) calls: &'a Calls,
+}
+
+impl Moment<'_> {
+    /// Whether the thread of the process can reach a server.
+    fn is_here(&self, number: usize) -> bool {
+        let (server, now) = (&self.servers[number], self.now);
+        let link = &self.process.links[self.process.settings.link(0, number)];
+        let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
+        let works = self.calls.works(self.who.0, number);
+        is_quiet && link.is_up && works && !is_dazed(self.process, now)
+    }
+
+    /// What is known of a semaphore, and its server's clock.
+    fn view(&self, key: Key) -> (View, i64) {
+        let server = &self.servers[self.process.settings.server_of(key)];
+        (server.view(key), server.clock(self.now) / 1_000)
+    }
+
+    /// When a call to a server has failed last.
+    fn failed(&self, server: usize) -> Option<Time> {
+        self.failures.get(&(self.who.0, server)).copied()
+    }
+
+    /// How long what could be done by now has been possible, without a break: from the later of this and of
+    /// the last call that has failed.
+    fn since(&self, old: Option<Time>, could: bool, servers: &[usize]) -> Option<Time> {
+        let could = could && servers.iter().all(|server| self.is_here(*server));
+        let failed = servers.iter().filter_map(|server| self.failed(*server));
+        could.then(|| {
+            old.unwrap_or(self.local)
+                .max(failed.max().unwrap_or_default())
+        })
+    }
+}
+
+impl Lease {
+    pub(super) fn new(levels: Vec<Level>) -> Self {
+        Self {
+            levels,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.levels.iter().any(|level| level.key == key)
+    }
+
+    /// Whether its server holds all of it.
+    fn is_held(&self, moment: &Moment<'_>) -> bool {
+        self.levels.iter().all(|level| {
+            let (view, clock) = moment.view(level.key);
+            let live = live(&view.held, clock);
+            live.filter(|name| name.who() == moment.who).count() as u32 >= level.weight
+        })
+    }
+
+    /// Whether its server holds anything of it, or has it in a queue.
+    fn is_known(&self, moment: &Moment<'_>) -> bool {
+        self.levels.iter().any(|level| {
+            let (view, clock) = moment.view(level.key);
+            knows(&view, moment.who, clock)
+        })
+    }
+}
+
+impl Record {
+    pub(super) fn new(claim: Claim, leases: Vec<Vec<Level>>, asked: Time) -> Self {
+        Self {
+            claim,
+            leases: leases.into_iter().map(Lease::new).collect(),
+            asked,
+            state: State::Waits,
+            is_released: false,
+            room_since: None,
+            revoked: None,
+            is_remembered: false,
+            hears_since: None,
+            disordered_since: None,
+            is_dazed: false,
+            was_dazed: false,
+        }
+    }
+
+    /// The least of what its leases have.
+    pub(super) fn least(&self, of: impl Fn(&Lease) -> Option<Time>) -> Option<Time> {
+        self.leases.iter().map(of).min().flatten()
+    }
+
+    /// Time passes.
+    pub(super) fn pass(&mut self, moment: &Moment<'_>) -> Verdict {
+        self.is_dazed = is_dazed(moment.process, moment.now);
+        self.was_dazed |= self.is_dazed;
+        if self.state == State::Over {
+            return Ok(());
+        }
+        match (self.revoked, self.state) {
+            (Some(server), _) => self.check_revocation(moment, server)?,
+            (None, State::Lost) => self.check_return(moment)?,
+            (None, State::Waits) => self.check_levels(moment)?,
+            _ => {}
+        }
+        if self.is_dazed {
+            return Ok(());
+        }
+        self.check_times(moment)
+    }
+
+    fn says(&self, moment: &Moment<'_>, what: &str) -> String {
+        let ((at, permit), local) = (moment.who, moment.local);
+        format!("p{at} {permit:?} {what} at {local:?}: {self:?}")
+    }
+
+    /// A claim is answered within its budget, and a holder is told in time.
+    fn check_times(&self, moment: &Moment<'_>) -> Verdict {
+        let budget = moment.process.settings.timeout * 2;
+        let end = self.asked + self.claim.longest_wait() + budget + LATE;
+        let is_late = self.state == State::Waits && moment.local > end;
+        check(!is_late, "F3", || self.says(moment, "has no answer"))?;
+        let until = self.least(|lease| lease.until);
+        let is_over = self.state == State::Holds && Some(moment.local) > until;
+        check(!is_over, "S2", || {
+            self.says(moment, "is not told that it is lost")
+        })
+    }
+
+    /// A permit that is lost comes back while there is room.
+    fn check_return(&mut self, moment: &Moment<'_>) -> Verdict {
+        let settings = &moment.process.settings;
+        let could = self.claim.levels().all(|level| {
+            let number = settings.server_of(level.key);
+            moment.is_here(number) && has_room(level, &moment.servers[number], moment.now)
+        });
+        self.room_since = could.then(|| self.room_since.unwrap_or(moment.local));
+        let patience = settings.absence() + settings.timeout + LATE;
+        let is_late = self
+            .room_since
+            .filter(|since| moment.local > *since + patience);
+        check(is_late.is_none(), "a return", || {
+            self.says(moment, "does not come back")
+        })
+    }
+
+    /// The holder of what was revoked is told when its server could be asked.
+    fn check_revocation(&mut self, moment: &Moment<'_>, server: usize) -> Verdict {
+        let settings = &moment.process.settings;
+        self.hears_since = moment.since(self.hears_since, self.is_remembered, &[server]);
+        let patience = settings.lease / 3 + settings.timeout * 4;
+        let is_late = self
+            .hears_since
+            .filter(|since| moment.local > *since + patience);
+        check(is_late.is_none(), "a revocation", || {
+            self.says(moment, "is not told that it was revoked")
+        })
+    }
+
+    /// A claim that waits holds nothing wider than what it waits for. What is lost is found by a heartbeat.
+    fn check_levels(&mut self, moment: &Moment<'_>) -> Verdict {
+        if self.leases.len() < 2 {
+            return Ok(());
+        }
+        let settings = &moment.process.settings;
+        let known: Vec<_> = self
+            .leases
+            .iter()
+            .map(|lease| lease.is_known(moment))
+            .collect();
+        let held = self.leases.iter().position(|lease| !lease.is_held(moment));
+        let is_wrong = held.is_some_and(|first| known[first + 1..].contains(&true));
+        let servers: Vec<_> = (0..moment.servers.len()).collect();
+        self.disordered_since = moment.since(self.disordered_since, is_wrong, &servers);
+        let patience = settings.heartbeat() + settings.timeout * 2 + LATE;
+        let is_late = self
+            .disordered_since
+            .filter(|since| moment.local > *since + patience);
+        check(is_late.is_none(), "the levels", || {
+            self.says(moment, "holds a wider level and not a narrower one")
+        })
+    }
+}
+
+/// Whether a server could grant a level now.
+fn has_room(level: Level, server: &Server, now: Duration) -> bool {
+    let (view, clock) = (server.view(level.key), server.clock(now) / 1_000);
+    let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
+    view.queue.is_empty() && used + level.weight <= level.limit
+}

@@ -1,0 +1,223 @@
+//! The world: processes, servers and connections in simulated time. One schedule gives one course of
+//! events, to the last one.
+
+mod network;
+mod processes;
+mod steps;
+
+use crate::{
+    judge::{Judge, Violation},
+    process::{Conduct, Input, Process},
+    schedule::{Data, Random, Schedule, Step},
+    server::Server,
+    subject::{Call, CallId, Key, PermitId, Said, Settings, Subject},
+};
+use model::lua::Runner;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How a core is made.
+pub type Make<'a> = &'a dyn Fn(Settings) -> Box<dyn Subject>;
+
+/// How a simulation has ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was wrong first.
+    pub violation: Option<Violation>,
+    /// What has happened, a line each; empty unless it was asked for.
+    pub trace: String,
+    /// How many scripts have run.
+    pub scripts: usize,
+}
+
+/// What happens at an instant.
+#[derive(Debug)]
+enum Happening {
+    /// A step of the schedule.
+    Step(Step),
+    /// A call comes to a server over a connection of this generation.
+    Call(usize, u32, Call),
+    /// An answer comes to a process over this link, and such a connection.
+    Reply(usize, usize, u32, CallId, Vec<Said>),
+    /// Something else comes to a process.
+    Input(usize, Input),
+    /// A process goes on.
+    Resume(usize),
+    /// A process tries to connect a link.
+    Connect(usize, usize),
+    /// A connection of this generation and link breaks.
+    Cut(usize, usize, u32),
+    /// An operator revokes an id of a semaphore.
+    Revoke(Key, String),
+    /// A server starts.
+    Start(usize, Data),
+    /// Every claim is over.
+    Quiet,
+    /// Nothing of them may be left.
+    Settled,
+}
+
+#[derive(Debug)]
+struct World<'a> {
+    schedule: &'a Schedule,
+    runner: &'a Runner,
+    now: Duration,
+    random: Random,
+    agenda: BTreeMap<(Duration, u64), Happening>,
+    filed: u64,
+    processes: Vec<Process>,
+    servers: Vec<Server>,
+    conduct: BTreeMap<(usize, PermitId), Conduct>,
+    judge: Judge,
+    trace: Option<String>,
+    scripts: usize,
+}
+
+/// Runs a simulation until its end, or until something is wrong.
+pub fn run(runner: &Runner, schedule: &Schedule, make: Make<'_>, is_traced: bool) -> Outcome {
+    let mut world = World::new(runner, schedule, make);
+    world.trace = is_traced.then(String::new);
+    while world.judge.violation.is_none() && world.step() {}
+    if let Some(violation) = &world.judge.violation {
+        let text = format!("VIOLATION {violation}");
+        world.note(|| text);
+    }
+    Outcome {
+        violation: world.judge.violation.take(),
+        trace: world.trace.take().unwrap_or_default(),
+        scripts: world.scripts,
+    }
+}
+
+impl<'a> World<'a> {
+    fn new(runner: &'a Runner, schedule: &'a Schedule, make: Make<'_>) -> Self {
+        let mut random = Random::new(!schedule.seed);
+        let processes = (0..schedule.processes).map(|at| {
+            let settings = schedule.settings(at);
+            let (boot, drift) = (random.up_to_ms(100_000_000), random.below(400) as i64 - 200);
+            Process::new(settings.clone(), make(settings), boot, drift)
+        });
+        let processes = processes.collect();
+        let clocks = schedule.clocks.iter().take(schedule.servers);
+        let mut world = Self {
+            schedule,
+            runner,
+            now: Duration::ZERO,
+            processes,
+            servers: clocks.map(|clock| Server::new(*clock)).collect(),
+            random,
+            agenda: BTreeMap::new(),
+            filed: 0,
+            conduct: BTreeMap::new(),
+            judge: Judge::new(schedule),
+            trace: None,
+            scripts: 0,
+        };
+        world.file_all();
+        world
+    }
+
+    /// Files what is known at the start.
+    fn file_all(&mut self) {
+        let schedule = self.schedule;
+        for (at, step) in &schedule.steps {
+            self.file(*at, Happening::Step(*step));
+        }
+        for process in 0..schedule.processes {
+            for link in 0..self.processes[process].links.len() {
+                self.file(Duration::ZERO, Happening::Connect(process, link));
+            }
+        }
+        self.file(schedule.quiet(), Happening::Quiet);
+        for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
+            self.file(schedule.settled() + at, Happening::Settled);
+        }
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            let micros = self.now.as_micros();
+            let (ms, rest) = (micros / 1_000, micros % 1_000);
+            trace.push_str(&format!("{ms:>6}.{rest:03} ms  {}\n", text()));
+        }
+    }
+
+    fn file(&mut self, at: Duration, happening: Happening) {
+        self.filed += 1;
+        self.agenda.insert((at, self.filed), happening);
+    }
+
+    fn after(&mut self, time: Duration, happening: Happening) {
+        self.file(self.now + time, happening);
+    }
+
+    /// The next process that is to be woken, and when.
+    fn next_wake(&self) -> Option<(Duration, usize)> {
+        let wakes = self
+            .processes
+            .iter()
+            .enumerate()
+            .filter_map(|(at, process)| {
+                let (_, wake) = process.wake.filter(|_| process.core.is_some())?;
+                Some((wake.max(process.suspended_until), at))
+            });
+        wakes.min()
+    }
+
+    /// Goes on to what happens next. `false`: it is over.
+    fn step(&mut self) -> bool {
+        let wake = self.next_wake();
+        let filed = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let next = wake.map(|(at, _)| at).into_iter().chain(filed).min();
+        let Some(next) = next.filter(|next| *next <= self.schedule.end()) else {
+            self.now = self.schedule.end();
+            self.judge.end(&self.processes, &self.servers, self.now);
+            return false;
+        };
+        if next > self.now {
+            self.judge.pass(&self.processes, &self.servers, self.now);
+            self.now = next;
+        }
+        match wake.filter(|(at, _)| *at == next) {
+            Some((_, process)) => self.wake(process),
+            None => {
+                if let Some((_, happening)) = self.agenda.pop_first() {
+                    self.happen(happening);
+                }
+            }
+        }
+        true
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Step(step) => self.take_step(step),
+            Happening::Call(process, generation, call) => self.arrive(process, generation, call),
+            Happening::Reply(process, link, generation, id, answers) => {
+                self.reply(process, link, generation, id, answers);
+            }
+            Happening::Input(process, input) => self.input(process, input),
+            Happening::Resume(process) => self.resume(process),
+            Happening::Connect(process, link) => self.connect(process, link),
+            Happening::Cut(process, link, generation) => {
+                if self.processes[process].links[link].generation == generation {
+                    self.cut(process, link);
+                }
+            }
+            Happening::Revoke(key, id) => self.revoke(key, &id),
+            Happening::Start(server, data) => {
+                self.note(|| format!("server {server} starts with {data:?} data"));
+                self.servers[server].start(self.now, data);
+            }
+            Happening::Quiet => self.quiet(),
+            Happening::Settled => self.judge.settled(&self.servers, self.now),
+        }
+    }
+
+    /// All callers give up what they have.
+    fn quiet(&mut self) {
+        self.note(|| "every claim is over".to_owned());
+        for (at, permit) in self.judge.open() {
+            self.input(at, Input::Release(permit));
+        }
+    }
+}

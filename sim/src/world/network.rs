@@ -1,0 +1,204 @@
+//! Connections: what travels over them, arrives late or is lost.
+
+use super::{Happening, World};
+use crate::{
+    process::{Fate, Input, LATE, Way},
+    server::Run,
+    subject::{Call, CallId, Command, Failure, Said, Servers},
+    wire::{self, Script},
+};
+use std::time::Duration;
+
+impl World<'_> {
+    pub(super) fn connect(&mut self, process: usize, link: usize) {
+        let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
+        let pause = self.random.up_to_ms(100);
+        if self.processes[process].core.is_none() {
+            return;
+        }
+        let target = &self.servers[server];
+        if !target.is_up || self.now < target.paused_until {
+            self.input(process, Input::Servers(Servers::Gone(runtime, server)));
+            return self.after(pause, Happening::Connect(process, link));
+        }
+        // Until now there was none.
+        let local = self.processes[process].local(self.now);
+        self.judge.gone(process, (runtime, server), local);
+        self.processes[process].links[link].connect(self.now);
+        let connected = Servers::Connected(runtime, server);
+        self.input(process, Input::Servers(connected));
+    }
+
+    pub(super) fn send(&mut self, at: usize, call: Call) {
+        let local = self.processes[at].local(self.now);
+        self.note(|| format!("p{at} sends {:?} {:?}", call.id, call.commands));
+        self.judge.sent(at, &call, local);
+        let delay = self.delay();
+        let link = self.processes[at].link(call.runtime, call.server);
+        if !link.is_up {
+            let failed = Input::Reply(call.id, Err(Failure::NotConnected));
+            return self.after(Duration::ZERO, Happening::Input(at, failed));
+        }
+        link.in_flight.push(call.id);
+        let (arrival, generation) = (link.arrival(Way::There, self.now, delay), link.generation);
+        self.file(arrival, Happening::Call(at, generation, call));
+    }
+
+    /// The delay on a way. One in fifty is ten times as long.
+    fn delay(&mut self) -> Duration {
+        let slow = if self.random.one_in(50) { 10 } else { 1 };
+        Duration::from_micros(100) + self.random.up_to_ms(self.schedule.delay * slow)
+    }
+
+    /// A call arrives. If its connection has broken it may do so much later, or not at all.
+    pub(super) fn arrive(&mut self, at: usize, generation: u32, call: Call) {
+        let server = &self.servers[call.server];
+        let is_up = server.is_up;
+        if is_up && self.now < server.paused_until {
+            return self.file(server.paused_until, Happening::Call(at, generation, call));
+        }
+        match self.processes[at]
+            .link(call.runtime, call.server)
+            .late(generation)
+        {
+            Some(late) if late > Duration::ZERO => {
+                return self.after(late, Happening::Call(at, LATE, call));
+            }
+            Some(_) if is_up => {}
+            _ => return self.note(|| format!("p{at} {:?} is lost", call.id)),
+        }
+        self.run(at, generation, &call);
+    }
+
+    fn run(&mut self, at: usize, generation: u32, call: &Call) {
+        let answers: Option<Vec<_>> = call
+            .scripts
+            .iter()
+            .zip(&call.commands)
+            .map(|what| self.run_one(at, call, what))
+            .collect();
+        let delay = self.delay();
+        let number = self.processes[at].settings.link(call.runtime, call.server);
+        let link = &mut self.processes[at].links[number];
+        let answers = answers.filter(|_| self.now >= link.deaf_until);
+        if let Some(answers) = answers.filter(|_| link.generation == generation) {
+            let arrival = link.arrival(Way::Back, self.now, delay);
+            let reply = Happening::Reply(at, number, generation, call.id, answers);
+            self.file(arrival, reply);
+        }
+    }
+
+    fn run_one(&mut self, at: usize, call: &Call, what: (&Script, &Command)) -> Option<Said> {
+        let server = call.server;
+        let run = self.servers[server].run(self.runner, self.now, at, what);
+        self.scripts += 1;
+        match run {
+            Ok(run) => {
+                self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
+                self.judge.ran(server, call.id, &run);
+                self.publish(&run);
+                Some(run.said())
+            }
+            Err(error) => {
+                self.judge.fail("script", || error);
+                None
+            }
+        }
+    }
+
+    pub(super) fn publish(&mut self, run: &Run) {
+        for (channel, text) in &run.published {
+            let granted = wire::message(channel, text)
+                .map(|(process, message)| (process, Input::Message(message)));
+            let Some((name, message)) = granted.or_else(|| revocation(channel, text)) else {
+                self.judge.fail("message", || {
+                    format!("a strange message {text} to {channel}")
+                });
+                return;
+            };
+            let at = self
+                .processes
+                .iter()
+                .position(|process| process.settings.process == name);
+            self.deliver(at, message);
+        }
+    }
+
+    /// A message is lost, or comes, and one in eight comes late.
+    fn deliver(&mut self, to: Option<usize>, message: Input) {
+        let late = if self.random.one_in(8) { 2_000 } else { 0 };
+        let delay = self.delay() + self.random.up_to_ms(late);
+        if let Some(at) = to.filter(|_| self.random.below(100) >= self.schedule.messages_lost) {
+            self.after(delay, Happening::Input(at, message));
+        }
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        at: usize,
+        number: usize,
+        generation: u32,
+        id: CallId,
+        answers: Vec<Said>,
+    ) {
+        let link = &mut self.processes[at].links[number];
+        if link.generation != generation {
+            return;
+        }
+        if self.now < link.stalled_until {
+            let arrival = link.arrival(Way::Back, self.now, Duration::ZERO);
+            return self.file(
+                arrival,
+                Happening::Reply(at, number, generation, id, answers),
+            );
+        }
+        link.in_flight.retain(|other| *other != id);
+        self.input(at, Input::Reply(id, Ok(answers)));
+    }
+
+    pub(super) fn fate(&mut self) -> Fate {
+        let most = self.random.pick(&[1, 100, 200, 3_000]);
+        Fate {
+            arrive: self.random.pick(&[0, 1, 2, 100]),
+            late: self.random.up_to_ms(most),
+        }
+    }
+
+    pub(super) fn cut(&mut self, at: usize, number: usize) {
+        let fate = self.fate();
+        let (runtime, server) = (
+            number / self.schedule.servers,
+            number % self.schedule.servers,
+        );
+        let link = &mut self.processes[at].links[number];
+        if !link.is_up {
+            return;
+        }
+        let calls = link.cut(fate);
+        let local = self.processes[at].local(self.now);
+        self.judge.gone(at, (runtime, server), local);
+        self.input(at, Input::Servers(Servers::Gone(runtime, server)));
+        for call in calls {
+            self.input(at, Input::Reply(call, Err(Failure::Broken)));
+        }
+        let most = self.random.pick(&[5, 100]);
+        let pause = self.random.up_to_ms(most);
+        self.after(pause, Happening::Connect(at, number));
+    }
+
+    /// The tasks that carry calls over a link are dropped. The calls go on.
+    pub(super) fn abandon(&mut self, at: usize, number: usize) {
+        let link = &mut self.processes[at].links[number];
+        for call in std::mem::take(&mut link.in_flight) {
+            self.input(at, Input::Reply(call, Err(Failure::Abandoned)));
+        }
+    }
+}
+
+/// Reads the message of a revocation: the process, and what comes to it.
+fn revocation(channel: &str, text: &str) -> Option<(String, Input)> {
+    let (_, process) = channel.split_once(":wake:")?;
+    let serial = text.strip_suffix(" revoked")?;
+    let serial = u64::from_str_radix(serial, 16).ok()?;
+    Some((process.to_owned(), Input::Revoked(serial)))
+}

@@ -1,0 +1,146 @@
+//! What comes to a process, and what its core wants then.
+
+use super::{Happening, World};
+use crate::{
+    process::{Conduct, Input},
+    subject::{Event, GENERATION, PermitId},
+};
+use std::time::Duration;
+
+impl World<'_> {
+    /// The timeout of a process has come.
+    pub(super) fn wake(&mut self, at: usize) {
+        let now = self.now;
+        let process = &mut self.processes[at];
+        let local = process.local(now);
+        process.wake = None;
+        if let Some(core) = &mut process.core {
+            core.handle_timeout(local);
+        }
+        self.drive(at);
+        let process = &self.processes[at];
+        let next = process.core.as_ref().and_then(|core| core.poll_timeout());
+        if next.is_some_and(|next| next <= local) {
+            self.judge.fail("busy", || {
+                format!("p{at} has done what is due, and it is due still")
+            });
+        }
+    }
+
+    /// Something comes to a process. One that stands still finds it later.
+    pub(super) fn input(&mut self, at: usize, input: Input) {
+        let process = &mut self.processes[at];
+        if !process.runs(self.now) {
+            return process.inbox.push(input);
+        }
+        let local = process.local(self.now);
+        self.note(|| format!("p{at}: {input:?}"));
+        let Some(core) = &mut self.processes[at].core else {
+            return;
+        };
+        let revoked = match input {
+            Input::Revoked(serial) => Some(PermitId(serial % GENERATION)),
+            _ => None,
+        };
+        match input {
+            Input::Claim(from, claim, conduct) => {
+                let permit = core.acquire(local, from, claim);
+                self.claimed(at, permit, conduct);
+                self.judge.asked(at, permit, claim, local);
+            }
+            Input::Release(permit) => {
+                core.release(local, permit);
+                self.judge.released(at, permit, local);
+            }
+            Input::Reply(call, reply) => {
+                let answers = reply
+                    .as_ref()
+                    .map(|said| said.iter().map(|said| said.answer.clone()));
+                let answers = answers.map(Iterator::collect).map_err(|failure| *failure);
+                self.judge.replied(at, call, &answers, local);
+                core.handle_reply(local, call, reply);
+            }
+            Input::Message(message) => core.handle_message(local, message),
+            Input::Revoked(serial) => core.handle_revocation(local, serial),
+            Input::Servers(change) => core.handle_servers(local, change),
+        }
+        self.drive(at);
+        if let Some(permit) = revoked {
+            self.judge.heard(at, permit);
+        }
+    }
+
+    fn claimed(&mut self, at: usize, permit: PermitId, conduct: Conduct) {
+        self.note(|| format!("p{at} calls the claim {permit:?}"));
+        self.conduct.insert((at, permit), conduct);
+        if let Some(after) = conduct.cancel {
+            self.after(after, Happening::Input(at, Input::Release(permit)));
+        }
+    }
+
+    /// Sends and tells what the core of a process wants, and notes when it is to be woken.
+    fn drive(&mut self, at: usize) {
+        let now = self.now;
+        loop {
+            let process = &mut self.processes[at];
+            let local = process.local(now);
+            let Some(core) = &mut process.core else {
+                return;
+            };
+            if let Some(event) = core.poll_event() {
+                self.tell(at, event);
+            } else if let Some(call) = core.poll_call(local) {
+                self.send(at, call);
+            } else {
+                break;
+            }
+            if self.judge.violation.is_some() {
+                return;
+            }
+        }
+        let late = self.random.up_to_ms(2);
+        let process = &mut self.processes[at];
+        let next = process.core.as_ref().and_then(|core| core.poll_timeout());
+        let next = next.filter(|next| *next < Duration::from_secs(1_000_000));
+        if process.wake.map(|(local, _)| local) != next {
+            process.wake = next.map(|local| (local, process.world(local).max(now) + late));
+        }
+    }
+
+    /// A caller is told something. A holder releases its permit after its time, or soon after it is lost.
+    fn tell(&mut self, at: usize, event: Event) {
+        let process = &self.processes[at];
+        let local = process.local(self.now);
+        self.note(|| format!("p{at} is told {event:?}"));
+        self.judge.told(
+            at,
+            &self.processes[at],
+            &self.servers,
+            event,
+            (self.now, local),
+        );
+        let conduct = self.conduct.get(&(at, event.permit()));
+        let after = match (event, conduct) {
+            (Event::Granted(..), Some(conduct)) => Some(conduct.hold),
+            (Event::Lost(_), Some(conduct)) if !conduct.goes_on => Some(self.random.up_to_ms(20)),
+            _ => None,
+        };
+        if let Some(after) = after {
+            self.after(after, Happening::Input(at, Input::Release(event.permit())));
+        }
+    }
+
+    pub(super) fn resume(&mut self, at: usize) {
+        if self.now < self.processes[at].suspended_until {
+            return;
+        }
+        self.note(|| format!("p{at} goes on"));
+        // What has come and what is due meet in any order.
+        if self.random.one_in(2) {
+            self.wake(at);
+        }
+        for input in std::mem::take(&mut self.processes[at].inbox) {
+            self.input(at, input);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What the schedule lets happen from outside.
+
+use super::{Happening, World};
+use crate::{
+    process::{Conduct, Input},
+    schedule::{Break, Data, Step},
+    server::View,
+    subject::Key,
+};
+use std::time::Duration;
+
+impl World<'_> {
+    pub(super) fn take_step(&mut self, step: Step) {
+        if !matches!(step, Step::Claim { .. }) {
+            self.note(|| format!("{step:?}"));
+        }
+        let now = self.now;
+        match step {
+            Step::Claim {
+                process,
+                runtime,
+                claim,
+                hold,
+                cancel,
+                goes_on,
+            } => {
+                let conduct = Conduct {
+                    hold,
+                    cancel,
+                    goes_on,
+                };
+                self.input(process, Input::Claim(runtime, claim, conduct));
+            }
+            Step::Kill(process) => self.kill(process),
+            Step::Suspend(process, time) => {
+                let until = &mut self.processes[process].suspended_until;
+                *until = (*until).max(now + time);
+                let until = *until;
+                self.file(until, Happening::Resume(process));
+            }
+            Step::Break(process, link, how) => self.break_link(process, link, how),
+            Step::Abandon(process, link) => self.abandon(process, link),
+            Step::Revoke(key, pick) => self.choose(key, pick),
+            Step::Restart(server, time, data) => self.restart(server, time, data),
+            Step::Pause(server, time) => self.pause(server, now + time),
+            Step::ClockStep(server, ms) => {
+                self.servers[server].offset += ms * 1_000;
+                self.judge.stepped(server, ms);
+            }
+        }
+    }
+
+    /// An operator lists what holds and waits, and a moment later revokes one of it.
+    fn choose(&mut self, key: Key, pick: usize) {
+        let View { held, queue, .. } =
+            self.servers[usize::from(key) % self.servers.len()].view(key);
+        let ids = held.into_iter().chain(queue).map(|(id, _)| id);
+        let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
+        let pause = match self.random.one_in(2) {
+            true => Duration::ZERO,
+            false => self.random.up_to_ms(100),
+        };
+        if let Some(id) = ids.get(pick % ids.len().max(1)) {
+            self.after(pause, Happening::Revoke(key, id.clone()));
+        }
+    }
+
+    pub(super) fn revoke(&mut self, key: Key, id: &str) {
+        let number = usize::from(key) % self.servers.len();
+        let server = &mut self.servers[number];
+        if !server.is_ready(self.now) {
+            return;
+        }
+        match server.revoke(self.runner, self.now, key, id) {
+            Ok((run, was_there)) => {
+                self.note(|| format!("server {number} revokes {id} of key {key}: {was_there}"));
+                self.judge.revoked(number, &run, was_there);
+                self.publish(&run);
+            }
+            Err(error) => self.judge.fail("script", || error),
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        let fate = self.fate();
+        let process = &mut self.processes[at];
+        process.core = None;
+        process.inbox.clear();
+        for link in &mut process.links {
+            link.cut(fate);
+        }
+        self.judge.killed(at);
+    }
+
+    fn break_link(&mut self, at: usize, number: usize, how: Break) {
+        let link = &mut self.processes[at].links[number];
+        let generation = link.generation;
+        let until = match how {
+            Break::Reset => return self.cut(at, number),
+            Break::Stall(time) | Break::Silence(time) | Break::Deaf(time) => self.now + time,
+        };
+        match how {
+            Break::Deaf(_) => link.deaf_until = link.deaf_until.max(until),
+            _ => link.stalled_until = link.stalled_until.max(until),
+        }
+        if !matches!(how, Break::Stall(_)) {
+            self.file(until, Happening::Cut(at, number, generation));
+        }
+    }
+
+    /// A server stands still. What has come to it and waits goes on waiting, in the same order.
+    fn pause(&mut self, server: usize, until: Duration) {
+        let old = self.servers[server].paused_until;
+        let until = until.max(old);
+        self.servers[server].paused_until = until;
+        let waits = self.agenda.iter().filter(|((at, _), happening)| {
+            let is_here = matches!(happening, Happening::Call(_, _, call) if call.server == server);
+            *at == old && is_here
+        });
+        for (at, place) in waits.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(happening) = self.agenda.remove(&(at, place)) {
+                self.agenda.insert((until, place), happening);
+            }
+        }
+    }
+
+    fn restart(&mut self, server: usize, time: Duration, data: Data) {
+        if !self.servers[server].is_up {
+            return;
+        }
+        self.servers[server].is_up = false;
+        self.judge.restarted(server, data);
+        for at in 0..self.processes.len() {
+            let links = 0..self.processes[at].links.len();
+            for link in links.skip(server).step_by(self.schedule.servers) {
+                self.cut(at, link);
+            }
+        }
+        self.after(time, Happening::Start(server, data));
+    }
+}

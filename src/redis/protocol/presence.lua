@@ -1,0 +1,67 @@
+-- presence: says that a process lives and who it is, and reads the server's clock: the parts of that whose keys
+-- the call names. On a cluster the keys live on several nodes.
+--
+-- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is
+-- called for it at least once in eight leases; the first token of a semaphore is at least as high. A process
+-- counts as alive from its first call until a lease after its last one, or until it leaves; if the server's
+-- clock is set back, until a lease after the next call of any process.
+--
+-- KEYS  for each part one
+--         clock      a string, the highest time that any process has seen, microseconds
+--         processes  process:lease -> end of its lease, ms
+--         process    a string, what a process has said of itself
+-- ARGV  1 lease  ms; 0: the process leaves, and the call is for nothing else
+--       and for each key the number of its arguments, 2, and these
+--         part   clock, processes or process
+--         value  clock: what this process has seen, microseconds; processes: process:lease, with the
+--                usual lease in ms; process: what it says of itself, empty if it is asked
+-- Returns the server's time in ms, and for each key: clock: the highest time, microseconds; processes: how
+-- many are alive, this one among them; process: what it has said, empty if that is too long ago.
+
+local now, micros = clock()
+local lease = tonumber(ARGV[1])
+local ttl = text(lease * LEASES)
+
+-- The first write of each part needs no memory: a server whose memory is full accepts other writes only after
+-- one.
+local parts = {}
+
+function parts.clock(key, seen)
+  local highest = math.max(micros, tonumber(seen), tonumber(call('GET', key) or 0))
+  call('PEXPIRE', key, ttl)
+  call('SET', key, text(highest), 'PX', ttl)
+  return highest
+end
+
+function parts.processes(key, process)
+  call('ZREMRANGEBYSCORE', key, '-inf', text(now))
+  -- Leases may differ. An end that is further away than its own lease is from before the clock was set back.
+  for _, other in ipairs(call('ZRANGEBYSCORE', key, '(' .. text(now + lease), '+inf')) do
+    local latest = now + (tonumber(string.match(other, ':(%d+)$')) or 0)
+    if tonumber(call('ZSCORE', key, other)) > latest then
+      call('ZADD', key, text(latest), other)
+    end
+  end
+  if lease > 0 then
+    call('ZADD', key, text(now + lease), process)
+    call('PEXPIRE', key, ttl)
+  else
+    call('ZREM', key, process)
+  end
+  return call('ZCARD', key)
+end
+
+function parts.process(key, about)
+  if about ~= '' then
+    call('PEXPIRE', key, ttl)
+    call('SET', key, about, 'PX', ttl)
+  end
+  return call('GET', key) or ''
+end
+
+local answer = {now}
+for number, key in ipairs(KEYS) do
+  local at = 3 * number
+  answer[number + 1] = parts[ARGV[at]](key, ARGV[at + 1])
+end
+return answer
