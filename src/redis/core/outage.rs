@@ -133,8 +133,10 @@ impl Core {
     /// Whether a permit goes on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id.slot];
-        let root = &self.permits[permit.root().slot];
-        permit.is_decided() && !root.is_strict && self.settings.policy != Policy::Refuse
+        // What was added to a permit that is forgotten is released.
+        let root = self.permits.get(permit.root().slot);
+        let may_be_kept = root.is_some_and(|root| root.id == permit.root() && !root.is_strict);
+        permit.is_decided() && may_be_kept && self.settings.policy != Policy::Refuse
     }
 
     /// Whether nobody can have taken the server of a lease for unavailable.
