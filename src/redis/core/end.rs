@@ -114,13 +114,20 @@ impl Core {
             lease.hold(end, refresh);
         }
         self.tell_end(root);
-        if was_told && self.held_until(root).is_some() {
+        if was_told {
+            self.tell_return(root);
+        }
+        self.send_if_due(now, at);
+        self.file(at.0);
+    }
+
+    /// Tells that a lost permit is held again, if nothing of it is lost any more.
+    pub(super) fn tell_return(&mut self, root: PermitId) {
+        if self.held_until(root).is_some() {
             let grants = self.permits[root.slot].grants();
             let tokens = grants.map(|(token, _)| token).collect();
             self.events.push_back(Event::Regained(root, tokens));
         }
-        self.send_if_due(now, at);
-        self.file(at.0);
     }
 
     // Releases.

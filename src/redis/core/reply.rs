@@ -120,12 +120,13 @@ impl Core {
         if all.len() < 2 {
             return false;
         }
-        for at in &all {
-            if let Some(lease) = self.lease(*at) {
+        self.repeat(now, flight, (items, now));
+        // After that, because an answer ends it.
+        for at in all {
+            if let Some(lease) = self.lease(at) {
                 lease.is_alone = true;
             }
         }
-        self.repeat(now, flight, (items, now));
         true
     }
 

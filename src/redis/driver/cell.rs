@@ -196,7 +196,8 @@ impl Cell {
     }
 
     pub(super) fn is_lost(&self, now: Time) -> bool {
-        self.loss.is_set() || !self.is_gone() && self.is_over(now)
+        let has_end = !self.is_gone() && !self.is_degraded();
+        self.loss.is_set() || has_end && self.is_over(now)
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -76,6 +76,10 @@ impl<T: Transport> Driver<T> {
         self.0.0.transport.error(server)
     }
 
+    pub(in crate::redis) fn is_shut(&self) -> bool {
+        self.0.0.change(|rest| rest.is_shut)
+    }
+
     /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each that
     /// was not released by then.
     ///

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
-    semaphore::{AcquireError, Claim, Claims, Permit, Policy, StoreError},
+    semaphore::{AcquireError, Claim, Claims, Permit, StoreError},
 };
 use std::sync::{
     Arc,
@@ -24,8 +24,7 @@ impl Store {
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
         let policies = claims.iter().map(|claim| claim.policy().clone());
         let mut queue = Queue::default();
-        let names: Vec<_> = levels.iter().map(|level| Arc::clone(&level.name)).collect();
-        let queued = |level: usize| queue.join(level, claims[level].policy(), &names[level]);
+        let queued = |level: usize| queue.join(level, &claims[level], &self.prefix);
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
         queue.leave(&answer);
@@ -70,7 +69,7 @@ impl Store {
 
     fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
         if held.is_gone() {
-            return Err(AcquireError::Revoked);
+            return Err(self.revoked());
         }
         // It was granted, but its future was not polled before the lease has ended.
         if held.is_lost() {
@@ -91,8 +90,16 @@ impl Store {
             Refused::By(Refusal::QueueFull(level)) => {
                 full(level, claims[level].limit().unwrap_or_default())
             }
-            Refused::By(Refusal::Revoked) => AcquireError::Revoked,
+            Refused::By(Refusal::Revoked) => self.revoked(),
             why => self.failure(why),
+        }
+    }
+
+    /// An operator has revoked it, or it was granted just before a shutdown.
+    fn revoked(&self) -> AcquireError {
+        match self.driver.is_shut() {
+            true => AcquireError::Closed,
+            false => AcquireError::Revoked,
         }
     }
 }
@@ -115,10 +122,11 @@ struct Queue {
 
 impl Queue {
     /// It waits at this level, perhaps since before.
-    fn join(&mut self, level: usize, policy: &Policy, name: &str) {
+    fn join(&mut self, level: usize, claim: &Claim, prefix: &str) {
         if self.level.replace(level) != Some(level) {
-            let meter = Meter::of(REDIS, policy);
-            self.waiting.join(&meter, || name.to_owned());
+            let (policy, key) = (claim.policy(), claim.key());
+            let name = || name(prefix, policy, key).to_string();
+            self.waiting.join(&Meter::of(REDIS, policy), name);
         }
     }
 

@@ -51,6 +51,9 @@ impl Store {
 
     /// What a refusal means that is no answer of a server.
     pub(super) fn failure(&self, why: Refused) -> AcquireError {
+        if self.driver.is_shut() {
+            return AcquireError::Closed;
+        }
         let server = match why {
             Refused::Closed | Refused::By(Refusal::Closed) => return AcquireError::Closed,
             Refused::PausedClock => return StoreError::new(Error::PausedClock).into(),

@@ -49,4 +49,8 @@ mod summary;
 pub(super) use breakers::Breakers;
 pub use policy::WhenUnavailable;
 #[cfg(not(tower_semaphore_core))]
-pub(super) use {probe::probe, share::Reservation, state::Outage};
+pub(super) use probe::probe;
+#[cfg(not(tower_semaphore_core))]
+pub(super) use share::Reservation;
+#[cfg(not(tower_semaphore_core))]
+pub(super) use state::Outage;
