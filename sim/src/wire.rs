@@ -105,7 +105,14 @@ impl Script {
         args.lease(owner)?;
         let is_clock = args.number()? == 2 && args.next()? == "clock";
         let highest = args.number()?;
-        let is_own = is_clock && self.keys == [format!("{PREFIX}clock")];
+        let keys = ["clock", "processes"].map(|part| format!("{PREFIX}{part}"));
+        let is_own = is_clock && keys.starts_with(&self.keys);
+        if self.keys.len() == keys.len() {
+            let is_count = args.number()? == 2 && args.next()? == "processes";
+            let (process, lease) = args.next()?.split_once(':')?;
+            let is_known = process == owner.process && lease == owner.lease.as_millis().to_string();
+            return (is_own && is_count && is_known).then_some(Command::Clock { highest });
+        }
         is_own.then_some(Command::Clock { highest })
     }
 }
@@ -253,7 +260,7 @@ impl Command {
             // Which of them were held.
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
             Self::Clock { .. } => match numbers(reply).as_deref() {
-                Some([now, highest]) => Some(Answer::Clock(*now, *highest)),
+                Some([now, highest] | [now, highest, _]) => Some(Answer::Clock(*now, *highest)),
                 _ => None,
             },
         };

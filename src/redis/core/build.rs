@@ -214,7 +214,9 @@ impl Core {
         self.acquire_command(draft, &mut commands, &mut flight);
         if draft.presence {
             let highest = self.servers[draft.server].floor(draft.now);
-            commands.push(Command::Presence { highest });
+            // On a cluster one server counts processes.
+            let counts = draft.server == 0;
+            commands.push(Command::Presence { highest, counts });
             flight.items.push(Items::Presence);
         }
         if commands.is_empty() {

@@ -61,7 +61,9 @@ impl Core {
             (Items::Release(all), Answer::Done) => self.released(now, all),
             (Items::Presence, Answer::Presence(_, highest, live)) => {
                 self.servers[flight.server].raise(highest, now);
-                self.live.told(live, now, self.settings.lease);
+                if let Some(live) = live {
+                    self.live.told(live, now, self.settings.lease);
+                }
             }
             // The server does not know the script, and is told it with the next call.
             (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),

@@ -69,7 +69,7 @@ fn what(command: &Command) -> (&'static str, usize) {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
         Command::Refresh { groups, .. } => ("refresh", permits(groups)),
         Command::Release { groups, .. } => ("release", permits(groups)),
-        Command::Presence { .. } => ("clock", 1),
+        Command::Presence { .. } => ("presence", 1),
     }
 }
 

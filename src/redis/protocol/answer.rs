@@ -16,8 +16,9 @@ pub(in crate::redis) enum Answer {
     Held(Vec<bool>),
     /// Nothing was asked.
     Done,
-    /// The server's time, ms; the highest that any process has seen, microseconds; and how many processes live.
-    Presence(u64, u64, u32),
+    /// The server's time, ms; the highest that any process has seen, microseconds; and how many processes live, if it counts
+    /// them.
+    Presence(u64, u64, Option<u32>),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
@@ -124,10 +125,13 @@ impl Command {
             } => held(reply, groups),
             Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
             Self::Presence { .. } => match reply.list()? {
-                [now, highest] => Some(Answer::Presence(
+                [now, highest, live @ ..] if live.len() < 2 => Some(Answer::Presence(
                     millis(now.integer()?)?,
                     micros(highest.integer()?)?,
-                    0,
+                    live.first()
+                        .map(|live| number(live).ok_or(()))
+                        .transpose()
+                        .ok()?,
                 )),
                 _ => None,
             },

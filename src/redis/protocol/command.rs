@@ -37,6 +37,8 @@ pub(in crate::redis) enum Command {
     Presence {
         /// The highest time of the server that this process has seen, microseconds.
         highest: u64,
+        /// Whether the server counts processes.
+        counts: bool,
     },
 }
 
@@ -166,16 +168,25 @@ impl Command {
                 let head = [u64::from(*with_answer), *floor];
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
-            Self::Presence { highest } => {
-                let clock = format!("{}clock", owner.prefix);
-                begin(Verb::Presence, &[&clock], 4, sink);
-                sink.add(owner.lease_ms);
-                // So many arguments follow.
-                sink.add(2);
-                sink.add("clock");
-                sink.add(highest);
-            }
+            Self::Presence { highest, counts } => encode_presence(owner, *highest, *counts, sink),
         }
+    }
+}
+
+/// Each part has a key, and two arguments.
+fn encode_presence(owner: &Owner, highest: u64, counts: bool, sink: &mut impl Sink) {
+    let keys = ["clock", "processes"].map(|part| format!("{}{part}", owner.prefix));
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let parts = 1 + usize::from(counts);
+    begin(Verb::Presence, &keys[..parts], 1 + 3 * parts, sink);
+    sink.add(owner.lease_ms);
+    sink.add(2);
+    sink.add("clock");
+    sink.add(highest);
+    if counts {
+        sink.add(2);
+        sink.add("processes");
+        sink.add(format_args!("{}:{}", owner.process, owner.lease_ms));
     }
 }
 

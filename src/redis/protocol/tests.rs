@@ -45,6 +45,7 @@ fn wanted(name: &str, units: PermitId, position: Option<Position>, is_known: boo
 
 fn acquire(claims: Vec<Vec<Wanted>>) -> Command {
     Command::Acquire {
+        lasts: Duration::from_millis(750),
         runs_until: 5,
         floor: 6,
         claims,
@@ -62,6 +63,13 @@ fn release(with_answer: bool, groups: Vec<Group>) -> Command {
     Command::Release {
         with_answer,
         floor: 6,
+        groups,
+    }
+}
+
+fn refresh(groups: Vec<Group>) -> Command {
+    Command::Refresh {
+        lasts: Duration::from_millis(750),
         groups,
     }
 }
@@ -95,12 +103,12 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
     let first = ["2", "1", "p1.1a.5.1.3000.1z.a~20b", "5", "1000 4 9 2000"];
     let second = ["2", "p1.1a.9.3.3000", "0", ""];
     let third = ["1", "2", "p1.1a.5.1.3000.1z.+2b", "-1", ""];
-    let head = ["3000", "5", "6", "0"];
+    let head = ["3000", "5", "6", "750", "0"];
     assert_eq!(args, [&head[..], &first, &second, &third].concat());
     let (.., args) = written(&acquire(vec![vec![wide]]));
     assert_eq!(
         args,
-        ["3000", "5", "6", "1", "1", "p1.1a.9.3.3000", "0", ""]
+        ["3000", "5", "6", "750", "1", "1", "p1.1a.9.3.3000", "0", ""]
     );
 }
 
@@ -116,17 +124,30 @@ fn units_are_written_one_by_one_those_that_a_permit_still_has() {
     let (verb, keys, args) = written(&release(true, groups.clone()));
     assert_eq!((verb, keys.len()), (Verb::Release, 8));
     assert_eq!(args, [&["1", "6"][..], &units, &more].concat());
-    let (verb, keys, args) = written(&Command::Refresh { groups });
+    let (verb, keys, args) = written(&refresh(groups));
     assert_eq!(verb, Verb::Refresh);
     assert_eq!(keys, ["a:held", "a:token", "b:held", "b:token"]);
-    assert_eq!(args, [&["3000"][..], &units, &more].concat());
+    assert_eq!(args, [&["750"][..], &units, &more].concat());
 }
 
 #[test]
-fn the_clock_is_a_part_of_presence() {
-    let (verb, keys, args) = written(&Command::Presence { highest: 8 });
-    assert_eq!((verb, keys), (Verb::Presence, vec!["s:clock".to_owned()]));
-    assert_eq!(args, ["3000", "2", "clock", "8"]);
+fn presence_has_the_clock_and_on_one_server_the_processes() {
+    let (highest, clock) = (8, "s:clock".to_owned());
+    let (counts, processes) = (true, "s:processes".to_owned());
+    let presence = Command::Presence { highest, counts };
+    let (verb, keys, args) = written(&presence);
+    assert_eq!(
+        (verb, keys),
+        (Verb::Presence, vec![clock.clone(), processes])
+    );
+    let own = ["2", "processes", "p1:3000"];
+    assert_eq!(args, [&["3000", "2", "clock", "8"][..], &own].concat());
+    let alone = Command::Presence {
+        highest,
+        counts: false,
+    };
+    let (_, keys, args) = written(&alone);
+    assert_eq!((keys, args.len()), (vec![clock], 4));
 }
 
 fn int(number: i64) -> Value {
@@ -145,7 +166,7 @@ fn what_is_held_is_told_for_each_permit() {
             group("b", vec![PermitId::new(2, 9, 1)]),
         ]
     };
-    let refresh = Command::Refresh { groups: groups() };
+    let refresh = refresh(groups());
     let held = |each: [bool; 2]| Some(Answer::Held(each.to_vec()));
     assert_eq!(refresh.decode(&int(5)), held([true, true]));
     assert_eq!(refresh.decode(&list([5, 1, 0, 1])), held([false, true]));
@@ -204,9 +225,12 @@ fn no_reply_is_more_than_an_answer_or_none() {
     let groups = || vec![group("a", vec![PermitId::new(1, 9, 2)])];
     let commands = [
         acquire(vec![vec![wanted("a"), wanted("b")], vec![wanted("a")]]),
-        Command::Refresh { groups: groups() },
+        refresh(groups()),
         release(true, groups()),
-        Command::Presence { highest: 1 },
+        Command::Presence {
+            highest: 1,
+            counts: true,
+        },
     ];
     let mut answers = 0;
     for number in 0..items.len().pow(6) {

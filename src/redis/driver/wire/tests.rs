@@ -293,8 +293,9 @@ async fn connections_that_are_cut_are_made_again() {
         sleep(SECOND / 2).await;
     }
     let held = acquire(&driver, level("b", 1)).await;
-    let waiter = driver.acquire(vec![waiting("b", 1)]);
-    let waiter = tokio::spawn(waiter);
+    let own = driver.clone();
+    let waiter = tokio::spawn(async move { claim(&own, vec![waiting("b", 1)]).await });
+
     let queue = format!("{}:queue", name("b"));
     eventually("it waits", BOUND, async || raw.zcard(&queue).await == 1).await;
     drop(held);
