@@ -3,7 +3,7 @@
 //! Some processes, each the core that ships (`src/redis/core`) with a clock of its own and some runtimes, call servers:
 //! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
 //! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
-//! servers stop, start again empty or with old data, stand still, lose their scripts, and have their clocks set; processes stand still and
+//! servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
 //! are killed. One seed gives one [schedule](schedule::Schedule), and that one course of events, to the last one.
 //!
 //! ```text
