@@ -20,7 +20,7 @@ const EPOCH: i64 = 1_700_000_000_000_000;
 const LOADING: Duration = Duration::from_millis(50);
 
 /// One of so many commands finds that the server does not know its script.
-const FLUSH: usize = 997;
+const FLUSH: usize = 97;
 
 /// How often a server writes a snapshot.
 const SNAPSHOT: Duration = Duration::from_millis(700);
