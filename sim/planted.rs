@@ -381,7 +381,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     (
-        "a part that was lost is forgotten whole",
+        "on a cluster: a lease that was lost in part is forgotten whole",
         "reply",
         "let (is_gone, end) = (false, Some(end));",
         "let (is_gone, end) = (true, Some(end));",
