@@ -17,7 +17,7 @@ fn main() {
         Err(_) => format!("{redis}/core/mod.rs"),
     };
     let modules = format!(
-        "#[allow(dead_code)]
+        "#[allow(dead_code, unused_imports)]
         #[path = {core:?}]
         mod core;
         #[allow(dead_code)]

@@ -355,6 +355,68 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "return sent + self.settings.heartbeat();",
         "return sent + self.settings.lease;",
     ),
+    // Weights.
+    (
+        "a growth that is given up is not released",
+        "end",
+        "self.end_growth(now, growth);",
+        "let _ = (now, growth);",
+    ),
+    (
+        "units that are given up are refreshed",
+        "weight",
+        "own.units = kept;",
+        "own.units = own.units.clone();",
+    ),
+    (
+        "what shrank comes back under its old id",
+        "end",
+        "if was_held && is_split {",
+        "if false && was_held && is_split {",
+    ),
+    (
+        "a refresh that names units that were given up finds a loss",
+        "weight",
+        "lease.outdated = lease.call;",
+        "",
+    ),
+    (
+        "on a cluster: a lease that was lost in part is forgotten whole",
+        "reply",
+        "let (is_gone, end) = (false, Some(end));",
+        "let (is_gone, end) = (true, Some(end));",
+    ),
+    (
+        "a growth outlives the loss of its permit",
+        "end",
+        "let growths = growths.filter(|growth| growth.is_decided());",
+        "let growths = growths.filter(|growth| growth.budget.is_some());",
+    ),
+    // Shutdown.
+    (
+        "a shutdown leaves claims",
+        "end",
+        "return self.refuse(now, id, Refusal::Closed);",
+        "return;",
+    ),
+    (
+        "a shutdown is not told",
+        "end",
+        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
+        "self.let_go(now, root);",
+    ),
+    (
+        "a shutdown tells of a loss twice",
+        "end",
+        "if self.held_until(root).is_some() {\n            self.events.push_back(Event::Lost(root));\n        }\n        self.let_go(now, root);",
+        "self.events.push_back(Event::Lost(root));\n        self.let_go(now, root);",
+    ),
+    (
+        "a shutdown releases nothing",
+        "end",
+        "}\n        self.let_go(now, root);",
+        "}",
+    ),
     // What is told.
     (
         "a grant is told twice",

@@ -3,15 +3,14 @@
 //! Some processes, each the core that ships (`src/redis/core`) with a clock of its own and some runtimes, call servers:
 //! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
 //! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
-//! operators revoke permits and waiters;
-//! servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
+//! operators revoke permits and waiters; callers change the weights of what they hold; processes shut down; servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
 //! are killed. One seed gives one [schedule](schedule::Schedule), and that one course of events, to the last one.
 //!
 //! ```text
 //! search -> world -> schedule
 //!       \         -> process -> subject <- shipped -> the core
 //!                 -> server -> wire -> subject, the model
-//!                 -> judge: storage -> effect; callers; calls
+//!                 -> judge: storage -> effect; callers -> record, weights; calls
 //! ```
 //!
 //! The [judge] shares no code with the core. It says which promise is broken:
@@ -32,6 +31,10 @@
 //! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
 //! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
+//! | the levels, a dead waiter | a claim of several leases that waits holds nothing wider than what it waits for, and nothing for longer than a waiter counts as alive |
+//! | slots | a command names semaphores of one slot |
+//! | weights | where all is answered, servers hold what callers were told, unit by unit |
+//! | a shutdown | all claims are refused, all permits told as lost, at once |
 //! | memory | a core remembers nothing of what is over |
 //!
 //! It excuses what nobody can keep: a process that stands still tells nothing; a server that has lost data or
@@ -46,10 +49,12 @@
 //! cargo test -p tower-semaphore-sim
 //! SCHEDULES=100000 cargo test --release -p tower-semaphore-sim passes
 //! SEED=7 cargo test -p tower-semaphore-sim one
+//! WORKLOAD=cluster SEED=7 cargo test -p tower-semaphore-sim one
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! Left out as yet: levels on several servers, resizes, shares, shutdown, clusters and Sentinels.
+//! There are two [workloads](schedule::Workload): claims whose levels are on one server, and on several, whose clocks
+//! differ by up to 30 s and drift. Left out as yet: shares, slots that move, Sentinels.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));

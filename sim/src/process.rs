@@ -12,6 +12,8 @@ pub enum Input {
     Claim(Runtime, Claim, Conduct),
     /// A caller changes the weight of a permit that it holds: which one, and by how much.
     Resize(usize, i32),
+    /// The process claims no more, and gives up everything.
+    Shutdown,
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.

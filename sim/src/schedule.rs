@@ -64,6 +64,8 @@ pub enum Step {
     },
     /// A caller in a process changes the weight of a permit that it holds: which one, and by how much.
     Resize(usize, usize, i32),
+    /// A process claims no more, and gives up everything.
+    Shutdown(usize),
     /// A process is killed.
     Kill(usize),
     /// A process stands still.
@@ -132,6 +134,11 @@ impl Schedule {
         schedule.add_faults(&mut random, active);
         schedule.add_revocations(&mut random);
         schedule.add_resizes(&mut random, active);
+        if random.one_in(6) {
+            let process = random.below(schedule.processes as u64) as usize;
+            let at = random.up_to_ms(active.as_millis() as u64);
+            schedule.steps.push((at, Step::Shutdown(process)));
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
     }

@@ -207,6 +207,10 @@ impl subject::Subject for Shipped {
         parts.map(|part| subject::PermitId(part.serial)).collect()
     }
 
+    fn shutdown(&mut self) {
+        self.core.shutdown();
+    }
+
     fn handle_reply(
         &mut self,
         now: Time,
@@ -279,7 +283,8 @@ impl subject::Subject for Shipped {
                         Refusal::QueueFull(_) => subject::Refusal::QueueFull,
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
-                        Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Closed => {
+                        Refusal::Closed => subject::Refusal::Closed,
+                        Refusal::Unavailable(_) | Refusal::Failed(_) => {
                             subject::Refusal::Unavailable
                         }
                     };

@@ -451,6 +451,8 @@ pub enum Refusal {
     TimedOut,
     /// An operator has revoked the claim.
     Revoked,
+    /// The process claims no more.
+    Closed,
     /// The server does not answer.
     Unavailable,
 }
@@ -465,6 +467,8 @@ pub trait Subject: fmt::Debug {
     fn grow(&mut self, now: Time, from: Runtime, permit: PermitId, to: Resize) -> Option<PermitId>;
     /// Gives up units of a level of a permit. Each part that is released is told.
     fn shrink(&mut self, now: Time, permit: PermitId, by: Resize) -> Vec<PermitId>;
+    /// Claims no more, and gives up everything.
+    fn shutdown(&mut self);
     /// Takes the answers to a call, one for each command.
     fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
     /// Takes a message.

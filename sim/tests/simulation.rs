@@ -99,8 +99,8 @@ const PATCHES: [(&str, &str, &str); 17] = [
     ("acquire", "not is_contended[number] and", ""),
     (
         "acquire",
-        "text(now), text(now + lease),",
-        "text(now), text(now + lease * 2),",
+        "text(now), text(now + ARGV[4]),",
+        "text(now), text(now + ARGV[4] * 2),",
     ),
     (
         "queue",

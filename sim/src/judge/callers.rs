@@ -39,6 +39,8 @@ pub(super) struct Callers {
     pub(super) weights: Weights,
     /// When a process last saw a call to a server fail, by its clock.
     failures: BTreeMap<(usize, usize), Time>,
+    /// When a process was told to claim no more.
+    closed: BTreeMap<usize, Time>,
     /// When it last saw one answered.
     answers: BTreeMap<(usize, usize), Time>,
 }
@@ -50,6 +52,7 @@ impl Callers {
             records: BTreeMap::new(),
             weights: Weights::default(),
             failures: BTreeMap::new(),
+            closed: BTreeMap::new(),
             answers: BTreeMap::new(),
         }
     }
@@ -69,6 +72,14 @@ impl Callers {
         let record = Record::new(who.1, claim, leases, local);
         let old = self.records.insert(who, record);
         check(old.is_none(), "ids", || format!("{who:?} is used again"))
+    }
+
+    pub(super) fn closed(&mut self, at: usize, local: Time) {
+        self.closed.entry(at).or_insert(local);
+    }
+
+    pub(super) fn is_closed(&self, at: usize) -> bool {
+        self.closed.contains_key(&at)
     }
 
     pub(super) fn over(&mut self, who: Who) {
@@ -282,6 +293,7 @@ impl Callers {
                     says("but nobody has")
                 })?;
             }
+            Event::Lost(_) if self.is_closed(who.0) => {}
             Event::Lost(_) => {
                 let until = record.least(|lease| lease.counts_until).unwrap_or_default();
                 let is_over = seen.times.1 + self.settings.lease / 10 >= until;
@@ -305,10 +317,12 @@ impl Callers {
     }
 
     fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
+        let is_closed = self.is_closed(who.0);
         let Some(record) = self.records.get_mut(&who) else {
             return;
         };
         record.state = match event {
+            Event::Lost(_) if is_closed => State::Over,
             Event::Granted(..) | Event::Regained(..) => State::Holds,
             Event::Lost(_) => State::Lost,
             Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
@@ -346,6 +360,7 @@ impl Callers {
                 }
                 _ => false,
             }),
+            Refusal::Closed => self.is_closed(who.0),
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable => self.was_silent(who.0, record, record.asked, seen),
         }
@@ -410,6 +425,7 @@ impl Callers {
                 servers,
                 now,
                 failures: &self.failures,
+                closed: self.closed.get(&who.0).copied(),
                 calls,
             };
             record.pass(&moment)?;

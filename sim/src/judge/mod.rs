@@ -168,6 +168,11 @@ impl Judge {
         self.note(verdict);
     }
 
+    /// A process claims no more.
+    pub fn closed(&mut self, at: usize, local: Time) {
+        self.callers.closed(at, local);
+    }
+
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
         for who in self.callers.family((at, permit)) {
@@ -222,8 +227,13 @@ impl Judge {
             let verdict = self.callers.weights.released(who);
             return self.note(verdict);
         }
+        let is_closed = self.callers.is_closed(at);
         for who in self.callers.family(who) {
             match event {
+                Event::Lost(_) if is_closed => {
+                    self.calls.is_due(who, times.1);
+                    self.calls.over(who);
+                }
                 Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
                 Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
                 Event::Lost(_) => self.calls.lost(who),

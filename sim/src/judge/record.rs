@@ -64,6 +64,8 @@ pub(super) struct Moment<'a> {
     pub(super) local: Time,
     pub(super) now: Duration,
     pub(super) servers: &'a [Server],
+    /// When the process was told to claim no more.
+    pub(super) closed: Option<Time>,
     /// When a process last saw a call to a server fail.
     pub(super) failures: &'a BTreeMap<(usize, usize), Time>,
     pub(super) calls: &'a Calls,
@@ -191,19 +193,27 @@ impl Record {
         }
         match (self.revoked, self.state) {
             (Some(server), _) => self.check_revocation(moment, server)?,
-            (None, State::Lost) => self.check_return(moment)?,
+            (None, State::Lost) if moment.closed.is_none() => self.check_return(moment)?,
             (None, State::Waits) => self.check_levels(moment)?,
             _ => {}
         }
         if self.is_dazed {
             return Ok(());
         }
+        self.check_shutdown(moment)?;
         self.check_times(moment)
     }
 
     fn says(&self, moment: &Moment<'_>, what: &str) -> String {
         let ((at, permit), local) = (moment.who, moment.local);
         format!("p{at} {permit:?} {what} at {local:?}: {self:?}")
+    }
+
+    /// Nothing is left of the claims of a process that claims no more.
+    fn check_shutdown(&self, moment: &Moment<'_>) -> Verdict {
+        let closed = moment.closed.map(|closed| closed.max(self.asked) + LATE);
+        let is_late = self.state != State::Lost && closed.is_some_and(|by| moment.local > by);
+        check(!is_late, "a shutdown", || self.says(moment, "is left"))
     }
 
     /// A claim is answered within its budget, and a holder is told in time.

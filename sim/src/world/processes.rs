@@ -48,6 +48,10 @@ impl World<'_> {
                 self.claimed(at, permit, conduct);
                 self.judge.asked(at, permit, claim, local);
             }
+            Input::Shutdown => {
+                core.shutdown();
+                self.judge.closed(at, local);
+            }
             Input::Resize(pick, by) => self.resize(at, pick, by),
             Input::Release(permit) => {
                 core.release(local, permit);

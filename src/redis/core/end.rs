@@ -141,7 +141,9 @@ impl Core {
             return self.refuse(now, id, Refusal::Closed);
         }
         let root = permit.root();
-        self.events.push_back(Event::Lost(root));
+        if self.held_until(root).is_some() {
+            self.events.push_back(Event::Lost(root));
+        }
         self.let_go(now, root);
     }
 

@@ -467,10 +467,11 @@ impl Core {
 
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
-        let Some(lease) = self.lease(at) else {
+        if self.lease(at).is_none() {
             return;
-        };
-        let (is_gone, end) = (lease.runs_until() <= now, Some(end));
+        }
+        // The server may have other levels and units of it.
+        let (is_gone, end) = (false, Some(end));
         if self.is_kept(at) && !self.is_well(now, at) {
             return self.degrade(now, at, now);
         }
