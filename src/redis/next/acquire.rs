@@ -28,6 +28,7 @@ impl Store {
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
         queue.leave(&answer);
+        self.note(&answer);
         match answer {
             Ok(held) => self.permit(held, claims),
             Err(why) => Err(self.refusal(why, claims)),

@@ -3,12 +3,12 @@
 use super::{
     builder::Builder,
     check::{Checks, Risk},
-    clock::{ServerClock, Times},
+    clock::{ServerClock, Times, after},
     connect_error::ConnectError,
     core::Settings,
     driver::{Driver, Wire},
     metered::Metered,
-    outage::Breakers,
+    outage::{Alert, Breakers},
     protocol::Protocol,
     report::Reports,
     shared::Store,
@@ -33,14 +33,20 @@ impl Builder {
         Err(ConnectError::setting("connection", reason))
     }
 
-    /// Makes a store that a check has found to work.
+    /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
     pub(super) async fn started_at(
         self,
         client: Client,
         transport: Server,
     ) -> Result<RedisSemaphore, ConnectError> {
+        let times = Times::new(self.lease, self.timeout);
         let semaphore = self.build(client, transport);
         semaphore.check().await?.iter().for_each(Risk::warn);
+        semaphore
+            .store()
+            .driver
+            .warm_up(after(times.budget()))
+            .await;
         Ok(semaphore)
     }
 
@@ -86,6 +92,7 @@ impl Builder {
             server: OnceLock::new(),
             times,
             checks: Checks::default(),
+            alert: Alert::default(),
             max_waiting: self.max_waiting_total,
             waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
         })
