@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, time::Duration};
 pub enum Input {
     /// A caller in a runtime claims.
     Claim(Runtime, Claim, Conduct),
+    /// A caller changes the weight of a permit that it holds: which one, and by how much.
+    Resize(usize, i32),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
     /// The answer to a call.

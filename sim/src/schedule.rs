@@ -62,6 +62,8 @@ pub enum Step {
         /// Whether it goes on when its permit is lost.
         goes_on: bool,
     },
+    /// A caller in a process changes the weight of a permit that it holds: which one, and by how much.
+    Resize(usize, usize, i32),
     /// A process is killed.
     Kill(usize),
     /// A process stands still.
@@ -129,6 +131,7 @@ impl Schedule {
         schedule.add_claims(&mut random, active);
         schedule.add_faults(&mut random, active);
         schedule.add_revocations(&mut random);
+        schedule.add_resizes(&mut random, active);
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
     }
@@ -281,6 +284,16 @@ impl Schedule {
             let after = random.up_to_ms(hold.as_millis() as u64 + 10);
             let step = Step::Revoke(random.pick(&keys), random.below(100) as usize);
             self.steps.push((at + after, step));
+        }
+    }
+
+    fn add_resizes(&mut self, random: &mut Random, active: Duration) {
+        for _ in 0..random.pick(&[0, 0, 3, 20]) {
+            let process = random.below(self.processes as u64) as usize;
+            let pick = random.below(1_000) as usize;
+            let step = Step::Resize(process, pick, random.pick(&[-2, -1, 1, 1, 2]));
+            let at = random.up_to_ms(active.as_millis() as u64);
+            self.steps.push((at, step));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{
     judge::Name,
     schedule::Data,
     subject::{Answer, Command, Key, Refused, Said},
-    wire::{self, Script, name},
+    wire::{self, Script},
 };
 use model::{
     lua::Runner,
@@ -199,9 +199,19 @@ impl Server {
         id: &str,
     ) -> Result<(Run, bool), String> {
         let name = Name::read(id).ok_or("an id that no process has")?;
+        let added = self.view(key).held.into_iter();
+        let added = added
+            .filter_map(|(unit, _)| Name::read(&unit).filter(|other| name.has_added(other, &unit)));
+        let mut revoked: Vec<_> = [name]
+            .into_iter()
+            .chain(added)
+            .map(|name| name.id())
+            .collect();
+        revoked.dedup();
         let command = Command::Release {
+            with_answer: true,
             floor: 0,
-            of: vec![(key, vec![name.id()])],
+            of: vec![(key, revoked)],
         };
         self.data.now = self.clock(now);
         let before = self.view(key);

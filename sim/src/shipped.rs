@@ -138,7 +138,7 @@ impl Shipped {
 }
 
 /// What the decoder makes of a reply.
-fn answer(command: &Command, said: subject::Said) -> Answer {
+fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(reply),
         Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
@@ -180,6 +180,33 @@ impl subject::Subject for Shipped {
         }
     }
 
+    fn grow(
+        &mut self,
+        now: Time,
+        from: subject::Runtime,
+        permit: subject::PermitId,
+        to: subject::Resize,
+    ) -> Option<subject::PermitId> {
+        let root = *self.ids.get(&permit.0)?;
+        let (level, more) = ((root, to.level), (to.units, to.limit));
+        let (id, call) = self.core.grow(now, runtime(from), level, more)?;
+        self.calls.extend(call.map(|call| (from, call)));
+        self.ids.insert(id.serial, id);
+        Some(subject::PermitId(id.serial))
+    }
+
+    fn shrink(
+        &mut self,
+        now: Time,
+        permit: subject::PermitId,
+        by: subject::Resize,
+    ) -> Vec<subject::PermitId> {
+        let root = self.ids.get(&permit.0).copied();
+        let parts = root.and_then(|root| self.core.shrink(now, root, (by.level, by.units)));
+        let parts = parts.unwrap_or_default().into_iter();
+        parts.map(|part| subject::PermitId(part.serial)).collect()
+    }
+
     fn handle_reply(
         &mut self,
         now: Time,
@@ -191,7 +218,7 @@ impl subject::Subject for Shipped {
         let reply = match reply {
             Ok(said) => {
                 let both = commands.iter().zip(said);
-                Ok(both.map(|(command, said)| answer(command, said)).collect())
+                Ok(both.map(|(command, said)| answer(command, &said)).collect())
             }
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
@@ -264,10 +291,8 @@ impl subject::Subject for Shipped {
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
                 Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
-                Event::Queued(..)
-                | Event::Held(..)
-                | Event::Degraded(_)
-                | Event::Released(..) => continue,
+                Event::Released(id, _) => subject::Event::Released(subject::PermitId(id.serial)),
+                Event::Queued(..) | Event::Held(..) | Event::Degraded(_) => continue,
             });
         }
     }

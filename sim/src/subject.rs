@@ -136,6 +136,30 @@ pub struct Wait {
     pub head_start: Duration,
 }
 
+/// A change of a permit's weight.
+#[derive(Debug, Clone, Copy)]
+pub struct Resize {
+    /// The number of the level.
+    pub level: usize,
+    /// The difference.
+    pub units: u32,
+    /// How many units may be held together.
+    pub limit: u32,
+}
+
+impl Resize {
+    /// What is claimed for a growth.
+    pub fn claim(&self, key: Key) -> Claim {
+        let level = Level {
+            key,
+            limit: self.limit,
+            weight: self.units,
+            wait: None,
+        };
+        Claim([Some(level), None, None])
+    }
+}
+
 impl Claim {
     /// Its levels.
     pub fn levels(&self) -> impl Iterator<Item = Level> {
@@ -163,6 +187,8 @@ pub struct Id {
     pub limit: u32,
     /// That of its claim.
     pub weight: u32,
+    /// The numbers of the first and of the last of its units that are meant.
+    pub units: (u32, u32),
 }
 
 /// What a permit's serial grows by when it gets another id.
@@ -174,8 +200,13 @@ impl fmt::Debug for Id {
             serial,
             limit,
             weight,
+            units: (first, last),
         } = self;
-        write!(f, "#{serial:x} {weight} of {limit}")
+        write!(f, "#{serial:x} {weight} of {limit}")?;
+        match (*first, last == weight) {
+            (1, true) => Ok(()),
+            _ => write!(f, " units {first} to {last}"),
+        }
     }
 }
 
@@ -183,6 +214,11 @@ impl Id {
     /// The permit.
     pub fn permit(&self) -> PermitId {
         PermitId(self.serial % GENERATION)
+    }
+
+    /// How many units are meant.
+    pub fn count(&self) -> u32 {
+        self.units.1 + 1 - self.units.0
     }
 }
 
@@ -242,6 +278,8 @@ pub enum Command {
     },
     /// Frees units, or leaves queues.
     Release {
+        /// Whether the answer says what was held.
+        with_answer: bool,
         /// As for an acquire.
         floor: u64,
         /// Permits of each semaphore.
@@ -384,6 +422,8 @@ pub enum Event {
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
     Revoked(PermitId),
+    /// What was taken from a permit is released.
+    Released(PermitId),
 }
 
 impl Event {
@@ -394,7 +434,8 @@ impl Event {
             | Self::Refused(permit, _)
             | Self::Lost(permit)
             | Self::Regained(permit, _)
-            | Self::Revoked(permit) => permit,
+            | Self::Revoked(permit)
+            | Self::Released(permit) => permit,
         }
     }
 }
@@ -420,6 +461,10 @@ pub trait Subject: fmt::Debug {
     fn acquire(&mut self, now: Time, from: Runtime, claim: Claim) -> PermitId;
     /// Gives up a permit or a claim, at any time.
     fn release(&mut self, now: Time, permit: PermitId);
+    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is told of the growth.
+    fn grow(&mut self, now: Time, from: Runtime, permit: PermitId, to: Resize) -> Option<PermitId>;
+    /// Gives up units of a level of a permit. Each part that is released is told.
+    fn shrink(&mut self, now: Time, permit: PermitId, by: Resize) -> Vec<PermitId>;
     /// Takes the answers to a call, one for each command.
     fn handle_reply(&mut self, now: Time, call: CallId, reply: Result<Vec<Said>, Failure>);
     /// Takes a message.

@@ -91,10 +91,14 @@ impl Script {
 
     fn release(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         let keys = self.semaphores(&[":held", ":queue", ":alive", ":token"])?;
-        args.next().filter(|with_answer| *with_answer == "0")?;
+        let with_answer = args.next()? == "1";
         let floor = args.number()?;
         let of = args.groups(owner, keys)?;
-        Some(Command::Release { floor, of })
+        Some(Command::Release {
+            with_answer,
+            floor,
+            of,
+        })
     }
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
@@ -166,28 +170,52 @@ impl<'a> Args<'a> {
 fn permits(mut units: &[String], owner: &Settings) -> Option<Vec<Id>> {
     let mut permits = Vec::new();
     while let Some(first) = units.first() {
-        let id = id(first, owner)?;
-        let (own, rest) = units.split_at_checked(id.weight as usize)?;
-        let others = (2..).map(|unit| format!("{first}:{unit}"));
-        let all = own.iter().skip(1).cloned();
-        permits.push(all.eq(others.take(own.len() - 1)).then_some(id)?);
-        units = rest;
+        let (text, begin) = unit(first)?;
+        let follows = |place: usize, other: &String| {
+            unit(other).is_some_and(|(own, number)| own == text && number == begin + place as u32)
+        };
+        let places = units.iter().enumerate();
+        let count = places
+            .take_while(|(place, other)| follows(*place, other))
+            .count();
+        let id = id(text, owner)?;
+        let units_of = (begin, begin + count as u32 - 1);
+        permits.push(
+            Some(Id {
+                units: units_of,
+                ..id
+            })
+            .filter(|_| units_of.1 <= id.weight)?,
+        );
+        units = &units[count..];
     }
     Some(permits)
 }
 
-/// `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE.SINCE`.
+/// The id of a permit, and the number of the unit. The first unit has the id itself.
+fn unit(text: &str) -> Option<(&str, u32)> {
+    match text.split_once(':') {
+        None => Some((text, 1)),
+        Some((id, number)) => Some((id, number.parse().ok().filter(|number| *number > 1)?)),
+    }
+}
+
+/// `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE.SINCE`, and `.+SERIAL` of what was added to a permit.
 fn id(text: &str, owner: &Settings) -> Option<Id> {
     let parts: Vec<_> = text.split('.').collect();
-    let [process, serial, limit, weight, lease, since] = parts[..] else {
+    let ([process, serial, limit, weight, lease, since]
+    | [process, serial, limit, weight, lease, since, _]) = parts[..]
+    else {
         return None;
     };
+    let weight = weight.parse().ok().filter(|weight| *weight > 0)?;
     let is_own = process == owner.process && lease == owner.lease.as_millis().to_string();
     u64::from_str_radix(since, 36).ok().filter(|_| is_own)?;
     Some(Id {
         serial: u64::from_str_radix(serial, 16).ok()?,
         limit: limit.parse().ok()?,
-        weight: weight.parse().ok().filter(|weight| *weight > 0)?,
+        weight,
+        units: (1, weight),
     })
 }
 
@@ -219,7 +247,11 @@ impl Command {
         let read = match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
             Self::Refresh { of, .. } => held(reply, of),
-            Self::Release { .. } => (*reply == Reply::Int(0)).then_some(Answer::Released),
+            Self::Release {
+                with_answer: false, ..
+            } => (*reply == Reply::Int(0)).then_some(Answer::Released),
+            // Which of them were held.
+            Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
             Self::Clock { .. } => match numbers(reply).as_deref() {
                 Some([now, highest]) => Some(Answer::Clock(*now, *highest)),
                 _ => None,
@@ -340,7 +372,7 @@ fn held(reply: &Reply, of: &[(Key, Vec<Id>)]) -> Option<Answer> {
     let units = numbers(reply)?;
     let mut units = units.get(1..)?.iter();
     let each = ids.iter().map(|(_, id)| {
-        let own: Vec<_> = units.by_ref().take(id.weight as usize).collect();
+        let own: Vec<_> = units.by_ref().take(id.count() as usize).collect();
         own.iter().all(|unit| **unit == 1)
     });
     Some(Answer::Held(each.collect()))

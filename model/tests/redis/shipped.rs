@@ -5,9 +5,9 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// What the crate sends: four scripts of semaphores, two for operators, the check, and those which count
-/// processes and say who one is. The last three touch no key of a semaphore, and are not in the model.
-const SENT: i64 = 9;
+/// What the crate sends: three scripts of semaphores, two for operators, that of a process's presence, and the
+/// check, which is not in the model.
+const SENT: i64 = 7;
 
 /// The server knows so many, and no more when those of the model are loaded.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,14 +5,15 @@ use super::{
     calls::Calls,
     check, is_dazed,
     record::{Lease, Moment, Record, State},
+    weights::Weights,
 };
 use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
     subject::{
-        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Refusal, Refused, Settings,
-        Time,
+        Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Refusal,
+        Refused, Settings, Time,
     },
 };
 use std::{
@@ -34,7 +35,8 @@ pub(super) struct Seen<'a> {
 #[derive(Debug)]
 pub(super) struct Callers {
     settings: Settings,
-    records: BTreeMap<Who, Record>,
+    pub(super) records: BTreeMap<Who, Record>,
+    pub(super) weights: Weights,
     /// When a process last saw a call to a server fail, by its clock.
     failures: BTreeMap<(usize, usize), Time>,
     /// When it last saw one answered.
@@ -46,18 +48,25 @@ impl Callers {
         Self {
             settings: schedule.settings(0),
             records: BTreeMap::new(),
+            weights: Weights::default(),
             failures: BTreeMap::new(),
             answers: BTreeMap::new(),
         }
     }
 
-    pub(super) fn claim(&self, who: Who) -> Option<Claim> {
-        self.records.get(&who).map(|record| record.claim)
+    /// What a permit has, and what was added to it.
+    pub(super) fn levels(&self, who: Who) -> Option<Vec<(PermitId, Level)>> {
+        let leases = self.records.get(&who)?.leases.iter();
+        let levels = leases.flat_map(|lease| {
+            let levels = lease.levels.iter();
+            levels.map(|level| (lease.permit, *level))
+        });
+        Some(levels.collect())
     }
 
     pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) -> Verdict {
         let leases = self.settings.leases(claim);
-        let record = Record::new(claim, leases, local);
+        let record = Record::new(who.1, claim, leases, local);
         let old = self.records.insert(who, record);
         check(old.is_none(), "ids", || format!("{who:?} is used again"))
     }
@@ -72,7 +81,7 @@ impl Callers {
         let open = self
             .records
             .iter()
-            .filter(|(_, record)| !record.is_released);
+            .filter(|(who, record)| !record.is_released && self.weights.parent(**who).is_none());
         open.map(|(who, _)| *who).collect()
     }
 
@@ -81,6 +90,7 @@ impl Callers {
     }
 
     pub(super) fn revoked(&mut self, who: Who, server: usize) {
+        let who = self.root(who);
         if let Some(record) = self.records.get_mut(&who) {
             (record.revoked, record.is_remembered) = (Some(server), true);
         }
@@ -94,6 +104,7 @@ impl Callers {
 
     /// A permit that was revoked is back by its first acquire.
     pub(super) fn returned(&mut self, who: Who) {
+        let who = self.root(who);
         if let Some(record) = self.records.get_mut(&who) {
             record.is_remembered = false;
         }
@@ -108,7 +119,7 @@ impl Callers {
 
     /// A process that got the message of a revocation has told of it.
     pub(super) fn heard(&self, who: Who) -> Verdict {
-        let record = self.records.get(&who);
+        let record = self.records.get(&self.root(who));
         let is_told = record.is_none_or(|record| record.state == State::Over);
         check(is_told, "a revocation", || {
             format!("{who:?} is not told of the message: {record:?}")
@@ -188,8 +199,11 @@ impl Callers {
     }
 
     fn lease(&mut self, who: Who, key: Key) -> Option<&mut Lease> {
-        let leases = &mut self.records.get_mut(&who)?.leases;
-        leases.iter_mut().find(|lease| lease.has(key))
+        let root = self.root(who);
+        let leases = &mut self.records.get_mut(&root)?.leases;
+        leases
+            .iter_mut()
+            .find(|lease| lease.permit == who.1 && lease.has(key))
     }
 
     /// Whether two semaphores are of one lease.
@@ -239,7 +253,7 @@ impl Callers {
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
             Event::Revoked(_) if record.state == State::Lost => State::Lost,
-            Event::Revoked(_) => State::Holds,
+            Event::Revoked(_) | Event::Released(_) => State::Holds,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
@@ -262,6 +276,7 @@ impl Callers {
                     says(&format!("which is not so: {record:?}"))
                 })?;
             }
+            Event::Released(_) => {}
             Event::Revoked(_) => {
                 check(record.revoked.is_some(), "the truth", || {
                     says("but nobody has")
@@ -278,7 +293,7 @@ impl Callers {
                 let since = seen.times.1.saturating_sub(self.settings.lease);
                 let is_asked = seen.flights.iter().any(|((at, _), flight)| {
                     let mut ids = flight.call.commands.iter().flat_map(Command::ids);
-                    *at == who.0 && ids.any(|(_, id)| id.permit() == who.1)
+                    *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
                 });
                 let has_cause =
                     is_refused || is_asked || self.was_silent(who.0, record, since, seen);
@@ -296,7 +311,7 @@ impl Callers {
         record.state = match event {
             Event::Granted(..) | Event::Regained(..) => State::Holds,
             Event::Lost(_) => State::Lost,
-            Event::Refused(..) | Event::Revoked(_) => State::Over,
+            Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
         };
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
@@ -310,7 +325,7 @@ impl Callers {
     }
 
     /// Whether a refusal is for the reason that is told.
-    fn is_true(&self, (at, _): Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
+    fn is_true(&self, who: Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
         let now = seen.times.1;
         let mut said = record.leases.iter().flat_map(|lease| {
             let answers = lease.answers.iter().flatten();
@@ -331,9 +346,16 @@ impl Callers {
                 }
                 _ => false,
             }),
-            Refusal::Revoked => record.revoked.is_some(),
-            Refusal::Unavailable => self.was_silent(at, record, record.asked, seen),
+            Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
+            Refusal::Unavailable => self.was_silent(who.0, record, record.asked, seen),
         }
+    }
+
+    /// Whether a permit is over that this adds to.
+    fn is_orphan(&self, who: Who) -> bool {
+        let parent = self.weights.parent(who);
+        let parent = parent.and_then(|parent| self.records.get(&parent));
+        parent.is_some_and(|parent| parent.state == State::Over)
     }
 
     /// Whether a process that ran could not ask a server of a claim, or got no answer.
@@ -363,7 +385,7 @@ impl Callers {
         let holders = holders.filter(|record| {
             record.state == State::Holds && !record.is_dazed && record.revoked.is_none()
         });
-        let levels = holders.filter_map(|record| record.claim.level(key));
+        let levels = holders.flat_map(|record| record.levels().filter(|level| level.key == key));
         let limit = levels.clone().map(|level| level.limit).max();
         let units: u32 = levels.map(|level| level.weight).sum();
         check(is_disturbed || units <= limit.unwrap_or(0), "S1", || {

@@ -1,6 +1,6 @@
 //! The calls themselves: none without work, nothing twice, nothing for a claim that is over.
 
-use super::{Flight, Flights, LATE, Verdict, Who, check, is_dazed};
+use super::{Flight, Flights, GivenUp, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
@@ -28,6 +28,10 @@ struct Record {
     keys: Vec<Key>,
     /// The serial of its id. One that was lost may come back under another, and is released under this one.
     serial: u64,
+    /// The first and the last of the units that it has of each.
+    units: BTreeMap<Key, (u32, u32)>,
+    /// Whether some of them were released, so that an acquire would bring these back.
+    is_split: bool,
     /// Whether it is the last one of its claim, which is whole with it.
     is_widest: bool,
     /// Whether its claim is whole.
@@ -42,6 +46,8 @@ struct Record {
     /// A message may have granted it, beside a call that refuses it.
     was_granted: bool,
     was_released: bool,
+    /// It was given back while its claim waits. Its core may not know then which of its acquires have run.
+    is_given_back: bool,
     /// When its caller gave it up, until a release is sent.
     due: Option<Time>,
     /// When the server has forgotten it, if no call acquires or refreshes it any more.
@@ -94,6 +100,10 @@ impl Calls {
             .enumerate()
             .map(|(number, levels)| Record {
                 keys: levels.iter().map(|level| level.key).collect(),
+                units: levels
+                    .iter()
+                    .map(|level| (level.key, (1, level.weight)))
+                    .collect(),
                 serial: who.1.0,
                 is_widest: number + 1 == count,
                 ..Record::default()
@@ -110,11 +120,13 @@ impl Calls {
     fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut Record> {
         let records = self.permits.get_mut(&(at, id.permit()))?;
         let has = |record: &Record| record.keys.contains(&key);
-        let own = records
-            .iter()
-            .position(|record| has(record) && record.serial == id.serial);
+        let own = records.iter().position(|record| {
+            let is_one = has(record) && record.serial == id.serial;
+            is_one && record.units[&key].0 == id.units.0
+        });
         let Some(own) = own else {
-            let last = records.iter_mut().rfind(|record| has(record))?;
+            let mut others = records.iter_mut();
+            let last = others.rfind(|record| has(record) && record.units[&key].0 == 1)?;
             let renewed = last.renewed(id.serial);
             records.extend(renewed);
             return records
@@ -137,6 +149,15 @@ impl Calls {
     pub(super) fn lost(&mut self, who: Who) {
         self.leases(who)
             .for_each(|record| record.was_granted = false);
+    }
+
+    /// A caller has given up units of a lease: all but the first ones of an id.
+    pub(super) fn shrunk(&mut self, who: Who, (key, keep): (Key, u32), local: Time) {
+        let mut records = self.leases(who);
+        let record = records.find(|record| !record.is_over && record.keys.contains(&key));
+        let part = record.map(|record| record.part(key, keep, local));
+        drop(records);
+        self.permits.entry(who).or_default().extend(part);
     }
 
     /// A caller has given up something that a server may know.
@@ -257,13 +278,16 @@ impl Calls {
     }
 
     /// What a process has given up, and no call in flight can bring back.
-    pub(super) fn given_up(&self, at: usize) -> Vec<(Key, u64)> {
+    pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
             is_over && record.may_run.is_empty()
         });
         given_up
-            .flat_map(|(_, record)| record.keys.iter().map(|key| (*key, record.serial)))
+            .flat_map(|(_, record)| {
+                let units = record.units.iter();
+                units.map(|(key, units)| (*key, record.serial, *units))
+            })
             .collect()
     }
 
@@ -333,6 +357,16 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
+        let is_right = record.units[&key] == id.units;
+        let is_acquire = matches!(command, Command::Acquire { .. });
+        check(
+            is_right && !(is_acquire && record.is_split),
+            "an end",
+            || says("acquires or refreshes units that were given up,"),
+        )?;
+        check(!is_acquire || !record.was_released, "an end", || {
+            says("acquires under an id that was released,")
+        })?;
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let is_alone = !others
             .clone()
@@ -353,6 +387,7 @@ impl Calls {
         };
         if let Command::Release { .. } = command {
             (record.was_released, record.due) = (true, None);
+            record.is_given_back |= !record.is_over;
         } else {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
@@ -395,14 +430,17 @@ impl Calls {
                 let Some(record) = self.lease(at, (key, id)) else {
                     continue;
                 };
+                if is_timely && matches!((command, answer), (Command::Refresh { .. }, Ok(Some(_))))
+                {
+                    // It has run by now.
+                    record.lasts = local + command.lasts();
+                }
                 record.was_granted &= !matches!(
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                // What was given back while its claim waits may forget which call it was for.
-                let is_given_back = record.was_released && !record.is_over;
                 let may_run = matches!(answer, Err(Failure::Broken | Failure::Abandoned));
-                if !may_run && !is_given_back {
+                if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
@@ -421,12 +459,39 @@ impl Calls {
 }
 
 impl Record {
+    /// Takes away all but the first units of a semaphore. They are to be released.
+    fn part(&mut self, key: Key, keep: u32, local: Time) -> Self {
+        let old = self.units.insert(key, (1, keep)).unwrap_or_default();
+        self.is_split = true;
+        Self {
+            keys: vec![key],
+            serial: self.serial,
+            units: [(key, (keep + 1, old.1))].into(),
+            is_over: true,
+            was_sent: self.was_sent,
+            due: self.was_granted.then_some(local),
+            lasts: self.lasts,
+            may_run: self.may_run.clone(),
+            is_given_back: true,
+            ..Self::default()
+        }
+    }
+
+    /// As many units as it has, from the first on.
+    fn renewed_units(&self) -> BTreeMap<Key, (u32, u32)> {
+        let units = self.units.iter();
+        units
+            .map(|(key, (first, last))| (*key, (1, last + 1 - first)))
+            .collect()
+    }
+
     /// The lease under a later id.
     fn renewed(&mut self, serial: u64) -> Option<Self> {
         self.is_over = true;
         (serial > self.serial).then(|| Self {
             keys: self.keys.clone(),
             serial,
+            units: self.renewed_units(),
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             ..Self::default()
@@ -482,8 +547,11 @@ fn acquired(
 
 fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {
     let Command::Clock { .. } = command else {
-        let names: BTreeSet<_> = ids.iter().map(|(key, id)| (key, id.serial)).collect();
-        let units: usize = ids.iter().map(|(_, id)| id.weight as usize).sum();
+        let names: BTreeSet<_> = ids
+            .iter()
+            .map(|(key, id)| (key, id.serial, id.units))
+            .collect();
+        let units: usize = ids.iter().map(|(_, id)| id.count() as usize).sum();
         check(!ids.is_empty(), "work", || {
             format!("{command:?} names nothing")
         })?;

@@ -34,12 +34,27 @@ impl Name {
             serial: self.serial,
             limit: self.limit as u32,
             weight: self.weight as u32,
+            units: (1, self.weight as u32),
         }
+    }
+
+    /// Whether another unit was added to this permit.
+    pub(crate) fn has_added(&self, other: &Self, unit: &str) -> bool {
+        let id = unit.split(':').next().unwrap_or_default();
+        let parent = id.split_once(".+").map(|(_, parent)| parent);
+        let parent = parent.and_then(|parent| u64::from_str_radix(parent, 16).ok());
+        other.process == self.process && parent == Some(self.serial % GENERATION)
     }
 
     pub(super) fn who(&self) -> Who {
         (self.process, PermitId(self.serial % GENERATION))
     }
+}
+
+/// Which unit of its permit it is.
+pub(super) fn unit_number(unit: &str) -> Option<u32> {
+    let number = unit.split_once(':').map(|(_, number)| number.parse());
+    number.unwrap_or(Ok(1)).ok()
 }
 
 /// The permits of units whose end has not come, each as often as it has units.
@@ -129,10 +144,22 @@ impl Effect<'_> {
         name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
     }
 
+    /// Whether the command means this unit.
+    fn means(&self, unit: &str) -> bool {
+        let (Some(name), Some(number)) = (Name::read(unit), unit_number(unit)) else {
+            return false;
+        };
+        let mut ids = self.run.command.ids().into_iter();
+        name.process == self.run.process
+            && ids.any(|(_, id)| {
+                id.serial == name.serial && id.units.0 <= number && number <= id.units.1
+            })
+    }
+
     /// How long a unit may last now, ms.
     fn lasts(&self, unit: &str) -> i64 {
         let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
-        match is_named {
+        match is_named && !self.is_release() {
             true => self.run.command.lasts().as_millis() as i64,
             false => self.lease,
         }
@@ -173,7 +200,7 @@ impl Effect<'_> {
         let before: BTreeMap<_, _> = self.before.held.iter().cloned().collect();
         let after: BTreeMap<_, _> = self.after.held.iter().cloned().collect();
         for (unit, end) in &before {
-            let is_named = Name::read(unit).is_some_and(|name| self.names(&name));
+            let is_named = self.means(unit);
             let is_right = match after.get(unit) {
                 None => *end <= self.clock || is_named && (self.is_release() || self.leaves(unit)),
                 Some(now) if now == end => true,
@@ -295,6 +322,10 @@ impl Effect<'_> {
         let stays: BTreeSet<_> = waiting(self.after, i64::MIN)
             .map(|(name, _)| name)
             .collect();
+        let had = |name: &Name| {
+            let old = live(&self.before.held, self.clock);
+            old.filter(|other| other == name).count()
+        };
         for (name, wanted, acquired) in self.wanted() {
             let own = live(&self.after.held, self.clock)
                 .filter(|other| *other == name)
@@ -308,7 +339,10 @@ impl Effect<'_> {
             // A later claim of this call may have given up what it had.
             let has_always_room = self.has_room(&name) && has_room(self.before, self.clock, &name);
             let is_true = match acquired {
-                Means::Granted(_) | Means::Kept => own as i64 == name.weight,
+                // Some of its units may have been released since it was sent.
+                Means::Granted(_) | Means::Kept => {
+                    own as i64 == name.weight || own > 0 && had(&name) == own
+                }
                 Means::Nothing | Means::Revoked => own == 0 && !stays.contains(&name),
                 Means::Full => own == 0 && (waited || head.is_some() || !has_always_room),
                 // Or a later claim of this call has left, and let it pass.

@@ -6,12 +6,13 @@ mod calls;
 mod effect;
 mod record;
 mod storage;
+mod weights;
 
 use crate::{
     process::Process,
     schedule::{Data, Schedule},
     server::{Run, Server},
-    subject::{Answer, Call, CallId, Claim, Event, Failure, Key, PermitId, Time},
+    subject::{Answer, Call, CallId, Claim, Event, Failure, Key, PermitId, Resize, Time},
 };
 use callers::Callers;
 use calls::Calls;
@@ -55,13 +56,16 @@ fn check(holds: bool, rule: &'static str, text: impl FnOnce() -> String) -> Verd
     }
 }
 
+/// Units that were given up: the semaphore, the serial of their id, and the numbers of the first and the last.
+type GivenUp = (Key, u64, (u32, u32));
+
 /// A call in flight.
 #[derive(Debug)]
 struct Flight {
     call: Call,
     sent: Time,
-    /// The serials that its process has given up of each semaphore, and no other call can bring back.
-    given_up: Vec<(Key, u64)>,
+    /// What its process has given up, and no other call can bring back.
+    given_up: Vec<GivenUp>,
 }
 
 /// Calls in flight, of each process.
@@ -108,11 +112,69 @@ impl Judge {
         self.note(verdict);
     }
 
+    /// A permit of a process that is held, and one of its levels: which, its units, and its key.
+    pub fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
+        self.callers.resizable(at, pick)
+    }
+
+    /// A caller has claimed more units for a permit.
+    pub fn grows(
+        &mut self,
+        at: usize,
+        (growth, parent): (PermitId, PermitId),
+        claim: Claim,
+        local: Time,
+    ) {
+        self.callers.grows((at, growth), (at, parent));
+        self.asked(at, growth, claim, local);
+    }
+
+    /// A caller has given up units of a permit.
+    pub fn shrinks(
+        &mut self,
+        at: usize,
+        permit: PermitId,
+        (key, units): (Key, u32),
+        parts: &[PermitId],
+        local: Time,
+    ) {
+        for (who, keeps) in self.callers.shrinks((at, permit), (key, units), parts) {
+            if keeps > 0 {
+                self.calls.shrunk(who, (key, keeps), local);
+            } else {
+                self.calls.is_due(who, local);
+                self.calls.over(who);
+            }
+        }
+    }
+
+    /// Where all is answered, servers hold what callers were told.
+    pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        let mut verdict = Ok(());
+        for (at, record, units) in self.callers.holders() {
+            let mut flights = self.flights.range((at, CallId(0))..(at + 1, CallId(0)));
+            let is_quiet = flights.next().is_none() && self.callers.weights.is_settled(at);
+            if !is_quiet
+                || record.was_dazed
+                || record.revoked.is_some()
+                || processes[at].core.is_none()
+            {
+                continue;
+            }
+            for unit in units {
+                verdict = verdict.and_then(|()| self.storage.weighs(servers, unit, now));
+            }
+        }
+        self.note(verdict);
+    }
+
     /// A caller has given up a claim or a permit.
     pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
-        self.calls.is_due((at, permit), local);
+        for who in self.callers.family((at, permit)) {
+            self.calls.is_due(who, local);
+            self.calls.over(who);
+        }
         self.callers.over((at, permit));
-        self.calls.over((at, permit));
     }
 
     /// The claims that nobody has given up.
@@ -156,10 +218,17 @@ impl Judge {
         times: (Duration, Time),
     ) {
         let who = (at, event.permit());
-        match event {
-            Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
-            Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
-            Event::Lost(_) => self.calls.lost(who),
+        if let Event::Released(_) = event {
+            let verdict = self.callers.weights.released(who);
+            return self.note(verdict);
+        }
+        for who in self.callers.family(who) {
+            match event {
+                Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
+                Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
+                Event::Lost(_) => self.calls.lost(who),
+                Event::Released(_) => {}
+            }
         }
         let seen = callers::Seen {
             process,
@@ -170,13 +239,16 @@ impl Judge {
         let verdict = self.callers.told(who, event, &seen);
         self.note(verdict);
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
-        if let (true, Some(claim)) = (is_grant, self.callers.claim(who)) {
-            let verdict = match self.callers.is_revoked(who) {
-                true => Ok(()),
-                false => self.storage.is_held(servers, who, claim, times.0),
-            };
-            self.note(verdict);
-            for level in claim.levels() {
+        if let (true, Some(levels)) = (is_grant, self.callers.levels(who)) {
+            let is_revoked = self.callers.is_revoked(who);
+            self.callers.grown(who);
+            for (permit, level) in levels {
+                let weight = (level.key, level.weight);
+                let verdict = self.storage.is_held(servers, (at, permit), weight, times.0);
+                self.note(verdict.or_else(|violation| match is_revoked {
+                    true => Ok(()),
+                    false => Err(violation),
+                }));
                 let disturbed = self.storage.is_disturbed(level.key);
                 let verdict = self.callers.overlap(level.key, disturbed);
                 self.note(verdict);
@@ -204,8 +276,7 @@ impl Judge {
         self.note(verdict);
         let verdict = self.storage.revoked(run, was_there);
         self.note(verdict);
-        let (_, id) = run.command.ids()[0];
-        if was_there {
+        for (_, id) in run.command.ids().into_iter().filter(|_| was_there) {
             self.callers.revoked((run.process, id.permit()), server);
         }
     }
@@ -266,6 +337,8 @@ impl Judge {
                 format!("p{at} remembers what is over: {:?}", process.core)
             }));
         }
+        let verdict = self.callers.weights.all_told(processes);
+        self.note(verdict);
         let verdict = self.storage.end(servers, now);
         self.note(verdict);
     }

@@ -4,7 +4,7 @@ use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, sto
 use crate::{
     process::Process,
     server::{Server, View},
-    subject::{Acquired, Claim, Key, Level, Time},
+    subject::{Acquired, Claim, Key, Level, PermitId, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,8 +18,10 @@ pub(super) enum State {
 }
 
 /// A lease of a claim, as its process knows it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lease {
+    /// The permit, or one that was added to it.
+    pub(super) permit: PermitId,
     pub(super) levels: Vec<Level>,
     /// Until when its permit may be held: from the sending of what was answered last.
     pub(super) until: Option<Time>,
@@ -101,10 +103,14 @@ impl Moment<'_> {
 }
 
 impl Lease {
-    pub(super) fn new(levels: Vec<Level>) -> Self {
+    fn new(permit: PermitId, levels: Vec<Level>) -> Self {
         Self {
+            permit,
             levels,
-            ..Self::default()
+            until: None,
+            counts_until: None,
+            alive: None,
+            answers: [None; 2],
         }
     }
 
@@ -131,10 +137,16 @@ impl Lease {
 }
 
 impl Record {
-    pub(super) fn new(claim: Claim, leases: Vec<Vec<Level>>, asked: Time) -> Self {
+    pub(super) fn new(
+        permit: PermitId,
+        claim: Claim,
+        leases: Vec<Vec<Level>>,
+        asked: Time,
+    ) -> Self {
+        let leases = leases.into_iter();
         Self {
             claim,
-            leases: leases.into_iter().map(Lease::new).collect(),
+            leases: leases.map(|levels| Lease::new(permit, levels)).collect(),
             asked,
             state: State::Waits,
             is_released: false,
@@ -146,6 +158,23 @@ impl Record {
             is_dazed: false,
             was_dazed: false,
         }
+    }
+
+    /// What it has now of each level, and what was added to it.
+    pub(super) fn levels(&self) -> impl Iterator<Item = Level> + Clone {
+        self.leases
+            .iter()
+            .flat_map(|lease| lease.levels.iter().copied())
+    }
+
+    /// How many units it has of a semaphore.
+    pub(super) fn units(&self, key: Key) -> u32 {
+        let own = self.levels().filter(|level| level.key == key);
+        own.map(|level| level.weight).sum()
+    }
+
+    pub(super) fn has_part(&self, permit: PermitId) -> bool {
+        self.leases.iter().any(|lease| lease.permit == permit)
     }
 
     /// The least of what its leases have.
@@ -193,9 +222,9 @@ impl Record {
     /// A permit that is lost comes back while there is room.
     fn check_return(&mut self, moment: &Moment<'_>) -> Verdict {
         let settings = &moment.process.settings;
-        let could = self.claim.levels().all(|level| {
-            let number = settings.server_of(level.key);
-            moment.is_here(number) && has_room(level, &moment.servers[number], moment.now)
+        let could = self.levels().all(|level| {
+            let is_here = moment.is_here(settings.server_of(level.key));
+            is_here && self.has_room(level, moment)
         });
         self.room_since = could.then(|| self.room_since.unwrap_or(moment.local));
         let patience = settings.absence() + settings.timeout + LATE;
@@ -205,6 +234,14 @@ impl Record {
         check(is_late.is_none(), "a return", || {
             self.says(moment, "does not come back")
         })
+    }
+
+    /// Whether a server could grant all that it has of a level.
+    fn has_room(&self, level: Level, moment: &Moment<'_>) -> bool {
+        let (view, clock) = moment.view(level.key);
+        let others = live(&view.held, clock)
+            .filter(|name| name.process != moment.who.0 || !self.has_part(name.who().1));
+        view.queue.is_empty() && others.count() as u32 + self.units(level.key) <= level.limit
     }
 
     /// The holder of what was revoked is told when its server could be asked.
@@ -243,11 +280,4 @@ impl Record {
             self.says(moment, "holds a wider level and not a narrower one")
         })
     }
-}
-
-/// Whether a server could grant a level now.
-fn has_room(level: Level, server: &Server, now: Duration) -> bool {
-    let (view, clock) = (server.view(level.key), server.clock(now) / 1_000);
-    let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
-    view.queue.is_empty() && used + level.weight <= level.limit
 }

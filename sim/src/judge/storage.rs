@@ -1,13 +1,13 @@
 //! What the scripts do, by the servers' own logs: what they hold before and after each.
 
 use super::{
-    Verdict, Violation, Who, check,
-    effect::{Effect, Means, Name, acquired, live, waiting},
+    GivenUp, Verdict, Violation, Who, check,
+    effect::{Effect, Means, Name, acquired, live, unit_number, waiting},
 };
 use crate::{
     schedule::{Data, Schedule},
     server::{Run, Server, View},
-    subject::{Claim, GENERATION, Key, PermitId},
+    subject::{GENERATION, Key, PermitId},
     wire,
 };
 use std::{
@@ -109,23 +109,35 @@ impl Storage {
         &self,
         servers: &[Server],
         who: Who,
-        claim: Claim,
+        (key, weight): (Key, u32),
         now: Duration,
     ) -> Verdict {
-        for level in claim.levels() {
-            let server = &servers[usize::from(level.key) % servers.len()];
-            let view = server.view(level.key);
-            let live = live(&view.held, server.clock(now) / 1_000);
-            let own = live.filter(|name| name.who() == who).count();
-            let is_held = own as u32 == level.weight || self.is_disturbed(level.key);
-            check(is_held, "the truth", || {
-                format!(
-                    "p{} is told that {:?} is granted, and {own} units are held of {}",
-                    who.0, who.1, level.key
-                )
-            })?;
-        }
-        Ok(())
+        let server = &servers[usize::from(key) % servers.len()];
+        let view = server.view(key);
+        let live = live(&view.held, server.clock(now) / 1_000);
+        let own = live.filter(|name| name.who() == who).count();
+        let is_held = own as u32 >= weight || self.is_disturbed(key);
+        check(is_held, "the truth", || {
+            format!("{who:?} has {weight} units of key {key}, and {own} are held")
+        })
+    }
+
+    /// A part of a permit has as many units as its holder knows.
+    pub(super) fn weighs(
+        &self,
+        servers: &[Server],
+        (who, key, weight): (Who, Key, u32),
+        now: Duration,
+    ) -> Verdict {
+        let server = &servers[usize::from(key) % servers.len()];
+        let view = server.view(key);
+        let live = live(&view.held, server.clock(now) / 1_000);
+        let own = live.filter(|name| name.who() == who).count();
+        let past = self.past(key);
+        let is_vague = self.is_disturbed(key) || past.stepped_back;
+        check(own as u32 == weight || is_vague, "weights", || {
+            format!("{who:?} has {weight} units of key {key}, and {own} are held")
+        })
     }
 
     pub(super) fn ran(&mut self, server: usize, run: &Run) -> Verdict {
@@ -157,7 +169,7 @@ impl Storage {
 
     /// An operator has revoked an id. Nothing of it is left.
     pub(super) fn revoked(&mut self, run: &Run, was_there: bool) -> Verdict {
-        let (key, id) = run.command.ids()[0];
+        let (_, id) = run.command.ids()[0];
         let who = (run.process, id.permit());
         let (_, before, after) = &run.semaphores[0];
         let clock = run.clock / 1_000;
@@ -166,10 +178,12 @@ impl Storage {
             "a revocation",
             || format!("whether {who:?} was there is told wrongly: {before:?}"),
         )?;
-        check(!knows(after, who, clock), "a revocation", || {
-            format!("{who:?} is left: {after:?}")
-        })?;
-        if was_there {
+        let ids = run.command.ids().into_iter();
+        for (key, id) in ids.filter(|_| was_there) {
+            let who = (run.process, id.permit());
+            check(!knows(after, who, clock), "a revocation", || {
+                format!("{who:?} is left: {after:?}")
+            })?;
             self.revoked.insert((key, who));
         }
         Ok(())
@@ -318,16 +332,21 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
 }
 
 /// A claim is not refused because of units that its own process had given up before.
-pub(super) fn check_own(run: &Run, given_up: &[(Key, u64)]) -> Verdict {
+pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
         let is_judged = acquired == Means::Full && !run.is_fresh;
         let Some((_, _, view)) = view.filter(|_| is_judged) else {
             continue;
         };
-        let mut held = live(&view.held, run.clock / 1_000);
-        let own =
-            held.find(|name| name.process == run.process && given_up.contains(&(key, name.serial)));
+        let live = view.held.iter().filter(|(_, end)| *end > run.clock / 1_000);
+        let mut units = live.filter_map(|(unit, _)| Some((Name::read(unit)?, unit_number(unit)?)));
+        let own = units.find(|(name, unit)| {
+            let is_own = |(other, serial, (first, last)): &GivenUp| {
+                *other == key && *serial == name.serial && first <= unit && unit <= last
+            };
+            name.process == run.process && given_up.iter().any(is_own)
+        });
         check(own.is_none(), "its own", || {
             format!("p{} {:?} is refused beside {own:?}", run.process, wanted.id)
         })?;

@@ -50,6 +50,8 @@ enum Happening {
     Revoke(Key, String),
     /// A server starts.
     Start(usize, Data),
+    /// What is held is compared with what callers know.
+    Weigh,
     /// Every claim is over.
     Quiet,
     /// Nothing of them may be left.
@@ -126,6 +128,10 @@ impl<'a> World<'a> {
             for link in 0..self.processes[process].links.len() {
                 self.file(Duration::ZERO, Happening::Connect(process, link));
             }
+        }
+        let ms = schedule.quiet().as_millis() as u64;
+        for at in (500..ms).step_by(250).map(Duration::from_millis) {
+            self.file(at, Happening::Weigh);
         }
         self.file(schedule.quiet(), Happening::Quiet);
         for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
@@ -208,6 +214,7 @@ impl<'a> World<'a> {
                 self.note(|| format!("server {server} starts with {data:?} data"));
                 self.servers[server].start(self.now, data);
             }
+            Happening::Weigh => self.judge.weigh(&self.processes, &self.servers, self.now),
             Happening::Quiet => self.quiet(),
             Happening::Settled => self.judge.settled(&self.servers, self.now),
         }

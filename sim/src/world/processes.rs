@@ -3,7 +3,7 @@
 use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
-    subject::{Event, GENERATION, PermitId},
+    subject::{Event, GENERATION, PermitId, Resize},
 };
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ impl World<'_> {
                 self.claimed(at, permit, conduct);
                 self.judge.asked(at, permit, claim, local);
             }
+            Input::Resize(pick, by) => self.resize(at, pick, by),
             Input::Release(permit) => {
                 core.release(local, permit);
                 self.judge.released(at, permit, local);
@@ -67,6 +68,30 @@ impl World<'_> {
         self.drive(at);
         if let Some(permit) = revoked {
             self.judge.heard(at, permit);
+        }
+    }
+
+    /// A caller changes the weight of a permit that it holds, but does not give up all of it.
+    fn resize(&mut self, at: usize, pick: usize, by: i32) {
+        let process = &mut self.processes[at];
+        let (local, from) = (process.local(self.now), process.settings.runtimes - 1);
+        let found = self.judge.resizable(at, pick);
+        let (Some(core), Some((permit, has, key))) = (&mut process.core, found) else {
+            return;
+        };
+        let units = by.unsigned_abs();
+        let size = Resize { units, ..has };
+        if by > 0 {
+            let growth = core.grow(local, from, permit, size);
+            if let Some(growth) = growth {
+                self.judge
+                    .grows(at, (growth, permit), size.claim(key), local);
+                self.note(|| format!("p{at} adds {growth:?} to {permit:?}: {size:?}"));
+            }
+        } else if units < has.units {
+            let parts = core.shrink(local, permit, size);
+            self.judge.shrinks(at, permit, (key, units), &parts, local);
+            self.note(|| format!("p{at} takes {parts:?} from {permit:?}: {size:?}"));
         }
     }
 

@@ -40,6 +40,7 @@ impl World<'_> {
             }
             Step::Break(process, link, how) => self.break_link(process, link, how),
             Step::Abandon(process, link) => self.abandon(process, link),
+            Step::Resize(process, pick, by) => self.input(process, Input::Resize(pick, by)),
             Step::Revoke(key, pick) => self.choose(key, pick),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),

@@ -101,8 +101,12 @@ pub(super) struct Lease {
     pub(super) is_alone: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
+    /// The one that names units that were given up since, so it does not find them all.
+    pub(super) outdated: Option<CallId>,
     /// Whether an acquire of it was ever sent.
     pub(super) was_sent: bool,
+    /// Whether a call of it had no answer.
+    pub(super) was_unanswered: bool,
     /// How long what was sent last lasts on the server, and until when all that was sent.
     pub(super) length: Duration,
     pub(super) lasts: Time,
@@ -120,7 +124,9 @@ impl Lease {
             waits_in: None,
             is_alone: false,
             call: None,
+            outdated: None,
             was_sent: false,
+            was_unanswered: false,
             length: Duration::ZERO,
             lasts: Time::ZERO,
             may_run: Vec::new(),
@@ -217,7 +223,11 @@ impl Lease {
     pub(super) fn sent(&mut self, run: MayRun, work: Work, length: Duration) {
         self.call = Some(run.call);
         self.length = length;
-        self.lasts = self.lasts.max(run.until + length);
+        // A refresh that arrives late finds the lease for as long as what was sent before lasts.
+        self.lasts = match work {
+            Work::Refresh => self.lasts.max(run.until) + length,
+            _ => self.lasts.max(run.until + length),
+        };
         if work == Work::Acquire {
             self.was_sent = true;
             self.may_run.push(run);
@@ -232,6 +242,13 @@ impl Lease {
         self.may_run.retain(|run| run.call != call);
         if self.call == Some(call) {
             self.call = None;
+        }
+    }
+
+    /// A refresh was answered. If no other call may run yet, it says how long the lease lasts.
+    pub(super) fn refreshed(&mut self, now: Time) {
+        if !self.was_unanswered {
+            self.lasts = now + self.length;
         }
     }
 

@@ -133,10 +133,7 @@ impl Core {
     /// Whether a permit goes on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id.slot];
-        // What was added to a permit that is forgotten is released.
-        let root = self.permits.get(permit.root().slot);
-        let may_be_kept = root.is_some_and(|root| root.id == permit.root() && !root.is_strict);
-        permit.is_decided() && may_be_kept && self.settings.policy != Policy::Refuse
+        permit.is_decided() && !permit.is_strict && self.settings.policy != Policy::Refuse
     }
 
     /// Whether nobody can have taken the server of a lease for unavailable.
@@ -166,8 +163,7 @@ impl Core {
     pub(super) fn may_be_granted(&self, now: Time, id: PermitId) -> bool {
         let permit = &self.permits[id.slot];
         let mut leases = 0..permit.leases.len();
-        let is_strict = self.permits[permit.root().slot].is_strict;
-        let shares = self.settings.policy.shares() && !is_strict;
+        let shares = self.settings.policy.shares() && !permit.is_strict;
         !shares
             || leases.all(|lease| self.is_well(now, At(id, lease)))
             || self.is_within_share(permit)

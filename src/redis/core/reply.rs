@@ -198,6 +198,7 @@ impl Core {
     fn gave_up(&mut self, at: At, call: CallId) {
         if let Some(lease) = self.lease(at) {
             lease.call = lease.call.filter(|other| *other != call);
+            lease.was_unanswered = true;
         }
     }
 
@@ -438,14 +439,20 @@ impl Core {
         let lost: BTreeSet<At> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
             let is_own = self.landed(at, flight.id);
+            let is_lost = lost.contains(&at);
             let held = self.lease(at).and_then(|lease| match &lease.state {
-                State::Held(held) if is_own => Some((held.end, lease.length)),
+                State::Held(held) if is_own && !(is_lost && lease.outdated == Some(flight.id)) => {
+                    Some((held.end, lease.length))
+                }
                 _ => None,
             });
             match held {
                 None => self.next_at(now, at, now),
-                Some((end, _)) if lost.contains(&at) => self.not_found(now, at, end),
+                Some((end, _)) if is_lost => self.not_found(now, at, end),
                 Some((end, length)) => {
+                    self.lease(at)
+                        .into_iter()
+                        .for_each(|lease| lease.refreshed(now));
                     let end = end.max(self.settings.held_until(flight.sent, length));
                     self.hold(now, at, end, self.refresh_at(flight.sent, length));
                 }

@@ -28,6 +28,7 @@ impl Core {
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
         let lease = permit.lease_of(level);
         let (place, key) = ((lease.server, lease.slot), permit.levels[level].key);
+        let is_strict = permit.is_strict;
         let added = Level {
             name: Arc::clone(&self.keys[key].name),
             server: place.0,
@@ -35,7 +36,7 @@ impl Core {
             limit,
             weight,
             wait: None,
-            is_strict: true,
+            is_strict,
             label: None,
         };
         let id = self.next_id();
@@ -43,7 +44,7 @@ impl Core {
         let own = vec![own(id, since, &added, key, Of::Added(root.serial))];
         let leases = vec![Lease::new(place, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
-        growth.adds_to = Some((root, level));
+        (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root.slot].growths.push(id);
         self.claim(now, growth);
         Some((id, self.poll_call(now, from)))
@@ -96,7 +97,9 @@ impl Core {
         let (kept, others) = own.units.split(keep);
         own.units = kept;
         let key = own.key;
-        let is_absent = permit.leases[number].is_absent();
+        let lease = &mut permit.leases[number];
+        lease.outdated = lease.call;
+        let is_absent = lease.is_absent();
         self.keys[key].units -= others.units();
         let part = self.part(now, At(id, number), vec![(key, others)], true);
         if is_absent {

@@ -43,3 +43,6 @@ pub(super) use read_id::ReadId;
 pub(super) use script::{Form, Script};
 pub(super) use tag::{Of, Tag};
 pub(super) use usage::{Ending, Listed};
+
+#[cfg(all(test, tower_semaphore_core))]
+mod tests;

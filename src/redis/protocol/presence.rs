@@ -1,6 +1,7 @@
 //! presence: whether a process lives and who it is, and the server's clock. See `presence.lua`.
 
 use super::{
+    answer,
     call::{Call, Protocol},
     command::Verb,
     id::Owner,
@@ -89,7 +90,7 @@ impl Protocol {
             value: self.clock.floor().to_string(),
         };
         let highest = self.part(&part, (self.owner.lease_ms, false), deadline);
-        self.clock.raise(micros(number(highest.await?)?)?);
+        self.clock.raise(micros(number(&highest.await?)?)?);
         Ok(())
     }
 
@@ -134,7 +135,7 @@ impl Protocol {
             value: format!("{process}:{usual}"),
         };
         let count = self.part(&part, (lease_ms, lease_ms > 0), deadline).await?;
-        u32::try_from(number(count)?).map_err(|_| Error::Reply)
+        u32::try_from(number(&count)?).map_err(|_| Error::Reply)
     }
 
     /// Says who this process is, for eight leases.
@@ -186,11 +187,8 @@ impl Protocol {
     }
 }
 
-fn number(item: Value) -> Result<i64, Error> {
-    match item {
-        Value::Int(number) => Ok(number),
-        _ => Err(Error::Reply),
-    }
+fn number(item: &Value) -> Result<i64, Error> {
+    answer::Reply::integer(item).ok_or(Error::Reply)
 }
 
 /// `HOST PID NAME VERSION SINCE`, percent-encoded; SINCE is when it said so, in seconds of Unix time.

@@ -1,9 +1,8 @@
 //! Against a real server.
 
-mod pairs;
-
 use super::*;
 use crate::{
+    observe::LostBy,
     redis::{
         core::{Level, Refusal, Settings, Wait},
         driver::{Driver, Held, Observer, Refused},
@@ -23,6 +22,14 @@ impl Observer for Deaf {
     fn keeper_died(&self) {}
 
     fn core_died(&self) {}
+
+    fn connected(&self, _: String, _: bool) {}
+
+    fn not_connected(&self, _: Option<Cause>) {}
+
+    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
+
+    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 fn driver(url: &str, lease: Duration) -> Driver<Wire> {
@@ -32,6 +39,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         lease,
         timeout: Duration::from_millis(250),
         servers: 1,
+        policy: Default::default(),
     };
     Driver::start(wire, settings, Deaf)
 }
@@ -45,9 +53,11 @@ fn level(key: &str, limit: u32) -> Level {
     Level {
         name: name(key),
         server: 0,
+        slot: 0,
         limit,
         weight: 1,
         wait: None,
+        is_strict: false,
         label: None,
     }
 }
@@ -64,14 +74,19 @@ fn waiting(key: &str, limit: u32) -> Level {
     }
 }
 
+async fn claim(driver: &Driver<Wire>, levels: Vec<Level>) -> Result<Held<Wire>, Refused> {
+    let policies = vec![Policy::DEFAULT; levels.len()];
+    driver.clone().acquire((levels, policies), |_| ()).await
+}
+
 async fn acquire(driver: &Driver<Wire>, level: Level) -> Held<Wire> {
-    driver.acquire(vec![level]).await.expect("a permit")
+    claim(driver, vec![level]).await.expect("a permit")
 }
 
 async fn refused(driver: &Driver<Wire>, level: Level) -> Refusal {
-    match driver.acquire(vec![level]).await {
+    match claim(driver, vec![level]).await {
         Err(Refused::By(refusal)) => refusal,
-        Err(Refused::Closed) => panic!("the core has panicked"),
+        Err(why) => panic!("{why:?}"),
         Ok(_) => panic!("it is granted"),
     }
 }
@@ -119,7 +134,7 @@ async fn several_levels_and_units_are_granted_together_and_labels_are_written() 
         label: Some("GET /".into()),
         ..level("b", 5)
     };
-    let held = driver.acquire(vec![level("a", 1), heavy]).await;
+    let held = claim(&driver, vec![level("a", 1), heavy]).await;
     let held = held.unwrap_or_else(|why| panic!("{why:?}"));
     assert_eq!(held.held(), [1, 3]);
     let members = raw.zmembers(format!("{}:held", name("b"))).await;
@@ -178,17 +193,20 @@ async fn a_server_that_starts_again_grants_again() {
     let held = acquire(&driver, level("a", 1)).await;
     server.kill();
     eventually("claims fail", BOUND, async || {
-        driver.acquire(vec![level("b", 1)]).await.is_err()
+        claim(&driver, vec![level("b", 1)]).await.is_err()
     })
     .await;
-    assert_eq!(refused(&driver, level("b", 1)).await, Refusal::Unavailable);
+    assert_eq!(
+        refused(&driver, level("b", 1)).await,
+        Refusal::Unavailable(0)
+    );
     eventually("connecting fails", BOUND, async || {
         matches!(cause(&driver), Error::Unavailable(_))
     })
     .await;
     server.restart();
     eventually("claims are granted", BOUND, async || {
-        driver.acquire(vec![level("b", 9)]).await.is_ok()
+        claim(&driver, vec![level("b", 9)]).await.is_ok()
     })
     .await;
     let mut raw = Raw::connect(server.port()).await;
@@ -231,7 +249,10 @@ async fn a_wrong_password_is_told_and_not_repeated() {
     raw.cmd(&["CONFIG", "SET", "requirepass", "right"]).await;
     let url = server.url().replacen("//", "//:qwerty@", 1);
     let driver = driver(&url, LEASE);
-    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Unavailable);
+    assert_eq!(
+        refused(&driver, level("a", 1)).await,
+        Refusal::Unavailable(0)
+    );
     let error = cause(&driver);
     let said = format!("{error} {error:?}");
     assert!(matches!(error, Error::Unavailable(_)), "{said}");
@@ -246,7 +267,10 @@ async fn an_error_of_one_key_is_told_and_ends_no_connection() {
     let (_server, mut raw, driver) = started().await;
     let held = acquire(&driver, level("b", 1)).await;
     raw.cmd(&["SET", &format!("{}:held", name("a")), "x"]).await;
-    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Unavailable);
+    assert_eq!(
+        refused(&driver, level("a", 1)).await,
+        Refusal::Unavailable(0)
+    );
     let Error::Redis(error) = cause(&driver) else {
         panic!("{:?}", cause(&driver));
     };
@@ -285,7 +309,10 @@ async fn a_silent_server_is_told_as_such_within_the_budget() {
     drop(acquire(&driver, level("a", 1)).await);
     server.stop();
     let since = Instant::now();
-    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Unavailable);
+    assert_eq!(
+        refused(&driver, level("a", 1)).await,
+        Refusal::Unavailable(0)
+    );
     assert!(
         since.elapsed() < Duration::from_millis(700),
         "{:?}",
@@ -298,7 +325,7 @@ async fn a_silent_server_is_told_as_such_within_the_budget() {
     );
     server.cont();
     eventually("claims are granted", BOUND, async || {
-        driver.acquire(vec![level("b", 9)]).await.is_ok()
+        claim(&driver, vec![level("b", 9)]).await.is_ok()
     })
     .await;
 }

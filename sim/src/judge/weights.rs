@@ -1,0 +1,161 @@
+//! What callers have added to permits and taken from them.
+
+use super::{
+    Verdict, Who,
+    callers::Callers,
+    check,
+    record::{Record, State},
+};
+use crate::{
+    process::Process,
+    subject::{Key, PermitId, Resize},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module docs.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    /// The permit that each growth adds to.
+    parents: BTreeMap<Who, Who>,
+    /// What was taken from permits, and whose release is not told yet.
+    parts: BTreeSet<Who>,
+}
+
+impl Weights {
+    /// The permit that this adds to.
+    pub(super) fn parent(&self, growth: Who) -> Option<Who> {
+        self.parents.get(&growth).copied()
+    }
+
+    /// What was taken from a permit is released.
+    pub(super) fn released(&mut self, part: Who) -> Verdict {
+        check(self.parts.remove(&part), "events", || {
+            format!("{part:?} is released, which nobody has taken from a permit")
+        })
+    }
+
+    /// Callers in processes that run were told of all that they have taken away.
+    pub(super) fn all_told(&self, processes: &[Process]) -> Verdict {
+        let mut parts = self.parts.iter();
+        let left = parts.find(|(at, _)| processes[*at].core.is_some());
+        check(left.is_none(), "events", || {
+            format!("the release of {left:?} is not told")
+        })
+    }
+
+    /// Whether a process has been told of all that it has taken away.
+    pub(super) fn is_settled(&self, at: usize) -> bool {
+        !self.parts.iter().any(|(process, _)| *process == at)
+    }
+}
+
+impl Callers {
+    /// A caller has claimed more units for a permit.
+    pub(super) fn grows(&mut self, growth: Who, parent: Who) {
+        self.weights.parents.insert(growth, parent);
+    }
+
+    /// The permit that callers know: the one that a growth was added to, once it is granted.
+    pub(super) fn root(&self, who: Who) -> Who {
+        let own = self.records.get(&who);
+        let is_own = own.is_some_and(|record| !record.leases.is_empty());
+        let parent = self.weights.parent(who).filter(|_| !is_own);
+        parent.unwrap_or(who)
+    }
+
+    /// A growth is granted: what follows is told of its permit.
+    pub(super) fn grown(&mut self, growth: Who) {
+        let Some(parent) = self.weights.parent(growth) else {
+            return;
+        };
+        let Some(record) = self.records.get_mut(&growth) else {
+            return;
+        };
+        let (leases, revoked) = (std::mem::take(&mut record.leases), record.revoked);
+        (record.state, record.is_released) = (State::Over, true);
+        if let Some(record) = self.records.get_mut(&parent) {
+            record.leases.extend(leases);
+            record.revoked = record.revoked.or(revoked);
+        }
+    }
+
+    /// A permit, and all that is or may be added to it.
+    pub(super) fn family(&self, who: Who) -> BTreeSet<Who> {
+        let leases = self.records.get(&who).into_iter();
+        let own = leases.flat_map(|record| &record.leases);
+        let own = own.map(|lease| (who.0, lease.permit));
+        let growths = self.weights.parents.iter();
+        let growths = growths.filter(|(_, parent)| **parent == who);
+        let undecided = growths.filter(|(growth, _)| self.root(**growth) == **growth);
+        own.chain(undecided.map(|(growth, _)| *growth))
+            .chain([who])
+            .collect()
+    }
+
+    /// A permit of a process that is held, and how its weight may change.
+    pub(super) fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
+        let own = self.records.range((at, PermitId(0))..(at + 1, PermitId(0)));
+        let held = own.filter(|(_, record)| record.state == State::Holds);
+        let levels = held.flat_map(|((_, permit), record)| {
+            let levels = record.claim.levels().enumerate();
+            levels.map(move |(number, level)| {
+                let units = record.units(level.key);
+                let limit = level.limit;
+                let size = Resize {
+                    level: number,
+                    units,
+                    limit,
+                };
+                (*permit, size, level.key)
+            })
+        });
+        let levels: Vec<_> = levels.collect();
+        levels.get(pick % levels.len().max(1)).copied()
+    }
+
+    /// A caller has given up units of a level: those that came last first. Returns how many each part of the permit
+    /// keeps of them.
+    pub(super) fn shrinks(
+        &mut self,
+        who: Who,
+        (key, mut units): (Key, u32),
+        parts: &[PermitId],
+    ) -> Vec<(Who, u32)> {
+        let parts = parts.iter().map(|part| (who.0, *part));
+        self.weights.parts.extend(parts);
+        let record = self.records.get_mut(&who).into_iter();
+        let leases = record.flat_map(|record| record.leases.iter_mut().rev());
+        let mut kept = Vec::new();
+        for lease in leases.filter(|lease| lease.has(key)) {
+            for level in lease.levels.iter_mut().filter(|level| level.key == key) {
+                let less = units.min(level.weight);
+                (level.weight, units) = (level.weight - less, units - less);
+                kept.extend((less > 0).then_some(((who.0, lease.permit), level.weight)));
+            }
+        }
+        // A growth that is given up whole is a permit of its own again.
+        for (part, _) in kept.iter().filter(|(_, keeps)| *keeps == 0) {
+            self.weights.parents.remove(part);
+        }
+        if let Some(record) = self.records.get_mut(&who) {
+            let is_left = |level: &crate::subject::Level| level.weight > 0;
+            record
+                .leases
+                .retain(|lease| lease.levels.iter().any(is_left));
+        }
+        kept
+    }
+
+    /// The permits that are held, and how many units each part of them has of each semaphore.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (usize, &Record, Vec<(Who, Key, u32)>)> {
+        let held = self.records.iter();
+        let held = held.filter(|(_, record)| record.state == State::Holds);
+        held.map(|((at, _), record)| {
+            let units = record.leases.iter().flat_map(|lease| {
+                let levels = lease.levels.iter();
+                levels.map(|level| ((*at, lease.permit), level.key, level.weight))
+            });
+            (*at, record, units.collect())
+        })
+    }
+}

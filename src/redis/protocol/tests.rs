@@ -1,0 +1,220 @@
+//! Commands as the headers of the scripts have them, and every reply.
+
+use super::{
+    Acquired, Answer, Command, Group, Of, Owner, PermitId, Position, Sink, Tag, Verb, Wanted,
+};
+use redis::Value;
+use std::{fmt::Display, time::Duration};
+
+/// What was written.
+#[derive(Debug, Default)]
+struct Written(Option<(Verb, usize)>, Vec<String>);
+
+impl Sink for Written {
+    fn begin(&mut self, verb: Verb, keys: usize, _: usize) {
+        self.0 = Some((verb, keys));
+    }
+
+    fn add(&mut self, item: impl Display) {
+        self.1.push(item.to_string());
+    }
+}
+
+/// The script, its keys and its arguments.
+fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
+    let owner = Owner {
+        process: "p1".into(),
+        lease_ms: 3_000,
+        prefix: "s:".to_owned(),
+    };
+    let mut written = Written::default();
+    command.encode(&owner, &mut written);
+    let (verb, keys) = written.0.expect("it begins");
+    let args = written.1.split_off(keys);
+    (verb, written.1, args)
+}
+
+fn wanted(name: &str, units: PermitId, position: Option<Position>, is_known: bool) -> Wanted {
+    Wanted {
+        name: name.into(),
+        units,
+        position,
+        is_known,
+    }
+}
+
+fn acquire(claims: Vec<Vec<Wanted>>) -> Command {
+    Command::Acquire {
+        runs_until: 5,
+        floor: 6,
+        claims,
+    }
+}
+
+fn group(name: &str, permits: Vec<PermitId>) -> Group {
+    Group {
+        name: name.into(),
+        permits,
+    }
+}
+
+fn release(with_answer: bool, groups: Vec<Group>) -> Command {
+    Command::Release {
+        with_answer,
+        floor: 6,
+        groups,
+    }
+}
+
+fn tagged(of: Of) -> PermitId {
+    PermitId::new(26, 5, 1).tagged(Tag { since: 71, of })
+}
+
+#[test]
+fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
+    let position = Position {
+        alive: Duration::from_secs(1),
+        max_waiting: 4,
+        arrival: 9,
+        head_start: Duration::from_millis(2),
+    };
+    let narrow = wanted(
+        "n",
+        tagged(Of::Claim(Some("a b".into()))),
+        Some(position),
+        false,
+    );
+    let wide = wanted("w", PermitId::new(26, 9, 3), None, false);
+    let other = wanted("w", tagged(Of::Added(43)), None, true);
+    let (verb, keys, args) = written(&acquire(vec![vec![narrow, wide.clone()], vec![other]]));
+    assert_eq!(verb, Verb::Acquire);
+    let all = [
+        "n:held", "n:queue", "n:alive", "n:token", "w:held", "w:queue", "w:alive", "w:token",
+    ];
+    assert_eq!(keys, all);
+    let first = ["2", "1", "p1.1a.5.1.3000.1z.a~20b", "5", "1000 4 9 2000"];
+    let second = ["2", "p1.1a.9.3.3000", "0", ""];
+    let third = ["1", "2", "p1.1a.5.1.3000.1z.+2b", "-1", ""];
+    let head = ["3000", "5", "6", "0"];
+    assert_eq!(args, [&head[..], &first, &second, &third].concat());
+    let (.., args) = written(&acquire(vec![vec![wide]]));
+    assert_eq!(
+        args,
+        ["3000", "5", "6", "1", "1", "p1.1a.9.3.3000", "0", ""]
+    );
+}
+
+#[test]
+fn units_are_written_one_by_one_those_that_a_permit_still_has() {
+    let (kept, others) = PermitId::new(1, 9, 4).split(2);
+    let groups = vec![
+        group("a", vec![others, PermitId::new(2, 9, 1)]),
+        group("b", vec![kept]),
+    ];
+    let units = ["3", "p1.1.9.4.3000:3", "p1.1.9.4.3000:4", "p1.2.9.1.3000"];
+    let more = ["2", "p1.1.9.4.3000", "p1.1.9.4.3000:2"];
+    let (verb, keys, args) = written(&release(true, groups.clone()));
+    assert_eq!((verb, keys.len()), (Verb::Release, 8));
+    assert_eq!(args, [&["1", "6"][..], &units, &more].concat());
+    let (verb, keys, args) = written(&Command::Refresh { groups });
+    assert_eq!(verb, Verb::Refresh);
+    assert_eq!(keys, ["a:held", "a:token", "b:held", "b:token"]);
+    assert_eq!(args, [&["3000"][..], &units, &more].concat());
+}
+
+#[test]
+fn the_clock_is_a_part_of_presence() {
+    let (verb, keys, args) = written(&Command::Presence { highest: 8 });
+    assert_eq!((verb, keys), (Verb::Presence, vec!["s:clock".to_owned()]));
+    assert_eq!(args, ["3000", "2", "clock", "8"]);
+}
+
+fn int(number: i64) -> Value {
+    Value::Int(number)
+}
+
+fn list(items: impl IntoIterator<Item = i64>) -> Value {
+    Value::Array(items.into_iter().map(int).collect())
+}
+
+#[test]
+fn what_is_held_is_told_for_each_permit() {
+    let groups = || {
+        vec![
+            group("a", vec![PermitId::new(1, 9, 2)]),
+            group("b", vec![PermitId::new(2, 9, 1)]),
+        ]
+    };
+    let refresh = Command::Refresh { groups: groups() };
+    let held = |each: [bool; 2]| Some(Answer::Held(each.to_vec()));
+    assert_eq!(refresh.decode(&int(5)), held([true, true]));
+    assert_eq!(refresh.decode(&list([5, 1, 0, 1])), held([false, true]));
+    let asked = release(true, groups());
+    assert_eq!(asked.decode(&list([5, 1, 1, 0])), held([true, false]));
+    assert_eq!(asked.decode(&int(0)), None);
+    assert_eq!(release(false, groups()).decode(&int(0)), Some(Answer::Done));
+    for wrong in [
+        list([5, 1, 1]),
+        list([5, 1, 1, 1, 1]),
+        list([5, 1, 1, 2]),
+        list([-1, 1, 1, 1]),
+    ] {
+        assert_eq!(
+            (refresh.decode(&wrong), asked.decode(&wrong)),
+            (None, None),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn claims_are_answered_together_with_the_time() {
+    let claim = |levels: usize| {
+        let level = wanted("a", PermitId::new(1, 9, 1), None, false);
+        vec![level; levels]
+    };
+    let command = acquire(vec![claim(2), claim(1)]);
+    let granted = [int(5), int(8), int(1), int(9), int(2), list([0, 1, 3])];
+    let expected = vec![
+        Acquired::Granted(vec![(8, 1), (9, 2)]),
+        Acquired::Full { level: 0, held: 3 },
+    ];
+    let answer = command.decode(&Value::Array(granted.to_vec()));
+    assert_eq!(answer, Some(Answer::Acquired(5, expected)));
+    assert_eq!(command.decode(&list([5])), Some(Answer::Late(5)));
+    assert_eq!(command.decode(&int(5)), None);
+    assert_eq!(command.decode(&Value::Array(granted[..5].to_vec())), None);
+}
+
+/// Each reply of up to six items of these.
+#[test]
+fn no_reply_is_more_than_an_answer_or_none() {
+    let items = [
+        int(-2),
+        int(0),
+        int(1),
+        int(i64::MAX),
+        int(i64::MIN),
+        Value::Nil,
+        list([0, 1, 5]),
+        list([-2, 1, 0, 1, -1, 1]),
+        list([]),
+    ];
+    let wanted = |name| wanted(name, PermitId::new(1, 9, 2), None, false);
+    let groups = || vec![group("a", vec![PermitId::new(1, 9, 2)])];
+    let commands = [
+        acquire(vec![vec![wanted("a"), wanted("b")], vec![wanted("a")]]),
+        Command::Refresh { groups: groups() },
+        release(true, groups()),
+        Command::Presence { highest: 1 },
+    ];
+    let mut answers = 0;
+    for number in 0..items.len().pow(6) {
+        let digits = (0..6).map(|place| number / items.len().pow(place) % items.len());
+        let length = number % 7;
+        let reply = Value::Array(digits.take(length).map(|at| items[at].clone()).collect());
+        let decoded = commands.iter().filter_map(|command| command.decode(&reply));
+        answers += decoded.count();
+    }
+    assert!(answers > 0);
+}
