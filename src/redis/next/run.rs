@@ -1,19 +1,16 @@
 //! From a transport to a running store.
 
-use super::{
+use super::{metered::Metered, report::Reports, shared::Store, store::RedisSemaphore};
+use crate::redis::{
     builder::Builder,
     check::{Checks, Risk},
     clock::{ServerClock, Times, after},
     connect_error::ConnectError,
-    core::Settings,
+    core::{Policy, Settings},
     driver::{Driver, Wire},
-    metered::Metered,
-    outage::{Alert, Breakers},
+    notify::source::Source,
+    outage::{Alert, Breakers, WhenUnavailable},
     protocol::Protocol,
-    report::Reports,
-    shared::Store,
-    source::Source,
-    store::RedisSemaphore,
     transport::{Server, Transport},
 };
 use redis::Client;
@@ -70,7 +67,7 @@ impl Builder {
             lease: self.lease,
             timeout: self.timeout,
             servers: 1,
-            policy: self.when_unavailable.into(),
+            policy: policy(self.when_unavailable),
         };
         RedisSemaphore::new(Store {
             driver: Driver::start(wire, settings, reports),
@@ -96,5 +93,15 @@ impl Builder {
             max_waiting: self.max_waiting_total,
             waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
         })
+    }
+}
+
+/// As the core calls it.
+fn policy(when_unavailable: WhenUnavailable) -> Policy {
+    match when_unavailable {
+        WhenUnavailable::Refuse => Policy::Refuse,
+        WhenUnavailable::Admit => Policy::Admit,
+        WhenUnavailable::Share => Policy::Share,
+        WhenUnavailable::ShareOf(fraction) => Policy::ShareOf(fraction),
     }
 }

@@ -1,15 +1,15 @@
 //! What all handles and permits of a store share.
 
-use super::{
+use super::metered::Metered;
+use crate::redis::{
     check::Checks,
     clock::Times,
     core::Refusal,
     driver::{self, Cause, Driver, Health, Refused, Wire},
     error::Error,
-    metered::Metered,
+    notify::source::Source,
     outage::Alert,
     protocol::Protocol,
-    source::Source,
 };
 use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
