@@ -17,7 +17,7 @@ use std::{
 const TIME: Duration = Duration::from_secs(2);
 
 /// Claims levels under one policy.
-pub(crate) fn claim_levels(
+pub(super) fn claim_levels(
     driver: &Driver<Fake>,
     levels: Vec<Level>,
 ) -> impl Future<Output = Result<Held<Fake>, Refused>> + Send + 'static {

@@ -176,6 +176,10 @@ mod metered;
 mod mistake;
 #[cfg(not(tower_semaphore_core))]
 mod notify;
+#[cfg(tower_semaphore_core)]
+mod notify {
+    pub(super) mod source;
+}
 mod operate;
 mod outage;
 mod protocol;
@@ -190,9 +194,6 @@ mod scan;
 mod several;
 #[cfg_attr(tower_semaphore_core, path = "next/shared.rs")]
 mod shared;
-#[cfg(tower_semaphore_core)]
-#[path = "notify/source.rs"]
-mod source;
 mod start;
 #[cfg_attr(tower_semaphore_core, path = "next/store.rs")]
 mod store;

@@ -261,6 +261,12 @@ impl Core {
         }
     }
 
+    /// Whether a runtime can send claims to a server.
+    pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
+        let lane = self.lanes.get(&(runtime, server));
+        self.servers[server].is_known() && lane.is_some_and(|lane| lane.is_connected)
+    }
+
     // Time.
 
     /// When it has something to do.

@@ -25,6 +25,9 @@ use tokio::runtime::{Handle, Id};
 /// Longer than anybody waits, and short enough to be added to an instant.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// How often a store that starts looks whether it is connected.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// How soon a claim looks again that time alone has not decided.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -74,6 +77,29 @@ impl<T: Transport> Driver<T> {
     /// What went wrong last with a server, as far as is known.
     pub(in crate::redis) fn error(&self, server: usize) -> Option<Cause> {
         self.0.0.transport.error(server)
+    }
+
+    /// Connects this runtime to all servers, and waits for that until then.
+    pub(in crate::redis) async fn warm_up(&self, until: Instant) {
+        let (shared, here) = (&self.0.0, here());
+        while Instant::now() < until {
+            let entered = shared.enter(|core, rest, now| {
+                let from = rest.runtimes.enter(here);
+                let servers = 0..shared.settings.servers;
+                let is_ready = servers
+                    .clone()
+                    .all(|server| core.is_connected(from, server));
+                let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
+                (from, connects.collect::<Vec<_>>(), is_ready)
+            });
+            let Some((from, connects, false)) = entered else {
+                return;
+            };
+            for server in connects {
+                Link::new(shared, from, server).spawn();
+            }
+            timer::sleep(LOOK).await;
+        }
     }
 
     pub(in crate::redis) fn is_shut(&self) -> bool {

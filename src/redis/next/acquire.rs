@@ -1,12 +1,14 @@
 //! The way of a claim, from its numbers to a permit or the reason why there is none.
 
 use super::{
+    grant,
+    shared::{Held, Store},
+};
+use crate::redis::{
     core::{Level, Refusal, Wait},
     driver::Refused,
     error::Error,
-    grant,
     protocol::name,
-    shared::{Held, Store},
 };
 use crate::{
     observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
@@ -28,6 +30,7 @@ impl Store {
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
         queue.leave(&answer);
+        self.note(&answer);
         match answer {
             Ok(held) => self.permit(held, claims),
             Err(why) => Err(self.refusal(why, claims)),

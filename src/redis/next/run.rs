@@ -1,19 +1,16 @@
 //! From a transport to a running store.
 
-use super::{
+use super::{metered::Metered, report::Reports, shared::Store, store::RedisSemaphore};
+use crate::redis::{
     builder::Builder,
     check::{Checks, Risk},
-    clock::{ServerClock, Times},
+    clock::{ServerClock, Times, after},
     connect_error::ConnectError,
-    core::Settings,
+    core::{Policy, Settings},
     driver::{Driver, Wire},
-    metered::Metered,
-    outage::Breakers,
+    notify::source::Source,
+    outage::{Alert, Breakers, WhenUnavailable},
     protocol::Protocol,
-    report::Reports,
-    shared::Store,
-    source::Source,
-    store::RedisSemaphore,
     transport::{Server, Transport},
 };
 use redis::Client;
@@ -33,14 +30,20 @@ impl Builder {
         Err(ConnectError::setting("connection", reason))
     }
 
-    /// Makes a store that a check has found to work.
+    /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
     pub(super) async fn started_at(
         self,
         client: Client,
         transport: Server,
     ) -> Result<RedisSemaphore, ConnectError> {
+        let times = Times::new(self.lease, self.timeout);
         let semaphore = self.build(client, transport);
         semaphore.check().await?.iter().for_each(Risk::warn);
+        semaphore
+            .store()
+            .driver
+            .warm_up(after(times.budget()))
+            .await;
         Ok(semaphore)
     }
 
@@ -64,7 +67,7 @@ impl Builder {
             lease: self.lease,
             timeout: self.timeout,
             servers: 1,
-            policy: self.when_unavailable.into(),
+            policy: policy(self.when_unavailable),
         };
         RedisSemaphore::new(Store {
             driver: Driver::start(wire, settings, reports),
@@ -86,8 +89,19 @@ impl Builder {
             server: OnceLock::new(),
             times,
             checks: Checks::default(),
+            alert: Alert::default(),
             max_waiting: self.max_waiting_total,
             waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
         })
+    }
+}
+
+/// As the core calls it.
+fn policy(when_unavailable: WhenUnavailable) -> Policy {
+    match when_unavailable {
+        WhenUnavailable::Refuse => Policy::Refuse,
+        WhenUnavailable::Admit => Policy::Admit,
+        WhenUnavailable::Share => Policy::Share,
+        WhenUnavailable::ShareOf(fraction) => Policy::ShareOf(fraction),
     }
 }

@@ -1,14 +1,15 @@
 //! What all handles and permits of a store share.
 
-use super::{
+use super::metered::Metered;
+use crate::redis::{
     check::Checks,
     clock::Times,
     core::Refusal,
-    driver::{self, Driver, Health, Refused, Wire},
+    driver::{self, Cause, Driver, Health, Refused, Wire},
     error::Error,
-    metered::Metered,
+    notify::source::Source,
+    outage::Alert,
     protocol::Protocol,
-    source::Source,
 };
 use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
@@ -33,6 +34,7 @@ pub(super) struct Store {
     pub(super) protocol: Protocol,
     pub(super) messages: Source,
     pub(super) checks: Checks,
+    pub(super) alert: Alert,
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: usize,
     pub(super) waiting: [AtomicUsize; 2],
@@ -49,6 +51,31 @@ impl Store {
         Err(Error::unconnected(io::Error::other(reason)))
     }
 
+    /// Tells operators when claims begin to fail, and when they succeed again.
+    pub(super) fn note(&self, answer: &Result<Held, Refused>) {
+        let server = match answer {
+            Ok(held) if held.is_degraded() => 0,
+            Err(Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server))) => *server,
+            Err(Refused::PausedClock) => {
+                return self.alert.claim_failed(&Error::PausedClock, &self.times);
+            }
+            Err(Refused::Closed | Refused::By(Refusal::Closed | Refusal::Revoked)) => return,
+            _ if self.alert.is_begun() => return self.alert.claim_worked(&self.times),
+            _ => return,
+        };
+        let cause = self.cause(server);
+        if let Some(error) = cause.downcast_ref() {
+            self.alert.claim_failed(error, &self.times);
+        }
+    }
+
+    /// Why a server was of no use.
+    fn cause(&self, server: usize) -> Cause {
+        // Without a cause an answer was only too slow.
+        let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
+        self.driver.error(server).unwrap_or_else(too_slow)
+    }
+
     /// What a refusal means that is no answer of a server.
     pub(super) fn failure(&self, why: Refused) -> AcquireError {
         if self.driver.is_shut() {
@@ -61,10 +88,7 @@ impl Store {
             // All others are answers.
             Refused::By(_) => 0,
         };
-        // Without a cause an answer was only too slow.
-        let too_slow = || Arc::new(Error::Timeout(self.times.timeout)) as _;
-        let cause = self.driver.error(server).unwrap_or_else(too_slow);
-        StoreError::shared(cause).into()
+        StoreError::shared(self.cause(server)).into()
     }
 
     pub(super) fn protocol(&self) -> &Protocol {

@@ -1,8 +1,7 @@
 //! The store in Redis, as its users see it.
 
-use super::{
-    check::Risk, clock::after, connect_error::ConnectError, protocol::name, shared::Store,
-};
+use super::shared::Store;
+use crate::redis::{check::Risk, clock::after, connect_error::ConnectError, protocol::name};
 use crate::{
     observe::Store::Redis as REDIS,
     semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},

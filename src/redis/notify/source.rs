@@ -21,9 +21,9 @@ const FEW: u32 = 3;
 pub(super) type Subscribed = (Client, PubSubSink, PubSubStream);
 
 /// Where messages come from.
-pub(super) struct Source {
-    pub(super) transport: Arc<dyn Transport>,
-    pub(super) channel: String,
+pub(in crate::redis) struct Source {
+    pub(in crate::redis) transport: Arc<dyn Transport>,
+    pub(in crate::redis) channel: String,
 }
 
 impl Source {
@@ -43,7 +43,7 @@ impl Source {
 
     /// Subscribes until then, to see whether this client may. Where there are several servers it is enough
     /// that one of a few answers: messages come through any of them.
-    pub(super) async fn check(&self, deadline: Instant) -> Result<(), Error> {
+    pub(in crate::redis) async fn check(&self, deadline: Instant) -> Result<(), Error> {
         let attempts = if self.transport.is_one_server() {
             1
         } else {

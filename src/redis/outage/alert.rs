@@ -25,7 +25,7 @@ use std::{
 
 /// Of one server, or of all that are one as far as is known.
 #[derive(Default)]
-pub(super) struct Alert {
+pub(in crate::redis) struct Alert {
     pub(super) summary: Arc<Summary>,
     state: Mutex<State>,
 }
@@ -135,14 +135,20 @@ impl Alert {
         }
     }
 
-    pub(super) fn claim_failed(&self, error: &Error, times: &Times) {
+    pub(in crate::redis) fn claim_failed(&self, error: &Error, times: &Times) {
         let now = Instant::now();
         if self.change(|state| state.failed(error, now, times)) {
             events::fails(error);
         }
     }
 
-    pub(super) fn claim_worked(&self, times: &Times) {
+    /// Whether an answer to a claim is news.
+    #[cfg(tower_semaphore_core)]
+    pub(in crate::redis) fn is_begun(&self) -> bool {
+        self.summary.is_alerted()
+    }
+
+    pub(in crate::redis) fn claim_worked(&self, times: &Times) {
         let now = Instant::now();
         if self.change(|state| state.worked(now, times.lease)) {
             events::works();

@@ -46,6 +46,8 @@ mod share;
 mod state;
 mod summary;
 
+#[cfg(tower_semaphore_core)]
+pub(super) use alert::Alert;
 pub(super) use breakers::Breakers;
 pub use policy::WhenUnavailable;
 #[cfg(not(tower_semaphore_core))]

@@ -1,8 +1,5 @@
 //! What becomes of a claim while the store is unavailable.
 
-#[cfg(tower_semaphore_core)]
-use crate::redis::core::Policy;
-
 /// What becomes of a claim while the store is unavailable:
 /// [`Builder::when_unavailable`](crate::redis::Builder::when_unavailable) sets it.
 ///
@@ -99,18 +96,6 @@ impl WhenUnavailable {
                 const ERROR: f64 = 1e-6;
                 (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
             }
-        }
-    }
-}
-
-#[cfg(tower_semaphore_core)]
-impl From<WhenUnavailable> for Policy {
-    fn from(policy: WhenUnavailable) -> Self {
-        match policy {
-            WhenUnavailable::Refuse => Self::Refuse,
-            WhenUnavailable::Admit => Self::Admit,
-            WhenUnavailable::Share => Self::Share,
-            WhenUnavailable::ShareOf(fraction) => Self::ShareOf(fraction),
         }
     }
 }

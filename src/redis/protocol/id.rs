@@ -63,6 +63,7 @@ impl PermitId {
     }
 
     /// Whether its permit had another id before.
+    #[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
     pub(in crate::redis) fn is_renewed(&self) -> bool {
         self.serial >= GENERATION
     }
