@@ -71,11 +71,11 @@ impl Core {
             return;
         };
         let mut levels = permit.levels_of(at.1).iter();
-        let is_split = levels.any(|level| level.units.is_split());
+        let is_heavy = levels.any(|level| level.units.weight > 1);
         let lease = &mut permit.leases[at.1];
         let was_held = matches!(lease.state, State::Held(_));
         lease.state = state;
-        if was_held && is_split {
+        if was_held && is_heavy {
             self.renew(now, at);
         }
         self.fall_back(now, at);

@@ -33,7 +33,8 @@
 //!    wide one in hand.
 //! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
 //!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first. One that
-//!    has fewer units than its id says comes back under a new id, because that one would get all of them.
+//!    was claimed with several units comes back under a new id: the server may have some of them yet, or have
+//!    given some up.
 //! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
 //!    of a lease that is granted or refreshed is ahead.
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
