@@ -1,6 +1,5 @@
 //! What becomes of a claim while its server is unavailable.
 
-use super::time::Time;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -42,12 +41,12 @@ impl Policy {
 pub(super) struct Live {
     /// The most in this window, and in the one before.
     most: [u32; 2],
-    since: Time,
-    last: Time,
+    since: Duration,
+    last: Duration,
 }
 
 impl Live {
-    pub(super) fn told(&mut self, count: u32, now: Time, window: Duration) {
+    pub(super) fn told(&mut self, count: u32, now: Duration, window: Duration) {
         let last = std::mem::replace(&mut self.last, now);
         if now - last > window / 2 {
             // What it told before an outage has to be told otherwise for as long as ever.
