@@ -28,14 +28,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call whose connection broke counts as never sent",
         "reply",
-        "Failure::NotConnected => self.landed(at, flight.id),",
-        "Failure::NotConnected | Failure::Broken => self.landed(at, flight.id),",
+        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
+        "Failure::NotConnected | Failure::Broken => drop(self.landed(at, flight.id)),",
     ),
     (
         "an abandoned call counts as never sent",
         "reply",
-        "Failure::NotConnected => self.landed(at, flight.id),",
-        "Failure::NotConnected | Failure::Abandoned => self.landed(at, flight.id),",
+        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
+        "Failure::NotConnected | Failure::Abandoned => drop(self.landed(at, flight.id)),",
     ),
     (
         "a release without an answer is not sent again",
@@ -46,7 +46,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a refused release is not sent again",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, due),",
+        "Items::Release(all) => self.release_again(now, all, then),",
         "Items::Release(_) => {}",
     ),
     (
@@ -82,7 +82,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a command whose script the server does not know is forgotten",
         "reply",
-        "(items, Answer::NotRun) => self.not_run(now, flight, (items, now)),",
+        "(items, Answer::NotRun) => self.repeat(now, flight, (items, now)),",
         "(_, Answer::NotRun) => {}",
     ),
     (
@@ -94,8 +94,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "the last claim of a batch is dropped",
         "build",
-        "claims: claims.collect(),",
-        "claims: claims.take(draft.acquires.len().max(2) - 1).collect(),",
+        "let claims = claims.collect();\n            let lasts",
+        "let claims = claims.take(all.len().max(2) - 1).collect();\n            let lasts",
     ),
     (
         "a call has no bound in size",
@@ -118,7 +118,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     // Releases.
     (
         "a refresh after the release",
-        "reply",
+        "end",
         "State::Idle | State::Released(_) => {}",
         "State::Idle | State::Released(_) => {}\n                State::Held(_) if lease.waits_in.is_some() => {}",
     ),
@@ -156,14 +156,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a lease counts from its answer",
         "reply",
-        "let (end, refresh) = (self.settings.held_until(sent), self.refresh_at(sent));\n                self.granted",
-        "let (end, refresh) = (self.settings.held_until(now), self.refresh_at(sent));\n                self.granted",
+        "let end = self.settings.held_until(sent, lease.length);\n                let refresh",
+        "let end = self.settings.held_until(now, lease.length);\n                let refresh",
     ),
     (
         "a refresh counts from its answer",
         "reply",
-        "let end = end.max(self.settings.held_until(flight.sent));",
-        "let end = end.max(self.settings.held_until(now));",
+        "let end = end.max(self.settings.held_until(flight.sent, length));",
+        "let end = end.max(self.settings.held_until(now, length));",
     ),
     (
         "an answer counts after its deadline",
@@ -197,9 +197,9 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a grant by a message lasts a whole lease",
-        "time",
-        "polled + self.alive() - self.margin().min(self.alive() / 5)",
-        "polled + self.lease.max(self.alive())",
+        "reply",
+        ".held_until(queued.polled, self.settings.alive());",
+        ".held_until(queued.polled, self.settings.lease);",
     ),
     (
         "a refresh is due after the end",
@@ -224,30 +224,30 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a lease that is not found is told at once",
         "reply",
-        "Some(end) if lost.contains(&at) => self.not_found(now, at, end),",
-        "Some(_) if lost.contains(&at) => self.lose(now, at, (now, true)),",
+        "Some((end, _)) if is_lost => self.not_found(now, at, end),",
+        "Some(_) if is_lost => self.lose(now, at, (now, true)),",
     ),
     (
         "a lease that is not found is refreshed on",
         "reply",
-        "Some(end) if lost.contains(&at) => self.not_found(now, at, end),",
-        "Some(end) if lost.contains(&at) && end < now => self.not_found(now, at, end),",
+        "Some((end, _)) if is_lost => self.not_found(now, at, end),",
+        "Some((end, _)) if is_lost && end < now => self.not_found(now, at, end),",
     ),
     (
         "what was lost does not come back",
         "lease",
-        "State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
-        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
+        "State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {",
+        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {",
     ),
     (
         "a return is not told",
-        "reply",
-        "if was_told && is_whole {",
-        "if !was_told && is_whole {",
+        "end",
+        "if was_told {\n            self.tell_return(root);",
+        "if !was_told {\n            self.tell_return(root);",
     ),
     (
         "a return keeps the old token",
-        "reply",
+        "end",
         "if was_told {\n            permit.take(at.1, grants);\n        }",
         "",
     ),
@@ -279,20 +279,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire does not say that it was sent before",
         "build",
-        "is_known: lease.was_sent,",
+        "is_known: lease.was_sent || level.units.is_renewed(),",
         "is_known: false,",
     ),
     (
         "a revocation is called a loss",
         "reply",
-        "true => Event::Revoked(id),",
-        "true => Event::Lost(id),",
+        "self.events.push_back(Event::Revoked(root));",
+        "self.events.push_back(Event::Lost(root));",
     ),
     (
         "a revoked claim is called unavailable",
         "reply",
-        "false => Event::Refused(id, Refusal::Revoked),",
-        "false => Event::Refused(id, Refusal::Unavailable),",
+        "return self.refuse(now, id, Refusal::Revoked);",
+        "return self.refuse(now, id, Refusal::Unavailable(0));",
     ),
     // Levels on several servers.
     (
@@ -340,8 +340,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: one command names several slots",
         "build",
-        "(permit.leases[at.1].slot, self.length(*at))",
-        "(0, self.length(*at))",
+        "(lease.slot, self.length(*at), lease.is_alone",
+        "(0, self.length(*at), lease.is_alone",
     ),
     (
         "on a cluster: a message grants whatever waits",
@@ -371,8 +371,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "what shrank comes back under its old id",
         "end",
-        "if was_held && is_split {",
-        "if false && was_held && is_split {",
+        "if was_held && is_heavy {",
+        "if false && was_held && is_heavy {",
     ),
     (
         "a refresh that names units that were given up finds a loss",
@@ -421,14 +421,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a grant is told twice",
         "reply",
-        "if permit.budget.take().is_some() {",
-        "if permit.budget.is_some() {",
+        "permit.budget = None;\n            let event",
+        "let event",
     ),
     (
         "an outage is called full",
-        "reply",
-        "self.refuse(now, id, Refusal::Unavailable);\n        }\n        let leases",
-        "self.refuse(now, id, Refusal::Full(0, 0));\n        }\n        let leases",
+        "outage",
+        "false => self.refuse(now, id, Refusal::Unavailable(server)),",
+        "false => self.refuse(now, id, Refusal::Full(0, 0)),",
     ),
     (
         "the end of a wait is called full",
@@ -451,13 +451,13 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "a permit that is over stays in the list",
-        "reply",
+        "end",
         "self.unfile(id);\n        self.waiters",
         "self.waiters",
     ),
     (
         "a waiter that is over is remembered",
-        "reply",
+        "end",
         "self.waiters.remove(&id.serial);",
         "",
     ),
@@ -466,5 +466,24 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "key",
         "if key.leases == 0 {",
         "if key.leases == u32::MAX {",
+    ),
+    // Outages.
+    (
+        "an outage never ends",
+        "health",
+        "self.failing.take_if(|failing| failing.since <= sent)",
+        "self.failing.take_if(|failing| failing.since < Time::ZERO)",
+    ),
+    (
+        "nobody looks whether a server is back",
+        "outage",
+        "server.presence_at = server.presence_at.map(|at| at.min(now + pause));",
+        "let _ = pause;",
+    ),
+    (
+        "a call that failed before the last answer is evidence",
+        "health",
+        "if sent < self.answered {",
+        "if sent < Time::ZERO {",
     ),
 ];
