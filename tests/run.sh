@@ -40,6 +40,13 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis_connections
 }
 
+# The store that is to come, on one server.
+core() {
+    RUSTFLAGS="--cfg tower_semaphore_core" cargo clippy --target-dir target/core -p tower-semaphore --lib \
+        --all-features -- -D warnings &&
+        RUSTFLAGS="--cfg tower_semaphore_core" cargo test --target-dir target/core --test conformance redis::
+}
+
 step "tools" tools
 step "format" cargo fmt --all --check
 step "lints, all features" lint --workspace --all-features
@@ -54,6 +61,7 @@ step "soak, one minute" tests/soak.sh 1
 step "interleavings" cargo test --release -p tower-semaphore-interleavings
 step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
 step "tests, no features" cargo test --no-default-features -p tower-semaphore -p tower-semaphore-properties
+step "the core" core
 # With all features rustls does the work, and no TLS URL is refused.
 step "tests, native TLS" connections tls-native-tls
 step "tests, no TLS" connections redis

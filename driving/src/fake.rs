@@ -182,7 +182,7 @@ impl Server {
                     false => Answer::Done,
                 }
             }
-            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000, 1),
+            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000, Some(1)),
         }
     }
 

@@ -155,7 +155,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, 0, 1),
+        Command::Presence { .. } => Answer::Presence(1_000_000, 0, Some(1)),
     });
     let answers = answers.collect();
     assert!(carrier.report(Ok(answers)).is_empty());

@@ -5,17 +5,18 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! reply, end, weight, build ─> core ─> permit ─> lease ─> id, time
-//!                                   ─> server, lane, key, call
+//! reply, end, weight, outage, build ─> core ─> permit ─> lease ─> id, time ─> policy
+//!                                           ─> server ─> health
+//!                                           ─> lane, key, call
 //! ```
 //!
 //! | | holds |
 //! |---|---|
 //! | [`Permit`] | the levels of a claim, and its leases from narrow to wide |
 //! | [`Lease`] | a run of neighbouring levels that one script may name: acquired, refreshed and released together |
-//! | [`Server`] | its clock, and what waits to be sent to it |
+//! | [`Server`] | its clock, whether it works, and what waits to be sent to it |
 //! | [`Lane`] | one runtime's connection to a server: the claims that wait for it, and calls in flight |
-//! | [`Key`] | the releases of a semaphore that have no answer yet |
+//! | [`Key`] | the units that this process has of a semaphore, and the releases of it that have no answer yet |
 //!
 //! Rules, and why each holds:
 //!
@@ -43,6 +44,16 @@
 //! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
 //!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
 //!     once.
+//! 11. *A call is evidence of the instant at which it was sent*: a failure counts unless a call that was sent later was
+//!     answered, and an answer ends the failures of calls that were sent before. Only the thread's failures
+//!     make an outage, because the runtime of a caller may stand still; a caller's failure makes a probe due.
+//!     While there is an outage only probes are sent, one at a time, and the policy decides each claim.
+//! 12. *A permit counts in its process's share* from its grant until it is given up, whether or not its server has it.
+//!     So where a policy shares, a claim needs room in the share from the sending of the first failure on until
+//!     nobody can have taken the server for unavailable any more.
+//! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one of which only
+//!     the release is left. So a change of weight meets no fault that a claim and a release do not.
+//! 14. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 
 mod build;
 mod call;
