@@ -227,7 +227,8 @@ impl Calls {
         let seen = self.seen[&(at, server)];
         let is_unwell = seen.failed > seen.worked && link.is_up && !is_dazed(process, now);
         let pause = PROBES + LATE;
-        let is_late = process.local(now) > seen.failed + pause && now > link.since + pause;
+        let could = link.since.max(process.suspended_until);
+        let is_late = process.local(now) > seen.failed + pause && now > could + pause;
         check(
             !is_unwell || !is_late || !link.in_flight.is_empty(),
             "L2",
