@@ -14,6 +14,8 @@ pub enum Workload {
     Server,
     /// They are on several servers, whose clocks differ.
     Cluster,
+    /// On one server, and while it is unavailable claims are admitted up to a share.
+    Outage,
 }
 
 /// A simulation from its seed.
@@ -31,6 +33,8 @@ pub struct Schedule {
     pub has_slots: bool,
     /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
     pub clocks: Vec<(i64, i64)>,
+    /// Whether claims are admitted up to half of their limits while their server is unavailable.
+    pub shares: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
     /// it is the only one.
     pub runtimes: usize,
@@ -120,6 +124,7 @@ impl Schedule {
             is_cluster: false,
             has_slots: false,
             clocks: vec![(0, 0); 3],
+            shares: workload == Workload::Outage,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
             messages_lost: random.pick(&[0, 0, 10, 50, 100]),
@@ -133,14 +138,27 @@ impl Schedule {
         schedule.add_claims(&mut random, active);
         schedule.add_faults(&mut random, active);
         schedule.add_revocations(&mut random);
-        schedule.add_resizes(&mut random, active);
-        if random.one_in(6) {
+        if schedule.shares {
+            schedule.add_outages(&mut random, active);
+        } else {
+            schedule.add_resizes(&mut random, active);
+        }
+        if !schedule.shares && random.one_in(6) {
             let process = random.below(schedule.processes as u64) as usize;
             let at = random.up_to_ms(active.as_millis() as u64);
             schedule.steps.push((at, Step::Shutdown(process)));
         }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Servers that stand still for so long that all processes notice.
+    fn add_outages(&mut self, random: &mut Random, active: Duration) {
+        for server in 0..self.servers {
+            let at = random.up_to_ms(active.as_millis() as u64 / 2);
+            let long = Duration::from_millis(700) + random.up_to_ms(1_500);
+            self.steps.push((at, Step::Pause(server, long)));
+        }
     }
 
     /// Makes the servers a cluster, each with a clock of its own.
@@ -162,6 +180,7 @@ impl Schedule {
             timeout: TIMEOUT,
             servers: self.servers,
             has_slots: self.has_slots,
+            shares: self.shares,
             runtimes: self.runtimes,
         }
     }

@@ -27,7 +27,10 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         servers: settings.servers,
-        policy: Policy::Refuse,
+        policy: match settings.shares {
+            true => Policy::ShareOf(0.5),
+            false => Policy::Refuse,
+        },
     });
     let owner = Owner {
         process: settings.process.as_str().into(),
@@ -297,7 +300,8 @@ impl subject::Subject for Shipped {
                 }
                 Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
                 Event::Released(id, _) => subject::Event::Released(subject::PermitId(id.serial)),
-                Event::Queued(..) | Event::Held(..) | Event::Degraded(_) => continue,
+                Event::Degraded(id) => subject::Event::Degraded(subject::PermitId(id.serial)),
+                Event::Queued(..) | Event::Held(..) => continue,
             });
         }
     }

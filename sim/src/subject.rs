@@ -52,6 +52,8 @@ pub struct Settings {
     pub servers: usize,
     /// Whether one script may name all semaphores of a server, or each is in a slot of its own.
     pub has_slots: bool,
+    /// Whether claims are admitted up to half of their limits while their server is unavailable.
+    pub shares: bool,
     /// How many runtimes the process has, that of the keeper's thread among them.
     pub runtimes: usize,
 }
@@ -418,6 +420,8 @@ pub enum Event {
     Refused(PermitId, Refusal),
     /// The permit is held no more.
     Lost(PermitId),
+    /// It goes on without its server.
+    Degraded(PermitId),
     /// It was lost, and is held again, with these tokens.
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
@@ -435,6 +439,7 @@ impl Event {
             | Self::Lost(permit)
             | Self::Regained(permit, _)
             | Self::Revoked(permit)
+            | Self::Degraded(permit)
             | Self::Released(permit) => permit,
         }
     }

@@ -18,10 +18,11 @@ const BOUND: u64 = 20_000;
 /// How many of a cluster, likewise.
 const OF_CLUSTER: u64 = 1_500;
 
-/// `WORKLOAD=cluster`, or that of one server.
+/// `WORKLOAD=cluster` or `outage`, or that of one server.
 fn workload() -> Workload {
     match std::env::var("WORKLOAD").as_deref() {
         Ok("cluster") => Workload::Cluster,
+        Ok("outage") => Workload::Outage,
         Ok(other) => panic!("no workload is called {other}"),
         Err(_) => Workload::Server,
     }
@@ -71,6 +72,11 @@ fn the_shipped_core_passes() {
 #[test]
 fn the_shipped_core_passes_on_a_cluster() {
     pass(Workload::Cluster, OF_CLUSTER);
+}
+
+#[test]
+fn the_shipped_core_passes_in_outages() {
+    pass(Workload::Outage, OF_CLUSTER);
 }
 
 #[test]

@@ -264,7 +264,7 @@ impl Callers {
             Event::Regained(..) => State::Lost,
             Event::Granted(..) | Event::Refused(..) => State::Waits,
             Event::Revoked(_) if record.state == State::Lost => State::Lost,
-            Event::Revoked(_) | Event::Released(_) => State::Holds,
+            Event::Revoked(_) | Event::Degraded(_) | Event::Released(_) => State::Holds,
         };
         check(record.state == expected, "events", || {
             says(&format!("but {:?}", record.state))
@@ -287,6 +287,7 @@ impl Callers {
                     says(&format!("which is not so: {record:?}"))
                 })?;
             }
+            Event::Degraded(_) => check(false, "the truth", || says("though it is to be lost"))?,
             Event::Released(_) => {}
             Event::Revoked(_) => {
                 check(record.revoked.is_some(), "the truth", || {
@@ -316,7 +317,7 @@ impl Callers {
         Ok(())
     }
 
-    fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
+    pub(super) fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
         let is_closed = self.is_closed(who.0);
         let Some(record) = self.records.get_mut(&who) else {
             return;
@@ -324,6 +325,7 @@ impl Callers {
         record.state = match event {
             Event::Lost(_) if is_closed => State::Over,
             Event::Granted(..) | Event::Regained(..) => State::Holds,
+            Event::Degraded(_) => return,
             Event::Lost(_) => State::Lost,
             Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
         };

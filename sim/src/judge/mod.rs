@@ -5,6 +5,7 @@ mod callers;
 mod calls;
 mod effect;
 mod record;
+mod shares;
 mod storage;
 mod weights;
 
@@ -17,6 +18,7 @@ use crate::{
 use callers::Callers;
 use calls::Calls;
 pub(crate) use effect::Name;
+use shares::Shares;
 use std::{collections::BTreeMap, fmt, time::Duration};
 use storage::Storage;
 
@@ -80,6 +82,8 @@ pub struct Judge {
     storage: Storage,
     callers: Callers,
     calls: Calls,
+    /// Judges what callers are told where claims are admitted without their server.
+    shares: Option<Shares>,
 }
 
 impl Judge {
@@ -91,6 +95,7 @@ impl Judge {
             storage: Storage::new(schedule),
             callers: Callers::new(schedule),
             calls: Calls::new(schedule),
+            shares: schedule.shares.then(|| Shares::new(schedule)),
         }
     }
 
@@ -108,6 +113,9 @@ impl Judge {
     /// A caller has claimed.
     pub fn asked(&mut self, at: usize, permit: PermitId, claim: Claim, local: Time) {
         self.calls.asked((at, permit), claim);
+        if let Some(shares) = &mut self.shares {
+            shares.asked((at, permit), claim, local);
+        }
         let verdict = self.callers.asked((at, permit), claim, local);
         self.note(verdict);
     }
@@ -150,6 +158,9 @@ impl Judge {
 
     /// Where all is answered, servers hold what callers were told.
     pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
+        if self.shares.is_some() {
+            return;
+        }
         let mut verdict = Ok(());
         for (at, record, units) in self.callers.holders() {
             let mut flights = self.flights.range((at, CallId(0))..(at + 1, CallId(0)));
@@ -180,6 +191,9 @@ impl Judge {
             self.calls.over(who);
         }
         self.callers.over((at, permit));
+        if let Some(shares) = &mut self.shares {
+            shares.over((at, permit));
+        }
     }
 
     /// The claims that nobody has given up.
@@ -234,9 +248,11 @@ impl Judge {
                     self.calls.is_due(who, times.1);
                     self.calls.over(who);
                 }
+                // Without its server.
+                Event::Granted(_, [0, ..]) => self.calls.lost(who),
                 Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
                 Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
-                Event::Lost(_) => self.calls.lost(who),
+                Event::Lost(_) | Event::Degraded(_) => self.calls.lost(who),
                 Event::Released(_) => {}
             }
         }
@@ -246,6 +262,11 @@ impl Judge {
             flights: &self.flights,
             tokens: self.storage.tokens(who),
         };
+        if let Some(shares) = &mut self.shares {
+            self.callers.note(who, event, &seen);
+            let verdict = shares.told(who, event);
+            return self.note(verdict);
+        }
         let verdict = self.callers.told(who, event, &seen);
         self.note(verdict);
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
@@ -301,7 +322,10 @@ impl Judge {
     pub fn pass(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         let verdict = self.calls.pass(processes, &self.flights, now);
         self.note(verdict);
-        let verdict = self.callers.pass(processes, servers, now, &self.calls);
+        let verdict = match &mut self.shares {
+            Some(shares) => shares.pass(processes, servers, (now, &self.calls)),
+            None => self.callers.pass(processes, servers, now, &self.calls),
+        };
         self.note(verdict);
     }
 
@@ -316,6 +340,7 @@ impl Judge {
     /// A process was killed.
     pub fn killed(&mut self, at: usize) {
         self.callers.killed(at);
+        self.shares.iter_mut().for_each(|shares| shares.killed(at));
         self.calls.killed(at);
         self.storage.killed(at);
     }

@@ -32,7 +32,7 @@ impl Core {
             }
             match &lease.state {
                 State::Released(_) => self.done(at),
-                State::Held(_) if is_kept => self.degrade(now, at, now),
+                State::Held(_) if is_kept => self.degrade(now, at, (now, false)),
                 _ => self.lose(now, at, (now, false)),
             }
         }
@@ -43,8 +43,9 @@ impl Core {
         let Some(root) = self.permit(at.0).map(|permit| permit.root()) else {
             return;
         };
-        if self.is_kept(at) && !self.is_well(now, at) {
-            return self.degrade(now, at, then);
+        let is_degraded = self.lease(at).is_some_and(|lease| lease.is_degraded());
+        if is_degraded || self.is_kept(at) && !self.is_well(now, at) {
+            return self.degrade(now, at, (then, is_gone));
         }
         let was_held = self.held_until(root).is_some();
         self.set_absent(now, at, State::Lost(Lost { end: None, is_gone }));
@@ -62,7 +63,7 @@ impl Core {
         let growths = growths.filter(|growth| growth.is_decided());
         let leases = growths.chain([root]).flat_map(|permit| &permit.leases);
         let is_whole = root.is_decided() && leases.clone().all(Lease::is_held);
-        leases.map(Lease::held_until).min().filter(|_| is_whole)
+        leases.filter_map(Lease::end).min().filter(|_| is_whole)
     }
 
     /// A server has nothing of a lease, or its end has passed, or it never answered.
@@ -104,7 +105,8 @@ impl Core {
         };
         let length = permit.leases[at.1].length;
         let end = self.settings.held_until(sent, length);
-        let was_told = permit.leases[at.1].end().is_none();
+        let lease = &permit.leases[at.1];
+        let was_told = lease.end().is_none() || lease.is_degraded();
         if was_told {
             permit.take(at.1, grants);
         }

@@ -35,8 +35,6 @@ pub(super) enum State {
     Held(Held),
     /// A server did not find it, or its end has come. It is to be acquired again.
     Lost(Lost),
-    /// Its holder goes on while its server is unavailable. It is to be acquired.
-    Degraded,
     Released(Released),
 }
 
@@ -59,7 +57,8 @@ pub(super) struct Held {
 
 #[derive(Debug)]
 pub(super) struct Lost {
-    /// The end that its holder knows. `None`: the holder was told that it is lost.
+    /// The end that its holder knows: [`FOREVER`] if the holder was told to go on while its server is unavailable.
+    /// `None`: the holder was told that it is lost.
     pub(super) end: Option<Time>,
     /// Whether the server has said that it has nothing of it, and nothing was sent since.
     pub(super) is_gone: bool,
@@ -144,9 +143,7 @@ impl Lease {
             }
             _ if self.call.is_some() => None,
             State::Held(_) => Some(Work::Refresh),
-            State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {
-                Some(Work::Acquire)
-            }
+            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),
         }
     }
 
@@ -156,16 +153,13 @@ impl Lease {
             State::Held(held) => Some(held.end),
             State::Lost(lost) => lost.end,
             State::Released(released) => Some(released.gives_up),
-            State::Idle | State::Wanted | State::Queued(_) | State::Degraded => None,
+            State::Idle | State::Wanted | State::Queued(_) => None,
         }
     }
 
-    /// Until when its holder may rely on it.
-    pub(super) fn held_until(&self) -> Time {
-        match self.state {
-            State::Degraded => FOREVER,
-            _ => self.end().unwrap_or_default(),
-        }
+    /// Whether its holder was told to go on without its server.
+    pub(super) fn is_degraded(&self) -> bool {
+        matches!(&self.state, State::Lost(lost) if lost.end == Some(FOREVER))
     }
 
     /// The least of its timers.
@@ -177,7 +171,7 @@ impl Lease {
 
     /// Whether it is to be acquired again.
     pub(super) fn is_absent(&self) -> bool {
-        matches!(self.state, State::Lost(_) | State::Degraded)
+        matches!(self.state, State::Lost(_))
     }
 
     pub(super) fn is_queued(&self) -> bool {
@@ -201,7 +195,7 @@ impl Lease {
     /// Whether its holder may rely on it.
     pub(super) fn is_held(&self) -> bool {
         match &self.state {
-            State::Held(_) | State::Degraded => true,
+            State::Held(_) => true,
             State::Lost(lost) => lost.end.is_some(),
             _ => false,
         }

@@ -408,7 +408,6 @@ impl Core {
             (Some(_), State::Released(_)) => Queue::Releases,
             (Some(_), State::Held(_)) => Queue::Refreshes,
             (Some(_), State::Queued(_)) => Queue::Polls,
-            (Some(_), State::Degraded) => Queue::Polls,
             (Some(_), _) => Queue::Claims,
         };
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.

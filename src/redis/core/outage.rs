@@ -4,10 +4,10 @@ use super::{
     Core, THREAD,
     call::Flight,
     id::{At, PermitId},
-    lease::State,
+    lease::{Lost, State},
     permit::{Event, Own, Permit, Refusal},
     policy::Policy,
-    time::Time,
+    time::{FOREVER, Time},
 };
 
 impl Core {
@@ -111,7 +111,7 @@ impl Core {
         self.permits[id.slot].budget = None;
         let leases = self.permits[id.slot].leases.len();
         for number in 0..leases {
-            self.degrade(now, At(id, number), now + self.settings.absence());
+            self.degrade(now, At(id, number), (now + self.settings.absence(), false));
         }
         self.count(id);
         self.tell_end(id);
@@ -120,17 +120,20 @@ impl Core {
     }
 
     /// A lease goes on without its server, which it is acquired from again then.
-    pub(super) fn degrade(&mut self, now: Time, at: At, then: Time) {
+    pub(super) fn degrade(&mut self, now: Time, at: At, (then, is_gone): (Time, bool)) {
         let root = self.permits[at.0.slot].root();
-        self.events.push_back(Event::Degraded(root));
-        self.set_absent(now, at, State::Degraded);
+        if !self.permits[at.0.slot].leases[at.1].is_degraded() {
+            self.events.push_back(Event::Degraded(root));
+        }
+        let end = Some(FOREVER);
+        self.set_absent(now, at, State::Lost(Lost { end, is_gone }));
         if let Some(lease) = self.lease(at) {
             lease.waits_in = None;
         }
         self.next_at(now, at, then);
     }
 
-    /// Whether a permit goes on although its server has nothing of it.
+    /// Whether a permit may go on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id.slot];
         permit.is_decided() && !permit.is_strict && self.settings.policy != Policy::Refuse

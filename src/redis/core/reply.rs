@@ -227,14 +227,9 @@ impl Core {
             (State::Released(_), _) if is_refusal && lease.runs_until() <= now => self.done(at),
             (State::Released(_), _) => self.next_at(now, at, now),
             (_, Acquired::Revoked) => self.revoked(now, at.0),
-            (State::Lost(_) | State::Degraded, Acquired::Granted(grants)) => {
-                self.returned(now, sent, at, &grants);
-            }
+            (State::Lost(_), Acquired::Granted(grants)) => self.returned(now, sent, at, &grants),
             // The answer to a poll from before the loss.
-            (State::Lost(_) | State::Degraded, Acquired::Queued { .. }) => {
-                self.next_at(now, at, now);
-            }
-            (State::Degraded, _) => self.next_at(now, at, now + self.settings.absence()),
+            (State::Lost(_), Acquired::Queued { .. }) => self.next_at(now, at, now),
             (State::Lost(_), _) => {
                 // Unless an older acquire may run yet.
                 let is_gone = lease.runs_until() <= now;
@@ -473,7 +468,7 @@ impl Core {
         // The server may have other levels and units of it.
         let (is_gone, end) = (false, Some(end));
         if self.is_kept(at) && !self.is_well(now, at) {
-            return self.degrade(now, at, now);
+            return self.degrade(now, at, (now, is_gone));
         }
         self.set_absent(now, at, State::Lost(Lost { end, is_gone }));
         self.next_at(now, at, now);

@@ -1,0 +1,137 @@
+//! Where claims are admitted up to a share while their server is unavailable: what callers are told.
+
+use super::{LATE, Verdict, Who, calls::Calls, check, is_dazed};
+use crate::{
+    process::Process,
+    schedule::Schedule,
+    server::Server,
+    subject::{Claim, Event, Settings, Time},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A claim, or its permit.
+#[derive(Debug)]
+struct Record {
+    claim: Claim,
+    asked: Time,
+    is_held: bool,
+    is_degraded: bool,
+    /// Whether its process stood still since.
+    was_dazed: bool,
+    /// Since when a degraded one could have its place: there is room, and its server works.
+    room_since: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shares {
+    settings: Settings,
+    records: BTreeMap<Who, Record>,
+}
+
+impl Shares {
+    pub(super) fn new(schedule: &Schedule) -> Self {
+        Self {
+            settings: schedule.settings(0),
+            records: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) {
+        let record = Record {
+            claim,
+            asked: local,
+            is_held: false,
+            is_degraded: false,
+            was_dazed: false,
+            room_since: None,
+        };
+        self.records.insert(who, record);
+    }
+
+    pub(super) fn over(&mut self, who: Who) {
+        self.records.remove(&who);
+    }
+
+    pub(super) fn killed(&mut self, at: usize) {
+        self.records.retain(|(process, _), _| *process != at);
+    }
+
+    /// What is admitted without a server is within the share, with all that its process has.
+    pub(super) fn told(&mut self, who: Who, event: Event) -> Verdict {
+        let Some(record) = self.records.get_mut(&who) else {
+            return Ok(());
+        };
+        match event {
+            Event::Degraded(_) => record.is_degraded = true,
+            Event::Regained(..) => (record.is_degraded, record.room_since) = (false, None),
+            Event::Granted(..) => {
+                record.is_held = true;
+                if record.is_degraded {
+                    return self.is_within(who);
+                }
+            }
+            Event::Refused(..) | Event::Revoked(_) => self.over(who),
+            Event::Lost(_) | Event::Released(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The share is half of the limit.
+    fn is_within(&self, who: Who) -> Verdict {
+        for level in self.records[&who].claim.levels() {
+            let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
+            let own = own.filter(|(_, record)| record.is_held);
+            let levels = own.flat_map(|(_, record)| record.claim.levels());
+            let levels = levels.filter(|other| other.key == level.key);
+            let units: u32 = levels.map(|level| level.weight).sum();
+            check(units <= level.limit.div_ceil(2), "the share", || {
+                format!("{who:?} is admitted, with {units} units of {level:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Every claim is decided in time, and a degraded permit gets its place when it can.
+    pub(super) fn pass(
+        &mut self,
+        processes: &[Process],
+        servers: &[Server],
+        (now, calls): (Duration, &Calls),
+    ) -> Verdict {
+        let settings = &self.settings;
+        for ((at, permit), record) in &mut self.records {
+            let process = &processes[*at];
+            let local = process.local(now);
+            let is_dazed = is_dazed(process, now);
+            record.was_dazed |= is_dazed;
+            let end = record.asked + record.claim.longest_wait() + settings.timeout * 2 + LATE;
+            let is_late = !record.is_held && !record.was_dazed && local > end;
+            check(!is_late, "F3", || {
+                format!("p{at} {permit:?} has no answer: {record:?}")
+            })?;
+            let mut levels = record.claim.levels();
+            let could = record.is_degraded
+                && !is_dazed
+                && levels.all(|level| {
+                    let number = settings.server_of(level.key);
+                    let (server, view) = (&servers[number], servers[number].view(level.key));
+                    let clock = server.clock(now) / 1_000;
+                    let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
+                    let link = &process.links[settings.link(0, number)];
+                    let is_quiet = link.stalled_until <= now && link.deaf_until <= now;
+                    let is_here = is_quiet && link.is_up && server.is_ready(now);
+                    let has_room = view.queue.is_empty() && used + level.weight <= level.limit;
+                    is_here && has_room && calls.works(*at, number)
+                });
+            record.room_since = could.then(|| record.room_since.unwrap_or(local));
+            let patience = settings.absence() + settings.timeout + LATE;
+            let is_late = record
+                .room_since
+                .is_some_and(|since| local > since + patience);
+            check(!is_late, "a return", || {
+                format!("p{at} {permit:?} has no place: {record:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
