@@ -236,8 +236,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "what was lost does not come back",
         "lease",
-        "State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {",
-        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) | State::Degraded => {",
+        "State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
+        "State::Lost(lost) if lost.end.is_none() => None,\n            State::Wanted | State::Queued(_) | State::Lost(_) => Some(Work::Acquire),",
     ),
     (
         "a return is not told",
@@ -485,5 +485,29 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "health",
         "if sent < self.answered {",
         "if sent < Time::ZERO {",
+    ),
+    (
+        "in outages: a share is off by one",
+        "outage",
+        "units <= self.share(level)",
+        "units <= self.share(level) + 1",
+    ),
+    (
+        "in outages: what is admitted counts in no share",
+        "outage",
+        "self.count(id);\n        self.tell_end(id);",
+        "self.tell_end(id);",
+    ),
+    (
+        "in outages: what is released counts on",
+        "end",
+        "if was_granted {",
+        "if was_granted && id.serial % 2 == 0 {",
+    ),
+    (
+        "in outages: what was admitted claims its place late",
+        "time",
+        "self.refresh_interval().min(LONGEST_ABSENCE)",
+        "(self.lease * 2).min(LONGEST_ABSENCE * 4)",
     ),
 ];

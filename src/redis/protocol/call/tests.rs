@@ -246,7 +246,7 @@ fn sent(one_server: bool, claims: &[&[&str]]) -> Vec<Vec<String>> {
     let sent = script.sent.lock()[0].clone();
     let behind = |args: Vec<String>| {
         let keys: usize = args[2].parse().expect("a number");
-        args[keys + 6..].to_vec()
+        args[keys + 7..].to_vec()
     };
     sent.into_iter().map(behind).collect()
 }
