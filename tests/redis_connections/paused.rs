@@ -1,8 +1,8 @@
 //! Tokio's time is paused, so that it runs ahead while a test waits for a socket.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, net::TcpListener, time::Duration};
 use testing::{
-    redis::{Cluster, RedisServer, Sentinels, sentinel},
+    redis::{Cluster, RedisServer, Sentinels},
     stores::connection,
 };
 use tokio::time::{pause, resume};
@@ -28,20 +28,16 @@ fn assert_paused(outcome: Result<RedisSemaphore, ConnectError>) {
     assert_explains(&error);
 }
 
+/// To a server that does not answer: an answer may come before time has run ahead.
 #[tokio::test(start_paused = true)]
 async fn connecting_in_paused_time_says_so() {
-    let server = RedisServer::start();
-    assert_paused(RedisSemaphore::connect(server.url()).await);
-    assert_paused(RedisSemaphore::builder().cluster([server.url()]).await);
-    resume();
-    let sentinel = sentinel(server.client_port(), 1);
-    pause();
-    let url = format!("redis://127.0.0.1:{}/", sentinel.port());
-    assert_paused(
-        RedisSemaphore::builder()
-            .sentinel([url.as_str()], Sentinels::NAME)
-            .await,
-    );
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = silent.local_addr().expect("it has one");
+    let url = format!("redis://{address}/");
+    assert_paused(RedisSemaphore::connect(&*url).await);
+    assert_paused(RedisSemaphore::builder().cluster([&*url]).await);
+    let sentinels = RedisSemaphore::builder().sentinel([&*url], Sentinels::NAME);
+    assert_paused(sentinels.await);
 }
 
 /// An answer that comes before the test waits is used, so some claims may be granted.

@@ -31,6 +31,8 @@ async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
     let (browser, other) = (watching(&market).await, watching(&market).await);
     browser.click("#open").await;
     browser.reads("#streams > li", ": open").await;
+    // What is announced later takes its place.
+    browser.reads("#announcement", "1 of 1 permits held").await;
     browser.click("#open").await;
     let second = "#streams > li:nth-child(2)";
     browser.reads(second, "refused, 429").await;
