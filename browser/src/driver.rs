@@ -23,8 +23,15 @@ impl Driver {
     ///
     /// # Panics
     ///
-    /// When it is not installed, or does not say where it listens.
+    /// When it is not installed, or does not say where it listens, five times in a row.
     pub(crate) fn start(profile: &Path) -> Self {
+        // It looks for a port that is free for IPv4 and then takes the same for IPv6. If another process has that,
+        // it ends.
+        let started = (0..5).find_map(|_| Self::try_start(profile));
+        started.expect("chromedriver says where it listens")
+    }
+
+    fn try_start(profile: &Path) -> Option<Self> {
         let mut command = Command::new("chromedriver");
         command.arg("--port=0").process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -32,13 +39,16 @@ impl Driver {
             ErrorKind::NotFound => panic!("{MISSING}"),
             _ => panic!("chromedriver does not start: {error}"),
         });
+        let Some(port) = port(&mut driver) else {
+            driver.wait().expect("it has ended, or does so now");
+            return None;
+        };
         let watcher = watch(driver.id(), profile);
-        let port = port(&mut driver);
-        Self {
+        Some(Self {
             driver,
             watcher,
             port,
-        }
+        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -71,13 +81,12 @@ fn watch(group: u32, profile: &Path) -> Child {
         .expect("sh is installed")
 }
 
-fn port(driver: &mut Child) -> u16 {
+/// Where it listens. `None` if it has ended without saying so.
+fn port(driver: &mut Child) -> Option<u16> {
     let stdout = driver.stdout.take().expect("stdout is piped");
     let said = |line: &String| line.contains("started successfully on port");
     let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let line = lines
-        .find(said)
-        .expect("chromedriver says where it listens");
+    let line = lines.find(said)?;
     let port = line.trim_end_matches('.').rsplit(' ').next();
-    port.and_then(|port| port.parse().ok()).expect("a port")
+    Some(port.and_then(|port| port.parse().ok()).expect("a port"))
 }
