@@ -23,15 +23,16 @@ fn runtime(number: subject::Runtime) -> RuntimeId {
 
 /// A core for a process.
 pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> {
-    let core = Core::new(Settings {
+    let mut core = Core::new(Settings {
         lease: settings.lease,
         timeout: settings.timeout,
-        servers: settings.servers,
+        slots_of_store: settings.slots_of_store(),
         policy: match settings.shares {
             true => Policy::ShareOf(0.5),
             false => Policy::Refuse,
         },
     });
+    core.handle_servers(Time::ZERO, Change::Slots(settings.slots()));
     let owner = Owner {
         process: settings.process.as_str().into(),
         lease_ms: settings.lease.as_millis() as u64,
@@ -76,6 +77,10 @@ impl Sink for Written {
             args: Vec::new(),
         };
         *self = Self(Some(script), keys);
+    }
+
+    fn asking(&mut self) {
+        panic!("it has no script");
     }
 
     fn add(&mut self, item: impl Display) {
@@ -159,7 +164,6 @@ impl subject::Subject for Shipped {
     ) -> subject::PermitId {
         let levels = claim.levels().map(|level| Level {
             name: wire::name(level.key).into(),
-            server: self.settings.server_of(level.key),
             slot: self.settings.slot_of(level.key),
             limit: level.limit,
             weight: level.weight,

@@ -5,13 +5,17 @@
 
 use crate::wire::Script;
 use model::stand_in::Reply;
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Range, time::Duration};
 
 /// An instant of a process's clock, since its machine has booted.
 pub type Time = Duration;
 
 /// The number of a key, and of its semaphore.
 pub type Key = u8;
+
+/// The slots of the keys of the store itself.
+const CLOCK: u16 = 256;
+const PROCESSES: u16 = 257;
 
 /// The number of a server.
 pub type Server = usize;
@@ -68,15 +72,33 @@ impl Settings {
     pub fn slot_of(&self, key: Key) -> u16 {
         match self.has_slots {
             true => key.into(),
-            false => 0,
+            false => self.server_of(key) as u16,
         }
+    }
+
+    /// The slots of the key of the highest time, and of that of the processes.
+    pub fn slots_of_store(&self) -> [u16; 2] {
+        match self.has_slots {
+            true => [CLOCK, PROCESSES],
+            false => [0, 0],
+        }
+    }
+
+    /// All slots, and the server of each.
+    pub fn slots(&self) -> Vec<(Range<usize>, Server)> {
+        let slots = match self.has_slots {
+            true => usize::from(PROCESSES) + 1,
+            false => self.servers,
+        };
+        (0..slots)
+            .map(|slot| (slot..slot + 1, slot % self.servers))
+            .collect()
     }
 
     /// The leases of a claim: each a run of neighbouring levels that one script may name.
     pub fn leases(&self, claim: Claim) -> Vec<Vec<Level>> {
-        let place = |level: &Level| (self.server_of(level.key), self.slot_of(level.key));
         let levels: Vec<_> = claim.levels().collect();
-        let runs = levels.chunk_by(|one, next| place(one) == place(next));
+        let runs = levels.chunk_by(|one, next| self.slot_of(one.key) == self.slot_of(next.key));
         runs.map(<[Level]>::to_vec).collect()
     }
 
@@ -289,8 +311,8 @@ pub enum Command {
     },
     /// Reads the server's clock.
     Clock {
-        /// The highest that the process has seen, microseconds.
-        highest: u64,
+        /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
+        highest: Option<u64>,
     },
 }
 
@@ -340,8 +362,8 @@ pub enum Answer {
     Held(Vec<bool>),
     /// The release was done.
     Released,
-    /// The server's time, ms, and the highest that any process has seen, microseconds.
-    Clock(u64, u64),
+    /// The server's time, ms.
+    Clock(u64),
     /// The server has not run the script. Nothing was changed.
     Error(Refused),
 }

@@ -103,17 +103,21 @@ impl Script {
 
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         args.lease(owner)?;
-        let is_clock = args.number()? == 2 && args.next()? == "clock";
-        let highest = args.number()?;
-        let keys = ["clock", "processes"].map(|part| format!("{PREFIX}{part}"));
-        let is_own = is_clock && keys.starts_with(&self.keys);
-        if self.keys.len() == keys.len() {
-            let is_count = args.number()? == 2 && args.next()? == "processes";
-            let (process, lease) = args.next()?.split_once(':')?;
-            let is_known = process == owner.process && lease == owner.lease.as_millis().to_string();
-            return (is_own && is_count && is_known).then_some(Command::Clock { highest });
+        let mut highest = None;
+        for key in &self.keys {
+            let part = key.strip_prefix(PREFIX)?;
+            (args.number()? == 2 && args.next()? == part).then_some(())?;
+            match part {
+                "clock" => highest = Some(args.number()?),
+                "processes" => {
+                    let (process, lease) = args.next()?.split_once(':')?;
+                    let own = (owner.process.as_str(), owner.lease.as_millis().to_string());
+                    ((process, lease.to_owned()) == own).then_some(())?;
+                }
+                _ => return None,
+            }
         }
-        is_own.then_some(Command::Clock { highest })
+        Some(Command::Clock { highest })
     }
 }
 
@@ -259,10 +263,10 @@ impl Command {
             } => (*reply == Reply::Int(0)).then_some(Answer::Released),
             // Which of them were held.
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
-            Self::Clock { .. } => match numbers(reply).as_deref() {
-                Some([now, highest] | [now, highest, _]) => Some(Answer::Clock(*now, *highest)),
-                _ => None,
-            },
+            // Behind it is what the keys have.
+            Self::Clock { .. } => {
+                numbers(reply).and_then(|all| all.first().copied().map(Answer::Clock))
+            }
         };
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))
     }

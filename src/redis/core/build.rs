@@ -24,6 +24,8 @@ struct Draft {
     connection: Connection,
     bill: Bill,
     presence: bool,
+    /// Whose slots are moving to this server.
+    asking: BTreeSet<At>,
     releases: Vec<At>,
     refreshes: Vec<At>,
     acquires: Vec<At>,
@@ -47,9 +49,10 @@ impl Core {
             now,
             server,
             runtime,
-            connection: (runtime, lane.generation),
+            connection: (runtime, server, lane.generation),
             bill: Bill::default(),
             presence: false,
+            asking: BTreeSet::new(),
             releases: Vec::new(),
             refreshes: Vec::new(),
             acquires: Vec::new(),
@@ -100,9 +103,11 @@ impl Core {
         let Some(at) = self.first(draft, queue) else {
             return false;
         };
-        let work = self.lease(at).filter(|lease| lease.waits_in == Some(queue));
+        let work = self
+            .lease(at)
+            .filter(|lease| lease.waits_in == Some((queue, draft.server)));
         let Some(work) = work.and_then(|lease| lease.work()) else {
-            // It has been sent, or is over.
+            // It has been sent, waits elsewhere, or is over.
             self.pop(draft, queue);
             return true;
         };
@@ -143,17 +148,21 @@ impl Core {
     /// Puts a lease into a call; one that acquires comes behind the releases of its keys. `false`: not all fits,
     /// and the rest goes with the next call over the same connection.
     fn put(&mut self, draft: &mut Draft, at: At, work: Work) -> bool {
+        let asks = self.permits[at.0.slot].leases[at.1].asks;
         if work == Work::Acquire {
             for release in self.releases_before(draft, at) {
                 if !self.adds(draft, release) {
                     return false;
                 }
+                draft.asking.extend(asks.map(|_| release));
                 self.put_release(draft, release);
             }
         }
         if !self.adds(draft, at) {
             return false;
         }
+        draft.asking.extend(asks.map(|_| at));
+        self.permits[at.0.slot].leases[at.1].asks = None;
         match work {
             Work::Release => self.put_release(draft, at),
             Work::Refresh => draft.refreshes.push(at),
@@ -213,11 +222,7 @@ impl Core {
         self.refresh_command(draft, &mut commands, &mut flight);
         self.acquire_command(draft, &mut commands, &mut flight);
         if draft.presence {
-            let highest = self.servers[draft.server].floor(draft.now);
-            // On a cluster one server counts processes.
-            let counts = draft.server == 0;
-            commands.push(Command::Presence { highest, counts });
-            flight.items.push(Items::Presence);
+            self.presence_commands(draft, &mut commands, &mut flight);
         }
         if commands.is_empty() {
             return None;
@@ -232,6 +237,23 @@ impl Core {
             commands,
             deadline,
         })
+    }
+
+    /// Each of the store's keys is on one server. The others only tell their time.
+    fn presence_commands(&self, draft: &Draft, commands: &mut Vec<Command>, flight: &mut Flight) {
+        let [clock, processes] = self.settings.slots_of_store;
+        let is_own = |slot| self.slots.server_of(slot) == draft.server;
+        let (has_clock, counts) = (is_own(clock), is_own(processes));
+        let highest = Some(self.highest.floor(draft.now)).filter(|_| has_clock);
+        let parts = match has_clock && counts && clock != processes {
+            true => vec![(highest, false), (None, true)],
+            false => vec![(highest, counts)],
+        };
+        for (highest, counts) in parts {
+            commands.push(Command::Presence { highest, counts });
+            let slot = highest.map(|_| clock).or(counts.then_some(processes));
+            flight.items.push(Items::Presence(slot));
+        }
     }
 
     fn take_off(&self, draft: &Draft) -> Flight {
@@ -251,11 +273,12 @@ impl Core {
         }
         let tells = |at: &At| self.permits[at.0.slot].tells_release;
         let with_answer = draft.releases.iter().any(tells);
-        for all in self.together(&draft.releases) {
+        for all in self.together(draft, &draft.releases) {
+            ask(draft, &all, commands, flight);
             let (groups, order) = self.groups(all.into_iter());
             commands.push(Command::Release {
                 with_answer,
-                floor: self.servers[draft.server].floor(draft.now),
+                floor: self.highest.floor(draft.now),
                 groups,
             });
             let settled = order.into_iter().map(|at| (at, self.is_last_word(at)));
@@ -268,11 +291,14 @@ impl Core {
         matches!(state, State::Released(released) if released.is_settled)
     }
 
-    /// Leases that one command may name: of one slot, of one length, and with no known error.
-    fn together(&self, all: &[At]) -> Vec<Vec<At>> {
+    /// Leases that one command may name: of one slot that is moving for all or for none, of one length, and with no
+    /// known error.
+    fn together(&self, draft: &Draft, all: &[At]) -> Vec<Vec<At>> {
         let group = |at: &At| {
             let lease = &self.permits[at.0.slot].leases[at.1];
-            (lease.slot, self.length(*at), lease.is_alone.then_some(*at))
+            let is_asking = draft.asking.contains(at);
+            let is_alone = lease.is_alone.then_some(*at);
+            (lease.slot, is_asking, self.length(*at), is_alone)
         };
         if all.iter().all(|at| group(at) == group(&all[0])) {
             return vec![all.to_vec()];
@@ -296,7 +322,8 @@ impl Core {
         if draft.refreshes.is_empty() {
             return;
         }
-        for all in self.together(&draft.refreshes) {
+        for all in self.together(draft, &draft.refreshes) {
+            ask(draft, &all, commands, flight);
             let lasts = self.note_sent(draft, &all, (flight, Work::Refresh));
             let (groups, order) = self.groups(all.into_iter());
             commands.push(Command::Refresh { lasts, groups });
@@ -308,15 +335,15 @@ impl Core {
         if draft.acquires.is_empty() {
             return;
         }
-        for all in self.together(&draft.acquires) {
+        for all in self.together(draft, &draft.acquires) {
+            ask(draft, &all, commands, flight);
             let claims = all.iter().map(|at| self.wanted(draft.now, *at));
             let claims = claims.collect();
             let lasts = self.note_sent(draft, &all, (flight, Work::Acquire));
-            let server = &self.servers[draft.server];
             commands.push(Command::Acquire {
                 lasts,
-                runs_until: server.at(flight.deadline),
-                floor: server.floor(draft.now),
+                runs_until: self.servers[draft.server].at(flight.deadline),
+                floor: self.highest.floor(draft.now),
                 claims,
             });
             flight.items.push(Items::Acquire(all));
@@ -383,5 +410,13 @@ impl Core {
             }
         });
         (groups.collect(), order)
+    }
+}
+
+/// The next command runs although the slot of these leases is moving to the server.
+fn ask(draft: &Draft, all: &[At], commands: &mut Vec<Command>, flight: &mut Flight) {
+    if draft.asking.contains(&all[0]) {
+        commands.push(Command::Asking);
+        flight.items.push(Items::Asking);
     }
 }

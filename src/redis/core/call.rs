@@ -64,7 +64,20 @@ pub(super) enum Items {
     Refresh(Vec<At>),
     /// Also, whether the release is the last word.
     Release(Vec<(At, bool)>),
-    Presence,
+    /// The slot of the key that it names, if it names one.
+    Presence(Option<u16>),
+    /// The next command runs although its slot is moving.
+    Asking,
+}
+
+impl Items {
+    pub(super) fn leases(&self) -> Vec<At> {
+        match self {
+            Self::Acquire(all) | Self::Refresh(all) => all.clone(),
+            Self::Release(all) => all.iter().map(|(at, _)| *at).collect(),
+            Self::Presence(_) | Self::Asking => Vec::new(),
+        }
+    }
 }
 
 /// What a call has used up of what it may cost, in one rule for all commands.

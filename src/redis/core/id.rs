@@ -22,5 +22,5 @@ pub(in crate::redis) struct RuntimeId(pub(in crate::redis) u32);
 /// The keeper's thread.
 pub(in crate::redis) const THREAD: RuntimeId = RuntimeId(0);
 
-/// A connection: what is sent over it arrives in that order.
-pub(super) type Connection = (RuntimeId, u64);
+/// A connection of a runtime to a server: what is sent over it arrives in that order.
+pub(super) type Connection = (RuntimeId, usize, u64);

@@ -87,15 +87,17 @@ pub(super) struct MayRun {
 
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) server: usize,
     /// One script may name the leases of one slot.
     pub(super) slot: u16,
+    /// The server that is asked once instead of the one that has the slot, because the slot is moving there.
+    pub(super) asks: Option<usize>,
     /// The numbers of its levels.
     pub(super) levels: Range<usize>,
     pub(super) state: State,
     /// When its next call is due.
     pub(super) next: Time,
-    pub(super) waits_in: Option<Queue>,
+    /// And for which server.
+    pub(super) waits_in: Option<(Queue, usize)>,
     /// Whether a command names only it: one that named others too has met an error of a key.
     pub(super) is_alone: bool,
     /// The acquire or refresh in flight.
@@ -113,10 +115,10 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new((server, slot): (usize, u16), levels: Range<usize>) -> Self {
+    pub(super) fn new(slot: u16, levels: Range<usize>) -> Self {
         Self {
-            server,
             slot,
+            asks: None,
             levels,
             state: State::Idle,
             next: Time::ZERO,
@@ -270,7 +272,7 @@ impl Lease {
             was_sent: true,
             lasts: self.lasts,
             may_run: self.may_run.clone(),
-            ..Self::new((self.server, self.slot), levels)
+            ..Self::new(self.slot, levels)
         }
     }
 

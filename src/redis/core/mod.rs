@@ -5,9 +5,9 @@
 //! through a million faults in seconds, and so are quinn-proto, rustls and str0m built.
 //!
 //! ```text
-//! reply, end, weight, outage, build ─> core ─> permit ─> lease ─> id, time ─> policy
-//!                                           ─> server ─> health
-//!                                           ─> lane, key, call
+//! reply, end, weight, outage, moving, build ─> core ─> permit ─> lease ─> id, time ─> policy
+//!                                                   ─> server ─> health
+//!                                                   ─> slots, lane, key, call
 //! ```
 //!
 //! | | holds |
@@ -53,7 +53,9 @@
 //!     nobody can have taken the server for unavailable any more.
 //! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one of which only
 //!     the release is left. So a change of weight meets no fault that a claim and a release do not.
-//! 14. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
+//! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
+//!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
+//! 15. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 
 mod build;
 mod call;
@@ -63,11 +65,13 @@ mod id;
 mod key;
 mod lane;
 mod lease;
+mod moving;
 mod outage;
 mod permit;
 mod policy;
 mod reply;
 mod server;
+mod slots;
 mod time;
 mod weight;
 
@@ -86,8 +90,9 @@ use lane::Lane;
 use lease::{Lease, Queue, State};
 use permit::Permit;
 use policy::Live;
-use server::Server;
+use server::{Highest, Server};
 use slab::Slab;
+use slots::Slots;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -107,6 +112,8 @@ pub(in crate::redis) struct Core {
     /// In the order of their deadlines, which are that of their numbers.
     calls: BTreeMap<CallId, Flight>,
     servers: Vec<Server>,
+    slots: Slots,
+    highest: Highest,
     lanes: BTreeMap<(RuntimeId, usize), Lane>,
     keys: Keys,
     /// Each permit that has a timer, once.
@@ -123,13 +130,14 @@ pub(in crate::redis) struct Core {
 
 impl Core {
     pub(in crate::redis) fn new(settings: Settings) -> Self {
-        let servers = (0..settings.servers).map(|_| Server::default()).collect();
         Self {
             settings,
             permits: Slab::new(),
             waiters: BTreeMap::new(),
             calls: BTreeMap::new(),
-            servers,
+            servers: vec![Server::default()],
+            slots: Slots::default(),
+            highest: Highest::default(),
             lanes: BTreeMap::new(),
             keys: Keys::default(),
             due: BTreeSet::new(),
@@ -152,7 +160,7 @@ impl Core {
         levels: &[Level],
     ) -> (PermitId, Option<Call>) {
         let id = self.next_id();
-        let since = self.servers[levels[0].server].at(now);
+        let since = self.servers[self.slots.server_of(levels[0].slot)].at(now);
         let own = levels.iter().map(|level| {
             let key = self.keys.number(&level.name);
             let of = Of::Claim(level.label.clone());
@@ -253,10 +261,12 @@ impl Core {
         }
     }
 
-    /// Learns of a connection.
+    /// Learns of a connection, or where slots are.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
         match change {
+            Change::Slots(slots) => self.take_slots(slots),
             Change::Connected(runtime, server) => {
+                self.know(server);
                 self.lane(runtime, server).connect();
                 if runtime == THREAD {
                     self.servers[server].presence_at = Some(now);
@@ -276,7 +286,18 @@ impl Core {
     /// Whether a runtime can send claims to a server.
     pub(in crate::redis) fn is_connected(&self, runtime: RuntimeId, server: usize) -> bool {
         let lane = self.lanes.get(&(runtime, server));
-        self.servers[server].is_known() && lane.is_some_and(|lane| lane.is_connected)
+        let is_known = self.servers.get(server).is_some_and(Server::is_known);
+        is_known && lane.is_some_and(|lane| lane.is_connected)
+    }
+
+    /// The server of a slot.
+    pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
+        self.slots.server_of(slot)
+    }
+
+    /// The servers that have any semaphores.
+    pub(in crate::redis) fn servers(&self) -> impl Iterator<Item = usize> {
+        (0..self.servers.len()).filter(|server| self.slots.is_used(*server))
     }
 
     // Time.
@@ -344,6 +365,7 @@ impl Core {
         if self.is_closed {
             return self.close(now, id);
         }
+        self.wait_elsewhere(now, id);
         self.refresh_soon(now, id);
         self.decide_if_open(now, id);
     }
@@ -417,11 +439,13 @@ impl Core {
     }
 
     fn push(&mut self, now: Time, at: At, (queue, from): (Queue, RuntimeId)) {
-        let Some(lease) = self.lease(at) else {
+        if self.lease(at).is_none() {
             return;
-        };
-        lease.waits_in = Some(queue);
-        let (number, end) = (lease.server, lease.end().unwrap_or_default());
+        }
+        let number = self.server_of(at);
+        let lease = &mut self.permits[at.0.slot].leases[at.1];
+        lease.waits_in = Some((queue, number));
+        let end = lease.end().unwrap_or_default();
         let server = &mut self.servers[number];
         match queue {
             Queue::Refreshes => drop(server.refreshes.insert((end, at))),

@@ -53,11 +53,11 @@ impl Core {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return;
         };
-        let current = permit.leases.iter().find(|lease| !lease.is_held());
-        if let Some(server) = current.map(|lease| lease.server)
-            && self.is_open(server)
-        {
-            self.decide(now, id, server);
+        if let Some(current) = permit.current() {
+            let server = self.server_of(At(id, current));
+            if self.is_open(server) {
+                self.decide(now, id, server);
+            }
         }
     }
 
@@ -80,9 +80,8 @@ impl Core {
 
     /// The time of a claim is over. Only if its server is failing the policy decides.
     pub(super) fn out_of_time(&mut self, now: Time, id: PermitId) {
-        let permit = &self.permits[id.slot];
-        let current = permit.leases.iter().find(|lease| !lease.is_held());
-        let server = current.map_or(0, |lease| lease.server);
+        let current = self.permits[id.slot].current();
+        let server = self.server_of(At(id, current.unwrap_or_default()));
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
         match health.is_clear(now, &self.settings) || !shares && health.is_failing() {
@@ -140,9 +139,10 @@ impl Core {
     }
 
     /// Whether nobody can have taken the server of a lease for unavailable.
-    pub(super) fn is_well(&self, now: Time, At(id, number): At) -> bool {
-        let server = self.permits[id.slot].leases[number].server;
-        self.servers[server].health.is_well(now, &self.settings)
+    pub(super) fn is_well(&self, now: Time, at: At) -> bool {
+        self.servers[self.server_of(at)]
+            .health
+            .is_well(now, &self.settings)
     }
 
     // Shares.

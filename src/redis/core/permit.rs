@@ -13,8 +13,6 @@ use std::{sync::Arc, time::Duration};
 pub(in crate::redis) struct Level {
     /// The name of the semaphore.
     pub(in crate::redis) name: Arc<str>,
-    /// The number of its server.
-    pub(in crate::redis) server: usize,
     /// One script may name semaphores of one slot. On one server all are of one.
     pub(in crate::redis) slot: u16,
     pub(in crate::redis) limit: u32,
@@ -190,6 +188,11 @@ impl Permit {
         self.leases.iter().position(Lease::is_queued)
     }
 
+    /// The number of the lease at which a claim has arrived.
+    pub(super) fn current(&self) -> Option<usize> {
+        self.leases.iter().position(|lease| !lease.is_held())
+    }
+
     /// The number of the lease that has a level.
     pub(super) fn number_of(&self, level: usize) -> usize {
         let mut leases = self.leases.iter();
@@ -252,12 +255,11 @@ pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -
 /// One lease for each run of levels that one script may name.
 pub(super) fn leases(levels: &[Level]) -> Vec<Lease> {
     let mut first = 0;
-    let place = |level: &Level| (level.server, level.slot);
-    let runs = levels.chunk_by(|one, next| place(one) == place(next));
+    let runs = levels.chunk_by(|one, next| one.slot == next.slot);
     let lease = |run: &[Level]| {
         let levels = first..first + run.len();
         first = levels.end;
-        Lease::new(place(&run[0]), levels)
+        Lease::new(run[0].slot, levels)
     };
     runs.map(lease).collect()
 }

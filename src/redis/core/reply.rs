@@ -40,6 +40,7 @@ impl Core {
     fn take_answer(&mut self, now: Time, flight: &Flight, items: &Items, answer: Answer) {
         if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, ..) = answer {
             self.servers[flight.server].observe(ms, now);
+            self.highest.raise(ms * 1_000, now);
         }
         match (items, answer) {
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
@@ -59,14 +60,22 @@ impl Core {
                 self.released(now, all);
             }
             (Items::Release(all), Answer::Done) => self.released(now, all),
-            (Items::Presence, Answer::Presence(_, highest, live)) => {
-                self.servers[flight.server].raise(highest, now);
+            (Items::Presence(_), Answer::Presence(_, highest, live)) => {
+                self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
                     self.live.told(live, now, self.settings.lease);
                 }
             }
             // The server does not know the script, and is told it with the next call.
             (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),
+            (Items::Asking, _) => {}
+            (items, Answer::Failed(Fault::Moved(server))) => {
+                self.moved(now, flight, (items, server));
+            }
+            (items, Answer::Failed(Fault::Ask(server))) => self.asks(now, flight, (items, server)),
+            (items, Answer::Failed(Fault::Again)) => {
+                self.repeat(now, flight, (items, now + PAUSE));
+            }
             (items, Answer::Failed(fault)) => self.not_run(now, flight, items, fault),
             (items, _) => self.not_run(now, flight, items, Fault::Mistake),
         }
@@ -86,8 +95,8 @@ impl Core {
             return;
         }
         let then = match fault {
-            Fault::Unavailable => now + PAUSE,
             Fault::Mistake => now + self.settings.heartbeat(),
+            _ => now + PAUSE,
         };
         self.repeat(now, flight, (items, then));
         let Items::Acquire(all) = items else {
@@ -95,30 +104,27 @@ impl Core {
         };
         for At(id, _) in all {
             match fault {
-                Fault::Unavailable => self.cannot_decide(now, *id, flight.server),
                 Fault::Mistake => self.failed_to(now, *id, flight.server),
+                _ => self.cannot_decide(now, *id, flight.server),
             }
         }
     }
 
     /// A command has not run. What it named is due then.
-    fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
+    pub(super) fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
         match items {
             Items::Acquire(all) | Items::Refresh(all) => {
                 self.send_again(now, flight.id, all, then);
             }
             Items::Release(all) => self.release_again(now, all, then),
-            Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
+            Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
+            Items::Asking => {}
         }
     }
 
     /// The mistake of one lease is not that of others: each is named by a command of its own. `false`: it is alone.
     fn take_apart(&mut self, now: Time, flight: &Flight, items: &Items) -> bool {
-        let all: BTreeSet<At> = match items {
-            Items::Acquire(all) | Items::Refresh(all) => all.iter().copied().collect(),
-            Items::Release(all) => all.iter().map(|(at, _)| *at).collect(),
-            Items::Presence => return false,
-        };
+        let all: BTreeSet<At> = items.leases().into_iter().collect();
         if all.len() < 2 {
             return false;
         }
@@ -166,11 +172,11 @@ impl Core {
                     }
                     self.release_again(now, all, then);
                 }
-                Items::Presence if failure == Failure::Abandoned => {
+                Items::Presence(_) if failure == Failure::Abandoned => {
                     self.announce_after(flight.server, now, Time::ZERO);
                 }
-                Items::Presence => self.announce_after(flight.server, now, self.pause(flight)),
-                Items::Acquire(_) | Items::Refresh(_) => {}
+                Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
+                Items::Acquire(_) | Items::Refresh(_) | Items::Asking => {}
             }
         }
         self.hand_over(flight.runtime, flight.server);
@@ -304,7 +310,7 @@ impl Core {
             return self.file(at.0);
         }
         if !self.may_be_granted(now, at.0) {
-            let server = self.permits[at.0.slot].leases[at.1].server;
+            let server = self.server_of(at);
             return self.refuse(now, at.0, Refusal::Unavailable(server));
         }
         self.count(at.0);
@@ -489,10 +495,12 @@ impl Core {
         };
         for number in 0..permit.leases.len() {
             let at = At(id, number);
-            let Some(lease) = self.lease(at) else {
+            if self.lease(at).is_none() {
                 return;
-            };
-            let (server, is_held) = (lease.server, matches!(lease.state, State::Held(_)));
+            }
+            let server = self.server_of(at);
+            let lease = &self.permits[id.slot].leases[number];
+            let is_held = matches!(lease.state, State::Held(_));
             let (end, next) = (lease.end(), lease.next);
             let lost_before = self.servers[server].lost_before;
             let since = self.settings.held_until(lost_before, self.settings.lease);

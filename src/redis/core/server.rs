@@ -8,15 +8,18 @@ use super::{
 };
 use std::{
     collections::{BTreeSet, VecDeque},
+    ops::Range,
     time::Duration,
 };
 
-/// What has become of a runtime's connection to a server.
-#[derive(Debug, Clone, Copy)]
+/// What has become of servers, and of a runtime's connection to one.
+#[derive(Debug, Clone)]
 pub(in crate::redis) enum Change {
     Connected(RuntimeId, usize),
     /// Calls in flight fail one by one.
     Gone(RuntimeId, usize),
+    /// These slots are on that server.
+    Slots(Vec<(Range<usize>, usize)>),
 }
 
 /// How long a release waits for a call that it can ride on. The thread's timers add up to a millisecond.
@@ -35,8 +38,6 @@ pub(super) struct Server {
     pub(super) health: Health,
     /// The server's clock less ours, microseconds: a lower bound.
     offset: Option<i64>,
-    /// The highest that any process has seen of it, less our clock then.
-    highest: i64,
     /// When the last call was sent that has not found a lease.
     pub(super) lost_before: Time,
     /// When this process announces itself again. `None`: there is no connection, or the call is in flight.
@@ -60,16 +61,10 @@ impl Server {
     /// Takes the server's time, in ms, from an answer that has just arrived.
     pub(super) fn observe(&mut self, server_ms: u64, now: Time) {
         let sample = server_ms as i64 * 1_000 - micros(now);
-        self.highest = self.highest.max(sample);
         self.offset = Some(match self.offset {
             Some(old) if sample < old && old - sample <= STEP => old - (old - sample) / WEIGHT,
             _ => sample,
         });
-    }
-
-    /// Takes the highest time that any process has seen, in microseconds.
-    pub(super) fn raise(&mut self, highest: u64, now: Time) {
-        self.highest = self.highest.max(highest as i64 - micros(now));
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -79,11 +74,6 @@ impl Server {
     /// What its clock shows then at the earliest, ms.
     pub(super) fn at(&self, then: Time) -> u64 {
         (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
-    }
-
-    /// What its clock would show now if it had never been set back, in microseconds.
-    pub(super) fn floor(&self, now: Time) -> u64 {
-        (self.highest + micros(now)).max(0) as u64
     }
 
     // What waits.
@@ -125,6 +115,22 @@ impl Server {
             self.announces = true;
             self.presence_at = Some(now + settings.announcement());
         }
+    }
+}
+
+/// The highest time that any server has shown to any process, less our clock then, in microseconds. So tokens grow when
+/// a clock is set back, and when a semaphore moves to a server whose clock is behind.
+#[derive(Debug, Default)]
+pub(super) struct Highest(i64);
+
+impl Highest {
+    pub(super) fn raise(&mut self, micros_then: u64, now: Time) {
+        self.0 = self.0.max(micros_then as i64 - micros(now));
+    }
+
+    /// What the clock that was ahead would show now.
+    pub(super) fn floor(&self, now: Time) -> u64 {
+        (self.0 + micros(now)).max(0) as u64
     }
 }
 

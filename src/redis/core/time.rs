@@ -27,8 +27,8 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) lease: Duration,
     /// How long the answer to a call may take.
     pub(in crate::redis) timeout: Duration,
-    /// How many servers there are.
-    pub(in crate::redis) servers: usize,
+    /// The slots of the store's keys: of the highest time, and of the processes.
+    pub(in crate::redis) slots_of_store: [u16; 2],
     /// What becomes of claims while one is unavailable.
     pub(in crate::redis) policy: Policy,
 }

@@ -27,12 +27,11 @@ impl Core {
     ) -> Option<(PermitId, Option<Call>)> {
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
         let lease = permit.lease_of(level);
-        let (place, key) = ((lease.server, lease.slot), permit.levels[level].key);
+        let (slot, key) = (lease.slot, permit.levels[level].key);
         let is_strict = permit.is_strict;
         let added = Level {
             name: Arc::clone(&self.keys[key].name),
-            server: place.0,
-            slot: place.1,
+            slot,
             limit,
             weight,
             wait: None,
@@ -40,9 +39,9 @@ impl Core {
             label: None,
         };
         let id = self.next_id();
-        let since = self.servers[place.0].at(now);
+        let since = self.servers[self.slots.server_of(slot)].at(now);
         let own = vec![own(id, since, &added, key, Of::Added(root.serial))];
-        let leases = vec![Lease::new(place, 0..1)];
+        let leases = vec![Lease::new(slot, 0..1)];
         let mut growth = Permit::new(id, (now, from), own, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root.slot].growths.push(id);

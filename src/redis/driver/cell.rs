@@ -40,7 +40,7 @@ pub(super) struct Level {
     pub(super) policy: Policy,
     /// The name of its semaphore.
     pub(super) name: Arc<str>,
-    server: usize,
+    slot: u16,
     token: AtomicU64,
 }
 
@@ -67,12 +67,12 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The policy of each level, the name of its semaphore, and its server.
-    pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, usize)>) -> Self {
-        let levels = levels.map(|(policy, name, server)| Level {
+    /// The policy of each level, the name of its semaphore, and its slot.
+    pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, u16)>) -> Self {
+        let levels = levels.map(|(policy, name, slot)| Level {
             policy,
             name,
-            server,
+            slot,
             token: AtomicU64::new(0),
         });
         Self {
@@ -179,12 +179,12 @@ impl Cell {
     /// The cell of a claim for a level of this permit.
     pub(super) fn of_level(&self, level: usize) -> Self {
         let level = self.levels.get(level);
-        let level = level.map(|of| (of.policy.clone(), Arc::clone(&of.name), of.server));
+        let level = level.map(|of| (of.policy.clone(), Arc::clone(&of.name), of.slot));
         Self::new(level.into_iter())
     }
 
-    pub(super) fn servers(&self) -> impl Iterator<Item = usize> {
-        self.levels.iter().map(|level| level.server)
+    pub(super) fn slots(&self) -> impl Iterator<Item = u16> {
+        self.levels.iter().map(|level| level.slot)
     }
 
     pub(super) fn is_degraded(&self) -> bool {

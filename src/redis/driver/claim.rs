@@ -85,10 +85,8 @@ impl<T: Transport> Driver<T> {
         while Instant::now() < until {
             let entered = shared.enter(|core, rest, now| {
                 let from = rest.runtimes.enter(here);
-                let servers = 0..shared.settings.servers;
-                let is_ready = servers
-                    .clone()
-                    .all(|server| core.is_connected(from, server));
+                let is_ready = core.servers().all(|server| core.is_connected(from, server));
+                let servers = core.servers();
                 let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
                 (from, connects.collect::<Vec<_>>(), is_ready)
             });
@@ -149,7 +147,7 @@ impl<T: Transport> Driver<T> {
         (levels, policies): (&[Level], Vec<Policy>),
     ) -> Result<Claimed<T>, Refused> {
         let named = levels.iter().zip(policies);
-        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.server));
+        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
         let cell = Cell::new(named);
         self.begin(here, cell, |core, now, from| {
             Some(core.acquire(now, from, levels))
@@ -166,7 +164,7 @@ impl<T: Transport> Driver<T> {
         let (shared, cell) = (Arc::clone(&self.0.0), Arc::new(cell));
         let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
-            let connects = cell.servers();
+            let connects = cell.slots().map(|slot| core.server_at(slot));
             let connects = connects.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;

@@ -92,10 +92,13 @@ impl<T: Transport> Shared<T> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
             let load = rest.next(core, now, THREAD).load;
-            let servers = 0..self.settings.servers;
-            let connects = servers.filter(|server| rest.runtimes.connects(now, THREAD, *server));
+            let connects = core.servers();
+            let connects = connects.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();
-            let next = [core.poll_timeout(), rest.runtimes.connects_at()];
+            let next = [
+                core.poll_timeout(),
+                rest.runtimes.connects_at(core.servers()),
+            ];
             let next = next.into_iter().flatten().min();
             let until = match load.is_some() {
                 true => now,

@@ -21,25 +21,19 @@ enum Line<C> {
 #[derive(Debug)]
 struct Runtime<C> {
     id: Option<Id>,
-    /// To each server.
-    lines: Vec<Line<C>>,
-    /// Whether there was ever a connection to each.
-    was_connected: Vec<bool>,
+    /// To each server that it has claimed from, and whether there was ever a connection.
+    lines: Vec<(Line<C>, bool)>,
 }
 
 /// By their numbers. The first is the thread's.
 #[derive(Debug)]
 pub(super) struct Runtimes<C> {
     all: Vec<Runtime<C>>,
-    servers: usize,
 }
 
 impl<C> Runtimes<C> {
-    pub(super) fn new(servers: usize) -> Self {
-        let mut runtimes = Self {
-            all: Vec::new(),
-            servers,
-        };
+    pub(super) fn new() -> Self {
+        let mut runtimes = Self { all: Vec::new() };
         runtimes.add();
         runtimes
     }
@@ -57,14 +51,14 @@ impl<C> Runtimes<C> {
         let runtime = &mut self.all[number];
         if runtime.id != id {
             runtime.id = id;
-            runtime.was_connected.fill(false);
+            runtime.lines.clear();
         }
         RuntimeId(number as u32)
     }
 
     /// One without connections, the thread's apart.
     fn vacant(&mut self) -> usize {
-        let is_absent = |line: &Line<C>| matches!(line, Line::Absent(_));
+        let is_absent = |(line, _): &(Line<C>, bool)| matches!(line, Line::Absent(_));
         let others = &self.all[1..];
         let found = others
             .iter()
@@ -73,22 +67,27 @@ impl<C> Runtimes<C> {
     }
 
     fn add(&mut self) -> usize {
-        let lines = (0..self.servers).map(|_| Line::Absent(Time::ZERO));
         self.all.push(Runtime {
             id: None,
-            lines: lines.collect(),
-            was_connected: vec![false; self.servers],
+            lines: Vec::new(),
         });
         self.all.len() - 1
     }
 
-    fn line(&mut self, RuntimeId(runtime): RuntimeId, server: usize) -> Option<&mut Line<C>> {
-        self.all.get_mut(runtime as usize)?.lines.get_mut(server)
+    fn line(
+        &mut self,
+        RuntimeId(runtime): RuntimeId,
+        server: usize,
+    ) -> Option<&mut (Line<C>, bool)> {
+        let lines = &mut self.all.get_mut(runtime as usize)?.lines;
+        let count = lines.len().max(server + 1);
+        lines.resize_with(count, || (Line::Absent(Time::ZERO), false));
+        lines.get_mut(server)
     }
 
     /// Whether a connection is to be made now, by whoever asks.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
-        let Some(line) = self.line(runtime, server) else {
+        let Some((line, _)) = self.line(runtime, server) else {
             return false;
         };
         let connects = matches!(line, Line::Absent(at) if *at <= now);
@@ -98,12 +97,11 @@ impl<C> Runtimes<C> {
         connects
     }
 
-    /// When the thread is to connect.
-    pub(super) fn connects_at(&self) -> Option<Time> {
-        let lines = self.all[THREAD.0 as usize].lines.iter();
-        let absent = lines.filter_map(|line| match line {
-            Line::Absent(at) => Some(*at),
-            Line::Connecting | Line::Connected(_) => None,
+    /// When the thread is to connect to one of these servers.
+    pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
+        let absent = servers.filter_map(|server| match self.line(THREAD, server)? {
+            (Line::Absent(at), _) => Some(*at),
+            (Line::Connecting | Line::Connected(_), _) => None,
         });
         absent.min()
     }
@@ -115,17 +113,16 @@ impl<C> Runtimes<C> {
         server: usize,
         connection: Arc<C>,
     ) -> bool {
-        if let Some(line) = self.line(runtime, server) {
-            *line = Line::Connected(connection);
-        }
-        let runtime = self.all.get_mut(runtime.0 as usize);
-        let was_connected = runtime.and_then(|runtime| runtime.was_connected.get_mut(server));
-        was_connected.is_some_and(|was| mem::replace(was, true))
+        let Some(line) = self.line(runtime, server) else {
+            return false;
+        };
+        let (_, was_connected) = mem::replace(line, (Line::Connected(connection), true));
+        was_connected
     }
 
     /// Returns the connection that is gone, if there was one.
     pub(super) fn gone(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
-        let line = self.line(runtime, server)?;
+        let (line, _) = self.line(runtime, server)?;
         match mem::replace(line, Line::Absent(now + PAUSE)) {
             Line::Connected(connection) => Some(connection),
             Line::Absent(_) | Line::Connecting => None,
@@ -134,8 +131,8 @@ impl<C> Runtimes<C> {
 
     pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
         match self.line(runtime, server)? {
-            Line::Connected(connection) => Some(Arc::clone(connection)),
-            Line::Absent(_) | Line::Connecting => None,
+            (Line::Connected(connection), _) => Some(Arc::clone(connection)),
+            (Line::Absent(_) | Line::Connecting, _) => None,
         }
     }
 }

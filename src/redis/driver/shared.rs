@@ -135,7 +135,7 @@ impl<T: Transport> Shared<T> {
     ) -> Self {
         let rest = Rest {
             cells: Cells::default(),
-            runtimes: Runtimes::new(settings.servers),
+            runtimes: Runtimes::new(),
             keeper: Keeper::default(),
             is_used: true,
             is_shut: false,

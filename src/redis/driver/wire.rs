@@ -199,6 +199,10 @@ impl Sink for Run<'_> {
         self.cmd.arg(keys);
     }
 
+    fn asking(&mut self) {
+        self.cmd = redis::cmd("ASKING");
+    }
+
     fn add(&mut self, item: impl fmt::Display) {
         self.cmd.write_arg_fmt(item);
     }

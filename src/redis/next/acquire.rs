@@ -60,7 +60,6 @@ impl Store {
         });
         Level {
             name: name(&self.prefix, claim.policy(), claim.key()),
-            server: 0,
             slot: 0,
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),

@@ -70,6 +70,7 @@ fn what(command: &Command) -> (&'static str, usize) {
         Command::Refresh { groups, .. } => ("refresh", permits(groups)),
         Command::Release { groups, .. } => ("release", permits(groups)),
         Command::Presence { .. } => ("presence", 1),
+        Command::Asking => ("asking", 1),
     }
 }
 

@@ -66,7 +66,7 @@ impl Builder {
         let settings = Settings {
             lease: self.lease,
             timeout: self.timeout,
-            servers: 1,
+            slots_of_store: [0, 0],
             policy: policy(self.when_unavailable),
         };
         RedisSemaphore::new(Store {

@@ -16,22 +16,28 @@ pub(in crate::redis) enum Answer {
     Held(Vec<bool>),
     /// Nothing was asked.
     Done,
-    /// The server's time, ms; the highest that any process has seen, microseconds; and how many processes live, if it counts
-    /// them.
-    Presence(u64, u64, Option<u32>),
+    /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; and how many processes
+    /// live, if it counts them.
+    Presence(u64, Option<u64>, Option<u32>),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
     Failed(Fault),
 }
 
-/// Why a server could not run a command.
+/// Why a server has not run a command, or not to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Fault {
     /// It cannot work now.
     Unavailable,
     /// The command asks for what it does not do: a key of another type, a permission that is missing.
     Mistake,
+    /// The server of this number has the slot.
+    Moved(usize),
+    /// The server of this number has the keys, if they are anywhere: the slot is moving there.
+    Ask(usize),
+    /// Some keys are there and some are not yet: the slot is moving.
+    Again,
 }
 
 /// The answer for a claim. Levels count from its first, and `held` units are held there.
@@ -124,17 +130,8 @@ impl Command {
                 ..
             } => held(reply, groups),
             Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
-            Self::Presence { .. } => match reply.list()? {
-                [now, highest, live @ ..] if live.len() < 2 => Some(Answer::Presence(
-                    millis(now.integer()?)?,
-                    micros(highest.integer()?)?,
-                    live.first()
-                        .map(|live| number(live).ok_or(()))
-                        .transpose()
-                        .ok()?,
-                )),
-                _ => None,
-            },
+            Self::Presence { highest, counts } => presence(reply, highest.is_some(), *counts),
+            Self::Asking => Some(Answer::Done),
         }
     }
 }
@@ -143,6 +140,22 @@ impl Command {
 fn timed<R: Reply>(reply: &R) -> Option<(u64, &[R])> {
     let (now, items) = reply.list()?.split_first()?;
     Some((millis(now.integer()?)?, items))
+}
+
+fn presence(reply: &impl Reply, has_highest: bool, counts: bool) -> Option<Answer> {
+    let (now, items) = timed(reply)?;
+    let (highest, live) = match (items, has_highest, counts) {
+        ([], false, false) => (None, None),
+        ([highest], true, false) => (Some(highest), None),
+        ([live], false, true) => (None, Some(live)),
+        ([highest, live], true, true) => (Some(highest), Some(live)),
+        _ => return None,
+    };
+    let highest = highest.map(|item| micros(item.integer()?));
+    let live = live.map(number);
+    let is_read =
+        highest.is_none_or(|read| read.is_some()) && live.is_none_or(|read| read.is_some());
+    is_read.then(|| Answer::Presence(now, highest.flatten(), live.flatten()))
 }
 
 fn permits(groups: &[Group]) -> usize {

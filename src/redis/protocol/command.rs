@@ -35,11 +35,13 @@ pub(in crate::redis) enum Command {
     },
     /// Says that this process lives, and reads the server's clock.
     Presence {
-        /// The highest time of the server that this process has seen, microseconds.
-        highest: u64,
+        /// The highest time of any server that this process has seen, microseconds. `None`: the server does not keep it.
+        highest: Option<u64>,
         /// Whether the server counts processes.
         counts: bool,
     },
+    /// The next command runs although its slot is moving.
+    Asking,
 }
 
 /// A level of a claim.
@@ -140,6 +142,9 @@ pub(in crate::redis) trait Sink {
     /// Begins the run. So many keys follow, and about so many arguments behind them.
     fn begin(&mut self, verb: Verb, keys: usize, args: usize);
 
+    /// Says, instead of a run, that the next one is for a slot that is moving.
+    fn asking(&mut self);
+
     /// Adds a key, or an argument.
     fn add(&mut self, item: impl fmt::Display);
 }
@@ -169,20 +174,24 @@ impl Command {
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
             Self::Presence { highest, counts } => encode_presence(owner, *highest, *counts, sink),
+            Self::Asking => sink.asking(),
         }
     }
 }
 
 /// Each part has a key, and two arguments.
-fn encode_presence(owner: &Owner, highest: u64, counts: bool, sink: &mut impl Sink) {
-    let keys = ["clock", "processes"].map(|part| format!("{}{part}", owner.prefix));
+fn encode_presence(owner: &Owner, highest: Option<u64>, counts: bool, sink: &mut impl Sink) {
+    let parts = [highest.map(|_| "clock"), counts.then_some("processes")];
+    let keys = parts.into_iter().flatten();
+    let keys: Vec<_> = keys.map(|part| format!("{}{part}", owner.prefix)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let parts = 1 + usize::from(counts);
-    begin(Verb::Presence, &keys[..parts], 1 + 3 * parts, sink);
+    begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(owner.lease_ms);
-    sink.add(2);
-    sink.add("clock");
-    sink.add(highest);
+    if let Some(highest) = highest {
+        sink.add(2);
+        sink.add("clock");
+        sink.add(highest);
+    }
     if counts {
         sink.add(2);
         sink.add("processes");

@@ -15,6 +15,10 @@ impl Sink for Written {
         self.0 = Some((verb, keys));
     }
 
+    fn asking(&mut self) {
+        panic!("it has no script");
+    }
+
     fn add(&mut self, item: impl Display) {
         self.1.push(item.to_string());
     }
@@ -132,7 +136,7 @@ fn units_are_written_one_by_one_those_that_a_permit_still_has() {
 
 #[test]
 fn presence_has_the_clock_and_on_one_server_the_processes() {
-    let (highest, clock) = (8, "s:clock".to_owned());
+    let (highest, clock) = (Some(8), "s:clock".to_owned());
     let (counts, processes) = (true, "s:processes".to_owned());
     let presence = Command::Presence { highest, counts };
     let (verb, keys, args) = written(&presence);
@@ -148,6 +152,12 @@ fn presence_has_the_clock_and_on_one_server_the_processes() {
     };
     let (_, keys, args) = written(&alone);
     assert_eq!((keys, args.len()), (vec![clock], 4));
+    let nothing = Command::Presence {
+        highest: None,
+        counts: false,
+    };
+    let (_, keys, args) = written(&nothing);
+    assert_eq!((keys, args), (vec![], vec!["3000".to_owned()]));
 }
 
 fn int(number: i64) -> Value {
@@ -228,7 +238,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         refresh(groups()),
         release(true, groups()),
         Command::Presence {
-            highest: 1,
+            highest: Some(1),
             counts: true,
         },
     ];

@@ -38,7 +38,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
     let settings = Settings {
         lease,
         timeout: Duration::from_millis(250),
-        servers: 1,
+        slots_of_store: [0, 0],
         policy: Default::default(),
     };
     Driver::start(wire, settings, Deaf)
@@ -52,7 +52,6 @@ fn name(key: &str) -> Arc<str> {
 fn level(key: &str, limit: u32) -> Level {
     Level {
         name: name(key),
-        server: 0,
         slot: 0,
         limit,
         weight: 1,
@@ -267,10 +266,7 @@ async fn an_error_of_one_key_is_told_and_ends_no_connection() {
     let (_server, mut raw, driver) = started().await;
     let held = acquire(&driver, level("b", 1)).await;
     raw.cmd(&["SET", &format!("{}:held", name("a")), "x"]).await;
-    assert_eq!(
-        refused(&driver, level("a", 1)).await,
-        Refusal::Unavailable(0)
-    );
+    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Failed(0));
     let Error::Redis(error) = cause(&driver) else {
         panic!("{:?}", cause(&driver));
     };

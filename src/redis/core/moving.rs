@@ -1,0 +1,80 @@
+//! Slots that move.
+//!
+//! A lease names its slot, and its server is looked up when something is sent. So when a slot moves leases are told
+//! nothing: what waits for the old server waits for the new one from the next sweep on, and what was sent to the old one
+//! before that is sent again. A server that has not run a command has not changed anything.
+
+use super::{
+    Core,
+    call::{Flight, Items},
+    id::{At, PermitId},
+    server::Server,
+    time::Time,
+};
+use std::ops::Range;
+
+impl Core {
+    /// Learns which servers have slots.
+    pub(super) fn take_slots(&mut self, slots: Vec<(Range<usize>, usize)>) {
+        for (slots, server) in slots {
+            self.know(server);
+            if self.slots.put(slots, server) {
+                self.sweep = Some(0);
+            }
+        }
+    }
+
+    /// There is a server of this number.
+    pub(super) fn know(&mut self, server: usize) {
+        let count = self.servers.len().max(server + 1);
+        self.servers.resize_with(count, Server::default);
+    }
+
+    /// Where a lease is to be sent.
+    pub(super) fn server_of(&self, At(id, lease): At) -> usize {
+        let lease = &self.permits[id.slot].leases[lease];
+        lease.asks.unwrap_or(self.slots.server_of(lease.slot))
+    }
+
+    /// A server has not run a command, because another one has the slot.
+    pub(super) fn moved(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
+        self.know(server);
+        let slot = match items {
+            Items::Presence(slot) => *slot,
+            _ => items
+                .leases()
+                .into_iter()
+                .find_map(|at| Some(self.lease(at)?.slot)),
+        };
+        let then = slot.map_or(now, |slot| self.slots.moves(now, slot, server));
+        self.repeat(now, flight, (items, then));
+        self.sweep = Some(0);
+    }
+
+    /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once.
+    pub(super) fn asks(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
+        self.know(server);
+        for at in items.leases() {
+            if let Some(lease) = self.lease(at) {
+                lease.asks = Some(server);
+            }
+        }
+        self.repeat(now, flight, (items, now));
+    }
+
+    /// What waits for the server that had its slot waits for the one that has it.
+    pub(super) fn wait_elsewhere(&mut self, now: Time, id: PermitId) {
+        let leases = self.permit(id).map_or(0, |permit| permit.leases.len());
+        for at in (0..leases).map(|number| At(id, number)) {
+            let server = self.server_of(at);
+            let lease = self.lease(at).filter(|lease| {
+                let is_there = |(_, waits_at)| waits_at == server;
+                !lease.waits_in.is_none_or(is_there) || lease.asks.is_some()
+            });
+            if let Some(lease) = lease {
+                (lease.waits_in, lease.asks) = (None, None);
+                self.send_if_due(now, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which server has a slot.
+
+use super::time::Time;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
+};
+
+/// Two servers that each take the other for a slot's are asked in turn this often at most.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The servers of slots, as far as is known. As long as nothing is, the first has all.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    servers: Vec<usize>,
+    /// Those that have any.
+    used: BTreeSet<usize>,
+    /// When servers have said that they have moved, if that was lately.
+    moved: BTreeMap<u16, Time>,
+}
+
+impl Slots {
+    pub(super) fn server_of(&self, slot: u16) -> usize {
+        let server = self.servers.get(usize::from(slot));
+        server.copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_used(&self, server: usize) -> bool {
+        self.used.contains(&server) || self.used.is_empty() && server == 0
+    }
+
+    /// Returns whether that is new.
+    pub(super) fn put(&mut self, slots: Range<usize>, server: usize) -> bool {
+        if self.servers.len() < slots.end {
+            self.servers.resize(slots.end, 0);
+        }
+        let mut is_new = false;
+        for own in &mut self.servers[slots] {
+            is_new |= *own != server;
+            *own = server;
+        }
+        if is_new {
+            self.used = self.servers.iter().copied().collect();
+        }
+        is_new
+    }
+
+    /// A server has said that another one has a slot. Returns when to ask there.
+    pub(super) fn moves(&mut self, now: Time, slot: u16, server: usize) -> Time {
+        self.put(usize::from(slot)..usize::from(slot) + 1, server);
+        self.moved.retain(|_, moved| now < *moved + PAUSE);
+        match self.moved.insert(slot, now) {
+            Some(_) => now + PAUSE,
+            None => now,
+        }
+    }
+}
