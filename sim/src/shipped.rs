@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         slots_of_store: settings.slots_of_store(),
+        replicas: 0,
         policy: match settings.shares {
             true => Policy::ShareOf(0.5),
             false => Policy::Refuse,
@@ -79,8 +80,8 @@ impl Sink for Written {
         *self = Self(Some(script), keys);
     }
 
-    fn asking(&mut self) {
-        panic!("it has no script");
+    fn plain(&mut self, words: &[&dyn Display]) {
+        panic!("it has no script, and {} words", words.len());
     }
 
     fn add(&mut self, item: impl Display) {

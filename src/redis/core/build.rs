@@ -57,10 +57,12 @@ impl Core {
             refreshes: Vec::new(),
             acquires: Vec::new(),
         };
-        if self.servers[server].is_known() && !self.is_open(server) {
-            self.fill(&mut draft);
-        }
         draft.presence = runtime == THREAD && std::mem::take(&mut self.servers[server].announces);
+        match (self.servers[server].is_known(), self.is_open(server)) {
+            (true, false) => self.fill(&mut draft),
+            (true, true) if draft.presence => self.fill_releases(&mut draft),
+            _ => {}
+        }
         self.finish(&draft)
     }
 
@@ -89,13 +91,17 @@ impl Core {
 
     /// Puts in what waits, as far as it fits.
     fn fill(&mut self, draft: &mut Draft) {
-        while draft.releases.len() < MOST_DUE && self.put_next(draft, Queue::Releases) {}
-        self.servers[draft.server].carried();
+        self.fill_releases(draft);
         if draft.runtime == THREAD {
             while draft.refreshes.len() < MOST_DUE && self.put_next(draft, Queue::Refreshes) {}
             while draft.acquires.len() < MOST_DUE && self.put_next(draft, Queue::Polls) {}
         }
         while draft.acquires.len() < MOST_CLAIMS && self.put_next(draft, Queue::Claims) {}
+    }
+
+    fn fill_releases(&mut self, draft: &mut Draft) {
+        while draft.releases.len() < MOST_DUE && self.put_next(draft, Queue::Releases) {}
+        self.servers[draft.server].carried();
     }
 
     /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
@@ -227,6 +233,7 @@ impl Core {
         if commands.is_empty() {
             return None;
         }
+        self.confirm_command(&mut commands, &mut flight);
         let (id, deadline) = (flight.id, flight.deadline);
         self.last_call = id.0;
         self.lane(draft.runtime, draft.server).in_flight += 1;
@@ -253,6 +260,17 @@ impl Core {
             commands.push(Command::Presence { highest, counts });
             let slot = highest.map(|_| clock).or(counts.then_some(processes));
             flight.items.push(Items::Presence(slot));
+        }
+    }
+
+    /// What a failover may forget does not count, but for releases.
+    fn confirm_command(&self, commands: &mut Vec<Command>, flight: &mut Flight) {
+        let is_release = |items: &Items| matches!(items, Items::Release(_) | Items::Asking);
+        let replicas = self.settings.replicas;
+        if replicas > 0 && !flight.items.iter().all(is_release) {
+            let within = self.settings.timeout / 2;
+            commands.push(Command::Confirm { replicas, within });
+            flight.items.push(Items::Confirm);
         }
     }
 

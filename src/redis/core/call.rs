@@ -29,6 +29,8 @@ pub(in crate::redis) enum Failure {
     TimedOut,
     /// Its carrier was dropped. It may run yet.
     Abandoned,
+    /// It has run, and too few replicas have what it has written.
+    Unconfirmed,
 }
 
 /// A call in flight.
@@ -68,6 +70,8 @@ pub(super) enum Items {
     Presence(Option<u16>),
     /// The next command runs although its slot is moving.
     Asking,
+    /// The answers to the others count if enough replicas have what they have written.
+    Confirm,
 }
 
 impl Items {
@@ -75,7 +79,7 @@ impl Items {
         match self {
             Self::Acquire(all) | Self::Refresh(all) => all.clone(),
             Self::Release(all) => all.iter().map(|(at, _)| *at).collect(),
-            Self::Presence(_) | Self::Asking => Vec::new(),
+            Self::Presence(_) | Self::Asking | Self::Confirm => Vec::new(),
         }
     }
 }

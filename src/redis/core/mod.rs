@@ -47,7 +47,8 @@
 //! 11. *A call is evidence of the instant at which it was sent*: a failure counts unless a call that was sent later was
 //!     answered, and an answer ends the failures of calls that were sent before. Only the thread's failures
 //!     make an outage, because the runtime of a caller may stand still; a caller's failure makes a probe due.
-//!     While there is an outage only probes are sent, one at a time, and the policy decides each claim.
+//!     While there is an outage only probes are sent, one at a time, with the releases that wait, and the policy decides
+//!     each claim.
 //! 12. *A permit counts in its process's share* from its grant until it is given up, whether or not its server has it.
 //!     So where a policy shares, a claim needs room in the share from the sending of the first failure on until
 //!     nobody can have taken the server for unavailable any more.
@@ -55,7 +56,9 @@
 //!     the release is left. So a change of weight meets no fault that a claim and a release do not.
 //! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
 //!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
-//! 15. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
+//! 15. *What a failover may forget does not count*: with replicas each call that grants ends with a wait for them, and if too
+//!     few have it, the call counts as one without an answer.
+//! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
 
 mod build;
 mod call;
@@ -236,8 +239,11 @@ impl Core {
             return;
         };
         match reply {
-            Ok(answers) if now < flight.deadline => self.answered(now, &flight, answers),
-            Ok(_) => self.unanswered(now, &flight, Failure::TimedOut),
+            Ok(_) if now >= flight.deadline => self.unanswered(now, &flight, Failure::TimedOut),
+            Ok(answers) if self.is_confirmed(&flight, &answers) => {
+                self.answered(now, &flight, answers);
+            }
+            Ok(_) => self.unanswered(now, &flight, Failure::Unconfirmed),
             Err(failure) => self.unanswered(now, &flight, failure),
         }
     }

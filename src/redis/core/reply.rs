@@ -22,6 +22,16 @@ impl Core {
         Some(flight)
     }
 
+    /// Whether enough replicas have what a call has written, if that matters.
+    pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
+        let mut both = flight.items.iter().zip(answers);
+        both.all(|(items, answer)| match (items, answer) {
+            (Items::Confirm, Answer::Replicas(have)) => *have >= self.settings.replicas,
+            (Items::Confirm, _) => false,
+            _ => true,
+        })
+    }
+
     pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
         let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
         match answers.iter().any(is_unwell) {
@@ -68,7 +78,7 @@ impl Core {
             }
             // The server does not know the script, and is told it with the next call.
             (items, Answer::NotRun) => self.repeat(now, flight, (items, now)),
-            (Items::Asking, _) => {}
+            (Items::Asking | Items::Confirm, _) => {}
             (items, Answer::Failed(Fault::Moved(server))) => {
                 self.moved(now, flight, (items, server));
             }
@@ -118,7 +128,7 @@ impl Core {
             }
             Items::Release(all) => self.release_again(now, all, then),
             Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
-            Items::Asking => {}
+            Items::Asking | Items::Confirm => {}
         }
     }
 
@@ -152,7 +162,7 @@ impl Core {
         }
         let then = match failure {
             Failure::NotConnected => now + PAUSE,
-            Failure::Broken | Failure::TimedOut | Failure::Abandoned => now,
+            _ => now,
         };
         for work in [Work::Refresh, Work::Acquire] {
             for at in flight.named(work) {
@@ -176,7 +186,7 @@ impl Core {
                     self.announce_after(flight.server, now, Time::ZERO);
                 }
                 Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
-                Items::Acquire(_) | Items::Refresh(_) | Items::Asking => {}
+                Items::Acquire(_) | Items::Refresh(_) | Items::Asking | Items::Confirm => {}
             }
         }
         self.hand_over(flight.runtime, flight.server);
@@ -408,8 +418,9 @@ impl Core {
         let end = self
             .settings
             .held_until(queued.polled, self.settings.alive());
-        // Else it does not say of which level it tells.
+        // Else it does not say of which level it tells, or no replica may have it.
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
+        let is_one = is_one && self.settings.replicas == 0;
         let at = At(id, lease);
         if is_one && token > queued.last_token && end > now {
             self.granted(now, at, &[(token, held)], (end, now));

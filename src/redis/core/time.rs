@@ -29,6 +29,8 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) timeout: Duration,
     /// The slots of the store's keys: of the highest time, and of the processes.
     pub(in crate::redis) slots_of_store: [u16; 2],
+    /// How many replicas must have a grant before it counts.
+    pub(in crate::redis) replicas: u32,
     /// What becomes of claims while one is unavailable.
     pub(in crate::redis) policy: Policy,
 }

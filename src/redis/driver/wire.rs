@@ -159,7 +159,15 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let answer = reply.and_then(|reply| command.decode(&reply).ok_or(Error::Reply));
         let error = match answer {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => {
+                if let (Command::Confirm { replicas, .. }, Answer::Replicas(have)) =
+                    (command, &answer)
+                    && have < replicas
+                {
+                    *self.cause.lock() = Some(Error::NotReplicated(*have));
+                }
+                return Ok(answer);
+            }
             Err(error) if error.is_no_script() => {
                 self.is_known[verb as usize].store(false, Relaxed);
                 return Ok(Answer::NotRun);
@@ -199,8 +207,8 @@ impl Sink for Run<'_> {
         self.cmd.arg(keys);
     }
 
-    fn asking(&mut self) {
-        self.cmd = redis::cmd("ASKING");
+    fn plain(&mut self, words: &[&dyn fmt::Display]) {
+        words.iter().for_each(|word| self.add(word));
     }
 
     fn add(&mut self, item: impl fmt::Display) {

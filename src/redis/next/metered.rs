@@ -71,6 +71,7 @@ fn what(command: &Command) -> (&'static str, usize) {
         Command::Release { groups, .. } => ("release", permits(groups)),
         Command::Presence { .. } => ("presence", 1),
         Command::Asking => ("asking", 1),
+        Command::Confirm { .. } => ("wait", 1),
     }
 }
 

@@ -67,6 +67,7 @@ impl Builder {
             lease: self.lease,
             timeout: self.timeout,
             slots_of_store: [0, 0],
+            replicas: self.min_replicas,
             policy: policy(self.when_unavailable),
         };
         RedisSemaphore::new(Store {

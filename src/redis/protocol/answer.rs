@@ -19,6 +19,8 @@ pub(in crate::redis) enum Answer {
     /// The server's time, ms; the highest that any process has seen, microseconds, if it was asked; and how many processes
     /// live, if it counts them.
     Presence(u64, Option<u64>, Option<u32>),
+    /// So many replicas have what was written.
+    Replicas(u32),
     /// The server does not know the script, so it has changed nothing. Sent again, it runs.
     NotRun,
     /// The server could not run it, or not to its end.
@@ -132,6 +134,7 @@ impl Command {
             Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
             Self::Presence { highest, counts } => presence(reply, highest.is_some(), *counts),
             Self::Asking => Some(Answer::Done),
+            Self::Confirm { .. } => number(reply).map(Answer::Replicas),
         }
     }
 }

@@ -42,6 +42,8 @@ pub(in crate::redis) enum Command {
     },
     /// The next command runs although its slot is moving.
     Asking,
+    /// Waits until so many replicas have what was written before, but not longer.
+    Confirm { replicas: u32, within: Duration },
 }
 
 /// A level of a claim.
@@ -142,8 +144,8 @@ pub(in crate::redis) trait Sink {
     /// Begins the run. So many keys follow, and about so many arguments behind them.
     fn begin(&mut self, verb: Verb, keys: usize, args: usize);
 
-    /// Says, instead of a run, that the next one is for a slot that is moving.
-    fn asking(&mut self);
+    /// Writes a command that is no script.
+    fn plain(&mut self, words: &[&dyn fmt::Display]);
 
     /// Adds a key, or an argument.
     fn add(&mut self, item: impl fmt::Display);
@@ -174,7 +176,11 @@ impl Command {
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
             Self::Presence { highest, counts } => encode_presence(owner, *highest, *counts, sink),
-            Self::Asking => sink.asking(),
+            Self::Asking => sink.plain(&[&"ASKING"]),
+            Self::Confirm { replicas, within } => {
+                // Zero would be no bound.
+                sink.plain(&[&"WAIT", replicas, &millis(*within).max(1)]);
+            }
         }
     }
 }

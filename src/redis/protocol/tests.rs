@@ -15,8 +15,8 @@ impl Sink for Written {
         self.0 = Some((verb, keys));
     }
 
-    fn asking(&mut self) {
-        panic!("it has no script");
+    fn plain(&mut self, words: &[&dyn Display]) {
+        panic!("it has no script, and {} words", words.len());
     }
 
     fn add(&mut self, item: impl Display) {

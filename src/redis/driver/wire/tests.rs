@@ -39,6 +39,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         lease,
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
+        replicas: 0,
         policy: Default::default(),
     };
     Driver::start(wire, settings, Deaf)
