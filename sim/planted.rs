@@ -17,13 +17,13 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a release is settled while an acquire may run",
         "lease",
         "runs.all(|run| run.until <= now || run.connection == connection)",
-        "runs.all(|_| connection.1 > 0 || now > Time::ZERO)",
+        "runs.all(|_| connection.2 > 0 || now > Time::ZERO)",
     ),
     (
         "a release is settled by another connection",
         "lease",
         "run.until <= now || run.connection == connection",
-        "run.until <= now || run.connection.1 == connection.1",
+        "run.until <= now || run.connection.2 == connection.2",
     ),
     (
         "a call whose connection broke counts as never sent",
@@ -64,8 +64,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire may run at any time",
         "build",
-        "runs_until: server.at(flight.deadline),",
-        "runs_until: server.at(flight.deadline) + 100_000_000,",
+        "runs_until: self.servers[draft.server].at(flight.deadline),",
+        "runs_until: self.servers[draft.server].at(flight.deadline) + 100_000_000,",
     ),
     (
         "the server's clock is estimated from above",
@@ -168,8 +168,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an answer counts after its deadline",
         "mod",
-        "Ok(answers) if now < flight.deadline =>",
-        "Ok(answers) if now < flight.deadline * 2 =>",
+        "Ok(_) if now >= flight.deadline =>",
+        "Ok(_) if now >= flight.deadline * 2 =>",
     ),
     (
         "a claim without a budget",
@@ -322,8 +322,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: all servers have the clock of the first",
         "build",
-        "let server = &self.servers[draft.server];\n            commands.push(Command::Acquire {",
-        "let server = &self.servers[0];\n            commands.push(Command::Acquire {",
+        "runs_until: self.servers[draft.server].at(flight.deadline),",
+        "runs_until: self.servers[0].at(flight.deadline),",
     ),
     (
         "on a cluster: each lease has a budget of its own",
@@ -340,8 +340,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: one command names several slots",
         "build",
-        "(lease.slot, self.length(*at), lease.is_alone",
-        "(0, self.length(*at), lease.is_alone",
+        "(lease.slot, is_asking, self.length(*at), is_alone)",
+        "(0, is_asking, self.length(*at), is_alone)",
     ),
     (
         "on a cluster: a message grants whatever waits",
@@ -354,6 +354,43 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "reply",
         "return sent + self.settings.heartbeat();",
         "return sent + self.settings.lease;",
+    ),
+    // Slots that move.
+    (
+        "on a cluster: a moved slot is asked where it was",
+        "slots",
+        "self.put(usize::from(slot)..usize::from(slot) + 1, server);",
+        "let _ = server;",
+    ),
+    (
+        "on a cluster: a slot is taken for moved that is moving",
+        "moving",
+        "lease.asks = Some(server);",
+        "lease.asks = Some(server);\n                let slot = usize::from(lease.slot);\n                self.slots.put(slot..slot + 1, server);",
+    ),
+    (
+        "on a cluster: what waits for the server that had a slot goes on waiting",
+        "mod",
+        "self.wait_elsewhere(now, id);",
+        "let _ = Self::wait_elsewhere;",
+    ),
+    (
+        "on a cluster: a connection to another server is the same connection",
+        "build",
+        "connection: (runtime, server, lane.generation),",
+        "connection: (runtime, 0, lane.generation),",
+    ),
+    (
+        "on a cluster: what is asked once is asked there for ever",
+        "build",
+        "self.permits[at.0.slot].leases[at.1].asks = None;",
+        "",
+    ),
+    (
+        "on a cluster: a redirected release is forgotten",
+        "reply",
+        "Items::Release(all) => self.release_again(now, all, then),",
+        "Items::Release(all) => {\n                let all: Vec<_> = all.iter().map(|(at, _)| (*at, true)).collect();\n                self.released(now, &all);\n            }",
     ),
     // Weights.
     (

@@ -65,6 +65,7 @@ pub mod process;
 pub mod schedule;
 pub mod search;
 pub mod server;
+pub mod slots;
 pub mod subject;
 pub mod wire;
 pub mod world;

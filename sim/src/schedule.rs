@@ -1,7 +1,10 @@
 //! What happens in a simulation from outside: what callers want, and what breaks. All of it follows from a
 //! seed.
 
-use crate::subject::{Claim, Key, LEVELS, Level, Settings, Wait};
+use crate::{
+    slots::Slots,
+    subject::{Claim, Key, LEVELS, Level, Settings, Wait},
+};
 use std::time::Duration;
 
 /// How long the answer to a call may take.
@@ -31,6 +34,8 @@ pub struct Schedule {
     pub is_cluster: bool,
     /// Whether each semaphore is in a slot of its own.
     pub has_slots: bool,
+    /// Where semaphores are that have moved.
+    pub slots: Slots,
     /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
     pub clocks: Vec<(i64, i64)>,
     /// Whether claims are admitted up to half of their limits while their server is unavailable.
@@ -84,6 +89,8 @@ pub enum Step {
     Restart(usize, Duration, Data),
     /// A server stands still.
     Pause(usize, Duration),
+    /// The slot of a semaphore moves to a server, which takes so long.
+    Move(Key, usize, Duration),
     /// A server's clock is set forward or back, ms.
     ClockStep(usize, i64),
 }
@@ -123,6 +130,7 @@ impl Schedule {
             servers: if random.one_in(4) { 2 } else { 1 },
             is_cluster: false,
             has_slots: false,
+            slots: Slots::default(),
             clocks: vec![(0, 0); 3],
             shares: workload == Workload::Outage,
             runtimes: random.pick(&[1, 2, 2, 3]),
@@ -138,6 +146,9 @@ impl Schedule {
         schedule.add_claims(&mut random, active);
         schedule.add_faults(&mut random, active);
         schedule.add_revocations(&mut random);
+        if schedule.has_slots {
+            schedule.add_moves(&mut random, active);
+        }
         if schedule.shares {
             schedule.add_outages(&mut random, active);
         } else {
@@ -161,6 +172,21 @@ impl Schedule {
         }
     }
 
+    /// Slots that move, to servers with other clocks in one of two schedules.
+    fn add_moves(&mut self, random: &mut Random, active: Duration) {
+        let count = random.pick(&[0, 1, 2, 5]);
+        if count > 0 && random.one_in(2) {
+            self.clocks.fill((0, 0));
+        }
+        for _ in 0..count {
+            let at = random.up_to_ms(active.as_millis() as u64);
+            let to = random.below(self.servers as u64) as usize;
+            let most = random.pick(&[1, 50, 1_000]);
+            let step = Step::Move(random.below(5) as Key, to, random.up_to_ms(most));
+            self.steps.push((at, step));
+        }
+    }
+
     /// Makes the servers a cluster, each with a clock of its own.
     fn spread(&mut self, random: &mut Random) {
         (self.servers, self.is_cluster) = (random.from(2, 3) as usize, true);
@@ -180,6 +206,7 @@ impl Schedule {
             timeout: TIMEOUT,
             servers: self.servers,
             has_slots: self.has_slots,
+            slots: self.slots.clone(),
             shares: self.shares,
             runtimes: self.runtimes,
         }

@@ -9,7 +9,7 @@ use crate::{
 use model::{
     lua::Runner,
     scripts::{Scripts, Verb},
-    stand_in::{Reply, StandIn, Value},
+    stand_in::{Entry, Reply, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -251,6 +251,25 @@ impl Server {
             self.refused = now;
         }
         is_flushed.then_some(Refused::NoScript)
+    }
+
+    /// Takes away what it has of a semaphore.
+    pub fn take(&mut self, key: Key) -> Vec<(String, Entry)> {
+        self.data.take(&wire::name(key))
+    }
+
+    /// Adds what another server had, whose clock is so many ms behind.
+    pub fn put(&mut self, entries: Vec<(String, Entry)>, ahead: i64) {
+        for (key, mut entry) in entries {
+            entry.expires_at = entry.expires_at.map(|end| end + ahead);
+            self.data.insert(key, entry);
+        }
+    }
+
+    /// Whether it has anything of a semaphore.
+    pub fn has(&self, key: Key) -> bool {
+        let name = wire::name(key);
+        self.data.entries().any(|(full, _)| full.starts_with(&name))
     }
 
     fn views(&self, command: &Command) -> BTreeMap<Key, View> {

@@ -33,7 +33,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
             false => Policy::Refuse,
         },
     });
-    core.handle_servers(Time::ZERO, Change::Slots(settings.slots()));
+    core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));
     let owner = Owner {
         process: settings.process.as_str().into(),
         lease_ms: settings.lease.as_millis() as u64,
@@ -76,6 +76,7 @@ impl Sink for Written {
             verb,
             keys: Vec::new(),
             args: Vec::new(),
+            is_asking: false,
         };
         *self = Self(Some(script), keys);
     }
@@ -123,10 +124,17 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 impl Shipped {
     /// A call as it is written, and as it is read.
     fn call(&mut self, from: subject::Runtime, call: Call) -> subject::Call {
-        let scripts = call.commands.iter().map(|command| {
+        let mut is_asking = false;
+        let scripts = call.commands.iter().filter_map(|command| {
+            if let Command::Asking = command {
+                is_asking = true;
+                return None;
+            }
             let mut written = Written(None, 0);
             command.encode(&self.owner, &mut written);
-            written.0.expect("a command is a script")
+            let mut script = written.0.expect("a command is a script");
+            script.is_asking = std::mem::take(&mut is_asking);
+            Some(script)
         });
         let scripts: Vec<_> = scripts.collect();
         let commands = scripts.iter().map(|script| {
@@ -152,6 +160,9 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
         Ok(reply) => command.decode(reply),
         Err(subject::Refused::Loading) => Some(Answer::Failed(Fault::Unavailable)),
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
+        Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
+        Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
+        Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
 }
@@ -229,8 +240,12 @@ impl subject::Subject for Shipped {
         let commands = self.commands.remove(&call).unwrap_or_default();
         let reply = match reply {
             Ok(said) => {
-                let both = commands.iter().zip(said);
-                Ok(both.map(|(command, said)| answer(command, &said)).collect())
+                let mut said = said.iter();
+                let answers = commands.iter().map(|command| match command {
+                    Command::Asking => Answer::Done,
+                    _ => answer(command, said.next().expect("an answer for each script")),
+                });
+                Ok(answers.collect())
             }
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
@@ -250,6 +265,7 @@ impl subject::Subject for Shipped {
 
     fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
+            subject::Servers::Slots(slots) => Change::Slots(slots),
             subject::Servers::Connected(from, server) => Change::Connected(runtime(from), server),
             subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
         };

@@ -3,7 +3,7 @@
 //! The trait has the shape of the core of one process. Time comes in as an argument, and is that of the
 //! process's own clock.
 
-use crate::wire::Script;
+use crate::{slots::Slots, wire::Script};
 use model::stand_in::Reply;
 use std::{fmt, ops::Range, time::Duration};
 
@@ -56,6 +56,8 @@ pub struct Settings {
     pub servers: usize,
     /// Whether one script may name all semaphores of a server, or each is in a slot of its own.
     pub has_slots: bool,
+    /// Where semaphores are that have moved.
+    pub slots: Slots,
     /// Whether claims are admitted up to half of their limits while their server is unavailable.
     pub shares: bool,
     /// How many runtimes the process has, that of the keeper's thread among them.
@@ -63,8 +65,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The server of a key.
+    /// The server that has a semaphore.
     pub fn server_of(&self, key: Key) -> Server {
+        let place = self.slots.place(key);
+        place.map_or_else(|| self.first_of(key), |place| place.home)
+    }
+
+    /// The server that has it at the start.
+    fn first_of(&self, key: Key) -> Server {
         usize::from(key) % self.servers
     }
 
@@ -72,7 +80,7 @@ impl Settings {
     pub fn slot_of(&self, key: Key) -> u16 {
         match self.has_slots {
             true => key.into(),
-            false => self.server_of(key) as u16,
+            false => self.first_of(key) as u16,
         }
     }
 
@@ -85,13 +93,17 @@ impl Settings {
     }
 
     /// All slots, and the server of each.
-    pub fn slots(&self) -> Vec<(Range<usize>, Server)> {
+    pub fn all_slots(&self) -> Vec<(Range<usize>, Server)> {
         let slots = match self.has_slots {
             true => usize::from(PROCESSES) + 1,
             false => self.servers,
         };
+        let owner = |slot| match self.slots.place(slot as Key) {
+            Some(place) if slot <= usize::from(Key::MAX) => place.owner,
+            _ => slot % self.servers,
+        };
         (0..slots)
-            .map(|slot| (slot..slot + 1, slot % self.servers))
+            .map(|slot| (slot..slot + 1, owner(slot)))
             .collect()
     }
 
@@ -340,6 +352,12 @@ pub enum Refused {
     Loading,
     /// It does not know the script.
     NoScript,
+    /// Another server has the slot.
+    Moved(Server),
+    /// Another server has the keys, if they are anywhere.
+    Ask(Server),
+    /// Some keys are there, and some are not.
+    Again,
 }
 
 /// What a server has said to a command.
@@ -424,9 +442,11 @@ pub struct Message {
     pub token: u64,
 }
 
-/// What has become of a connection.
-#[derive(Debug, Clone, Copy)]
+/// What has become of servers and connections.
+#[derive(Debug, Clone)]
 pub enum Servers {
+    /// These slots are there.
+    Slots(Vec<(Range<usize>, Server)>),
     /// There is one.
     Connected(Runtime, Server),
     /// There is none. Calls in flight fail one by one.

@@ -19,6 +19,8 @@ pub struct Script {
     pub keys: Vec<String>,
     /// `ARGV`.
     pub args: Vec<String>,
+    /// Whether it is to run although its slot is moving.
+    pub is_asking: bool,
 }
 
 /// What the keys of a semaphore begin with.

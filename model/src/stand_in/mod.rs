@@ -72,6 +72,17 @@ impl StandIn {
         self.keys.iter().filter(|(_, entry)| self.is_live(entry))
     }
 
+    /// Takes away the keys that begin like this.
+    pub fn take(&mut self, prefix: &str) -> Vec<(String, Entry)> {
+        let is_own = |key: &String| key.starts_with(prefix);
+        let keys = self.entries().map(|(key, _)| key.clone());
+        let keys: Vec<_> = keys.filter(is_own).collect();
+        let taken = keys.into_iter();
+        taken
+            .filter_map(|key| self.keys.remove_entry(&key))
+            .collect()
+    }
+
     /// Adds a key.
     pub fn insert(&mut self, key: String, entry: Entry) {
         self.keys.insert(key, entry);

@@ -380,7 +380,8 @@ impl Callers {
         let mut keys = record.claim.levels().map(|level| level.key);
         let is_silent = |server| self.is_silent(at, server, since, seen);
         let is_dazed = record.was_dazed || is_dazed(seen.process, seen.times.0);
-        is_dazed || keys.any(|key| is_silent(self.settings.server_of(key)))
+        let is_moving = self.settings.slots.is_unknown(seen.times.0);
+        is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
     }
 
     fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {

@@ -269,7 +269,9 @@ impl Calls {
             // A server that has not answered is left in peace until it does.
             let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
             let could = could && seen.failed <= seen.worked;
-            let since = since.max(seen.returned);
+            let known = self.settings.slots.known(record.keys[0]);
+            let could = could && now >= known;
+            let since = since.max(seen.returned).max(process.local(known.min(now)));
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
                 format!("p{at} does not release {permit:?}, or refresh it")

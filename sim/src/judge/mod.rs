@@ -350,6 +350,23 @@ impl Judge {
         self.storage.stepped(server, ms);
     }
 
+    /// Something has become of a slot, and processes may not know it yet.
+    pub fn moves(&mut self, processes: &[Process], now: Duration) {
+        for (at, process) in processes.iter().enumerate() {
+            for server in 0..process.settings.servers {
+                self.callers.failed(at, server, process.local(now));
+            }
+        }
+    }
+
+    /// The keys of a semaphore have moved to a server whose clock is so many ms ahead.
+    pub fn migrated(&mut self, key: Key, way: (usize, usize), ahead: i64) {
+        self.storage.migrated(key, way);
+        if ahead.abs() > 100 {
+            self.storage.stepped(way.1, ahead);
+        }
+    }
+
     /// A server was stopped, and starts with this.
     pub fn restarted(&mut self, server: usize, data: Data) {
         if data != Data::Same {

@@ -78,7 +78,8 @@ impl Moment<'_> {
         let link = &self.process.links[self.process.settings.link(0, number)];
         let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
         let works = self.calls.works(self.who.0, number);
-        is_quiet && link.is_up && works && !is_dazed(self.process, now)
+        let is_known = !self.process.settings.slots.is_unknown(now);
+        is_quiet && is_known && link.is_up && works && !is_dazed(self.process, now)
     }
 
     /// What is known of a semaphore, and its server's clock.

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     schedule::{Data, Schedule},
     server::{Run, Server, View},
-    subject::{GENERATION, Key, PermitId},
+    subject::{GENERATION, Key, PermitId, Settings},
     wire,
 };
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// What has happened to a server.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Past {
     stepped_back: bool,
     stepped_forward: bool,
@@ -35,6 +35,7 @@ struct Known {
 /// All servers.
 #[derive(Debug)]
 pub(super) struct Storage {
+    settings: Settings,
     is_long: bool,
     lease: i64,
     keys: BTreeMap<Key, Known>,
@@ -49,6 +50,7 @@ pub(super) struct Storage {
 impl Storage {
     pub(super) fn new(schedule: &Schedule) -> Self {
         Self {
+            settings: schedule.settings(0),
             is_long: schedule.is_long(),
             lease: schedule.lease.as_millis() as i64,
             keys: BTreeMap::new(),
@@ -73,11 +75,8 @@ impl Storage {
         let past = &mut self.past[server];
         past.has_lost |= data != Data::Same;
         past.has_old |= data == Data::Old;
-        let count = self.past.len();
-        let own = self
-            .keys
-            .iter_mut()
-            .filter(|(key, _)| usize::from(**key) % count == server);
+        let own = self.keys.iter_mut();
+        let own = own.filter(|(key, _)| self.settings.server_of(**key) == server);
         // Another lineage.
         for (key, known) in own.filter(|_| data != Data::Same) {
             *known = Known::default();
@@ -91,7 +90,18 @@ impl Storage {
     }
 
     fn past(&self, key: Key) -> &Past {
-        &self.past[usize::from(key) % self.past.len()]
+        &self.past[self.settings.server_of(key)]
+    }
+
+    /// What has happened to a server has happened to what moves from it.
+    pub(super) fn migrated(&mut self, key: Key, (from, to): (usize, usize)) {
+        let own = self.past[from];
+        let past = &mut self.past[to];
+        past.stepped_back |= own.stepped_back;
+        past.stepped_forward |= own.stepped_forward;
+        past.has_lost |= own.has_lost;
+        past.has_old |= own.has_old;
+        debug_assert_eq!(self.settings.server_of(key), from);
     }
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
@@ -112,7 +122,7 @@ impl Storage {
         (key, weight): (Key, u32),
         now: Duration,
     ) -> Verdict {
-        let server = &servers[usize::from(key) % servers.len()];
+        let server = &servers[self.settings.server_of(key)];
         let view = server.view(key);
         let live = live(&view.held, server.clock(now) / 1_000);
         let own = live.filter(|name| name.who() == who).count();
@@ -129,7 +139,7 @@ impl Storage {
         (who, key, weight): (Who, Key, u32),
         now: Duration,
     ) -> Verdict {
-        let server = &servers[usize::from(key) % servers.len()];
+        let server = &servers[self.settings.server_of(key)];
         let view = server.view(key);
         let live = live(&view.held, server.clock(now) / 1_000);
         let own = live.filter(|name| name.who() == who).count();
@@ -276,7 +286,7 @@ impl Storage {
     fn left<'a>(&'a self, servers: &'a [Server]) -> impl Iterator<Item = (Key, &'a Server)> {
         let keys = self.keys.keys().copied();
         let keys = keys.filter(|key| !self.past(*key).has_old && !self.past(*key).stepped_back);
-        keys.map(|key| (key, &servers[usize::from(key) % servers.len()]))
+        keys.map(|key| (key, &servers[self.settings.server_of(key)]))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The world: processes, servers and connections in simulated time. One schedule gives one course of
 //! events, to the last one.
 
+mod moves;
 mod network;
 mod processes;
 mod steps;
@@ -48,6 +49,13 @@ enum Happening {
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
+    /// Some keys of a semaphore whose slot is moving do, and all.
+    Split(Key),
+    Migrate(Key),
+    /// The slot of a semaphore has moved.
+    Moved(Key),
+    /// A process may have missed nothing of that.
+    Known,
     /// A server starts.
     Start(usize, Data),
     /// What is held is compared with what callers know.
@@ -93,6 +101,7 @@ pub fn run(runner: &Runner, schedule: &Schedule, make: Make<'_>, is_traced: bool
 impl<'a> World<'a> {
     fn new(runner: &'a Runner, schedule: &'a Schedule, make: Make<'_>) -> Self {
         let mut random = Random::new(!schedule.seed);
+        schedule.slots.reset();
         let processes = (0..schedule.processes).map(|at| {
             let settings = schedule.settings(at);
             let (boot, drift) = (random.up_to_ms(100_000_000), random.below(400) as i64 - 200);
@@ -209,10 +218,15 @@ impl<'a> World<'a> {
                     self.cut(process, link);
                 }
             }
+            Happening::Split(key) => self.schedule.slots.split(key),
+            Happening::Migrate(key) => self.migrate(key),
+            Happening::Moved(key) => self.moved(key),
+            Happening::Known => self.judge.moves(&self.processes, self.now),
             Happening::Revoke(key, id) => self.revoke(key, &id),
             Happening::Start(server, data) => {
                 self.note(|| format!("server {server} starts with {data:?} data"));
                 self.servers[server].start(self.now, data);
+                self.forget_moved(server);
             }
             Happening::Weigh => self.judge.weigh(&self.processes, &self.servers, self.now),
             Happening::Quiet => self.quiet(),

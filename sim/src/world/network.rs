@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Fate, Input, LATE, Way},
     server::Run,
-    subject::{Call, CallId, Command, Failure, Said, Servers},
+    subject::{Answer, Call, CallId, Command, Failure, Said, Servers},
     wire::{self, Script},
 };
 use std::time::Duration;
@@ -90,6 +90,13 @@ impl World<'_> {
 
     fn run_one(&mut self, at: usize, call: &Call, what: (&Script, &Command)) -> Option<Said> {
         let server = call.server;
+        if let Some(refused) = self.redirects(server, what) {
+            self.note(|| format!("server {server} redirects p{at} {:?}: {refused:?}", call.id));
+            return Some(Said {
+                reply: Err(refused),
+                answer: Answer::Error(refused),
+            });
+        }
         let run = self.servers[server].run(self.runner, self.now, at, what);
         self.scripts += 1;
         match run {

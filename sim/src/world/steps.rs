@@ -45,6 +45,7 @@ impl World<'_> {
             Step::Revoke(key, pick) => self.choose(key, pick),
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
+            Step::Move(key, to, time) => self.begin_move(key, to, time),
             Step::ClockStep(server, ms) => {
                 self.servers[server].offset += ms * 1_000;
                 self.judge.stepped(server, ms);
@@ -54,8 +55,7 @@ impl World<'_> {
 
     /// An operator lists what holds and waits, and a moment later revokes one of it.
     fn choose(&mut self, key: Key, pick: usize) {
-        let View { held, queue, .. } =
-            self.servers[usize::from(key) % self.servers.len()].view(key);
+        let View { held, queue, .. } = self.servers[self.home(key)].view(key);
         let ids = held.into_iter().chain(queue).map(|(id, _)| id);
         let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
         let pause = match self.random.one_in(2) {
@@ -68,7 +68,7 @@ impl World<'_> {
     }
 
     pub(super) fn revoke(&mut self, key: Key, id: &str) {
-        let number = usize::from(key) % self.servers.len();
+        let number = self.home(key);
         let server = &mut self.servers[number];
         if !server.is_ready(self.now) {
             return;

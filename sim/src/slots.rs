@@ -1,0 +1,90 @@
+//! Slots that move from one server to another, as a cluster moves them: from when it begins the old server asks for
+//! keys that it has no longer at the new one, and only at the end the new one has the slot.
+
+use crate::subject::{Key, Server};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How long after a slot has moved some process may not know that yet.
+pub const KNOWN: Duration = Duration::from_millis(400);
+
+/// Where a semaphore is that has moved or is moving.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The server that has its slot.
+    pub owner: Server,
+    /// Where the slot is moving.
+    pub moves_to: Option<Server>,
+    /// The server that has its keys.
+    pub home: Server,
+    /// Whether some of them are on their way.
+    pub is_split: bool,
+    /// When all processes know, if it is not moving.
+    known: Duration,
+}
+
+/// All slots. Shared by all that know a schedule.
+#[derive(Debug, Clone, Default)]
+pub struct Slots(Arc<Mutex<BTreeMap<Key, Place>>>);
+
+impl Slots {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<Key, Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing has moved.
+    pub fn reset(&self) {
+        self.places().clear();
+    }
+
+    /// Where a semaphore is, if it has moved or is moving.
+    pub fn place(&self, key: Key) -> Option<Place> {
+        self.places().get(&key).copied()
+    }
+
+    /// A slot begins to move.
+    pub fn begin(&self, key: Key, (owner, to): (Server, Server)) {
+        let place = Place {
+            owner,
+            moves_to: Some(to),
+            home: owner,
+            is_split: false,
+            known: Duration::MAX,
+        };
+        self.places().insert(key, place);
+    }
+
+    /// The first keys of a semaphore are at the new server.
+    pub fn split(&self, key: Key) {
+        if let Some(place) = self.places().get_mut(&key) {
+            place.is_split = place.home == place.owner;
+        }
+    }
+
+    /// The keys of a semaphore are at the new server.
+    pub fn migrate(&self, key: Key) {
+        if let Some(place) = self.places().get_mut(&key) {
+            (place.home, place.is_split) = (place.moves_to.unwrap_or(place.home), false);
+        }
+    }
+
+    /// The new server has the slot.
+    pub fn end(&self, key: Key, now: Duration) {
+        if let Some(place) = self.places().get_mut(&key) {
+            (place.owner, place.moves_to, place.known) = (place.home, None, now + KNOWN);
+        }
+    }
+
+    /// Whether some process may not know where each slot is.
+    pub fn is_unknown(&self, now: Duration) -> bool {
+        self.places().values().any(|place| now < place.known)
+    }
+
+    /// When all knew where a semaphore is.
+    pub fn known(&self, key: Key) -> Duration {
+        self.place(key).map_or(Duration::ZERO, |place| place.known)
+    }
+}
