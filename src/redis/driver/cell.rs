@@ -233,6 +233,11 @@ impl Cell {
         self.poll(cx, || self.was_held.get().copied())
     }
 
+    /// Who looks now need not be woken for it.
+    pub(super) fn unregister(&self) {
+        drop(self.waker.take());
+    }
+
     /// Looks before and after the waker is there, so that what was written meanwhile is seen.
     fn poll<R>(&self, cx: &mut Context<'_>, look: impl Fn() -> Option<R>) -> Poll<R> {
         if let Some(found) = look() {

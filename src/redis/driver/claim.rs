@@ -205,10 +205,11 @@ async fn decided<T: Transport>(
     // Dropped before the call, which then names nothing that is still wanted.
     let held = held;
     let outcome = poll_fn(|cx| {
-        if let Some(carrying) = own.as_mut().as_pin_mut()
-            && carrying.poll(cx).is_ready()
-        {
-            own.set(None);
+        if let Some(carrying) = own.as_mut().as_pin_mut() {
+            held.cell.unregister();
+            if carrying.poll(cx).is_ready() {
+                own.set(None);
+            }
         }
         let outcome = held.cell.poll_outcome(cx);
         if let Some(level) = held.cell.queued() {
