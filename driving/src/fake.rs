@@ -1,7 +1,7 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
 use super::{
-    core::{Failure, Settings},
+    core::{Failure, Outage, Settings},
     driver::{Cause, Connection, Messages, Observer, Transport},
     protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
@@ -76,6 +76,8 @@ impl Observer for Deaths {
     fn connected(&self, _: String, _: bool) {}
 
     fn not_connected(&self, _: Option<Cause>) {}
+
+    fn outage(&self, _: Outage, _: Option<Cause>) {}
 
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 
@@ -182,7 +184,10 @@ impl Server {
                     false => Answer::Done,
                 }
             }
-            Command::Presence { .. } => Answer::Presence(self.ms(), self.ms() * 1_000, Some(1)),
+            Command::Presence { .. } => {
+                Answer::Presence(self.ms(), Some(self.ms() * 1_000), Some(1))
+            }
+            other => unreachable!("a store of one server sends no {other:?}"),
         }
     }
 

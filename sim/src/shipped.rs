@@ -27,6 +27,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease: settings.lease,
         timeout: settings.timeout,
         slots_of_store: settings.slots_of_store(),
+        slot_of_process: None,
         replicas: 0,
         policy: match settings.shares {
             true => Policy::ShareOf(0.5),
@@ -38,6 +39,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         process: settings.process.as_str().into(),
         lease_ms: settings.lease.as_millis() as u64,
         prefix: wire::PREFIX.to_owned(),
+        about: String::new(),
     };
     Box::new(Shipped {
         settings,
@@ -308,7 +310,7 @@ impl subject::Subject for Shipped {
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,
-                        Refusal::Unavailable(_) | Refusal::Failed(_) => {
+                        Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Congested(_) => {
                             subject::Refusal::Unavailable
                         }
                     };

@@ -326,6 +326,8 @@ pub enum Command {
         /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
         highest: Option<u64>,
     },
+    /// The process counts no more.
+    Leave,
 }
 
 /// What travels to a server together.

@@ -8,7 +8,7 @@ use crate::{
     explore::{block_on, explore_most, join, poll},
     observe::LostBy,
     redis::{
-        core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
+        core::{self, Failure, Level, Outage, PermitId, RuntimeId, Settings, THREAD, Time},
         protocol::{Acquired, Answer, Command},
     },
     semaphore::Policy,
@@ -50,6 +50,8 @@ impl Observer for Silent {
     fn connected(&self, _: String, _: bool) {}
 
     fn not_connected(&self, _: Option<Cause>) {}
+
+    fn outage(&self, _: Outage, _: Option<Cause>) {}
 
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 
@@ -153,7 +155,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
             let each = claims.iter().map(|_| Acquired::Granted(vec![(1, 1)]));
             Answer::Acquired(1_000_000, each.collect())
         }
-        Command::Release { .. } => Answer::Done,
+        Command::Release { .. } | Command::Leave => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
         Command::Presence { .. } => Answer::Presence(1_000_000, 0, Some(1)),
     });

@@ -1,7 +1,7 @@
 //! What a runtime sends next.
 
 use super::{
-    Core, MOST_DUE,
+    Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items},
     id::{At, CallId, Connection, RuntimeId, THREAD},
     lane::{Hurry, MOST_CLAIMS},
@@ -251,6 +251,16 @@ impl Core {
         let [clock, processes] = self.settings.slots_of_store;
         let is_own = |slot| self.slots.server_of(slot) == draft.server;
         let (has_clock, counts) = (is_own(clock), is_own(processes));
+        if counts && self.stay == Stay::Leaving {
+            commands.push(Command::Leave);
+            flight.items.push(Items::Leave);
+        }
+        let counts = counts && self.stay == Stay::Here;
+        let slot = self.settings.slot_of_process;
+        if let Some(slot) = slot.filter(|slot| self.stay == Stay::Here && is_own(*slot)) {
+            commands.push(Command::Introduce);
+            flight.items.push(Items::Presence(Some(slot)));
+        }
         let highest = Some(self.highest.floor(draft.now)).filter(|_| has_clock);
         let parts = match has_clock && counts && clock != processes {
             true => vec![(highest, false), (None, true)],

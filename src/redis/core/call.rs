@@ -68,6 +68,7 @@ pub(super) enum Items {
     Release(Vec<(At, bool)>),
     /// The slot of the key that it names, if it names one.
     Presence(Option<u16>),
+    Leave,
     /// The next command runs although its slot is moving.
     Asking,
     /// The answers to the others count if enough replicas have what they have written.
@@ -79,7 +80,7 @@ impl Items {
         match self {
             Self::Acquire(all) | Self::Refresh(all) => all.clone(),
             Self::Release(all) => all.iter().map(|(at, _)| *at).collect(),
-            Self::Presence(_) | Self::Asking | Self::Confirm => Vec::new(),
+            Self::Presence(_) | Self::Leave | Self::Asking | Self::Confirm => Vec::new(),
         }
     }
 }

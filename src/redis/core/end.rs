@@ -89,13 +89,17 @@ impl Core {
             return;
         };
         for wider in at.1 + 1..leases {
-            let wider = At(at.0, wider);
-            self.renew(now, wider);
-            if let Some(lease) = self.lease(wider) {
-                (lease.state, lease.waits_in) = (State::Idle, None);
-            }
+            self.set_idle(now, At(at.0, wider));
         }
         self.want(at, now);
+    }
+
+    /// A lease of a claim is given back, and wanted later under another id.
+    pub(super) fn set_idle(&mut self, now: Time, at: At) {
+        self.renew(now, at);
+        if let Some(lease) = self.lease(at) {
+            (lease.state, lease.waits_in) = (State::Idle, None);
+        }
     }
 
     /// A lost lease is held again. Its holder learns of it if it was told of the loss.
@@ -123,13 +127,20 @@ impl Core {
         self.file(at.0);
     }
 
-    /// Tells that a lost permit is held again, if nothing of it is lost any more.
+    /// Tells that a lost permit is held again, if nothing of it is lost any more. Others may have had what was added to
+    /// it, so each level has the highest token of its units.
     pub(super) fn tell_return(&mut self, root: PermitId) {
-        if self.held_until(root).is_some() {
-            let grants = self.permits[root.slot].grants();
-            let tokens = grants.map(|(token, _)| token).collect();
-            self.events.push_back(Event::Regained(root, tokens));
+        if self.held_until(root).is_none() {
+            return;
         }
+        let permit = &self.permits[root.slot];
+        let mut tokens: Vec<_> = permit.grants().map(|(token, _)| token).collect();
+        for growth in permit.growths.iter().map(|id| &self.permits[id.slot]) {
+            if let Some((_, level)) = growth.adds_to {
+                tokens[level] = tokens[level].max(growth.levels[0].grant.0);
+            }
+        }
+        self.events.push_back(Event::Regained(root, tokens));
     }
 
     // Releases.
@@ -163,7 +174,7 @@ impl Core {
             self.uncount(id);
         }
         for growth in growths {
-            self.end_growth(now, growth);
+            self.end_growth(now, (id, growth));
         }
         for number in 0..leases {
             let at = At(id, number);
@@ -172,7 +183,7 @@ impl Core {
             };
             match &lease.state {
                 State::Idle | State::Released(_) => {}
-                _ if !lease.may_be_known(now) => lease.state = State::Idle,
+                _ if !lease.may_be_known(now) => self.done(at),
                 _ => self.let_go_of(now, at),
             }
         }
@@ -204,26 +215,31 @@ impl Core {
         }
     }
 
-    /// A release of a lease was answered. If it has found nothing, another one may have run before, whose answer is
-    /// still on its way.
-    pub(super) fn freed(&mut self, sent: Time, at: At, was_held: bool) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        permit.was_held |= was_held;
-        let state = &permit.leases[at.1].state;
-        if matches!(state, State::Released(released) if released.in_flight > 1) {
-            self.may_have_freed(sent, at);
+    /// A release was answered: whether it has found each level of each lease.
+    pub(super) fn freed(&mut self, sent: Time, all: &[(At, bool)], each: &[bool]) {
+        let levels = || all.iter().zip(each);
+        let missed = levels().filter(|(_, was_held)| !**was_held);
+        let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
+        for at in levels().map(|((at, _), _)| *at).collect::<BTreeSet<_>>() {
+            let Some(State::Released(released)) = self.lease(at).map(|lease| &mut lease.state)
+            else {
+                continue;
+            };
+            released.was_held |= !missed.contains(&at);
+            // Another one may have run before, whose answer is still on its way.
+            if released.in_flight > 1 {
+                released.may_have_run(sent);
+            }
         }
     }
 
-    /// A release that was sent then may have run. Before the end of the lease it has found what was held.
-    pub(super) fn may_have_freed(&mut self, sent: Time, at: At) {
-        let Some(permit) = self.permit(at.0) else {
-            return;
-        };
-        let state = &permit.leases[at.1].state;
-        permit.was_held |= matches!(state, State::Released(released) if sent < released.held_until);
+    /// A release that was sent then may have run.
+    pub(super) fn may_have_freed(&mut self, sent: Time, all: &[(At, bool)]) {
+        for (at, _) in all {
+            if let Some(State::Released(released)) = self.lease(*at).map(|lease| &mut lease.state) {
+                released.may_have_run(sent);
+            }
+        }
     }
 
     pub(super) fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
@@ -248,7 +264,12 @@ impl Core {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
-        permit.leases[at.1].state = State::Idle;
+        let state = mem::replace(&mut permit.leases[at.1].state, State::Idle);
+        permit.was_held &= match state {
+            State::Idle => true,
+            State::Released(released) => released.was_held,
+            _ => false,
+        };
         for level in self.permits[at.0.slot].levels_of(at.1) {
             self.keys[level.key].releases.remove(&at);
         }
@@ -257,11 +278,13 @@ impl Core {
     }
 
     /// Forgets a permit of which nothing is left.
-    fn end_if_over(&mut self, id: PermitId) {
+    pub(super) fn end_if_over(&mut self, id: PermitId) {
         let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
-        let is_over =
-            |permit: &super::Permit| permit.is_decided() && permit.leases.iter().all(is_idle);
-        if !self.permit(id).is_some_and(|permit| is_over(permit)) {
+        let is_over = self.permit(id).is_some_and(|permit| {
+            let is_nothing_left = permit.growths_left == 0 && permit.leases.iter().all(is_idle);
+            permit.is_decided() && is_nothing_left
+        });
+        if !is_over {
             return;
         }
         self.unfile(id);
@@ -270,8 +293,12 @@ impl Core {
         for level in &permit.levels {
             self.keys.leave(level.key);
         }
-        if permit.tells_release {
-            self.events.push_back(Event::Released(id, permit.was_held));
+        match permit.adds_to {
+            Some((root, _)) if permit.ends_with_root => self.growth_over(root, permit.was_held),
+            _ if permit.tells_release => {
+                self.events.push_back(Event::Released(id, permit.was_held));
+            }
+            _ => {}
         }
     }
 }

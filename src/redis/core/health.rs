@@ -10,9 +10,17 @@ const OUTAGE: u32 = 3;
 /// The pause between two probes, at first and at most. A timeout is the longest too.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long a connect may take, the pause before the next one, and the longest tick of a process's thread.
+/// How long a connect may take, and the pause before the next one.
 const CONNECT: Duration = Duration::from_millis(1_100);
-const LONGEST_TICK: Duration = Duration::from_secs(1);
+
+/// What a driver tells operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Outage {
+    /// Claims are decided without the server.
+    Begins,
+    /// It answers again: if it `works`, with more than errors.
+    Ends { works: bool },
+}
 
 /// What the calls to a server tell of it. A call is evidence of the instant at which it was sent.
 #[derive(Debug, Default)]
@@ -84,7 +92,7 @@ impl Health {
 
     /// Whether no process can have taken it for unavailable, and acts on that yet.
     pub(super) fn is_well(&self, now: Time, settings: &Settings) -> bool {
-        let settles = CONNECT + settings.timeout * 4 + settings.tick().min(LONGEST_TICK) * 2;
+        let settles = CONNECT + settings.timeout * 4 + settings.short_tick() * 2;
         let has_settled = |returned| returned + settles <= now;
         self.failing.is_none() && self.returned.is_none_or(has_settled)
     }

@@ -75,6 +75,8 @@ pub(super) struct Released {
     pub(super) sent_in: Option<(CallId, Connection)>,
     /// Whether the last one is the last word.
     pub(super) is_settled: bool,
+    /// Whether one has found all of the lease, or may have.
+    pub(super) was_held: bool,
 }
 
 /// An acquire that may run yet, and the connection on which it was sent.
@@ -112,6 +114,13 @@ pub(super) struct Lease {
     pub(super) length: Duration,
     pub(super) lasts: Time,
     pub(super) may_run: Vec<MayRun>,
+}
+
+impl Released {
+    /// A release that was sent then may have run. Before the end of the lease it has found what was held.
+    pub(super) fn may_have_run(&mut self, sent: Time) {
+        self.was_held |= sent < self.held_until;
+    }
 }
 
 impl Lease {
@@ -305,6 +314,7 @@ impl Lease {
             in_flight: 0,
             sent_in: None,
             is_settled: false,
+            was_held: false,
         });
         self.next = now;
     }

@@ -79,6 +79,7 @@ mod time;
 mod weight;
 
 pub(in crate::redis) use call::{Call, Failure};
+pub(in crate::redis) use health::Outage;
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub(in crate::redis) use policy::Policy;
@@ -105,6 +106,15 @@ use std::{
 /// the others for long.
 const MOST_DUE: usize = 512;
 
+/// Whether this process counts among those that live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    Here,
+    /// It says that it leaves.
+    Leaving,
+    Gone,
+}
+
 /// See the module docs.
 #[derive(Debug)]
 pub(in crate::redis) struct Core {
@@ -122,11 +132,14 @@ pub(in crate::redis) struct Core {
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<Event>,
+    /// Those that have begun or ended, and of which server.
+    outages: VecDeque<(usize, Outage)>,
     live: Live,
     /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, or this
     /// process claims no more.
     sweep: Option<usize>,
     is_closed: bool,
+    stay: Stay,
     last_permit: u64,
     last_call: u64,
 }
@@ -145,9 +158,11 @@ impl Core {
             keys: Keys::default(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
+            outages: VecDeque::new(),
             live: Live::default(),
             sweep: None,
             is_closed: false,
+            stay: Stay::Here,
             last_permit: 0,
             last_call: 0,
         }
@@ -201,7 +216,7 @@ impl Core {
         self.file(id);
     }
 
-    /// Refuses all claims, and releases all permits, which are told as lost.
+    /// Refuses all claims, and releases all permits, which are told as lost. Then this process leaves.
     pub(in crate::redis) fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
     }
@@ -283,9 +298,11 @@ impl Core {
                 self.lane(runtime, server).is_connected = false;
                 self.hand_over(runtime, server);
                 if runtime == THREAD {
-                    self.failed(now, server, (now, true));
+                    self.stay_is_over(server);
+                    self.disconnected(now, server);
                 }
             }
+            Change::Denied(server) => self.denied(now, server),
         }
     }
 
@@ -310,11 +327,12 @@ impl Core {
 
     /// When it has something to do.
     pub(in crate::redis) fn poll_timeout(&self) -> Option<Time> {
-        let sweep = self.sweep.map(|_| Time::ZERO);
+        let now = self.sweep.is_some() || self.is_to_leave();
+        let now = now.then_some(Time::ZERO);
         let permit = self.due.first().map(|(at, _)| *at);
         let call = self.calls.values().next().map(|flight| flight.deadline);
         let servers = self.servers.iter().filter_map(Server::timer);
-        servers.chain(sweep).chain(permit).chain(call).min()
+        servers.chain(now).chain(permit).chain(call).min()
     }
 
     /// Does what is due. Ends come before sends.
@@ -338,6 +356,9 @@ impl Core {
         }
         for server in &mut self.servers {
             server.pass(now, &self.settings);
+        }
+        if self.is_to_leave() {
+            self.leave();
         }
     }
 
@@ -378,15 +399,50 @@ impl Core {
 
     // Out.
 
-    /// Whether nothing is left of any claim.
+    /// Whether nothing is left of any claim and, once it claims no more, of this process.
     pub(in crate::redis) fn is_idle(&self) -> bool {
+        self.is_forgotten() && (!self.is_closed || self.stay == Stay::Gone)
+    }
+
+    fn is_forgotten(&self) -> bool {
         let is_forgotten = self.permits.is_empty() && self.waiters.is_empty();
         is_forgotten && self.due.is_empty() && self.keys.is_empty()
+    }
+
+    fn is_to_leave(&self) -> bool {
+        self.is_closed && self.stay == Stay::Here && self.is_forgotten()
+    }
+
+    /// Others need not wait until this process counts no more. It says so once, if it can: a lease later it is so
+    /// anyway.
+    fn leave(&mut self) {
+        let server = self.counting();
+        let lane = self.lanes.get(&(THREAD, server));
+        let can_say = lane.is_some_and(|lane| lane.is_connected) && !self.is_open(server);
+        self.servers[server].announces |= can_say;
+        self.stay = if can_say { Stay::Leaving } else { Stay::Gone };
+    }
+
+    /// What waited to be said to this server is not said.
+    fn stay_is_over(&mut self, server: usize) {
+        if server == self.counting() && self.stay == Stay::Leaving {
+            self.stay = Stay::Gone;
+        }
+    }
+
+    /// The server that counts processes.
+    fn counting(&self) -> usize {
+        self.slots.server_of(self.settings.slots_of_store[1])
     }
 
     /// What to tell callers.
     pub(in crate::redis) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// What to tell operators.
+    pub(in crate::redis) fn poll_outage(&mut self) -> Option<(usize, Outage)> {
+        self.outages.pop_front()
     }
 
     // What the parts share.
@@ -424,7 +480,11 @@ impl Core {
 
     /// Puts a lease where it waits to be sent, if it has work that is due.
     fn send_if_due(&mut self, now: Time, at: At) {
-        let Some(permit) = self.permit(at.0) else {
+        let Some(permit) = self
+            .permits
+            .get(at.0.slot)
+            .filter(|permit| permit.id == at.0)
+        else {
             return;
         };
         let (lease, from) = (&permit.leases[at.1], permit.from);
@@ -433,6 +493,9 @@ impl Core {
         }
         let queue = match (lease.work(), &lease.state) {
             (None, _) => return,
+            (Some(_), State::Wanted) if self.is_beyond_share(now, at.0) => {
+                return self.hold_back(now, at);
+            }
             (Some(_), State::Released(_)) => Queue::Releases,
             (Some(_), State::Held(_)) => Queue::Refreshes,
             (Some(_), State::Queued(_)) => Queue::Polls,

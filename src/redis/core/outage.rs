@@ -3,7 +3,8 @@
 use super::{
     Core, THREAD,
     call::Flight,
-    id::{At, PermitId},
+    health::Outage,
+    id::{At, PermitId, RuntimeId},
     lease::{Lost, State},
     permit::{Event, Own, Permit, Refusal},
     policy::Policy,
@@ -11,13 +12,26 @@ use super::{
 };
 
 impl Core {
-    /// A server has answered a call, and works.
-    pub(super) fn works(&mut self, now: Time, flight: &Flight) {
-        let server = &mut self.servers[flight.server];
-        if server.health.works(flight.sent, now) {
-            server.presence_at = server.presence_at.map(|_| now);
-            self.sweep = Some(0);
+    /// A server has answered what was sent to it then. If it `works` it has also done all of that.
+    pub(super) fn answers(&mut self, now: Time, number: usize, (sent, works): (Time, bool)) {
+        let server = &mut self.servers[number];
+        let was_open = server.health.is_open(&self.settings);
+        server.is_denied &= !works;
+        if !server.health.works(sent, now) {
+            return;
         }
+        server.presence_at = server.presence_at.map(|_| now);
+        if was_open {
+            self.outages.push_back((number, Outage::Ends { works }));
+        }
+        self.sweep = Some(0);
+    }
+
+    /// A server refuses connections. It is there, and nobody but a person can mend that.
+    pub(super) fn denied(&mut self, now: Time, server: usize) {
+        self.servers[server].is_denied = true;
+        self.answers(now, server, (now, false));
+        self.sweep = Some(0);
     }
 
     /// A call to a server has failed. If it was a caller's, the thread looks whether the server is there.
@@ -26,8 +40,15 @@ impl Core {
         self.failed(now, flight.server, (flight.sent, is_of_thread));
     }
 
-    pub(super) fn failed(&mut self, now: Time, server: usize, (sent, is_of_thread): (Time, bool)) {
-        let server = &mut self.servers[server];
+    /// The thread has no connection to a server. That is its failure, unless it has refused one.
+    pub(super) fn disconnected(&mut self, now: Time, server: usize) {
+        if !self.servers[server].is_denied {
+            self.failed(now, server, (now, true));
+        }
+    }
+
+    pub(super) fn failed(&mut self, now: Time, number: usize, (sent, is_of_thread): (Time, bool)) {
+        let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
         server.health.fails(sent, now, is_of_thread);
         if server.health.is_failing() {
@@ -38,27 +59,74 @@ impl Core {
             server.presence_at = server.presence_at.map(|at| at.min(now + pause));
         }
         if !was_open && server.health.is_open(&self.settings) {
+            self.outages.push_back((number, Outage::Begins));
             self.sweep = Some(0);
         }
     }
 
-    pub(super) fn is_open(&self, server: usize) -> bool {
+    /// Whether there is an outage: only probes are sent, and the policy decides claims.
+    pub(in crate::redis) fn is_open(&self, server: usize) -> bool {
         self.servers[server].health.is_open(&self.settings)
     }
 
     // Claims.
 
-    /// A claim whose server is in an outage is decided.
+    /// A claim whose server is in an outage, or refuses connections, is decided.
     pub(super) fn decide_if_open(&mut self, now: Time, id: PermitId) {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return;
         };
-        if let Some(current) = permit.current() {
-            let server = self.server_of(At(id, current));
-            if self.is_open(server) {
-                self.decide(now, id, server);
-            }
+        let from = permit.from;
+        let Some(current) = permit.current() else {
+            return;
+        };
+        let server = self.server_of(At(id, current));
+        if self.is_open(server) {
+            self.decide(now, id, server);
+        } else if self.is_denied(from, server) {
+            self.refuse(now, id, Refusal::Failed(server));
         }
+    }
+
+    /// Whether a server refuses the connection that a claim needs.
+    fn is_denied(&mut self, from: RuntimeId, server: usize) -> bool {
+        let from = self.sends(from, server);
+        self.servers[server].is_denied && !self.lane(from, server).is_connected
+    }
+
+    /// Whether a claim has no room in its share, and needs it: while a server is not well, others may have admitted
+    /// claims in its stead, whose places it must not take for a moment either.
+    pub(super) fn is_beyond_share(&self, now: Time, id: PermitId) -> bool {
+        !self.permits[id.slot].is_decided() && !self.may_be_granted(now, id)
+    }
+
+    /// Such a claim is refused, unless it can wait: then it looks again at the next tick.
+    pub(super) fn hold_back(&mut self, now: Time, at: At) {
+        let server = self.server_of(at);
+        match self.may_wait(now, at.0) {
+            true => self.next_at(now, at, now + self.settings.short_tick()),
+            false => self.refuse(now, at.0, Refusal::Unavailable(server)),
+        }
+    }
+
+    /// A claim that was granted beyond its share gives that back, and begins again if it can wait.
+    pub(super) fn begin_again(&mut self, now: Time, at: At) {
+        let id = at.0;
+        if !self.may_wait(now, id) {
+            let server = self.server_of(at);
+            return self.refuse(now, id, Refusal::Unavailable(server));
+        }
+        for number in 0..self.permits[id.slot].leases.len() {
+            self.set_idle(now, At(id, number));
+        }
+        self.want(At(id, 0), now);
+    }
+
+    /// Whether a claim may wait yet.
+    fn may_wait(&self, now: Time, id: PermitId) -> bool {
+        let permit = &self.permits[id.slot];
+        let mut levels = permit.levels.iter();
+        levels.any(|level| permit.wait(level, now).is_some())
     }
 
     /// A server cannot decide a claim. One that waits, or may be within a share, is sent again until that is
@@ -68,12 +136,8 @@ impl Core {
         let Some(permit) = self.permit(id).filter(|permit| !permit.is_decided()) else {
             return;
         };
-        let waits = permit
-            .levels
-            .iter()
-            .any(|level| permit.wait(level, now).is_some());
         let shares = !permit.is_strict && self.settings.policy.shares();
-        if !waits && (!shares || is_clear) {
+        if !self.may_wait(now, id) && (!shares || is_clear) {
             self.decide(now, id, server);
         }
     }
@@ -84,9 +148,12 @@ impl Core {
         let server = self.server_of(At(id, current.unwrap_or_default()));
         let health = &self.servers[server].health;
         let shares = self.settings.policy.shares();
-        match health.is_clear(now, &self.settings) || !shares && health.is_failing() {
-            true => self.decide(now, id, server),
-            false => self.refuse(now, id, Refusal::Unavailable(server)),
+        let leases = &self.permits[id.slot].leases;
+        let was_sent = current.is_none_or(|current| leases[current].was_sent);
+        match health.is_failing() {
+            true if !shares || health.is_clear(now, &self.settings) => self.decide(now, id, server),
+            false if !was_sent => self.refuse(now, id, Refusal::Congested(server)),
+            _ => self.refuse(now, id, Refusal::Unavailable(server)),
         }
     }
 

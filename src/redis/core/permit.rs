@@ -51,6 +51,8 @@ pub(in crate::redis) enum Refusal {
     Unavailable(usize),
     /// This server refuses to serve it.
     Failed(usize),
+    /// More claims came than can be sent to this server. It was not sent.
+    Congested(usize),
     /// This process claims no more.
     Closed,
 }
@@ -73,7 +75,7 @@ pub(in crate::redis) enum Event {
     Regained(PermitId, Vec<u64>),
     /// An operator has ended it.
     Revoked(PermitId),
-    /// Its release was answered: whether it was held until then.
+    /// Its release was answered: whether all of it was held until then.
     Released(PermitId, bool),
 }
 
@@ -120,8 +122,12 @@ pub(super) struct Permit {
     pub(super) filed: Option<Time>,
     pub(super) is_strict: bool,
     pub(super) tells_release: bool,
-    /// Whether a release has found anything.
+    /// Whether releases have found all of it so far, and of what was added to it.
     pub(super) was_held: bool,
+    /// How many permits that added units to it are released with it, and not forgotten yet.
+    pub(super) growths_left: usize,
+    /// Whether it is released with the permit that it adds units to.
+    pub(super) ends_with_root: bool,
 }
 
 impl Permit {
@@ -146,7 +152,9 @@ impl Permit {
             filed: None,
             is_strict: false,
             tells_release: false,
-            was_held: false,
+            was_held: true,
+            growths_left: 0,
+            ends_with_root: false,
         }
     }
 

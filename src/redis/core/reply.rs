@@ -1,7 +1,7 @@
 //! What answers, messages and the passing of time mean for leases, and for their permits.
 
 use super::{
-    Core,
+    Core, Stay,
     call::{Failure, Flight, Items},
     id::{At, CallId, PermitId},
     lease::{Lost, Queued, State, Work},
@@ -34,9 +34,12 @@ impl Core {
 
     pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
         let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
+        let works = !answers
+            .iter()
+            .any(|answer| matches!(answer, Answer::Failed(_)));
         match answers.iter().any(is_unwell) {
             true => self.fails(now, flight),
-            false => self.works(now, flight),
+            false => self.answers(now, flight.server, (flight.sent, works)),
         }
         let mut answers = answers.into_iter();
         for items in &flight.items {
@@ -53,6 +56,7 @@ impl Core {
             self.highest.raise(ms * 1_000, now);
         }
         match (items, answer) {
+            (Items::Leave, _) => self.stay = Stay::Gone,
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
                     match self.landed(*at, flight.id) {
@@ -64,9 +68,7 @@ impl Core {
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                for ((at, _), was_held) in all.iter().zip(each) {
-                    self.freed(flight.sent, *at, was_held);
-                }
+                self.freed(flight.sent, all, &each);
                 self.released(now, all);
             }
             (Items::Release(all), Answer::Done) => self.released(now, all),
@@ -128,6 +130,7 @@ impl Core {
             }
             Items::Release(all) => self.release_again(now, all, then),
             Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
+            Items::Leave => self.stay = Stay::Gone,
             Items::Asking | Items::Confirm => {}
         }
     }
@@ -177,8 +180,7 @@ impl Core {
             match items {
                 Items::Release(all) => {
                     if failure != Failure::NotConnected {
-                        all.iter()
-                            .for_each(|(at, _)| self.may_have_freed(flight.sent, *at));
+                        self.may_have_freed(flight.sent, all);
                     }
                     self.release_again(now, all, then);
                 }
@@ -186,6 +188,7 @@ impl Core {
                     self.announce_after(flight.server, now, Time::ZERO);
                 }
                 Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
+                Items::Leave => self.stay = Stay::Gone,
                 Items::Acquire(_) | Items::Refresh(_) | Items::Asking | Items::Confirm => {}
             }
         }
@@ -249,7 +252,12 @@ impl Core {
             (State::Lost(_), _) => {
                 // Unless an older acquire may run yet.
                 let is_gone = lease.runs_until() <= now;
-                self.lose(now, at, (now + self.settings.absence(), is_gone));
+                let pause = match self.is_well(now, at) {
+                    true => self.settings.absence(),
+                    // Others get places, and it is to be before they may have more than their shares.
+                    false => self.settings.short_tick(),
+                };
+                self.lose(now, at, (now + pause, is_gone));
             }
             (State::Held(held), Acquired::Granted(_)) => {
                 let end = held.end.max(self.settings.held_until(sent, lease.length));
@@ -320,8 +328,7 @@ impl Core {
             return self.file(at.0);
         }
         if !self.may_be_granted(now, at.0) {
-            let server = self.server_of(at);
-            return self.refuse(now, at.0, Refusal::Unavailable(server));
+            return self.begin_again(now, at);
         }
         self.count(at.0);
         if let Some(permit) = self.permit(at.0) {
@@ -477,13 +484,17 @@ impl Core {
         }
     }
 
-    /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest.
+    /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest; a strict
+    /// one at once, because another may have had it meanwhile.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
-        if self.lease(at).is_none() {
+        let Some(permit) = self.permit(at.0) else {
             return;
-        }
+        };
         // The server may have other levels and units of it.
         let (is_gone, end) = (false, Some(end));
+        if permit.is_strict {
+            return self.lose(now, at, (now, is_gone));
+        }
         if self.is_kept(at) && !self.is_well(now, at) {
             return self.degrade(now, at, (now, is_gone));
         }

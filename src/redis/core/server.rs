@@ -20,6 +20,8 @@ pub(in crate::redis) enum Change {
     Gone(RuntimeId, usize),
     /// These slots are on that server.
     Slots(Vec<(Range<usize>, usize)>),
+    /// A server has refused a connection, as to a wrong password.
+    Denied(usize),
 }
 
 /// How long a release waits for a call that it can ride on. The thread's timers add up to a millisecond.
@@ -44,6 +46,8 @@ pub(super) struct Server {
     pub(super) presence_at: Option<Time>,
     /// Whether the announcement waits to be sent.
     pub(super) announces: bool,
+    /// Whether it has refused a connection since a call was done.
+    pub(super) is_denied: bool,
     pub(super) releases: VecDeque<At>,
     /// When the thread carries releases that nothing else has carried.
     pub(super) release_at: Option<Time>,

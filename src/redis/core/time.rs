@@ -9,6 +9,9 @@ pub(in crate::redis) type Time = Duration;
 /// After all that is to come.
 pub(in crate::redis) const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
+/// The longest tick where claims wait for it, whatever the lease.
+const LONGEST_TICK: Duration = Duration::from_secs(1);
+
 /// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
 /// no longer than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
@@ -29,6 +32,8 @@ pub(in crate::redis) struct Settings {
     pub(in crate::redis) timeout: Duration,
     /// The slots of the store's keys: of the highest time, and of the processes.
     pub(in crate::redis) slots_of_store: [u16; 2],
+    /// The slot in which this process says who it is. `None`: it does not.
+    pub(in crate::redis) slot_of_process: Option<u16>,
     /// How many replicas must have a grant before it counts.
     pub(in crate::redis) replicas: u32,
     /// What becomes of claims while one is unavailable.
@@ -44,6 +49,11 @@ impl Settings {
     /// Refreshes of one tick travel together.
     pub(super) fn tick(&self) -> Duration {
         self.refresh_interval() / 16
+    }
+
+    /// A tick, however long the lease is.
+    pub(super) fn short_tick(&self) -> Duration {
+        self.tick().min(LONGEST_TICK)
     }
 
     /// How often a waiter polls. Each poll is a heartbeat.

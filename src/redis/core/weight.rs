@@ -152,10 +152,25 @@ impl Core {
     }
 
     /// A permit is released to which this one has added units.
-    pub(super) fn end_growth(&mut self, now: Time, growth: PermitId) {
-        match self.permits[growth.slot].is_decided() {
-            true => self.let_go(now, growth),
-            false => self.refuse(now, growth, Refusal::Revoked),
+    pub(super) fn end_growth(&mut self, now: Time, (root, growth): (PermitId, PermitId)) {
+        if !self.permits[growth.slot].is_decided() {
+            return self.refuse(now, growth, Refusal::Revoked);
+        }
+        let root = &mut self.permits[root.slot];
+        root.growths_left += 1;
+        let tells_release = root.tells_release;
+        let growth = &mut self.permits[growth.slot];
+        (growth.ends_with_root, growth.tells_release) = (true, tells_release);
+        let growth = growth.id;
+        self.let_go(now, growth);
+    }
+
+    /// Nothing is left of what was added to a permit that is released.
+    pub(super) fn growth_over(&mut self, root: PermitId, was_held: bool) {
+        if let Some(permit) = self.permit(root) {
+            permit.growths_left -= 1;
+            permit.was_held &= was_held;
+            self.end_if_over(root);
         }
     }
 

@@ -165,6 +165,8 @@ impl<T: Transport> Driver<T> {
         let begun = shared.enter(|core, rest, now| {
             let from = rest.runtimes.enter(here);
             let connects = cell.slots().map(|slot| core.server_at(slot));
+            // In an outage the thread alone looks whether the server is back.
+            let connects = connects.filter(|server| !core.is_open(*server));
             let connects = connects.filter(|server| rest.runtimes.connects(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.keeper.is_busy = true;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     observe::LostBy,
-    redis::core::{Call, Change, Core, Event, Failure, RuntimeId, Settings, Time},
+    redis::core::{Call, Change, Core, Event, Failure, Outage, RuntimeId, Settings, Time},
     semaphore::Policy,
     sync::{Mutex, MutexGuard},
 };
@@ -33,6 +33,9 @@ pub(in crate::redis) trait Observer: Send + Sync + 'static {
     fn connected(&self, address: String, again: bool);
 
     fn not_connected(&self, why: Option<Cause>);
+
+    /// Claims are decided without a server, or by it again.
+    fn outage(&self, outage: Outage, why: Option<Cause>);
 
     /// A level of a permit is lost, which had this token.
     fn lost(&self, policy: &Policy, token: u64, by: LostBy);
@@ -98,6 +101,8 @@ pub(super) struct Outbox<C> {
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
     connections: Vec<Arc<C>>,
+    /// Those that have begun or ended, and of which server.
+    outages: Vec<(usize, Outage)>,
     thread: Needs,
     /// Whether the core has panicked just now.
     closes: bool,
@@ -111,6 +116,7 @@ impl<C> Default for Outbox<C> {
             wakes: Vec::new(),
             cells: Vec::new(),
             connections: Vec::new(),
+            outages: Vec::new(),
             thread: Needs::Nothing,
             closes: false,
             is_drained: false,
@@ -209,7 +215,10 @@ impl<T: Transport> Shared<T> {
         contained(|| self.observer.connected(address, again));
     }
 
-    pub(super) fn not_connected(&self, server: usize) {
+    pub(super) fn not_connected(self: &Arc<Self>, server: usize) {
+        if self.transport.is_denied(server) {
+            self.enter(|core, _, now| core.handle_servers(now, Change::Denied(server)));
+        }
         let why = self.transport.error(server);
         contained(|| self.observer.not_connected(why));
     }
@@ -267,6 +276,10 @@ impl<T: Transport> Shared<T> {
         if outbox.closes {
             contained(|| self.observer.core_died());
         }
+        for (server, outage) in outbox.outages {
+            let why = self.transport.error(server);
+            contained(|| self.observer.outage(outage, why));
+        }
         for (cell, told) in outbox.wakes {
             contained(|| told.map(|told| self.observe(&cell, told)));
             contained(|| cell.wake());
@@ -317,7 +330,10 @@ impl<C> Rest<C> {
         (core, outbox): (Option<&mut Core>, &mut Outbox<C>),
     ) {
         match (dropped, core) {
-            (Dropped::Handles, _) => self.is_used = false,
+            (Dropped::Handles, core) => {
+                self.is_used = false;
+                core.into_iter().for_each(Core::shutdown);
+            }
             (Dropped::Permit(id), core) => {
                 outbox.cells.extend(self.cells.remove(id));
                 if let Some(core) = core {
@@ -355,6 +371,9 @@ impl<C> Rest<C> {
                 outbox.cells.extend(self.cells.remove(id));
             }
             outbox.wakes.push((cell, told));
+        }
+        while let Some(outage) = core.poll_outage() {
+            outbox.outages.push(outage);
         }
     }
 

@@ -28,6 +28,11 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     fn error(&self, _server: usize) -> Option<Cause> {
         None
     }
+
+    /// Whether the last connection was refused by the server itself, as to a wrong password.
+    fn is_denied(&self, _server: usize) -> bool {
+        false
+    }
 }
 
 /// Why a server was of no use.

@@ -11,9 +11,10 @@ use crate::{
     redis::{
         core::Failure,
         error::Error,
-        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
+        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb, described},
         transport::{Direct, Subscription},
     },
+    semaphore::Process,
     sync::Mutex,
 };
 use redis::{Client, Cmd, RedisWrite, Value};
@@ -48,6 +49,7 @@ impl Wire {
             process,
             lease_ms: lease.as_millis() as u64,
             prefix,
+            about: described(&Process::current()),
         };
         Self {
             client,
@@ -80,8 +82,13 @@ impl Transport for Wire {
     type Connection = Session;
 
     async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Session> {
+        let is_of_thread = messages.is_some();
         let opened = self.open(messages).await;
-        *self.cause.lock() = opened.as_ref().err().cloned();
+        let error = opened.as_ref().err().cloned();
+        // What it says to the thread it may say only later to others.
+        if error.is_some() || is_of_thread {
+            *self.cause.lock() = error;
+        }
         opened.ok()
     }
 
@@ -92,6 +99,11 @@ impl Transport for Wire {
     fn error(&self, _: usize) -> Option<Cause> {
         let cause = self.cause.lock().clone();
         cause.map(|cause| Arc::new(cause) as _)
+    }
+
+    fn is_denied(&self, _: usize) -> bool {
+        let cause = self.cause.lock();
+        cause.as_ref().is_some_and(|cause| !cause.is_unavailable())
     }
 }
 

@@ -146,7 +146,9 @@ impl Queue {
                     Outcome::TimedOut
                 }
                 Refusal::Revoked => Outcome::Revoked,
-                Refusal::Unavailable(_) | Refusal::Failed(_) => Outcome::Unavailable,
+                Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Congested(_) => {
+                    Outcome::Unavailable
+                }
                 Refusal::Closed => Outcome::Cancelled,
             },
             Err(Refused::Closed | Refused::PausedClock) => Outcome::Unavailable,

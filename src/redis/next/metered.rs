@@ -43,6 +43,10 @@ impl<T: Transport> Transport for Metered<T> {
     fn error(&self, server: usize) -> Option<Cause> {
         self.transport.error(server)
     }
+
+    fn is_denied(&self, server: usize) -> bool {
+        self.transport.is_denied(server)
+    }
 }
 
 impl<C: Connection> Connection for MeteredConnection<C> {
@@ -69,7 +73,7 @@ fn what(command: &Command) -> (&'static str, usize) {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
         Command::Refresh { groups, .. } => ("refresh", permits(groups)),
         Command::Release { groups, .. } => ("release", permits(groups)),
-        Command::Presence { .. } => ("presence", 1),
+        Command::Presence { .. } | Command::Introduce | Command::Leave => ("presence", 1),
         Command::Asking => ("asking", 1),
         Command::Confirm { .. } => ("wait", 1),
     }

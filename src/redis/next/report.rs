@@ -6,7 +6,12 @@
 
 use crate::{
     observe::{Answered, IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
-    redis::driver::{Cause, Observer},
+    redis::{
+        core::Outage,
+        driver::{Cause, Observer},
+        error::Error as RedisError,
+        outage::Alert,
+    },
     semaphore::Policy,
 };
 use parking_lot::Mutex;
@@ -29,6 +34,8 @@ pub(super) enum Line {
     /// Where, and whether again.
     Connected(String, bool),
     NotConnected(Option<Cause>),
+    Fails(Cause),
+    Works,
     /// The keeper's thread has panicked.
     KeeperDied,
     /// The core has.
@@ -44,7 +51,13 @@ enum Count {
 
 /// The queue. Whoever finds that no thread empties it starts one.
 #[derive(Clone, Default)]
-pub(super) struct Reports(Arc<Mutex<Queue>>);
+pub(super) struct Reports {
+    queue: Arc<Mutex<Queue>>,
+    /// What was told of claims that fail.
+    pub(super) alert: Arc<Alert>,
+    /// How long the answer to a call may take.
+    timeout: Duration,
+}
 
 #[derive(Default)]
 struct Queue {
@@ -57,6 +70,13 @@ struct Queue {
 }
 
 impl Reports {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn line(&self, line: Line) {
         if IS_ON {
             self.change(|queue| queue.push(line));
@@ -64,7 +84,7 @@ impl Reports {
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         change(&mut queue);
         let starts = !mem::replace(&mut queue.runs, true);
         drop(queue);
@@ -79,7 +99,7 @@ impl Reports {
         let thread = thread::Builder::new().name(name);
         if thread.spawn(move || reports.run()).is_err() {
             // The next line tries again.
-            self.0.lock().runs = false;
+            self.queue.lock().runs = false;
         }
     }
 
@@ -91,7 +111,7 @@ impl Reports {
     }
 
     fn take(&self) -> Option<Queue> {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         let runs = queue.dropped > 0 || !queue.lines.is_empty() || !queue.counts.is_empty();
         let taken = mem::take(&mut *queue);
         queue.runs = runs;
@@ -153,6 +173,8 @@ impl Line {
                 let why = why.and_then(|why| why.source().or(Some(why)));
                 why.into_iter().for_each(events::not_connected);
             }
+            Self::Fails(why) => events::fails(&*why),
+            Self::Works => events::works(),
             Self::KeeperDied => events::keeper_died(),
             Self::CoreDied => events::core_died(),
         }
@@ -174,6 +196,18 @@ impl Observer for Reports {
 
     fn not_connected(&self, why: Option<Cause>) {
         self.line(Line::NotConnected(why));
+    }
+
+    fn outage(&self, outage: Outage, why: Option<Cause>) {
+        // Without a cause answers were only too slow.
+        let why = why.unwrap_or_else(|| Arc::new(RedisError::Timeout(self.timeout)));
+        let (is_news, line) = match outage {
+            Outage::Begins => (self.alert.begins(), Line::Fails(why)),
+            Outage::Ends { works } => (self.alert.ends(works), Line::Works),
+        };
+        if is_news {
+            self.line(line);
+        }
     }
 
     fn lost(&self, policy: &Policy, token: u64, by: LostBy) {
@@ -203,7 +237,7 @@ mod tests {
     fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
         let reports = Reports::default();
         // As if a thread ran, which stands still.
-        reports.0.lock().runs = true;
+        reports.queue.lock().runs = true;
         for token in 0..MOST as u64 + 3 {
             reports.lost(&Policy::DEFAULT, token, LostBy::Lease);
         }
@@ -218,6 +252,6 @@ mod tests {
             (0, 0, 0)
         };
         assert_eq!((lost, lines, dropped), expected);
-        assert!(reports.take().is_none() && !reports.0.lock().runs);
+        assert!(reports.take().is_none() && !reports.queue.lock().runs);
     }
 }

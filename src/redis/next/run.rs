@@ -9,7 +9,7 @@ use crate::redis::{
     core::{Policy, Settings},
     driver::{Driver, Wire},
     notify::source::Source,
-    outage::{Alert, Breakers, WhenUnavailable},
+    outage::{Breakers, WhenUnavailable},
     protocol::Protocol,
     transport::{Server, Transport},
 };
@@ -53,7 +53,7 @@ impl Builder {
         let process: Arc<str> = format!("{:016x}", high ^ low).into();
         let transport: Arc<dyn Transport> = Arc::new(transport);
         let times = Times::new(self.lease, self.timeout);
-        let reports = Reports::default();
+        let reports = Reports::new(self.timeout);
         let wire = Metered {
             transport: Wire::new(
                 client,
@@ -63,10 +63,12 @@ impl Builder {
             ),
             reports: reports.clone(),
         };
+        let alert = Arc::clone(&reports.alert);
         let settings = Settings {
             lease: self.lease,
             timeout: self.timeout,
             slots_of_store: [0, 0],
+            slot_of_process: Some(0),
             replicas: self.min_replicas,
             policy: policy(self.when_unavailable),
         };
@@ -90,7 +92,7 @@ impl Builder {
             server: OnceLock::new(),
             times,
             checks: Checks::default(),
-            alert: Alert::default(),
+            alert,
             max_waiting: self.max_waiting_total,
             waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
         })

@@ -34,7 +34,7 @@ pub(super) struct Store {
     pub(super) protocol: Protocol,
     pub(super) messages: Source,
     pub(super) checks: Checks,
-    pub(super) alert: Alert,
+    pub(super) alert: Arc<Alert>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
     pub(super) max_waiting: usize,
     pub(super) waiting: [AtomicUsize; 2],
@@ -56,6 +56,9 @@ impl Store {
         let server = match answer {
             Ok(held) if held.is_degraded() => 0,
             Err(Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server))) => *server,
+            Err(Refused::By(Refusal::Congested(_))) => {
+                return self.alert.claim_failed(&Error::Congested, &self.times);
+            }
             Err(Refused::PausedClock) => {
                 return self.alert.claim_failed(&Error::PausedClock, &self.times);
             }
@@ -84,6 +87,7 @@ impl Store {
         let server = match why {
             Refused::Closed | Refused::By(Refusal::Closed) => return AcquireError::Closed,
             Refused::PausedClock => return StoreError::new(Error::PausedClock).into(),
+            Refused::By(Refusal::Congested(_)) => return StoreError::new(Error::Congested).into(),
             Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => server,
             // All others are answers.
             Refused::By(_) => 0,

@@ -135,6 +135,18 @@ impl Alert {
         }
     }
 
+    /// Claims are decided without the server. Returns whether that is news.
+    #[cfg(tower_semaphore_core)]
+    pub(in crate::redis) fn begins(&self) -> bool {
+        self.change(State::opens)
+    }
+
+    /// The server answers again. Returns whether claims are known to succeed, and that is news.
+    #[cfg(tower_semaphore_core)]
+    pub(in crate::redis) fn ends(&self, works: bool) -> bool {
+        self.change(|state| state.closes(works))
+    }
+
     pub(in crate::redis) fn claim_failed(&self, error: &Error, times: &Times) {
         let now = Instant::now();
         if self.change(|state| state.failed(error, now, times)) {

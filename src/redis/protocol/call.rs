@@ -75,6 +75,7 @@ impl Protocol {
                 process,
                 lease_ms,
                 prefix,
+                about: String::new(),
             },
             one_each: AtomicBool::new(false),
             breakers,

@@ -40,6 +40,10 @@ pub(in crate::redis) enum Command {
         /// Whether the server counts processes.
         counts: bool,
     },
+    /// Says to operators who this process is.
+    Introduce,
+    /// Says that this process leaves.
+    Leave,
     /// The next command runs although its slot is moving.
     Asking,
     /// Waits until so many replicas have what was written before, but not longer.
@@ -176,6 +180,15 @@ impl Command {
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
             Self::Presence { highest, counts } => encode_presence(owner, *highest, *counts, sink),
+            Self::Introduce => {
+                let key = format!("{}process:{}", owner.prefix, owner.process);
+                encode_part((owner.lease_ms, "process", &key), &owner.about, sink);
+            }
+            Self::Leave => {
+                let key = format!("{}processes", owner.prefix);
+                let value = format!("{}:{}", owner.process, owner.lease_ms);
+                encode_part((0, "processes", &key), &value, sink);
+            }
             Self::Asking => sink.plain(&[&"ASKING"]),
             Self::Confirm { replicas, within } => {
                 // Zero would be no bound.
@@ -203,6 +216,14 @@ fn encode_presence(owner: &Owner, highest: Option<u64>, counts: bool, sink: &mut
         sink.add("processes");
         sink.add(format_args!("{}:{}", owner.process, owner.lease_ms));
     }
+}
+
+fn encode_part((lease_ms, part, key): (u64, &str, &str), value: &str, sink: &mut impl Sink) {
+    begin(Verb::Presence, &[key], 4, sink);
+    sink.add(lease_ms);
+    sink.add(2);
+    sink.add(part);
+    sink.add(value);
 }
 
 fn millis(time: Duration) -> u64 {

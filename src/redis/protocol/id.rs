@@ -86,6 +86,8 @@ pub(in crate::redis) struct Owner {
     pub(in crate::redis) lease_ms: u64,
     /// What the names of all keys begin with.
     pub(in crate::redis) prefix: String,
+    /// What the process says of itself to operators; empty: nothing.
+    pub(in crate::redis) about: String,
 }
 
 impl Owner {

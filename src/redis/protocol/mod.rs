@@ -38,6 +38,8 @@ pub(super) use command::{Group, Position, Wanted};
 pub(super) use id::Owner;
 pub(super) use id::PermitId;
 pub(super) use name::{key_of, name, names_of};
+#[cfg(tower_semaphore_core)]
+pub(super) use presence::described;
 pub(super) use read_id::ReadId;
 #[cfg(tower_semaphore_core)]
 pub(super) use script::{Form, Script};

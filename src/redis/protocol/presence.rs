@@ -191,8 +191,8 @@ fn number(item: &Value) -> Result<i64, Error> {
     answer::Reply::integer(item).ok_or(Error::Reply)
 }
 
-/// `HOST PID NAME VERSION SINCE`, percent-encoded; SINCE is when it said so, in seconds of Unix time.
-fn described(process: &Process) -> String {
+/// `HOST PID NAME VERSION SINCE`, percent-encoded; SINCE is when it said so first, in seconds of Unix time.
+pub(in crate::redis) fn described(process: &Process) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = since.unwrap_or_default().as_secs().to_string();
     let pid = process.pid.map(|pid| pid.to_string());

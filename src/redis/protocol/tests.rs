@@ -30,6 +30,7 @@ fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
         process: "p1".into(),
         lease_ms: 3_000,
         prefix: "s:".to_owned(),
+        about: String::new(),
     };
     let mut written = Written::default();
     command.encode(&owner, &mut written);
@@ -158,6 +159,12 @@ fn presence_has_the_clock_and_on_one_server_the_processes() {
     };
     let (_, keys, args) = written(&nothing);
     assert_eq!((keys, args), (vec![], vec!["3000".to_owned()]));
+    let (verb, keys, args) = written(&Command::Leave);
+    assert_eq!(
+        (verb, keys),
+        (Verb::Presence, vec!["s:processes".to_owned()])
+    );
+    assert_eq!(args, [&["0"][..], &own].concat());
 }
 
 fn int(number: i64) -> Value {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     observe::LostBy,
     redis::{
-        core::{Level, Refusal, Settings, Wait},
+        core::{Level, Outage, Refusal, Settings, Wait},
         driver::{Driver, Held, Observer, Refused},
     },
     semaphore::{Key, Policy},
@@ -27,6 +27,8 @@ impl Observer for Deaf {
 
     fn not_connected(&self, _: Option<Cause>) {}
 
+    fn outage(&self, _: Outage, _: Option<Cause>) {}
+
     fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
 
     fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
@@ -39,6 +41,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         lease,
         timeout: Duration::from_millis(250),
         slots_of_store: [0, 0],
+        slot_of_process: None,
         replicas: 0,
         policy: Default::default(),
     };
