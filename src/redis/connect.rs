@@ -1,13 +1,7 @@
 //! From settings to a store: over connections of its own, or over one that is supplied.
 
 use super::{
-    builder::Builder,
-    clock::after,
-    connect_error::ConnectError,
-    start::ATTEMPT,
-    store::RedisSemaphore,
-    tls,
-    transport::{Place, Server, Supplied},
+    builder::Builder, connect_error::ConnectError, store::RedisSemaphore, tls, transport::Supplied,
 };
 use redis::{IntoConnectionInfo, aio::ConnectionLike};
 
@@ -120,10 +114,7 @@ impl Builder {
         let info = self.tuned(tls::parse(url)?);
         let client = tls::client(info, &self.certificates)?;
         self.database = client.get_connection_info().redis_settings().db();
-        let server = Server::new(client.clone(), self.timeout);
-        let connected = server.connected(after(ATTEMPT)).await;
-        connected.map_err(|error| self.judge(Place::Url).connecting(error))?;
-        self.started_at(client, server).await
+        self.on_server(client).await
     }
 
     /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
@@ -174,10 +165,9 @@ impl Builder {
         self.check_not_supplied()?;
         let timeout = self.timeout;
         self.database = connection.get_db();
-        let transport = Supplied {
+        Ok(self.on_supplied(Supplied {
             connection,
             timeout,
-        };
-        self.run(transport)
+        }))
     }
 }

@@ -3,39 +3,66 @@
 use super::{
     builder::Builder,
     check::Risk,
-    clock::{ServerClock, Times},
+    clock::{ServerClock, Times, after},
     connect_error::ConnectError,
     notify::Notifications,
     outage::{Breakers, Outage},
     protocol::Protocol,
     shared::Store,
+    start::ATTEMPT,
     store::RedisSemaphore,
-    transport::{Server, Transport},
+    transport::{Cluster, Place, Sentinels, Server, Transport},
 };
 use redis::Client;
 use std::sync::Arc;
 use uuid::Uuid;
 
 impl Builder {
-    /// Makes a store on one server.
-    pub(super) async fn started_at(
+    /// Makes a store on the server of a URL.
+    pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
+        let server = Server::new(client, self.timeout);
+        self.started_at(server, Place::Url).await
+    }
+
+    /// Makes a store on the primary that Sentinels name.
+    pub(super) async fn on_primary(
         self,
-        _: Client,
-        server: Server,
+        sentinels: Sentinels,
     ) -> Result<RedisSemaphore, ConnectError> {
-        self.started(server).await
+        let server = Server::of_sentinels(Arc::new(sentinels), self.timeout);
+        self.started_at(server, Place::Primary).await
+    }
+
+    /// Makes a store on the cluster of these nodes.
+    pub(super) async fn on_cluster(
+        self,
+        seeds: Vec<Client>,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let cluster = Cluster::connect(seeds, self.timeout, after(ATTEMPT)).await;
+        let cluster = cluster.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        if !cluster.has_slots() {
+            return Err(ConnectError::setting("cluster", "no node has any slots"));
+        }
+        self.started(cluster).await
     }
 
     /// Makes a store that nothing is known of.
-    pub(super) fn run(self, transport: impl Transport) -> Result<RedisSemaphore, ConnectError> {
-        Ok(self.build(transport))
+    pub(super) fn on_supplied(self, transport: impl Transport) -> RedisSemaphore {
+        self.build(transport)
+    }
+
+    async fn started_at(
+        self,
+        server: Server,
+        place: Place,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let connected = server.connected(after(ATTEMPT)).await;
+        connected.map_err(|error| self.judge(place).connecting(error))?;
+        self.started(server).await
     }
 
     /// Makes a store whose first claims need not wait for anything.
-    pub(super) async fn started(
-        self,
-        transport: impl Transport,
-    ) -> Result<RedisSemaphore, ConnectError> {
+    async fn started(self, transport: impl Transport) -> Result<RedisSemaphore, ConnectError> {
         let semaphore = self.build(transport);
         semaphore.check().await?.iter().for_each(Risk::warn);
         let warm = semaphore.warm_up().await;
@@ -43,7 +70,7 @@ impl Builder {
         Ok(semaphore)
     }
 
-    pub(super) fn build(self, transport: impl Transport) -> RedisSemaphore {
+    fn build(self, transport: impl Transport) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let process: Arc<str> = format!("{:016x}", high ^ low).into();

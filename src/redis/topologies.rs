@@ -2,12 +2,10 @@
 
 use super::{
     builder::Builder,
-    clock::after,
     connect_error::ConnectError,
     credentials::Credentials,
-    start::ATTEMPT,
     store::RedisSemaphore,
-    transport::{Cluster, Place, Sentinels, Server, Unnamed},
+    transport::{Place, Sentinels, Unnamed},
 };
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
@@ -57,12 +55,7 @@ impl Builder {
         self.check_credentials()?;
         let seeds = self.clients(nodes, "cluster")?;
         seeds.iter().try_for_each(check_seed)?;
-        let cluster = Cluster::connect(seeds, self.timeout, after(ATTEMPT)).await;
-        let cluster = cluster.map_err(|error| self.judge(Place::Node).connecting(error))?;
-        if !cluster.has_slots() {
-            return Err(ConnectError::setting("cluster", "no node has any slots"));
-        }
-        self.started(cluster).await
+        self.on_cluster(seeds).await
     }
 
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
@@ -121,10 +114,7 @@ impl Builder {
         let sentinels = Sentinels::new(clients, name.into(), template);
         let found = sentinels.find_primary().await;
         found.map_err(|unnamed| self.unnamed(unnamed))?;
-        let server = Server::of_sentinels(sentinels, self.timeout);
-        let connected = server.connected(after(ATTEMPT)).await;
-        connected.map_err(|error| self.judge(Place::Primary).connecting(error))?;
-        self.started(server).await
+        self.on_primary(sentinels).await
     }
 
     /// How to connect to a primary, but for its address.

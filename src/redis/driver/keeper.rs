@@ -49,7 +49,12 @@ impl<T: Transport> Running<T> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(keep(&self.0));
+        runtime.block_on(async {
+            select! {
+                () = keep(&self.0) => {}
+                () = self.0.transport.watch() => {}
+            }
+        });
         Ok(())
     }
 }

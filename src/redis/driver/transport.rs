@@ -4,7 +4,7 @@ use crate::redis::{
     core::Failure,
     protocol::{Answer, Command, Message},
 };
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, future::pending, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
@@ -18,6 +18,11 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         server: usize,
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
+
+    /// What has to run beside calls, on the keeper's thread.
+    fn watch(&self) -> impl Future<Output = ()> + Send {
+        pending()
+    }
 
     /// Where a server listens, for people.
     fn address(&self, server: usize) -> String {

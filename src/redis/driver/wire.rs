@@ -12,12 +12,12 @@ use crate::{
         core::Failure,
         error::Error,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb, described},
-        transport::{Direct, Subscription},
+        transport::{Line, Subscription, Topology},
     },
     semaphore::Process,
     sync::Mutex,
 };
-use redis::{Client, Cmd, RedisWrite, Value};
+use redis::{Cmd, RedisWrite, Value};
 use std::{
     fmt,
     future::pending,
@@ -31,16 +31,19 @@ use tokio::select;
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
-/// One server.
+/// What went wrong last with a server.
+type LastError = Arc<Mutex<Option<Error>>>;
+
+/// The servers of a store.
 pub(in crate::redis) struct Wire {
-    client: Client,
+    topology: Arc<dyn Topology>,
     owner: Arc<Owner>,
-    cause: Arc<Mutex<Option<Error>>>,
+    causes: Mutex<Vec<LastError>>,
 }
 
 impl Wire {
     pub(in crate::redis) fn new(
-        client: Client,
+        topology: Arc<dyn Topology>,
         prefix: String,
         process: Arc<str>,
         lease: Duration,
@@ -52,28 +55,35 @@ impl Wire {
             about: described(&Process::current()),
         };
         Self {
-            client,
+            topology,
             owner: Arc::new(owner),
-            cause: Arc::default(),
+            causes: Mutex::default(),
         }
     }
 
+    fn cause(&self, server: usize) -> LastError {
+        let mut causes = self.causes.lock();
+        let known = causes.len().max(server + 1);
+        causes.resize_with(known, LastError::default);
+        Arc::clone(&causes[server])
+    }
+
     /// Subscribed before anything is sent, so that no message is missed.
-    async fn open(&self, messages: Option<Messages>) -> Result<Session, Error> {
-        let direct = Direct::open(&self.client).await?;
-        let subscription = match messages {
-            Some(messages) => {
+    async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
+        let line = Arc::clone(&self.topology).connect(server).await?;
+        let subscription = match (messages, line.client()) {
+            (Some(messages), Some(client)) => {
                 let channel = self.owner.channel();
-                Some((Subscription::open(&self.client, &channel).await?, messages))
+                Some((Subscription::open(client, &channel).await?, messages))
             }
-            None => None,
+            _ => None,
         };
         Ok(Session {
-            direct,
+            line,
             subscription: Mutex::new(subscription),
             owner: Arc::clone(&self.owner),
             is_known: Default::default(),
-            cause: Arc::clone(&self.cause),
+            cause: self.cause(server),
         })
     }
 }
@@ -81,52 +91,60 @@ impl Wire {
 impl Transport for Wire {
     type Connection = Session;
 
-    async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Session> {
+    async fn connect(&self, server: usize, messages: Option<Messages>) -> Option<Session> {
         let is_of_thread = messages.is_some();
-        let opened = self.open(messages).await;
+        let opened = self.open(server, messages).await;
         let error = opened.as_ref().err().cloned();
         // What it says to the thread it may say only later to others.
         if error.is_some() || is_of_thread {
-            *self.cause.lock() = error;
+            *self.cause(server).lock() = error;
         }
         opened.ok()
     }
 
-    fn address(&self, _: usize) -> String {
-        self.client.get_connection_info().addr().to_string()
+    async fn watch(&self) {
+        Arc::clone(&self.topology).watch().await;
     }
 
-    fn error(&self, _: usize) -> Option<Cause> {
-        let cause = self.cause.lock().clone();
+    fn address(&self, server: usize) -> String {
+        self.topology.address(server)
+    }
+
+    fn error(&self, server: usize) -> Option<Cause> {
+        let cause = self.cause(server).lock().clone();
         cause.map(|cause| Arc::new(cause) as _)
     }
 
-    fn is_denied(&self, _: usize) -> bool {
-        let cause = self.cause.lock();
+    fn is_denied(&self, server: usize) -> bool {
+        let cause = self.cause(server);
+        let cause = cause.lock();
         cause.as_ref().is_some_and(|cause| !cause.is_unavailable())
     }
 }
 
 /// A connection of a runtime.
 pub(in crate::redis) struct Session {
-    direct: Direct,
+    line: Line,
     /// The thread's. `None`: it is being received.
     subscription: Mutex<Option<(Subscription, Messages)>>,
     owner: Arc<Owner>,
     /// Whether the server knows each script, as far as is known.
     is_known: [AtomicBool; Verb::ALL.len()],
-    cause: Arc<Mutex<Option<Error>>>,
+    cause: LastError,
 }
 
 impl Connection for Session {
     async fn call(&self, commands: Vec<Command>, left: Duration) -> Result<Vec<Answer>, Failure> {
+        if self.line.is_replaced() {
+            return Err(Failure::NotConnected);
+        }
         let (verbs, runs) = commands.iter().map(|command| self.run(command)).unzip();
         let unanswered = Unanswered {
             cause: &self.cause,
             sent: Instant::now(),
             left,
         };
-        let replies = self.direct.call(runs).await;
+        let replies = self.line.call(runs).await;
         unanswered.answered();
         let verbs: Vec<Verb> = verbs;
         let replies = commands.iter().zip(verbs).zip(replies);
@@ -146,7 +164,7 @@ impl Connection for Session {
             }
         };
         select! {
-            () = self.direct.closed() => {}
+            () = self.line.closed() => {}
             () = received => {}
         }
     }

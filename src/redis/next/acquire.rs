@@ -9,6 +9,7 @@ use crate::redis::{
     driver::Refused,
     error::Error,
     protocol::name,
+    transport::slot_of,
 };
 use crate::{
     observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
@@ -58,14 +59,23 @@ impl Store {
             max_waiting: wait.max_waiting,
             head_start: wait.head_start,
         });
+        let name = name(&self.prefix, claim.policy(), claim.key());
         Level {
-            name: name(&self.prefix, claim.policy(), claim.key()),
-            slot: 0,
+            slot: self.slot(&name),
+            name,
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             wait,
             is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
+        }
+    }
+
+    /// The hash slot of a semaphore, where that matters.
+    fn slot(&self, name: &str) -> u16 {
+        match self.has_slots {
+            true => slot_of(name.as_bytes()) as u16,
+            false => 0,
         }
     }
 

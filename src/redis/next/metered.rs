@@ -36,6 +36,10 @@ impl<T: Transport> Transport for Metered<T> {
         })
     }
 
+    async fn watch(&self) {
+        self.transport.watch().await;
+    }
+
     fn address(&self, server: usize) -> String {
         self.transport.address(server)
     }

@@ -8,36 +8,62 @@ use crate::redis::{
     connect_error::ConnectError,
     core::{Policy, Settings},
     driver::{Driver, Wire},
+    error::Error,
     notify::source::Source,
     outage::{Breakers, WhenUnavailable},
     protocol::Protocol,
-    transport::{Server, Transport},
+    start::ATTEMPT,
+    transport::{Sentinels, Server, Supplied, Topology, Transport},
 };
-use redis::Client;
+use crate::semaphore::timer::timeout_at;
+use redis::{Client, aio::ConnectionLike};
 use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 use uuid::Uuid;
 
 impl Builder {
-    pub(super) async fn started(
-        self,
-        transport: impl Transport,
-    ) -> Result<RedisSemaphore, ConnectError> {
-        self.run(transport)
+    /// Makes a store on the server of a URL.
+    pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
+        let transport = Server::new(client.clone(), self.timeout);
+        self.started(Arc::new(client), transport).await
     }
 
-    pub(super) fn run(self, _: impl Transport) -> Result<RedisSemaphore, ConnectError> {
-        let reason = "the store on the core is for one server of a URL yet";
-        Err(ConnectError::setting("connection", reason))
+    /// Makes a store on the primary that Sentinels name.
+    pub(super) async fn on_primary(
+        self,
+        sentinels: Sentinels,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let sentinels = Arc::new(sentinels);
+        let transport = Server::of_sentinels(Arc::clone(&sentinels), self.timeout);
+        self.started(sentinels, transport).await
+    }
+
+    /// Makes a store on the cluster of these nodes.
+    pub(super) async fn on_cluster(self, _: Vec<Client>) -> Result<RedisSemaphore, ConnectError> {
+        let reason = "the store on the core is not for clusters yet";
+        Err(ConnectError::setting("cluster", reason))
+    }
+
+    /// Makes a store that nothing is known of.
+    pub(super) fn on_supplied<C>(self, supplied: Supplied<C>) -> RedisSemaphore
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let transport = supplied.clone();
+        self.build(Arc::new(supplied), transport)
     }
 
     /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
-    pub(super) async fn started_at(
+    async fn started(
         self,
-        client: Client,
-        transport: Server,
+        topology: Arc<dyn Topology>,
+        transport: impl Transport,
     ) -> Result<RedisSemaphore, ConnectError> {
+        let place = topology.place();
+        let connected = timeout_at(after(ATTEMPT), Arc::clone(&topology).connect(0)).await;
+        let connected = connected.unwrap_or_else(|late| Err(late.or(Error::Timeout(ATTEMPT))));
+        connected.map_err(|error| self.judge(place).connecting(error))?;
         let times = Times::new(self.lease, self.timeout);
-        let semaphore = self.build(client, transport);
+        let semaphore = self.build(topology, transport);
         semaphore.check().await?.iter().for_each(Risk::warn);
         semaphore
             .store()
@@ -47,16 +73,17 @@ impl Builder {
         Ok(semaphore)
     }
 
-    fn build(self, client: Client, transport: Server) -> RedisSemaphore {
+    fn build(self, topology: Arc<dyn Topology>, transport: impl Transport) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let process: Arc<str> = format!("{:016x}", high ^ low).into();
         let transport: Arc<dyn Transport> = Arc::new(transport);
         let times = Times::new(self.lease, self.timeout);
+        let has_slots = topology.has_slots();
         let reports = Reports::new(self.timeout);
         let wire = Metered {
             transport: Wire::new(
-                client,
+                topology,
                 self.prefix.clone(),
                 Arc::clone(&process),
                 self.lease,
@@ -87,6 +114,7 @@ impl Builder {
                 Breakers::new(transport, times, self.when_unavailable),
                 self.min_replicas,
             ),
+            has_slots,
             prefix: self.prefix,
             database: self.database,
             server: OnceLock::new(),

@@ -25,6 +25,8 @@ pub(super) type Held = driver::Held<Metered<Wire>>;
 pub(super) struct Store {
     pub(super) prefix: String,
     pub(super) database: i64,
+    /// Whether a command may name semaphores of one slot only.
+    pub(super) has_slots: bool,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.
     pub(super) server: OnceLock<String>,

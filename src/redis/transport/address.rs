@@ -1,12 +1,34 @@
-//! Where a server listens.
+//! Where a server listens, and what it is to this store.
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError};
+use std::fmt;
+
+/// What a server is to this store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Place {
+    /// The server of a URL.
+    Url,
+    /// At the other end of a connection that was supplied.
+    Supplied,
+    /// A Sentinel, which is no store.
+    Sentinel,
+    /// The primary that Sentinels name.
+    Primary,
+    /// A node of a cluster.
+    Node,
+}
 
 /// A host and a port. The rest of what a connection needs comes from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 impl Address {

@@ -4,16 +4,13 @@
 //! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
 //! If no answer of any call comes for a whole timeout from then on, the connection is dead.
 
-use super::{
-    contract::{Replies, checked},
-    secret::without_password,
-};
+use super::secret::without_password;
 use crate::{
     redis::error::Error,
     semaphore::timer::{Elapsed, timeout},
 };
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, Value,
     aio::MultiplexedConnection,
 };
 use std::{
@@ -22,6 +19,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
+
+/// The server's reply to each command, in their order.
+pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
 /// See the module docs.
 pub(super) struct Connection {
@@ -114,6 +114,14 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     match connection.send_packed_commands(&pipeline, 0, count).await {
         Ok(values) => values.into_iter().map(checked).collect(),
         Err(error) => vec![Err(Error::Redis(error)); count],
+    }
+}
+
+/// An error that the server sent is an error, not a value.
+pub(super) fn checked(value: Value) -> Result<Value, Error> {
+    match value {
+        Value::ServerError(error) => Err(Error::Redis(error.into())),
+        value => Ok(value),
     }
 }
 

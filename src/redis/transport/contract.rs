@@ -1,11 +1,9 @@
 //! What every transport does.
 
+use super::{address::Place, connection::Replies};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Client, Cmd, Value};
+use redis::{Client, Cmd};
 use std::{collections::BTreeMap, future::ready, sync::Arc, time::Instant};
-
-/// The server's reply to each command, in their order.
-pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
 /// What a call needs.
 #[derive(Debug, Clone, Copy)]
@@ -55,21 +53,6 @@ impl Part {
 
 /// Servers by their names.
 pub(in crate::redis) type Servers = BTreeMap<String, Arc<dyn Transport>>;
-
-/// What a server is to this store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::redis) enum Place {
-    /// The server of a URL.
-    Url,
-    /// At the other end of a connection that was supplied.
-    Supplied,
-    /// A Sentinel, which is no store.
-    Sentinel,
-    /// The primary that Sentinels name.
-    Primary,
-    /// A node of a cluster.
-    Node,
-}
 
 /// A way to a server, or to several: connections of our own, or one that was supplied.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
@@ -130,13 +113,5 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     /// What has to run beside calls, on the keeper's thread.
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(ready(()))
-    }
-}
-
-/// An error that the server sent is an error, not a value.
-pub(super) fn checked(value: Value) -> Result<Value, Error> {
-    match value {
-        Value::ServerError(error) => Err(Error::Redis(error.into())),
-        value => Ok(value),
     }
 }

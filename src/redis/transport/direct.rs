@@ -3,7 +3,11 @@
 //!
 //! Nothing is repeated here and nobody waits for a new connection: who has lost one makes another.
 
-use super::{attempt, connection::Connection, contract::Replies, secret::without_password};
+use super::{
+    attempt,
+    connection::{Connection, Replies},
+    secret::without_password,
+};
 use crate::{
     redis::{
         clock::{CONNECT, after},

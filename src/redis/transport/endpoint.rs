@@ -1,6 +1,6 @@
 //! Where the connections to one server go.
 
-use super::{attempt, connection::Connection, contract::Place};
+use super::{address::Place, attempt, connection::Connection};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::Client;
 use std::{future::pending, sync::Arc};

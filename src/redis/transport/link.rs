@@ -7,8 +7,8 @@
 //! refused at once. No caller holds anything that others wait for.
 
 use super::{
-    connection::{Connection, too_late},
-    contract::{Replies, Terms},
+    connection::{Connection, Replies, too_late},
+    contract::Terms,
     endpoint::Endpoint,
     replicas::{confirmed, with_wait},
 };

@@ -15,16 +15,23 @@ mod secret;
 mod sentinel;
 mod server;
 mod supplied;
+#[cfg(tower_semaphore_core)]
+mod topology;
 
+pub(super) use address::Place;
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Cluster;
-pub(super) use contract::{Part, Place, SAMPLES, Servers, Terms, Transport};
 #[cfg(tower_semaphore_core)]
-pub(super) use direct::{Direct, Subscription};
+pub(super) use cluster::slot_of;
+pub(super) use contract::{Part, SAMPLES, Servers, Terms, Transport};
+#[cfg(tower_semaphore_core)]
+pub(super) use direct::Subscription;
 pub(super) use secret::without_password;
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use server::Server;
 pub(super) use supplied::Supplied;
+#[cfg(tower_semaphore_core)]
+pub(super) use topology::{Line, Topology};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! that ran them. A replica that acknowledges has applied all that was written before, so a failover
 //! to it keeps that.
 
-use super::contract::Replies;
+use super::connection::Replies;
 use crate::redis::error::Error;
 use redis::{Cmd, Value, cmd};
 use std::time::Duration;

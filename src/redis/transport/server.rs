@@ -6,7 +6,9 @@
 //! runtime's fate touches the others.
 
 use super::{
-    contract::{Place, Replies, Servers, Terms, Transport},
+    address::Place,
+    connection::Replies,
+    contract::{Servers, Terms, Transport},
     endpoint::Endpoint,
     link::Link,
     per_runtime::PerRuntime,
@@ -33,8 +35,8 @@ impl Server {
     }
 
     /// The primary that Sentinels name.
-    pub(in crate::redis) fn of_sentinels(sentinels: Sentinels, timeout: Duration) -> Self {
-        Self::at(Arc::new(sentinels), timeout)
+    pub(in crate::redis) fn of_sentinels(sentinels: Arc<Sentinels>, timeout: Duration) -> Self {
+        Self::at(sentinels, timeout)
     }
 
     fn at(endpoint: Arc<dyn Endpoint>, timeout: Duration) -> Self {

@@ -1,8 +1,10 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
 use super::{
+    address::Place,
     cluster::{SLOTS, slot_of},
-    contract::{Part, Place, Replies, Terms, Transport, checked},
+    connection::{Replies, checked},
+    contract::{Part, Terms, Transport},
 };
 use crate::{
     redis::error::Error,
@@ -11,6 +13,11 @@ use crate::{
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::{Duration, Instant};
+#[cfg(tower_semaphore_core)]
+use {
+    super::topology::{Line, Topology},
+    std::{future::ready, sync::Arc},
+};
 
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
 /// for those that it shares with another. With more of them more probes are sent to a node, or to the only
@@ -19,6 +26,7 @@ const PARTS: usize = 16;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
 /// cannot subscribe for this store alone, so no messages are received.
+#[derive(Clone)]
 pub(in crate::redis) struct Supplied<C> {
     pub(in crate::redis) connection: C,
     pub(in crate::redis) timeout: Duration,
@@ -63,15 +71,48 @@ fn part(key: &str) -> usize {
     slot_of(key.as_bytes()) / (SLOTS / PARTS)
 }
 
+#[cfg(tower_semaphore_core)]
+impl<C> Topology for Supplied<C>
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn place(&self) -> Place {
+        Place::Supplied
+    }
+
+    fn address(&self, _: usize) -> String {
+        "the server of a supplied connection".to_owned()
+    }
+
+    /// It may be one to a cluster.
+    fn has_slots(&self) -> bool {
+        true
+    }
+
+    /// One by one, side by side: a cluster sends a pipeline to one node only.
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
+        let call = move |commands: Vec<Cmd>| {
+            let commands = commands.into_iter();
+            let calls = commands.map(|command| answer(self.connection.clone(), command));
+            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
+        };
+        Box::pin(ready(Ok(Line::Supplied(Box::new(call)))))
+    }
+}
+
 /// Each has a timeout of its own, so that a node that does not answer fails no call of another.
 async fn call<C: ConnectionLike>(
-    mut connection: C,
+    connection: C,
     command: Cmd,
     deadline: Instant,
 ) -> Result<Value, Error> {
     let sent = Instant::now();
-    let reply = timeout_at(deadline, connection.req_packed_command(&command)).await;
-    let reply = reply.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?;
+    let reply = timeout_at(deadline, answer(connection, command)).await;
+    reply.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?
+}
+
+async fn answer<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Value, Error> {
+    let reply = connection.req_packed_command(&command).await;
     reply.map_err(Error::Redis).and_then(checked)
 }
 

@@ -1,6 +1,9 @@
 //! A transport that nothing is sent over, for tests.
 
-use super::contract::{Replies, Terms, Transport};
+use super::{
+    connection::Replies,
+    contract::{Terms, Transport},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::Cmd;
 use std::time::Instant;

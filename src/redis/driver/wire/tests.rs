@@ -35,8 +35,8 @@ impl Observer for Deaf {
 }
 
 fn driver(url: &str, lease: Duration) -> Driver<Wire> {
-    let client = Client::open(url).expect("a URL");
-    let wire = Wire::new(client, "s:".to_owned(), "p1".into(), lease);
+    let client = redis::Client::open(url).expect("a URL");
+    let wire = Wire::new(Arc::new(client), "s:".to_owned(), "p1".into(), lease);
     let settings = Settings {
         lease,
         timeout: Duration::from_millis(250),

@@ -11,5 +11,6 @@ mod topology;
 mod transport;
 mod view;
 
-pub(super) use slot::{SLOTS, slot_of};
+pub(super) use slot::SLOTS;
+pub(in crate::redis) use slot::slot_of;
 pub(in crate::redis) use transport::Cluster;

@@ -7,10 +7,7 @@
 use super::{slot::slot_of_command, slot_map::Node, topology::Topology};
 use crate::redis::{
     error::Error,
-    transport::{
-        address::Address,
-        contract::{Replies, Terms},
-    },
+    transport::{address::Address, connection::Replies, contract::Terms},
 };
 use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};

@@ -6,7 +6,7 @@ use redis::{Arg, Cmd};
 pub(in crate::redis::transport) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with.
-pub(in crate::redis::transport) fn slot_of(key: &[u8]) -> usize {
+pub(in crate::redis) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(tag(key))) % SLOTS
 }
 

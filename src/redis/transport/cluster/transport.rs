@@ -5,8 +5,9 @@ use crate::{
     redis::{
         error::Error,
         transport::{
-            address::Address,
-            contract::{Place, Replies, Servers, Terms, Transport},
+            address::{Address, Place},
+            connection::Replies,
+            contract::{Servers, Terms, Transport},
         },
     },
     semaphore::BoxFuture,

@@ -6,17 +6,15 @@ use super::{
 };
 use crate::redis::{error::Error, transport::address::Address};
 use parking_lot::Mutex;
-use std::{
-    io,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::io;
+use tokio::sync::watch;
 
 /// The last primary that was named.
 #[derive(Default)]
 pub(super) struct Known {
     primary: Mutex<Option<Primary>>,
     /// Grows with each change of the primary.
-    generation: AtomicU64,
+    generation: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
@@ -30,7 +28,16 @@ pub(super) struct Primary {
 
 impl Known {
     pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        *self.generation.borrow()
+    }
+
+    /// Tells when another primary takes the place of this one. It fails if one has.
+    #[cfg(tower_semaphore_core)]
+    pub(super) fn replaced(&self, primary: &Primary) -> Result<watch::Receiver<u64>, Error> {
+        let replaced = self.generation.subscribe();
+        let is_current = *replaced.borrow() == primary.generation;
+        let gone = || Error::unconnected(io::Error::other(REPLACED));
+        is_current.then_some(replaced).ok_or_else(gone)
     }
 
     pub(super) fn primary(&self) -> Option<Primary> {
@@ -71,10 +78,11 @@ impl Known {
     }
 
     fn succeeded(&self, named: Named) -> Primary {
+        self.generation.send_modify(|generation| *generation += 1);
         Primary {
             address: named.address,
             epoch: named.epoch,
-            generation: self.generation.fetch_add(1, Ordering::AcqRel) + 1,
+            generation: self.generation(),
             run_id: None,
         }
     }
@@ -105,6 +113,8 @@ impl Known {
     }
 }
 
+#[cfg(tower_semaphore_core)]
+const REPLACED: &str = "another primary has taken the place of this one meanwhile";
 const NO_PRIMARY: &str = "the server that the Sentinels name is no primary";
 const UNKNOWN: &str = "too few Sentinels answer, and the server was started again since they did";
 

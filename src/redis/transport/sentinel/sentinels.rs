@@ -6,14 +6,15 @@ use super::{
     known::{Known, Primary},
     server_info::ServerInfo,
 };
+#[cfg(tower_semaphore_core)]
+use crate::redis::transport::topology::{Line, Own, Topology};
 use crate::{
     redis::{
         error::Error,
         transport::{
-            address::Address,
+            address::{Address, Place},
             attempt,
             connection::timed_out,
-            contract::Place,
             endpoint::{Connected, Endpoint},
         },
     },
@@ -96,6 +97,16 @@ impl Sentinels {
         Ok((primary, is_named))
     }
 
+    async fn watch_all(&self) {
+        for sentinel in self.clients.iter().cycle() {
+            if self.watch_one(sentinel).await.is_err() {
+                sleep(WATCH).await;
+                // It may have ended because of a failover.
+                let _ = self.find_primary().await;
+            }
+        }
+    }
+
     /// Watches one Sentinel. What it says is a reason to query the others. Returns if it does not
     /// answer any more, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Unnamed> {
@@ -125,7 +136,7 @@ impl Endpoint for Sentinels {
             let client = primary.address.client(&self.template);
             let client = client.map_err(Error::unconnected)?;
             let connection = attempt::connect(&client).await?;
-            let info = ServerInfo::of(&connection).await?;
+            let info = ServerInfo::of(connection.call(ServerInfo::commands())).await?;
             self.known.check(&primary, is_named, info)?;
             Ok((connection, primary.generation))
         })
@@ -144,14 +155,34 @@ impl Endpoint for Sentinels {
     }
 
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { self.watch_all().await })
+    }
+}
+
+#[cfg(tower_semaphore_core)]
+impl Topology for Sentinels {
+    fn place(&self) -> Place {
+        Place::Primary
+    }
+
+    fn address(&self, _: usize) -> String {
+        self.address()
+            .map_or_else(|| self.name.clone(), |address| address.to_string())
+    }
+
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
         Box::pin(async move {
-            for sentinel in self.clients.iter().cycle() {
-                if self.watch_one(sentinel).await.is_err() {
-                    sleep(WATCH).await;
-                    // It may have ended because of a failover.
-                    let _ = self.find_primary().await;
-                }
-            }
+            let (primary, is_named) = self.primary().await?;
+            let client = primary.address.client(&self.template);
+            let mut own = Own::open(client.map_err(Error::unconnected)?).await?;
+            let info = ServerInfo::of(own.direct.call(ServerInfo::commands())).await?;
+            self.known.check(&primary, is_named, info)?;
+            own.replaced = Some(self.known.replaced(&primary)?);
+            Ok(Line::Own(own))
         })
+    }
+
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { self.watch_all().await })
     }
 }

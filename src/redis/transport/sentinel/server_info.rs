@@ -5,14 +5,11 @@ use crate::{
     redis::{
         clock::after,
         error::Error,
-        transport::{
-            connection::{Connection, timed_out, too_late},
-            contract::Replies,
-        },
+        transport::connection::{Replies, timed_out, too_late},
     },
     semaphore::timer::timeout_at,
 };
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 /// What a server says of itself.
 pub(super) struct ServerInfo {
@@ -22,9 +19,14 @@ pub(super) struct ServerInfo {
 }
 
 impl ServerInfo {
-    pub(super) async fn of(connection: &Connection) -> Result<Self, Error> {
-        let commands = vec![cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let replies = timeout_at(after(ANSWER), connection.call(commands)).await;
+    /// What a server is to be asked.
+    pub(super) fn commands() -> Vec<Cmd> {
+        vec![cmd("ROLE"), cmd("INFO").arg("server").take()]
+    }
+
+    /// Reads what it replies to that.
+    pub(super) async fn of(replies: impl Future<Output = Replies>) -> Result<Self, Error> {
+        let replies = timeout_at(after(ANSWER), replies).await;
         Self::read(replies.map_err(too_late)?)
     }
 

@@ -1,0 +1,121 @@
+//! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
+//! connection leads to. This trait is all in which they differ.
+
+use super::{address::Place, connection::Replies, direct::Direct};
+use crate::{redis::error::Error, semaphore::BoxFuture};
+use redis::{Client, Cmd};
+use std::{future::pending, sync::Arc};
+use tokio::{select, sync::watch};
+
+/// Where servers are, by their numbers, and connections to them.
+pub(in crate::redis) trait Topology: Send + Sync + 'static {
+    /// What its servers are.
+    fn place(&self) -> Place;
+
+    /// Whether a command may name keys of one slot only.
+    fn has_slots(&self) -> bool {
+        false
+    }
+
+    /// Where a server listens, for people.
+    fn address(&self, server: usize) -> String;
+
+    /// Connects the current runtime to a server.
+    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>>;
+
+    /// What has to run beside calls, on the keeper's thread.
+    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(pending())
+    }
+}
+
+/// A connection of a runtime to a server.
+pub(in crate::redis) enum Line {
+    Own(Own),
+    Supplied(Supplied),
+}
+
+/// One that this store has made.
+pub(in crate::redis) struct Own {
+    pub(super) direct: Direct,
+    pub(super) client: Client,
+    /// Changes when the connection must not be used any more, because another server has taken the place of this one.
+    pub(super) replaced: Option<watch::Receiver<u64>>,
+}
+
+/// One that was supplied: it sends commands side by side.
+pub(in crate::redis) type Supplied = Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>;
+
+impl Own {
+    pub(super) async fn open(client: Client) -> Result<Self, Error> {
+        Ok(Self {
+            direct: Direct::open(&client).await?,
+            client,
+            replaced: None,
+        })
+    }
+
+    fn is_replaced(&self) -> bool {
+        let has_changed = |replaced: &watch::Receiver<_>| replaced.has_changed();
+        self.replaced
+            .as_ref()
+            .is_some_and(|replaced| has_changed(replaced).unwrap_or(true))
+    }
+
+    async fn replaced(&self) {
+        match self.replaced.clone() {
+            // An error is the end of all that it belongs to.
+            Some(mut replaced) => drop(replaced.changed().await),
+            None => pending().await,
+        }
+    }
+}
+
+impl Line {
+    /// Whether nothing is to be sent over it any more.
+    pub(in crate::redis) fn is_replaced(&self) -> bool {
+        matches!(self, Self::Own(own) if own.is_replaced())
+    }
+
+    /// Sends commands when it is polled first. As many replies, in their order.
+    pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
+        match self {
+            Self::Own(own) => own.direct.call(commands).await,
+            Self::Supplied(call) => call(commands).await,
+        }
+    }
+
+    /// Ready when it is of no use any more. For one caller.
+    pub(in crate::redis) async fn closed(&self) {
+        match self {
+            Self::Own(own) => select! {
+                () = own.direct.closed() => {}
+                () = own.replaced() => {}
+            },
+            Self::Supplied(_) => pending().await,
+        }
+    }
+
+    /// Connects once more to the same server. `None`: messages cannot be received.
+    pub(in crate::redis) fn client(&self) -> Option<&Client> {
+        match self {
+            Self::Own(own) => Some(&own.client),
+            Self::Supplied(_) => None,
+        }
+    }
+}
+
+/// The server of a URL.
+impl Topology for Client {
+    fn place(&self) -> Place {
+        Place::Url
+    }
+
+    fn address(&self, _: usize) -> String {
+        self.get_connection_info().addr().to_string()
+    }
+
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
+        Box::pin(async move { Own::open(Self::clone(&self)).await.map(Line::Own) })
+    }
+}
