@@ -460,6 +460,13 @@ impl Core {
         self.permit(id)?.leases.get_mut(lease)
     }
 
+    /// What follows of a claim is carried by the runtime that has brought the news, because no other one looks.
+    fn carried_by(&mut self, runtime: RuntimeId, id: PermitId) {
+        if let Some(permit) = self.permit(id) {
+            permit.from = runtime;
+        }
+    }
+
     /// Files a permit at the least of its timers, unless it is filed before that.
     fn file(&mut self, id: PermitId) {
         let Some(permit) = self.permit(id) else {

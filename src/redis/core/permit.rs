@@ -111,7 +111,7 @@ pub(super) struct Permit {
     pub(super) adds_to: Option<(PermitId, usize)>,
     /// The permits that add units to it.
     pub(super) growths: Vec<PermitId>,
-    /// The runtime of its caller.
+    /// The runtime of its caller, or the one that has carried the claim since.
     pub(super) from: RuntimeId,
     pub(super) levels: Vec<Own>,
     pub(super) leases: Vec<Lease>,

@@ -3,7 +3,7 @@
 use super::{
     Core, Stay,
     call::{Failure, Flight, Items},
-    id::{At, CallId, PermitId},
+    id::{At, CallId, PermitId, THREAD},
     lease::{Lost, Queued, State, Work},
     permit::{Event, Refusal},
     time::Time,
@@ -59,6 +59,7 @@ impl Core {
             (Items::Leave, _) => self.stay = Stay::Gone,
             (Items::Acquire(all), Answer::Acquired(_, each)) => {
                 for (at, acquired) in all.iter().zip(each) {
+                    self.carried_by(flight.runtime, at.0);
                     match self.landed(*at, flight.id) {
                         true => self.acquired(now, flight.sent, *at, acquired),
                         false => self.next_at(now, *at, now),
@@ -429,7 +430,9 @@ impl Core {
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
         let is_one = is_one && self.settings.replicas == 0;
         let at = At(id, lease);
-        if is_one && token > queued.last_token && end > now {
+        let is_grant = is_one && token > queued.last_token && end > now;
+        self.carried_by(THREAD, id);
+        if is_grant {
             self.granted(now, at, &[(token, held)], (end, now));
         } else {
             self.next_at(now, at, now);
