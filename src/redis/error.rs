@@ -128,6 +128,22 @@ impl Error {
         self.code().is_some_and(|code| CODES.contains(&code))
     }
 
+    /// Where a node has sent the command, and whether the slot is only moving there.
+    #[cfg(tower_semaphore_core)]
+    pub(super) fn redirect(&self) -> Option<(&str, bool)> {
+        let Self::Redis(error) = self else {
+            return None;
+        };
+        let (address, _) = error.redirect_node()?;
+        Some((address, self.code() == Some("ASK")))
+    }
+
+    /// Whether some keys of the command have moved, and some not yet.
+    #[cfg(tower_semaphore_core)]
+    pub(super) fn is_try_again(&self) -> bool {
+        self.code() == Some("TRYAGAIN")
+    }
+
     /// Whether another node may have the keys by now.
     pub(super) fn is_of_the_topology(&self) -> bool {
         let codes = ["CLUSTERDOWN", "MOVED"];

@@ -54,6 +54,7 @@ impl Core {
     /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once.
     pub(super) fn asks(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
         self.know(server);
+        self.slots.ask(server);
         for at in items.leases() {
             if let Some(lease) = self.lease(at) {
                 lease.asks = Some(server);

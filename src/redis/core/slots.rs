@@ -16,6 +16,8 @@ pub(super) struct Slots {
     servers: Vec<usize>,
     /// Those that have any.
     used: BTreeSet<usize>,
+    /// Those to which slots have begun to move since any was known to have moved.
+    asked: BTreeSet<usize>,
     /// When servers have said that they have moved, if that was lately.
     moved: BTreeMap<u16, Time>,
 }
@@ -27,7 +29,8 @@ impl Slots {
     }
 
     pub(super) fn is_used(&self, server: usize) -> bool {
-        self.used.contains(&server) || self.used.is_empty() && server == 0
+        let is_used = self.used.contains(&server) || self.asked.contains(&server);
+        is_used || self.used.is_empty() && server == 0
     }
 
     /// Returns whether that is new.
@@ -42,8 +45,14 @@ impl Slots {
         }
         if is_new {
             self.used = self.servers.iter().copied().collect();
+            self.asked.clear();
         }
         is_new
+    }
+
+    /// A slot is moving to a server.
+    pub(super) fn ask(&mut self, server: usize) {
+        self.asked.insert(server);
     }
 
     /// A server has said that another one has a slot. Returns when to ask there.

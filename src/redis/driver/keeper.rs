@@ -8,7 +8,7 @@ use super::{
     thread::Keeper,
     transport::Transport,
 };
-use crate::redis::core::THREAD;
+use crate::redis::core::{Change, THREAD};
 use std::{io, sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 
@@ -51,8 +51,9 @@ impl<T: Transport> Running<T> {
             .build()?;
         runtime.block_on(async {
             select! {
+                biased;
+                () = follow_slots(&self.0) => {}
                 () = keep(&self.0) => {}
-                () = self.0.transport.watch() => {}
             }
         });
         Ok(())
@@ -67,6 +68,17 @@ impl<T: Transport> Drop for Running<T> {
             thread::sleep(PAUSE);
         }
         self.0.post(Dropped::Keeper);
+    }
+}
+
+/// Tells the core where slots are.
+async fn follow_slots<T: Transport>(shared: &Arc<Shared<T>>) {
+    let mut version = 0;
+    loop {
+        let slots;
+        (version, slots) = shared.transport.slots(version).await;
+        shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
+        shared.bell.notify_one();
     }
 }
 

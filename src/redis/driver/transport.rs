@@ -4,7 +4,7 @@ use crate::redis::{
     core::Failure,
     protocol::{Answer, Command, Message},
 };
-use std::{error::Error, future::pending, sync::Arc, time::Duration};
+use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
 
 /// Connects to servers. It repeats nothing and follows nothing.
 pub(in crate::redis) trait Transport: Send + Sync + 'static {
@@ -19,8 +19,9 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
 
-    /// What has to run beside calls, on the keeper's thread.
-    fn watch(&self) -> impl Future<Output = ()> + Send {
+    /// The map of slots, once it is another than the one of this version, with its own version. The keeper's thread
+    /// always waits for it.
+    fn slots(&self, _version: u64) -> impl Future<Output = (u64, Slots)> + Send {
         pending()
     }
 
@@ -39,6 +40,9 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         false
     }
 }
+
+/// Which slots are on which servers.
+pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
 
 /// Why a server was of no use.
 pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;

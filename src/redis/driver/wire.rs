@@ -6,7 +6,7 @@
 //! on their order: a release behind an acquire is the last word. It is answered as not run, and the core sends again
 //! what is still wanted.
 
-use super::transport::{Cause, Connection, Messages, Transport};
+use super::transport::{Cause, Connection, Messages, Slots, Transport};
 use crate::{
     redis::{
         core::Failure,
@@ -27,7 +27,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::select;
+use tokio::{select, sync::OwnedMutexGuard};
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
@@ -39,7 +39,12 @@ pub(in crate::redis) struct Wire {
     topology: Arc<dyn Topology>,
     owner: Arc<Owner>,
     causes: Mutex<Vec<LastError>>,
+    turn: Turn,
 }
+
+/// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go through
+/// all nodes.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Wire {
     pub(in crate::redis) fn new(
@@ -58,6 +63,7 @@ impl Wire {
             topology,
             owner: Arc::new(owner),
             causes: Mutex::default(),
+            turn: Turn::default(),
         }
     }
 
@@ -71,15 +77,21 @@ impl Wire {
     /// Subscribed before anything is sent, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
         let line = Arc::clone(&self.topology).connect(server).await?;
-        let subscription = match (messages, line.client()) {
-            (Some(messages), Some(client)) => {
-                let channel = self.owner.channel();
-                Some((Subscription::open(client, &channel).await?, messages))
-            }
+        let turn = messages
+            .as_ref()
+            .map(|_| Arc::clone(&self.turn).try_lock_owned());
+        let subscription = match (turn, line.client()) {
+            (Some(Ok(turn)), Some(client)) => Some((
+                turn,
+                Subscription::open(client, &self.owner.channel()).await?,
+            )),
             _ => None,
         };
         Ok(Session {
+            server,
             line,
+            topology: Arc::clone(&self.topology),
+            messages: messages.map(|messages| (Arc::clone(&self.turn), messages)),
             subscription: Mutex::new(subscription),
             owner: Arc::clone(&self.owner),
             is_known: Default::default(),
@@ -95,6 +107,7 @@ impl Transport for Wire {
         let is_of_thread = messages.is_some();
         let opened = self.open(server, messages).await;
         let error = opened.as_ref().err().cloned();
+        error.iter().for_each(|error| self.topology.failed(error));
         // What it says to the thread it may say only later to others.
         if error.is_some() || is_of_thread {
             *self.cause(server).lock() = error;
@@ -102,8 +115,8 @@ impl Transport for Wire {
         opened.ok()
     }
 
-    async fn watch(&self) {
-        Arc::clone(&self.topology).watch().await;
+    async fn slots(&self, version: u64) -> (u64, Slots) {
+        Arc::clone(&self.topology).slots(version).await
     }
 
     fn address(&self, server: usize) -> String {
@@ -124,9 +137,13 @@ impl Transport for Wire {
 
 /// A connection of a runtime.
 pub(in crate::redis) struct Session {
+    server: usize,
     line: Line,
-    /// The thread's. `None`: it is being received.
-    subscription: Mutex<Option<(Subscription, Messages)>>,
+    topology: Arc<dyn Topology>,
+    /// The thread's.
+    messages: Option<(Turn, Messages)>,
+    /// Its turn to receive messages has come, and nobody does yet.
+    subscription: Mutex<Option<(OwnedMutexGuard<()>, Subscription)>>,
     owner: Arc<Owner>,
     /// Whether the server knows each script, as far as is known.
     is_known: [AtomicBool; Verb::ALL.len()],
@@ -140,7 +157,7 @@ impl Connection for Session {
         }
         let (verbs, runs) = commands.iter().map(|command| self.run(command)).unzip();
         let unanswered = Unanswered {
-            cause: &self.cause,
+            session: self,
             sent: Instant::now(),
             left,
         };
@@ -153,24 +170,39 @@ impl Connection for Session {
     }
 
     async fn closed(&self) {
-        let subscription = self.subscription.lock().take();
-        let received = async {
-            match subscription {
-                Some((subscription, messages)) => {
-                    let take = |text: &str| Message::read(text).into_iter().for_each(&*messages);
-                    subscription.receive(take).await;
-                }
-                None => pending().await,
-            }
-        };
         select! {
             () = self.line.closed() => {}
-            () = received => {}
+            () = self.receive() => {}
         }
     }
 }
 
 impl Session {
+    /// Receives messages, once it is its turn, until they end.
+    async fn receive(&self) {
+        let (Some((turn, messages)), Some(client)) = (&self.messages, self.line.client()) else {
+            return pending().await;
+        };
+        let subscribed = self.subscription.lock().take();
+        let (_turn, subscription) = match subscribed {
+            Some(subscribed) => subscribed,
+            None => {
+                let turn = Arc::clone(turn).lock_owned().await;
+                match Subscription::open(client, &self.owner.channel()).await {
+                    Ok(subscription) => (turn, subscription),
+                    Err(error) => return self.failed(error),
+                }
+            }
+        };
+        let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
+        subscription.receive(take).await;
+    }
+
+    fn failed(&self, error: Error) {
+        self.topology.failed(&error);
+        *self.cause.lock() = Some(error);
+    }
+
     fn run(&self, command: &Command) -> (Verb, Cmd) {
         let mut run = Run {
             is_known: &self.is_known,
@@ -206,13 +238,27 @@ impl Session {
         };
         let answer = match error.is_disconnect() {
             true => Err(Failure::Broken),
-            false => Ok(Answer::Failed(match error.is_unavailable() {
-                true => Fault::Unavailable,
-                false => Fault::Mistake,
-            })),
+            false => Ok(Answer::Failed(self.fault(&error))),
         };
-        *self.cause.lock() = Some(error);
+        self.failed(error);
         answer
+    }
+
+    fn fault(&self, error: &Error) -> Fault {
+        let elsewhere = match error.redirect() {
+            Some((address, is_moving)) => {
+                let server = self.topology.server_at(address, self.server);
+                server.map(|server| match is_moving {
+                    true => Fault::Ask(server),
+                    false => Fault::Moved(server),
+                })
+            }
+            None => error.is_try_again().then_some(Fault::Again),
+        };
+        elsewhere.unwrap_or(match error.is_unavailable() {
+            true => Fault::Unavailable,
+            false => Fault::Mistake,
+        })
     }
 }
 
@@ -248,7 +294,7 @@ impl Sink for Run<'_> {
 
 /// A call that has no answer. Dropped as such after its time, it tells that.
 struct Unanswered<'a> {
-    cause: &'a Mutex<Option<Error>>,
+    session: &'a Session,
     sent: Instant,
     left: Duration,
 }
@@ -263,7 +309,7 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         // Its carrier's timer began before.
         if self.sent.elapsed() >= self.left / 2 {
-            *self.cause.lock() = Some(Error::Timeout(self.left));
+            self.session.failed(Error::Timeout(self.left));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
     redis::{
         core::Failure,
-        driver::{Cause, Connection, Messages, Transport},
+        driver::{Cause, Connection, Messages, Slots, Transport},
         protocol::{Answer, Command, Group},
     },
 };
@@ -36,8 +36,8 @@ impl<T: Transport> Transport for Metered<T> {
         })
     }
 
-    async fn watch(&self) {
-        self.transport.watch().await;
+    async fn slots(&self, version: u64) -> (u64, Slots) {
+        self.transport.slots(version).await
     }
 
     fn address(&self, server: usize) -> String {

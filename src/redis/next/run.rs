@@ -13,9 +13,10 @@ use crate::redis::{
     outage::{Breakers, WhenUnavailable},
     protocol::Protocol,
     start::ATTEMPT,
-    transport::{Sentinels, Server, Supplied, Topology, Transport},
+    transport::{Cluster, Nodes, Place, Sentinels, Server, Supplied, Topology, Transport, slot_of},
 };
 use crate::semaphore::timer::timeout_at;
+use futures_util::future::select_ok;
 use redis::{Client, aio::ConnectionLike};
 use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 use uuid::Uuid;
@@ -38,9 +39,18 @@ impl Builder {
     }
 
     /// Makes a store on the cluster of these nodes.
-    pub(super) async fn on_cluster(self, _: Vec<Client>) -> Result<RedisSemaphore, ConnectError> {
-        let reason = "the store on the core is not for clusters yet";
-        Err(ConnectError::setting("cluster", reason))
+    pub(super) async fn on_cluster(
+        self,
+        seeds: Vec<Client>,
+    ) -> Result<RedisSemaphore, ConnectError> {
+        let transport = Cluster::connect(seeds.clone(), self.timeout, after(ATTEMPT)).await;
+        let transport = transport.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
+        let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        if nodes.servers().is_empty() {
+            return Err(ConnectError::setting("cluster", "no node has any slots"));
+        }
+        self.started(Arc::new(nodes), transport).await
     }
 
     /// Makes a store that nothing is known of.
@@ -58,10 +68,12 @@ impl Builder {
         topology: Arc<dyn Topology>,
         transport: impl Transport,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let place = topology.place();
-        let connected = timeout_at(after(ATTEMPT), Arc::clone(&topology).connect(0)).await;
+        // One that works is enough.
+        let servers = topology.servers().into_iter();
+        let connect = |server| Arc::clone(&topology).connect(server);
+        let connected = timeout_at(after(ATTEMPT), select_ok(servers.map(connect))).await;
         let connected = connected.unwrap_or_else(|late| Err(late.or(Error::Timeout(ATTEMPT))));
-        connected.map_err(|error| self.judge(place).connecting(error))?;
+        connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let times = Times::new(self.lease, self.timeout);
         let semaphore = self.build(topology, transport);
         semaphore.check().await?.iter().for_each(Risk::warn);
@@ -80,6 +92,10 @@ impl Builder {
         let transport: Arc<dyn Transport> = Arc::new(transport);
         let times = Times::new(self.lease, self.timeout);
         let has_slots = topology.has_slots();
+        let slot = |key: &str| match has_slots {
+            true => slot_of(format!("{}{key}", self.prefix).as_bytes()) as u16,
+            false => 0,
+        };
         let reports = Reports::new(self.timeout);
         let wire = Metered {
             transport: Wire::new(
@@ -94,8 +110,8 @@ impl Builder {
         let settings = Settings {
             lease: self.lease,
             timeout: self.timeout,
-            slots_of_store: [0, 0],
-            slot_of_process: Some(0),
+            slots_of_store: ["clock", "processes"].map(slot),
+            slot_of_process: Some(slot(&format!("process:{process}"))),
             replicas: self.min_replicas,
             policy: policy(self.when_unavailable),
         };

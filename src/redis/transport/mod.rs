@@ -22,7 +22,7 @@ pub(super) use address::Place;
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Cluster;
 #[cfg(tower_semaphore_core)]
-pub(super) use cluster::slot_of;
+pub(super) use cluster::{Nodes, slot_of};
 pub(super) use contract::{Part, SAMPLES, Servers, Terms, Transport};
 #[cfg(tower_semaphore_core)]
 pub(super) use direct::Subscription;

@@ -4,13 +4,25 @@
 use super::{address::Place, connection::Replies, direct::Direct};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::{Client, Cmd};
-use std::{future::pending, sync::Arc};
-use tokio::{select, sync::watch};
+use std::{future::pending, ops::Range, sync::Arc};
+use tokio::{
+    runtime::{Handle, Id},
+    select,
+    sync::watch,
+};
+
+/// Which slots are on which servers.
+pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
 
 /// Where servers are, by their numbers, and connections to them.
 pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// What its servers are.
     fn place(&self) -> Place;
+
+    /// Those that have any slots, as far as is known.
+    fn servers(&self) -> Vec<usize> {
+        vec![0]
+    }
 
     /// Whether a command may name keys of one slot only.
     fn has_slots(&self) -> bool {
@@ -23,15 +35,24 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// Connects the current runtime to a server.
     fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>>;
 
-    /// What has to run beside calls, on the keeper's thread.
-    fn watch(self: Arc<Self>) -> BoxFuture<()> {
+    /// The map of slots, once it is another than the one of this version. Somebody on the keeper's thread always waits
+    /// for it, so it also does what has to run beside calls.
+    fn slots(self: Arc<Self>, _version: u64) -> BoxFuture<(u64, Slots)> {
         Box::pin(pending())
     }
+
+    /// The server at an address that another one has named. `None`: its word does not count.
+    fn server_at(&self, _address: &str, _by: usize) -> Option<usize> {
+        None
+    }
+
+    /// Something has failed, perhaps because slots are elsewhere by now.
+    fn failed(&self, _error: &Error) {}
 }
 
 /// A connection of a runtime to a server.
 pub(in crate::redis) enum Line {
-    Own(Own),
+    Own(Arc<Own>),
     Supplied(Supplied),
 }
 
@@ -39,6 +60,8 @@ pub(in crate::redis) enum Line {
 pub(in crate::redis) struct Own {
     pub(super) direct: Direct,
     pub(super) client: Client,
+    /// Which drives it.
+    pub(super) runtime: Id,
     /// Changes when the connection must not be used any more, because another server has taken the place of this one.
     pub(super) replaced: Option<watch::Receiver<u64>>,
 }
@@ -51,6 +74,7 @@ impl Own {
         Ok(Self {
             direct: Direct::open(&client).await?,
             client,
+            runtime: Handle::current().id(),
             replaced: None,
         })
     }
@@ -68,6 +92,12 @@ impl Own {
             Some(mut replaced) => drop(replaced.changed().await),
             None => pending().await,
         }
+    }
+}
+
+impl From<Own> for Line {
+    fn from(own: Own) -> Self {
+        Self::Own(Arc::new(own))
     }
 }
 
@@ -116,6 +146,6 @@ impl Topology for Client {
     }
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
-        Box::pin(async move { Own::open(Self::clone(&self)).await.map(Line::Own) })
+        Box::pin(async move { Ok(Own::open(Self::clone(&self)).await?.into()) })
     }
 }

@@ -3,6 +3,8 @@
 //! So each node has connections and timeouts of its own, and a dead one harms its own keys only. The
 //! commands of one call that are for the same node travel together.
 
+#[cfg(tower_semaphore_core)]
+mod nodes;
 mod route;
 mod slot;
 mod slot_map;
@@ -11,6 +13,8 @@ mod topology;
 mod transport;
 mod view;
 
+#[cfg(tower_semaphore_core)]
+pub(in crate::redis) use nodes::Nodes;
 pub(super) use slot::SLOTS;
 pub(in crate::redis) use slot::slot_of;
 pub(in crate::redis) use transport::Cluster;

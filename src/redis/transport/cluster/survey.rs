@@ -1,9 +1,6 @@
 //! Queries nodes for their views, until one is good: a node that is cut off knows no new epoch.
 
-use super::{
-    slot_map::Node,
-    view::{self, View},
-};
+use super::view::{self, View};
 use crate::{
     redis::{
         error::Error,
@@ -11,17 +8,16 @@ use crate::{
             address::Address,
             attempt::{self, Unfit},
             connection::timed_out,
-            contract::Terms,
         },
     },
     semaphore::{BoxFuture, timer::timeout_at},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::Client;
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 /// What a node sees, once it has answered.
-type Seen = BoxFuture<Result<View, Error>>;
+pub(super) type Seen = BoxFuture<Result<View, Error>>;
 
 /// Queries that run, and the best view so far.
 pub(super) struct Survey {
@@ -77,14 +73,6 @@ impl Survey {
             _ => Err(timed_out()),
         }
     }
-}
-
-pub(super) fn view_of(node: &Arc<Node>, terms: Terms) -> Seen {
-    let node = Arc::clone(node);
-    Box::pin(async move {
-        let replies = node.server.call(view::commands(), terms).await?;
-        View::read(replies, &node.address.host)
-    })
 }
 
 /// Over a connection that ends with the call: a seed may be the name of all nodes together.

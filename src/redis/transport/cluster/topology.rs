@@ -5,8 +5,8 @@
 
 use super::{
     slot_map::{Node, SlotMap},
-    survey::{Survey, view_of, view_of_seed},
-    view::View,
+    survey::{Seen, Survey, view_of_seed},
+    view::{self, View},
 };
 use crate::{
     redis::{
@@ -176,4 +176,12 @@ impl Topology {
         survey.is_good_by(deadline).await;
         survey.into_best()
     }
+}
+
+fn view_of(node: &Arc<Node>, terms: Terms) -> Seen {
+    let node = Arc::clone(node);
+    Box::pin(async move {
+        let replies = node.server.call(view::commands(), terms).await?;
+        View::read(replies, &node.address.host)
+    })
 }

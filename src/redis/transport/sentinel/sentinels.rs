@@ -7,7 +7,7 @@ use super::{
     server_info::ServerInfo,
 };
 #[cfg(tower_semaphore_core)]
-use crate::redis::transport::topology::{Line, Own, Topology};
+use crate::redis::transport::topology::{Line, Own, Slots, Topology};
 use crate::{
     redis::{
         error::Error,
@@ -22,7 +22,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Client, ConnectionInfo};
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// How often a Sentinel is queried whether there is another primary.
@@ -178,11 +178,14 @@ impl Topology for Sentinels {
             let info = ServerInfo::of(own.direct.call(ServerInfo::commands())).await?;
             self.known.check(&primary, is_named, info)?;
             own.replaced = Some(self.known.replaced(&primary)?);
-            Ok(Line::Own(own))
+            Ok(own.into())
         })
     }
 
-    fn watch(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move { self.watch_all().await })
+    fn slots(self: Arc<Self>, _: u64) -> BoxFuture<(u64, Slots)> {
+        Box::pin(async move {
+            self.watch_all().await;
+            pending().await
+        })
     }
 }

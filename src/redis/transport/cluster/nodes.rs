@@ -1,0 +1,275 @@
+//! The nodes of a cluster, by numbers that they keep, and which slots each has.
+//!
+//! A node is an address. It keeps its number for as long as the process lives, and an address that comes new gets the
+//! next one. Which slots are where is looked up when a node says that another one has a slot, when one cannot be
+//! reached or does not work, and every ten seconds; a few times in a second at most.
+
+use super::{
+    survey::{Seen, Survey, view_of_seed},
+    view::{self, View},
+};
+use crate::{
+    redis::{
+        error::Error,
+        transport::{
+            address::{Address, Place},
+            topology::{Line, Own, Slots, Topology},
+        },
+    },
+    semaphore::{BoxFuture, timer::timeout_at},
+};
+use parking_lot::Mutex;
+use redis::{Client, ConnectionInfo, RedisError};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::Handle,
+    select,
+    sync::{Notify, watch},
+    time::sleep,
+};
+
+/// The pause after a survey.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a survey may take.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Nodes that are queried first. The first good view counts.
+const FIRST: usize = 3;
+
+/// How long the first nodes have before all others are queried too: they may all be silent.
+const ALONE: Duration = Duration::from_millis(250);
+
+/// How old a map may be to whose changes no node draws attention: a node that has left is silent.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// A cluster.
+pub(in crate::redis) struct Nodes {
+    /// Queried if no node answers, and at the start.
+    seeds: Vec<Client>,
+    /// How to connect to a node, but for its address.
+    template: ConnectionInfo,
+    map: Mutex<Map>,
+    /// Something has failed.
+    doubted: Notify,
+}
+
+#[derive(Default)]
+struct Map {
+    /// By number.
+    nodes: Vec<Node>,
+    slots: Slots,
+    /// The latest that is known: each failover begins a new one.
+    epoch: u64,
+    /// When the last survey has ended that something has called for.
+    surveyed: Option<Instant>,
+    /// Changes with the slots. 0: nothing is known yet.
+    version: u64,
+}
+
+struct Node {
+    address: Address,
+    lines: Vec<Weak<Own>>,
+    /// How often it has left the cluster.
+    left: watch::Sender<u64>,
+}
+
+impl Nodes {
+    /// Learns from the seeds, until then, which node has which slots.
+    pub(in crate::redis) async fn find(
+        seeds: Vec<Client>,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        let template = seeds.first().map(Client::get_connection_info).cloned();
+        let nodes = Self {
+            template: template.ok_or_else(nowhere)?,
+            seeds,
+            map: Mutex::default(),
+            doubted: Notify::new(),
+        };
+        nodes.survey(deadline).await?;
+        Ok(nodes)
+    }
+
+    /// Takes the best view that a node tells until then. If no node has any slots, the map stays: a cluster that is being
+    /// set up anew is to be found where it was.
+    async fn survey(&self, deadline: Instant) -> Result<(), Error> {
+        let view = self.best_view(deadline).await?;
+        if !view.ranges.is_empty() {
+            self.map.lock().take(&view);
+        }
+        Ok(())
+    }
+
+    /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
+    /// them.
+    async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
+        let (epoch, mut views) = self.views(deadline);
+        let others = views.split_off(views.len().min(FIRST));
+        let mut survey = Survey::new(epoch);
+        survey.query(views.into_iter());
+        let alone = deadline.min(Instant::now() + ALONE);
+        if survey.is_good_by(alone).await {
+            return survey.into_best();
+        }
+        survey.query(others.into_iter());
+        survey.query(self.seeds.iter().map(view_of_seed));
+        survey.is_good_by(deadline).await;
+        survey.into_best()
+    }
+
+    /// The latest epoch, and the views of all nodes, first of those with a connection.
+    fn views(&self, deadline: Instant) -> (u64, Vec<Seen>) {
+        let map = self.map.lock();
+        let here = Handle::current().id();
+        let primaries = map.primaries().into_iter();
+        let mut nodes: Vec<_> = primaries
+            .map(|number| {
+                let node = &map.nodes[number];
+                let mut lines = node.lines.iter().filter_map(Weak::upgrade);
+                (node, lines.find(|line| line.runtime == here))
+            })
+            .collect();
+        nodes.sort_by_key(|(_, line)| line.is_none());
+        let views = nodes.into_iter().filter_map(|(node, line)| {
+            let client = node.address.client(&self.template).ok()?;
+            Some(match line {
+                Some(line) => view_over(line, node.address.host.clone(), deadline),
+                None => view_of_seed(&client),
+            })
+        });
+        (map.epoch, views.collect())
+    }
+}
+
+/// Over a connection that there is.
+fn view_over(line: Arc<Own>, host: String, deadline: Instant) -> Seen {
+    Box::pin(async move {
+        let sent = Instant::now();
+        let replies = timeout_at(deadline, line.direct.call(view::commands())).await;
+        let replies = replies.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?;
+        View::read(replies, &host)
+    })
+}
+
+impl Map {
+    fn primaries(&self) -> BTreeSet<usize> {
+        self.slots.iter().map(|(_, number)| *number).collect()
+    }
+
+    fn take(&mut self, view: &View) {
+        let before = self.primaries();
+        let slots = view.ranges.iter().filter_map(|range| {
+            let (first, last) = range.slots.clone().into_inner();
+            let number = self.number(range.nodes.first()?);
+            Some((first..last + 1, number))
+        });
+        let mut slots: Slots = slots.collect();
+        slots.sort_by_key(|(range, _)| range.start);
+        self.epoch = view.epoch;
+        if slots != self.slots {
+            (self.slots, self.version) = (slots, self.version + 1);
+        }
+        for number in before.difference(&self.primaries()) {
+            let left = &self.nodes[*number].left;
+            left.send_modify(|times| *times += 1);
+        }
+    }
+
+    fn number(&mut self, address: &Address) -> usize {
+        let known = self.nodes.iter().position(|node| node.address == *address);
+        known.unwrap_or_else(|| {
+            self.nodes.push(Node {
+                address: address.clone(),
+                lines: Vec::new(),
+                left: watch::Sender::default(),
+            });
+            self.nodes.len() - 1
+        })
+    }
+}
+
+impl Topology for Nodes {
+    fn place(&self) -> Place {
+        Place::Node
+    }
+
+    fn servers(&self) -> Vec<usize> {
+        self.map.lock().primaries().into_iter().collect()
+    }
+
+    fn has_slots(&self) -> bool {
+        true
+    }
+
+    fn address(&self, server: usize) -> String {
+        let map = self.map.lock();
+        let node = map.nodes.get(server);
+        node.map_or_else(String::new, |node| node.address.to_string())
+    }
+
+    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>> {
+        Box::pin(async move {
+            let (client, left) = {
+                let map = self.map.lock();
+                let node = map.nodes.get(server).ok_or_else(nowhere)?;
+                (node.address.client(&self.template), node.left.subscribe())
+            };
+            let mut own = Own::open(client.map_err(Error::unconnected)?).await?;
+            own.replaced = Some(left);
+            let own = Arc::new(own);
+            let lines = &mut self.map.lock().nodes[server].lines;
+            lines.retain(|line| line.strong_count() > 0);
+            lines.push(Arc::downgrade(&own));
+            Ok(Line::Own(own))
+        })
+    }
+
+    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+        Box::pin(async move {
+            loop {
+                let pause = {
+                    let map = self.map.lock();
+                    if map.version != version {
+                        return (map.version, map.slots.clone());
+                    }
+                    let since = map.surveyed.map(|surveyed| surveyed.elapsed());
+                    since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since))
+                };
+                select! {
+                    () = self.doubted.notified() => sleep(pause).await,
+                    () = sleep(FRESH) => {}
+                }
+                // A failure is ignored: what has failed fails again.
+                let _ = self.survey(Instant::now() + LONGEST).await;
+                self.map.lock().surveyed = Some(Instant::now());
+            }
+        })
+    }
+
+    fn server_at(&self, address: &str, by: usize) -> Option<usize> {
+        let mut map = self.map.lock();
+        let host = map.nodes.get(by)?.address.host.clone();
+        let address = Address::parse(address, &host)?;
+        Some(map.number(&address))
+    }
+
+    fn failed(&self, error: &Error) {
+        let is_late = matches!(error, Error::Timeout(_) | Error::Unavailable(_));
+        if is_late || error.is_of_the_topology() || error.is_read_only() {
+            self.doubted.notify_one();
+        }
+    }
+}
+
+/// No node is known.
+fn nowhere() -> Error {
+    Error::unconnected(RedisError::from(io::Error::from(
+        io::ErrorKind::NotConnected,
+    )))
+}
