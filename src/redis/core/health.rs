@@ -55,6 +55,11 @@ impl Health {
         over.is_some()
     }
 
+    /// The server takes over from one that is not well.
+    pub(super) fn succeeds(&mut self, now: Time) {
+        self.returned = Some(now);
+    }
+
     /// A call failed that was sent then.
     pub(super) fn fails(&mut self, sent: Time, now: Time, is_of_thread: bool) {
         if sent < self.answered {

@@ -285,7 +285,7 @@ impl Core {
     /// Learns of a connection, or where slots are.
     pub(in crate::redis) fn handle_servers(&mut self, now: Time, change: Change) {
         match change {
-            Change::Slots(slots) => self.take_slots(slots),
+            Change::Slots(slots) => self.take_slots(now, slots),
             Change::Connected(runtime, server) => {
                 self.know(server);
                 self.lane(runtime, server).connect();

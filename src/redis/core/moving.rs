@@ -15,12 +15,23 @@ use std::ops::Range;
 
 impl Core {
     /// Learns which servers have slots.
-    pub(super) fn take_slots(&mut self, slots: Vec<(Range<usize>, usize)>) {
+    pub(super) fn take_slots(&mut self, now: Time, slots: Vec<(Range<usize>, usize)>) {
         for (slots, server) in slots {
-            self.know(server);
-            if self.slots.put(slots, server) {
-                self.sweep = Some(0);
-            }
+            self.put_slots(now, slots, server);
+        }
+    }
+
+    /// A server that takes over from one that is not well has not been told what was admitted without that one.
+    fn put_slots(&mut self, now: Time, slots: Range<usize>, server: usize) {
+        self.know(server);
+        let before = self.slots.put(slots, server);
+        if before.is_empty() {
+            return;
+        }
+        self.sweep = Some(0);
+        let is_well = |old: &usize| self.servers[*old].health.is_well(now, &self.settings);
+        if !before.iter().all(is_well) {
+            self.servers[server].health.succeeds(now);
         }
     }
 
@@ -38,7 +49,6 @@ impl Core {
 
     /// A server has not run a command, because another one has the slot.
     pub(super) fn moved(&mut self, now: Time, flight: &Flight, (items, server): (&Items, usize)) {
-        self.know(server);
         let slot = match items {
             Items::Presence(slot) => *slot,
             _ => items
@@ -46,9 +56,12 @@ impl Core {
                 .into_iter()
                 .find_map(|at| Some(self.lease(at)?.slot)),
         };
-        let then = slot.map_or(now, |slot| self.slots.moves(now, slot, server));
+        let then = slot.map_or(now, |slot| {
+            let number = usize::from(slot);
+            self.put_slots(now, number..number + 1, server);
+            self.slots.moves(now, slot)
+        });
         self.repeat(now, flight, (items, then));
-        self.sweep = Some(0);
     }
 
     /// A server has not run a command, because another one has the keys already, if anyone has. It is asked once.

@@ -3,6 +3,7 @@
 use super::time::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     ops::Range,
     time::Duration,
 };
@@ -33,21 +34,22 @@ impl Slots {
         is_used || self.used.is_empty() && server == 0
     }
 
-    /// Returns whether that is new.
-    pub(super) fn put(&mut self, slots: Range<usize>, server: usize) -> bool {
+    /// Returns the servers that had some of them before.
+    pub(super) fn put(&mut self, slots: Range<usize>, server: usize) -> BTreeSet<usize> {
         if self.servers.len() < slots.end {
             self.servers.resize(slots.end, 0);
         }
-        let mut is_new = false;
+        let mut before = BTreeSet::new();
         for own in &mut self.servers[slots] {
-            is_new |= *own != server;
-            *own = server;
+            if *own != server {
+                before.insert(mem::replace(own, server));
+            }
         }
-        if is_new {
+        if !before.is_empty() {
             self.used = self.servers.iter().copied().collect();
             self.asked.clear();
         }
-        is_new
+        before
     }
 
     /// A slot is moving to a server.
@@ -56,8 +58,7 @@ impl Slots {
     }
 
     /// A server has said that another one has a slot. Returns when to ask there.
-    pub(super) fn moves(&mut self, now: Time, slot: u16, server: usize) -> Time {
-        self.put(usize::from(slot)..usize::from(slot) + 1, server);
+    pub(super) fn moves(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {
             Some(_) => now + PAUSE,

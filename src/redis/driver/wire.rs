@@ -248,10 +248,12 @@ impl Session {
         let elsewhere = match error.redirect() {
             Some((address, is_moving)) => {
                 let server = self.topology.server_at(address, self.server);
-                server.map(|server| match is_moving {
-                    true => Fault::Ask(server),
-                    false => Fault::Moved(server),
-                })
+                match (server, is_moving) {
+                    (Some(server), true) => Some(Fault::Ask(server)),
+                    (Some(server), false) => Some(Fault::Moved(server)),
+                    // It does not know the other's name. The map will have it.
+                    (None, _) => self.topology.has_slots().then_some(Fault::Again),
+                }
             }
             None => error.is_try_again().then_some(Fault::Again),
         };
