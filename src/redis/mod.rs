@@ -176,10 +176,6 @@ mod metered;
 mod mistake;
 #[cfg(not(tower_semaphore_core))]
 mod notify;
-#[cfg(tower_semaphore_core)]
-mod notify {
-    pub(super) mod source;
-}
 mod operate;
 mod outage;
 mod protocol;
@@ -187,6 +183,9 @@ mod replicas;
 #[cfg(tower_semaphore_core)]
 #[path = "next/report.rs"]
 mod report;
+#[cfg(tower_semaphore_core)]
+#[path = "next/requests.rs"]
+mod requests;
 #[cfg_attr(tower_semaphore_core, path = "next/run.rs")]
 mod run;
 mod scan;

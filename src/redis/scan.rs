@@ -4,13 +4,12 @@ use super::{
     clock::Times,
     error::Error,
     protocol::{key_of, names_of},
-    transport::{Servers, Terms, Transport},
 };
-use crate::semaphore::{KeyPage, KeyStream, Policy, StoreError, StoredKey};
+use crate::semaphore::{BoxFuture, KeyPage, KeyStream, Policy, StoreError, StoredKey};
 use futures_util::{StreamExt, stream};
-use redis::{Cmd, from_redis_value};
+use redis::{Cmd, Value, from_redis_value};
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fmt,
     future::ready,
     ops::Bound,
@@ -27,9 +26,13 @@ const TIME: Duration = Duration::from_millis(100);
 /// What the keys of a semaphore end with that has permits or waiters.
 const ENDS: [&str; 2] = [":held", ":queue"];
 
+/// Sends a command to a server, and returns what it replies until then.
+pub(super) type Server = Arc<dyn Fn(Cmd, Instant) -> BoxFuture<Result<Value, Error>> + Send + Sync>;
+
 /// Finds the keys of one policy.
 pub(super) struct Scan {
-    servers: Servers,
+    /// By names that all processes give them.
+    servers: BTreeMap<String, Server>,
     names: String,
     times: Times,
 }
@@ -58,7 +61,7 @@ impl fmt::Display for Position {
 impl Scan {
     /// `servers`: `None` if there is no telling which there are.
     pub(super) fn new(
-        servers: Option<Servers>,
+        servers: Option<BTreeMap<String, Server>>,
         prefix: &str,
         policy: &Policy,
         times: Times,
@@ -132,20 +135,14 @@ impl Scan {
     }
 
     /// The next cursor of a server, and some names.
-    async fn scan(
-        &self,
-        server: &Arc<dyn Transport>,
-        cursor: u64,
-    ) -> Result<(u64, Vec<Vec<u8>>), Error> {
+    async fn scan(&self, server: &Server, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut command = Cmd::new();
         command.arg("SCAN").arg(cursor).arg("MATCH");
         command
             .arg(literal(&self.names) + "*")
             .arg("COUNT")
             .arg(COUNT);
-        let terms = Terms::by(Instant::now() + self.times.budget());
-        let mut replies = server.send(vec![command], terms).await?;
-        let reply = replies.pop().ok_or(Error::Reply)??;
+        let reply = server(command, Instant::now() + self.times.budget()).await?;
         from_redis_value(reply).map_err(|_| Error::Reply)
     }
 

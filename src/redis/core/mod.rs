@@ -313,6 +313,11 @@ impl Core {
         is_known && lane.is_some_and(|lane| lane.is_connected)
     }
 
+    /// The highest time that any server has shown to any process, microseconds.
+    pub(in crate::redis) fn floor(&self, now: Time) -> u64 {
+        self.highest.floor(now)
+    }
+
     /// The server of a slot.
     pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
         self.slots.server_of(slot)

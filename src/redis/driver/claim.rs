@@ -79,6 +79,43 @@ impl<T: Transport> Driver<T> {
         self.0.0.transport.error(server)
     }
 
+    /// The server of a slot, as far as is known.
+    pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
+        let server = self.0.0.enter(|core, _, _| core.server_at(slot));
+        server.unwrap_or_default()
+    }
+
+    /// The highest time that any server has shown, microseconds.
+    pub(in crate::redis) fn floor(&self) -> u64 {
+        let floor = self.0.0.enter(|core, _, now| core.floor(now));
+        floor.unwrap_or_default()
+    }
+
+    /// This runtime's connection to a server, if there is one until then. It is made if there is none, unless that has
+    /// just failed.
+    pub(in crate::redis) async fn connection(
+        &self,
+        server: usize,
+        until: Instant,
+    ) -> Option<Arc<T::Connection>> {
+        let (shared, here) = (&self.0.0, here());
+        loop {
+            let (from, connects, connection) = shared.change(|rest| {
+                let (from, now) = (rest.runtimes.enter(here), (shared.clock)());
+                let connects = rest.runtimes.connects(now, from, server);
+                (from, connects, rest.runtimes.state(from, server))
+            });
+            if connects {
+                Link::new(shared, from, server).spawn();
+            }
+            match connection {
+                Some(Some(connection)) => return Some(connection),
+                Some(None) if Instant::now() < until => timer::sleep(LOOK).await,
+                _ => return None,
+            }
+        }
+    }
+
     /// Connects this runtime to all servers, and waits for that until then.
     pub(in crate::redis) async fn warm_up(&self, until: Instant) {
         let (shared, here) = (&self.0.0, here());

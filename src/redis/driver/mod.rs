@@ -48,4 +48,4 @@ pub(in crate::redis) use claim::{Driver, Held};
 pub(in crate::redis) use clock::boot_time;
 pub(in crate::redis) use shared::{Health, Observer};
 pub(in crate::redis) use transport::{Cause, Connection, Messages, Slots, Transport};
-pub(in crate::redis) use wire::Wire;
+pub(in crate::redis) use wire::{Session, Wire};

@@ -129,6 +129,15 @@ impl<C> Runtimes<C> {
         }
     }
 
+    /// The connection, or `None` while it is being made. Nothing: there is none.
+    pub(super) fn state(&mut self, runtime: RuntimeId, server: usize) -> Option<Option<Arc<C>>> {
+        match self.line(runtime, server)? {
+            (Line::Connected(connection), _) => Some(Some(Arc::clone(connection))),
+            (Line::Connecting, _) => Some(None),
+            (Line::Absent(_), _) => None,
+        }
+    }
+
     pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
         match self.line(runtime, server)? {
             (Line::Connected(connection), _) => Some(Arc::clone(connection)),

@@ -11,8 +11,8 @@ use crate::{
     redis::{
         core::Failure,
         error::Error,
-        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb, described},
-        transport::{Line, Subscription, Topology},
+        protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
+        transport::{Line, Replies, Subscription, Topology},
     },
     semaphore::Process,
     sync::Mutex,
@@ -47,21 +47,10 @@ pub(in crate::redis) struct Wire {
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Wire {
-    pub(in crate::redis) fn new(
-        topology: Arc<dyn Topology>,
-        prefix: String,
-        process: Arc<str>,
-        lease: Duration,
-    ) -> Self {
-        let owner = Owner {
-            process,
-            lease_ms: lease.as_millis() as u64,
-            prefix,
-            about: described(&Process::current()),
-        };
+    pub(in crate::redis) fn new(topology: Arc<dyn Topology>, owner: Arc<Owner>) -> Self {
         Self {
             topology,
-            owner: Arc::new(owner),
+            owner,
             causes: Mutex::default(),
             turn: Turn::default(),
         }
@@ -196,6 +185,25 @@ impl Session {
         };
         let take = |text: &str| Message::read(text).into_iter().for_each(&**messages);
         subscription.receive(take).await;
+    }
+
+    /// Sends what the core does not know of.
+    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
+        let replies = self.line.call(commands).await;
+        let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        errors.for_each(|error| self.topology.failed(error));
+        replies
+    }
+
+    /// Subscribes, to see whether that is permitted.
+    pub(in crate::redis) async fn subscribes(&self) -> Result<(), Error> {
+        match self.line.client() {
+            Some(client) => {
+                let subscribed = Subscription::open(client, &self.owner.channel()).await;
+                subscribed.map(drop)
+            }
+            None => Ok(()),
+        }
     }
 
     fn failed(&self, error: Error) {

@@ -9,7 +9,6 @@ use crate::redis::{
     driver::Refused,
     error::Error,
     protocol::name,
-    transport::slot_of,
 };
 use crate::{
     observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
@@ -61,21 +60,13 @@ impl Store {
         });
         let name = name(&self.prefix, claim.policy(), claim.key());
         Level {
-            slot: self.slot(&name),
+            slot: self.topology.slot(&name),
             name,
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             wait,
             is_strict: claim.is_strict(),
             label: claim.label().map(Arc::from),
-        }
-    }
-
-    /// The hash slot of a semaphore, where that matters.
-    fn slot(&self, name: &str) -> u16 {
-        match self.has_slots {
-            true => slot_of(name.as_bytes()) as u16,
-            false => 0,
         }
     }
 

@@ -9,7 +9,10 @@ use crate::{
         protocol::{Answer, Command, Group},
     },
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A transport whose calls are counted.
 pub(super) struct Metered<T> {
@@ -18,9 +21,15 @@ pub(super) struct Metered<T> {
 }
 
 pub(super) struct MeteredConnection<C> {
-    connection: C,
+    connection: Arc<C>,
     /// Where the keeper's thread reports.
     reports: Option<Reports>,
+}
+
+impl<C> MeteredConnection<C> {
+    pub(super) fn inner(&self) -> &Arc<C> {
+        &self.connection
+    }
 }
 
 impl<T: Transport> Transport for Metered<T> {
@@ -31,7 +40,7 @@ impl<T: Transport> Transport for Metered<T> {
         let reports = messages.is_some().then(|| self.reports.clone());
         let connection = self.transport.connect(server, messages).await?;
         Some(MeteredConnection {
-            connection,
+            connection: Arc::new(connection),
             reports,
         })
     }

@@ -1,31 +1,31 @@
 //! From a transport to a running store.
 
-use super::{metered::Metered, report::Reports, shared::Store, store::RedisSemaphore};
+use super::{
+    metered::Metered, report::Reports, requests::Requests, shared::Store, store::RedisSemaphore,
+};
 use crate::redis::{
     builder::Builder,
     check::{Checks, Risk},
-    clock::{ServerClock, Times, after},
+    clock::{Times, after},
     connect_error::ConnectError,
     core::{Policy, Settings},
     driver::{Driver, Wire},
     error::Error,
-    notify::source::Source,
-    outage::{Breakers, WhenUnavailable},
-    protocol::Protocol,
+    outage::WhenUnavailable,
+    protocol::{Owner, described},
     start::ATTEMPT,
-    transport::{Cluster, Nodes, Place, Sentinels, Server, Supplied, Topology, Transport, slot_of},
+    transport::{Nodes, Place, Sentinels, Topology},
 };
-use crate::semaphore::timer::timeout_at;
+use crate::semaphore::{Process, timer::timeout_at};
 use futures_util::future::select_ok;
-use redis::{Client, aio::ConnectionLike};
+use redis::Client;
 use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 use uuid::Uuid;
 
 impl Builder {
     /// Makes a store on the server of a URL.
     pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
-        let transport = Server::new(client.clone(), self.timeout);
-        self.started(Arc::new(client), transport).await
+        self.started(Arc::new(client)).await
     }
 
     /// Makes a store on the primary that Sentinels name.
@@ -33,9 +33,7 @@ impl Builder {
         self,
         sentinels: Sentinels,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let sentinels = Arc::new(sentinels);
-        let transport = Server::of_sentinels(Arc::clone(&sentinels), self.timeout);
-        self.started(sentinels, transport).await
+        self.started(Arc::new(sentinels)).await
     }
 
     /// Makes a store on the cluster of these nodes.
@@ -43,31 +41,21 @@ impl Builder {
         self,
         seeds: Vec<Client>,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let transport = Cluster::connect(seeds.clone(), self.timeout, after(ATTEMPT)).await;
-        let transport = transport.map_err(|error| self.judge(Place::Node).connecting(error))?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
         let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
         if nodes.servers().is_empty() {
             return Err(ConnectError::setting("cluster", "no node has any slots"));
         }
-        self.started(Arc::new(nodes), transport).await
+        self.started(Arc::new(nodes)).await
     }
 
     /// Makes a store that nothing is known of.
-    pub(super) fn on_supplied<C>(self, supplied: Supplied<C>) -> RedisSemaphore
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        let transport = supplied.clone();
-        self.build(Arc::new(supplied), transport)
+    pub(super) fn on_supplied(self, supplied: impl Topology) -> RedisSemaphore {
+        self.build(Arc::new(supplied))
     }
 
     /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
-    async fn started(
-        self,
-        topology: Arc<dyn Topology>,
-        transport: impl Transport,
-    ) -> Result<RedisSemaphore, ConnectError> {
+    async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
         // One that works is enough.
         let servers = topology.servers().into_iter();
         let connect = |server| Arc::clone(&topology).connect(server);
@@ -75,7 +63,7 @@ impl Builder {
         let connected = connected.unwrap_or_else(|late| Err(late.or(Error::Timeout(ATTEMPT))));
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let times = Times::new(self.lease, self.timeout);
-        let semaphore = self.build(topology, transport);
+        let semaphore = self.build(topology);
         semaphore.check().await?.iter().for_each(Risk::warn);
         semaphore
             .store()
@@ -85,52 +73,41 @@ impl Builder {
         Ok(semaphore)
     }
 
-    fn build(self, topology: Arc<dyn Topology>, transport: impl Transport) -> RedisSemaphore {
+    fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
-        let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let transport: Arc<dyn Transport> = Arc::new(transport);
+        let owner = Arc::new(Owner {
+            process: format!("{:016x}", high ^ low).into(),
+            lease_ms: self.lease.as_millis() as u64,
+            prefix: self.prefix.clone(),
+            about: described(&Process::current()),
+        });
         let times = Times::new(self.lease, self.timeout);
-        let has_slots = topology.has_slots();
-        let slot = |key: &str| match has_slots {
-            true => slot_of(format!("{}{key}", self.prefix).as_bytes()) as u16,
-            false => 0,
-        };
         let reports = Reports::new(self.timeout);
         let wire = Metered {
-            transport: Wire::new(
-                topology,
-                self.prefix.clone(),
-                Arc::clone(&process),
-                self.lease,
-            ),
+            transport: Wire::new(Arc::clone(&topology), Arc::clone(&owner)),
             reports: reports.clone(),
         };
         let alert = Arc::clone(&reports.alert);
         let settings = Settings {
             lease: self.lease,
             timeout: self.timeout,
-            slots_of_store: ["clock", "processes"].map(slot),
-            slot_of_process: Some(slot(&format!("process:{process}"))),
+            slots_of_store: owner.keys().map(|key| topology.slot(&key)),
+            slot_of_process: Some(topology.slot(&owner.process_key())),
             replicas: self.min_replicas,
             policy: policy(self.when_unavailable),
         };
+        let driver = Driver::start(wire, settings, reports);
         RedisSemaphore::new(Store {
-            driver: Driver::start(wire, settings, reports),
-            messages: Source {
-                transport: Arc::clone(&transport),
-                channel: format!("{}wake:{process}", self.prefix),
+            requests: Requests {
+                driver: driver.clone(),
+                topology: Arc::clone(&topology),
+                owner,
+                times,
+                replicas: self.min_replicas,
             },
-            protocol: Protocol::new(
-                Arc::clone(&transport),
-                Arc::new(ServerClock::new(times)),
-                self.prefix.clone(),
-                process,
-                self.lease.as_millis() as u64,
-                Breakers::new(transport, times, self.when_unavailable),
-                self.min_replicas,
-            ),
-            has_slots,
+            driver,
+            topology,
             prefix: self.prefix,
             database: self.database,
             server: OnceLock::new(),

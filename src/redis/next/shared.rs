@@ -1,15 +1,14 @@
 //! What all handles and permits of a store share.
 
-use super::metered::Metered;
+use super::{metered::Metered, requests::Requests};
 use crate::redis::{
     check::Checks,
     clock::Times,
     core::Refusal,
     driver::{self, Cause, Driver, Health, Refused, Wire},
     error::Error,
-    notify::source::Source,
     outage::Alert,
-    protocol::Protocol,
+    transport::Topology,
 };
 use crate::semaphore::{AcquireError, SemaphoreId, StoreError};
 use std::{
@@ -25,16 +24,13 @@ pub(super) type Held = driver::Held<Metered<Wire>>;
 pub(super) struct Store {
     pub(super) prefix: String,
     pub(super) database: i64,
-    /// Whether a command may name semaphores of one slot only.
-    pub(super) has_slots: bool,
+    pub(super) topology: Arc<dyn Topology>,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.
     pub(super) server: OnceLock<String>,
     pub(super) times: Times,
     pub(super) driver: Driver<Metered<Wire>>,
-    /// Carries what operators ask, which the core need not know.
-    pub(super) protocol: Protocol,
-    pub(super) messages: Source,
+    pub(super) requests: Requests,
     pub(super) checks: Checks,
     pub(super) alert: Arc<Alert>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
@@ -97,13 +93,14 @@ impl Store {
         StoreError::shared(self.cause(server)).into()
     }
 
-    pub(super) fn protocol(&self) -> &Protocol {
-        &self.protocol
+    /// What operators ask, and what a check does.
+    pub(super) fn protocol(&self) -> &Requests {
+        &self.requests
     }
 
     /// Subscribes until then, to see whether this client may.
     pub(super) async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
-        self.messages.check(deadline).await
+        self.requests.subscribes(deadline).await
     }
 
     /// The id of a semaphore of this store, by its name.

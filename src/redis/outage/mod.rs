@@ -25,7 +25,9 @@
 #[cfg(not(tower_semaphore_core))]
 mod admit;
 mod alert;
+#[cfg(not(tower_semaphore_core))]
 mod breaker;
+#[cfg(not(tower_semaphore_core))]
 mod breakers;
 mod cause;
 #[cfg(not(tower_semaphore_core))]
@@ -48,6 +50,7 @@ mod summary;
 
 #[cfg(tower_semaphore_core)]
 pub(super) use alert::Alert;
+#[cfg(not(tower_semaphore_core))]
 pub(super) use breakers::Breakers;
 pub use policy::WhenUnavailable;
 #[cfg(not(tower_semaphore_core))]

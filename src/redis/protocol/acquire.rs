@@ -130,19 +130,3 @@ fn read(reply: Reply, levels: usize) -> Result<Acquired, Error> {
     };
     Acquired::read(&items, levels).ok_or(Error::Reply)
 }
-
-impl answer::Reply for Value {
-    fn integer(&self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(items) => Some(items),
-            _ => None,
-        }
-    }
-}

@@ -12,13 +12,15 @@ use crate::{
         clock::ServerClock,
         error::Error,
         outage::Breakers,
-        transport::{Servers, Terms, Transport},
+        scan::Server,
+        transport::{Terms, Transport},
     },
     semaphore::BoxFuture,
 };
 use redis::Value;
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     iter,
     sync::{
         Arc,
@@ -112,8 +114,20 @@ impl Protocol {
     }
 
     /// All servers, each by itself. `None`: it is not known which there are.
-    pub(in crate::redis) fn servers(&self) -> Option<Servers> {
-        Arc::clone(&self.transport).servers()
+    pub(in crate::redis) fn servers(&self) -> Option<BTreeMap<String, Server>> {
+        let servers = Arc::clone(&self.transport).servers()?.into_iter();
+        let ask = |transport: Arc<dyn Transport>| {
+            let ask = move |command, deadline| {
+                let sent = transport.send(vec![command], Terms::by(deadline));
+                Box::pin(async { sent.await?.pop().ok_or(Error::Reply)? }) as _
+            };
+            Arc::new(ask) as Server
+        };
+        Some(
+            servers
+                .map(|(name, transport)| (name, ask(transport)))
+                .collect(),
+        )
     }
 
     /// The number of the server of a semaphore, as far as is known.

@@ -1,16 +1,17 @@
 //! check: what the server is, and whether it permits what the scripts do. See `check.lua`.
 
-use super::{
-    call::Protocol,
-    script::{Form, Script},
+use super::script::{Form, Script};
+use crate::redis::error::Error;
+use redis::{Cmd, RedisError, Value, from_redis_value, make_extension_error};
+use std::sync::LazyLock;
+#[cfg(not(tower_semaphore_core))]
+use {
+    super::call::Protocol,
+    crate::redis::transport::{Place, SAMPLES, Terms},
+    futures_util::future::{join, join_all},
+    redis::cmd,
+    std::{collections::BTreeSet, time::Instant},
 };
-use crate::redis::{
-    error::Error,
-    transport::{Place, SAMPLES, Terms},
-};
-use futures_util::future::{join, join_all};
-use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
-use std::{collections::BTreeSet, sync::LazyLock, time::Instant};
 
 static SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new("check", include_str!("check.lua"), &[]));
@@ -29,7 +30,7 @@ pub(in crate::redis) struct Inspected {
 }
 
 impl Inspected {
-    fn new(
+    pub(in crate::redis) fn new(
         info: Result<String, Error>,
         answers: impl Iterator<Item = (String, Result<Value, Error>)>,
     ) -> Self {
@@ -47,6 +48,7 @@ impl Inspected {
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl Protocol {
     /// What the servers of this store are.
     pub(in crate::redis) fn place(&self) -> Place {
@@ -106,49 +108,47 @@ impl Protocol {
 
     /// Commands, and what they are called in an error.
     fn questions(&self, channel: &str, probes: &[String], own: &[String]) -> Vec<(String, Cmd)> {
-        let named = |name: &str, command| (name.to_owned(), command);
-        let probes = probes.iter().flat_map(|key| {
-            let check = |form| self.check(form, key, channel);
-            [
-                named("EVALSHA", check(Form::Hash)),
-                named(CHECK, check(Form::Source)),
-            ]
-        });
-        let own = own.iter().map(|key| named(key, self.check_own(key)));
+        let probes = probes.iter().flat_map(|key| questions(key, channel));
+        let own = own
+            .iter()
+            .map(|key| own_question(key, *key == self.clock_key()));
         probes.chain(own).collect()
     }
 
     /// Fails if a server says that another one has some of the keys: one node of a cluster of several.
     pub(in crate::redis) async fn elsewhere(&self, deadline: Instant) -> Result<(), Error> {
-        let commands = (0..SAMPLES).map(|number| {
-            let key = format!("{}{{{number}}}", self.owner.prefix);
-            cmd("EVAL").arg("return 0").arg(1).arg(key).take()
-        });
+        let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
         let terms = Terms::by(deadline);
         let answers = self.transport.send(commands.collect(), terms).await?;
         let errors = answers.into_iter().filter_map(Result::err);
         let mut moved = errors.filter(Error::is_moving);
         moved.next().map_or(Ok(()), Err)
     }
+}
 
-    fn check(&self, form: Form, key: &str, channel: &str) -> Cmd {
+/// What a server is asked on keys that begin with this: commands, and what they are called in an error.
+pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2] {
+    [("EVALSHA", Form::Hash), (CHECK, Form::Source)].map(|(name, form)| {
         let mut command = SCRIPT.call(form, 5, 0);
         let key = |name: &str| format!("{key}:{name}");
         command.arg(2).arg(key("probe")).arg(key("number"));
         command.arg(channel);
-        command
-    }
+        (name.to_owned(), command)
+    })
+}
 
-    /// Reads a key of the store itself, which may live on another node.
-    fn check_own(&self, key: &str) -> Cmd {
-        let read = match key == self.clock_key() {
-            true => "GET",
-            false => "ZCARD",
-        };
-        let mut command = SCRIPT.call(Form::Source, 5, 0);
-        command.arg(1).arg(key).arg("").arg(read);
-        command
-    }
+/// Reads a key of the store itself: that of the highest time, or of the processes.
+pub(in crate::redis) fn own_question(key: &str, is_clock: bool) -> (String, Cmd) {
+    let read = if is_clock { "GET" } else { "ZCARD" };
+    let mut command = SCRIPT.call(Form::Source, 5, 0);
+    command.arg(1).arg(key).arg("").arg(read);
+    (key.to_owned(), command)
+}
+
+/// Finds out whether another server has this one of the samples of keys.
+pub(in crate::redis) fn elsewhere(prefix: &str, number: usize) -> Cmd {
+    let key = format!("{prefix}{{{number}}}");
+    redis::cmd("EVAL").arg("return 0").arg(1).arg(key).take()
 }
 
 /// The commands that failed in a script, or the script itself, each with its error.

@@ -1,32 +1,38 @@
 //! presence: whether a process lives and who it is, and the server's clock. See `presence.lua`.
 
-use super::{
-    answer,
-    call::{Call, Protocol},
-    command::Verb,
-    id::Owner,
-    reply::{Reply, micros},
-    script::Script,
-    share::{Numbers, Share},
-};
-use crate::{redis::error::Error, semaphore::Process};
-use futures_util::future::join_all;
+#[cfg(tower_semaphore_core)]
+use super::script::Form;
+use super::{command::Verb, id::Owner, script::Script};
+use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Cmd, Value, from_redis_value};
 use std::{
-    iter,
     sync::LazyLock,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
+};
+#[cfg(not(tower_semaphore_core))]
+use {
+    super::{
+        answer,
+        call::{Call, Protocol},
+        reply::{Reply, micros},
+        share::{Numbers, Share},
+    },
+    crate::redis::error::Error,
+    futures_util::future::join_all,
+    std::{iter, time::Instant},
 };
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 
+#[cfg(not(tower_semaphore_core))]
 /// How long a probe's own count lasts, in ms: it is of no use.
 const PROBE_MS: u64 = 100;
 
 /// The longest part of what a process says of itself, in bytes.
 const LONGEST: usize = 128;
 
+#[cfg(not(tower_semaphore_core))]
 /// A key, what it is, and what a process says there.
 struct Part {
     key: String,
@@ -34,6 +40,7 @@ struct Part {
     value: String,
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl Share for Part {
     fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(&*self.key)
@@ -56,6 +63,7 @@ impl Share for Part {
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl Protocol {
     /// The key of the highest time.
     pub(in crate::redis) fn clock_key(&self) -> String {
@@ -187,8 +195,38 @@ impl Protocol {
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 fn number(item: &Value) -> Result<i64, Error> {
     answer::Reply::integer(item).ok_or(Error::Reply)
+}
+
+#[cfg(tower_semaphore_core)]
+impl Owner {
+    /// The keys of the store itself: of the highest time, and of the processes.
+    pub(in crate::redis) fn keys(&self) -> [String; 2] {
+        ["clock", "processes"].map(|part| format!("{}{part}", self.prefix))
+    }
+
+    /// The key in which this process says who it is.
+    pub(in crate::redis) fn process_key(&self) -> String {
+        format!("{}process:{}", self.prefix, self.process)
+    }
+
+    /// The key in which a process says who it is, and the question who it is.
+    pub(in crate::redis) fn who(&self, id: &str) -> (String, Cmd) {
+        let key = format!("{}process:{id}", self.prefix);
+        let mut command = SCRIPT.call(Form::Source, 8, 0);
+        command.arg(1).arg(&key);
+        command.arg(self.lease_ms).arg(2).arg("process").arg("");
+        (key, command)
+    }
+}
+
+#[cfg(tower_semaphore_core)]
+/// A process, as far as it has said lately who it is.
+pub(in crate::redis) fn process(id: &str, reply: Option<Value>) -> Process {
+    let said = reply.and_then(|reply| from_redis_value::<(u64, String)>(reply).ok());
+    read(id, &said.map(|(_, said)| said).unwrap_or_default())
 }
 
 /// `HOST PID NAME VERSION SINCE`, percent-encoded; SINCE is when it said so first, in seconds of Unix time.

@@ -35,3 +35,19 @@ impl Reply {
         }
     }
 }
+
+impl answer::Reply for Value {
+    fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+}

@@ -60,6 +60,20 @@ impl Script {
     }
 }
 
+/// A run of a script for one semaphore, told in full: what operators ask is rare.
+#[cfg(tower_semaphore_core)]
+pub(super) fn run(script: &Script, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
+    let mut command = script.call(Form::Source, 8, 0);
+    command.arg(script.keys.len());
+    for end in script.keys {
+        command.arg(Text(format_args!("{name}{end}")));
+    }
+    for arg in args {
+        command.arg(Text(arg));
+    }
+    command
+}
+
 /// An argument written by its `Display`, without a string in between.
 pub(super) struct Text<T>(pub(super) T);
 

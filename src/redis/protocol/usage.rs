@@ -1,15 +1,21 @@
 //! usage: lists what is held, and what waits. See `usage.lua`.
 
-use super::{
-    call::{Call, Protocol},
-    id::Owner,
-    reply::{Reply, millis},
-    script::Script,
-    share::{Numbers, Share},
-};
+#[cfg(tower_semaphore_core)]
+use super::script::run;
+use super::{reply::millis, script::Script};
 use crate::redis::error::Error;
 use redis::{Cmd, Value, from_redis_value};
-use std::{iter, sync::LazyLock, time::Instant};
+use std::sync::LazyLock;
+#[cfg(not(tower_semaphore_core))]
+use {
+    super::{
+        call::{Call, Protocol},
+        id::Owner,
+        reply::Reply,
+        share::{Numbers, Share},
+    },
+    std::{iter, time::Instant},
+};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -29,9 +35,11 @@ pub(in crate::redis) struct Listed {
 /// An id, and when it ends.
 pub(in crate::redis) type Ending = (String, u64);
 
+#[cfg(not(tower_semaphore_core))]
 /// The semaphore of which this is asked.
 struct Asked<'a>(&'a str);
 
+#[cfg(not(tower_semaphore_core))]
 impl Share for Asked<'_> {
     fn names(&self) -> impl Iterator<Item = &str> {
         iter::once(self.0)
@@ -52,6 +60,7 @@ impl Share for Asked<'_> {
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl Protocol {
     /// Lists what is held of a semaphore, and what waits for it.
     pub(in crate::redis) async fn usage(
@@ -74,6 +83,23 @@ impl Protocol {
         let (held, waiting) = (next()?, next()?);
         Ok(Listed { now, held, waiting })
     }
+}
+
+#[cfg(tower_semaphore_core)]
+/// Asks what is held of a semaphore, and what waits for it.
+pub(in crate::redis) fn usage(name: &str) -> Cmd {
+    run(&SCRIPT, name, &[&0])
+}
+
+#[cfg(tower_semaphore_core)]
+/// Reads the reply to that.
+pub(in crate::redis) fn listed(reply: Value) -> Result<Listed, Error> {
+    let (now, held, waiting) = from_redis_value(reply).map_err(|_| Error::Reply)?;
+    Ok(Listed {
+        now: millis(now)?,
+        held: read(held)?,
+        waiting: read(waiting)?,
+    })
 }
 
 /// Reads members and their scores. What is no text is not an id of ours.

@@ -10,7 +10,11 @@ use redis::{Cmd, Value, cmd};
 use std::time::Duration;
 
 /// Adds the command that waits for replicas, if any are needed.
-pub(super) fn with_wait(mut commands: Vec<Cmd>, replicas: u32, bound: Duration) -> Vec<Cmd> {
+pub(in crate::redis) fn with_wait(
+    mut commands: Vec<Cmd>,
+    replicas: u32,
+    bound: Duration,
+) -> Vec<Cmd> {
     if replicas > 0 {
         // Zero would be no bound.
         let bound = bound.as_millis().max(1) as u64;
@@ -21,7 +25,7 @@ pub(super) fn with_wait(mut commands: Vec<Cmd>, replicas: u32, bound: Duration) 
 
 /// Takes the reply to [`with_wait`]'s command away. Unless enough replicas have what was written, no
 /// answer counts.
-pub(super) fn confirmed(mut replies: Replies, replicas: u32) -> Replies {
+pub(in crate::redis) fn confirmed(mut replies: Replies, replicas: u32) -> Replies {
     if replicas == 0 {
         return replies;
     }

@@ -1,24 +1,27 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
-use super::{
-    address::Place,
-    cluster::{SLOTS, slot_of},
-    connection::{Replies, checked},
-    contract::{Part, Terms, Transport},
-};
-use crate::{
-    redis::error::Error,
-    semaphore::{BoxFuture, timer::timeout_at},
-};
+use super::{address::Place, connection::checked};
+use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 #[cfg(tower_semaphore_core)]
 use {
     super::topology::{Line, Topology},
     std::{future::ready, sync::Arc},
 };
+#[cfg(not(tower_semaphore_core))]
+use {
+    super::{
+        cluster::{SLOTS, slot_of},
+        connection::Replies,
+        contract::{Part, Terms, Transport},
+    },
+    crate::semaphore::timer::timeout_at,
+    std::time::Instant,
+};
 
+#[cfg(not(tower_semaphore_core))]
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
 /// for those that it shares with another. With more of them more probes are sent to a node, or to the only
 /// server, that is silent.
@@ -32,6 +35,7 @@ pub(in crate::redis) struct Supplied<C> {
     pub(in crate::redis) timeout: Duration,
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl<C> Transport for Supplied<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
@@ -67,6 +71,7 @@ where
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 fn part(key: &str) -> usize {
     slot_of(key.as_bytes()) / (SLOTS / PARTS)
 }
@@ -100,6 +105,7 @@ where
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 /// Each has a timeout of its own, so that a node that does not answer fails no call of another.
 async fn call<C: ConnectionLike>(
     connection: C,
@@ -116,7 +122,7 @@ async fn answer<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Va
     reply.map_err(Error::Redis).and_then(checked)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tower_semaphore_core)))]
 mod tests {
     use super::*;
     use crate::redis::transport::SAMPLES;

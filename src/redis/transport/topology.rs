@@ -1,7 +1,7 @@
 //! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
 //! connection leads to. This trait is all in which they differ.
 
-use super::{address::Place, connection::Replies, direct::Direct};
+use super::{address::Place, cluster::slot_of, connection::Replies, direct::Direct};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use redis::{Client, Cmd};
 use std::{future::pending, ops::Range, sync::Arc};
@@ -27,6 +27,14 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// Whether a command may name keys of one slot only.
     fn has_slots(&self) -> bool {
         false
+    }
+
+    /// The hash slot of a key, where that matters.
+    fn slot(&self, key: &str) -> u16 {
+        match self.has_slots() {
+            true => slot_of(key.as_bytes()) as u16,
+            false => 0,
+        }
     }
 
     /// Where a server listens, for people.

@@ -36,7 +36,13 @@ impl Observer for Deaf {
 
 fn driver(url: &str, lease: Duration) -> Driver<Wire> {
     let client = redis::Client::open(url).expect("a URL");
-    let wire = Wire::new(Arc::new(client), "s:".to_owned(), "p1".into(), lease);
+    let owner = Owner {
+        process: "p1".into(),
+        lease_ms: lease.as_millis() as u64,
+        prefix: "s:".to_owned(),
+        about: String::new(),
+    };
+    let wire = Wire::new(Arc::new(client), Arc::new(owner));
     let settings = Settings {
         lease,
         timeout: Duration::from_millis(250),

@@ -8,14 +8,17 @@ use super::{
 };
 #[cfg(tower_semaphore_core)]
 use crate::redis::transport::topology::{Line, Own, Slots, Topology};
+#[cfg(not(tower_semaphore_core))]
+use crate::redis::transport::{
+    attempt,
+    endpoint::{Connected, Endpoint},
+};
 use crate::{
     redis::{
         error::Error,
         transport::{
             address::{Address, Place},
-            attempt,
             connection::timed_out,
-            endpoint::{Connected, Endpoint},
         },
     },
     semaphore::BoxFuture,
@@ -121,6 +124,7 @@ impl Sentinels {
     }
 }
 
+#[cfg(not(tower_semaphore_core))]
 impl Endpoint for Sentinels {
     fn client(self: Arc<Self>) -> BoxFuture<Result<Client, Error>> {
         Box::pin(async move {
