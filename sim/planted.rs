@@ -112,7 +112,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call that is over keeps its slot",
         "reply",
-        "self.lane(flight.runtime, flight.server).in_flight -= 1;",
+        "lane.in_flight -= 1;",
         "",
     ),
     // Releases.

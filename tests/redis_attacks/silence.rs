@@ -38,7 +38,8 @@ async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() 
     let Rig { proxy, store, .. } = &rig;
     proxy.kill(End::Silence);
     assert!(acquire(store, BOUND).await.is_none(), "nothing answers");
-    sleep(3 * TIMEOUT).await;
+    // A ping of a second tells that the connection is of no use, and it is made again.
+    sleep(Duration::from_secs(2)).await;
     let next = acquire(store, BOUND).await;
     assert!(next.is_some(), "the connection was replaced meanwhile");
 }
@@ -61,11 +62,8 @@ async fn hang_ups_do_not_replace_a_connection_that_is_only_slow() {
 async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
     let rig = rig().await;
     let Rig { proxy, store, .. } = &rig;
-    // A store subscribes once when it connects, to see whether it may.
-    proxy.clear_log();
     let held = Claim::new("bob").with_limit(1);
     let _permit = store.acquire(held.clone()).await.expect("there is room");
-    // A waiter makes its store subscribe.
     let waiting = tokio::spawn(store.acquire(held.with_wait(BOUND)));
     let subscribed = || proxy.count(b"SUBSCRIBE") + proxy.count(b"PSUBSCRIBE");
     eventually("it subscribes", BOUND, async || subscribed() > 0).await;

@@ -261,7 +261,7 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         .set(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
     // What Redis answers to a long command before `AUTH`; to a short one `NOAUTH`.
-    const WORD: &str = "AUTH";
+    const WORD: &str = "uthentica";
     // The connections break one after the other.
     eventually("it is refused", BOUND, async || {
         let answers = [&fixture.admits, &fixture.refuses].map(|store| store.acquire(claim(5)));

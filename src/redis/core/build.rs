@@ -236,7 +236,9 @@ impl Core {
         self.confirm_command(&mut commands, &mut flight);
         let (id, deadline) = (flight.id, flight.deadline);
         self.last_call = id.0;
-        self.lane(draft.runtime, draft.server).in_flight += 1;
+        let lane = self.lane(draft.runtime, draft.server);
+        lane.in_flight += 1;
+        lane.units += flight.units;
         self.calls.insert(id, flight);
         Some(Call {
             id,
@@ -292,6 +294,7 @@ impl Core {
             sent: draft.now,
             deadline: draft.now + self.settings.timeout,
             items: Vec::new(),
+            units: draft.bill.units,
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Flight {
     pub(super) deadline: Time,
     /// What each command names, in the order of its answer.
     pub(super) items: Vec<Items>,
+    /// How many units they have.
+    pub(super) units: usize,
 }
 
 impl Flight {
@@ -89,7 +91,7 @@ impl Items {
 #[derive(Debug, Default)]
 pub(super) struct Bill {
     args: usize,
-    units: usize,
+    pub(super) units: usize,
 }
 
 /// ElastiCache Serverless refuses a request of more arguments, keys among them. Some are for the command.

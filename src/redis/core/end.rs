@@ -3,7 +3,7 @@
 use super::{
     Core,
     id::{At, PermitId},
-    lease::{Lease, Lost, State},
+    lease::{Lease, Lost, Released, State},
     permit::{Event, Refusal},
     time::Time,
 };
@@ -215,30 +215,34 @@ impl Core {
         }
     }
 
-    /// A release was answered: whether it has found each level of each lease.
-    pub(super) fn freed(&mut self, sent: Time, all: &[(At, bool)], each: &[bool]) {
+    /// A release was answered: whether it has found each level of each lease. Before the end of the lease only another
+    /// one can have removed what it has not found, and its answer may be lost, or still on its way.
+    pub(super) fn freed(&mut self, now: Time, all: &[(At, bool)], each: &[bool]) {
         let levels = || all.iter().zip(each);
         let missed = levels().filter(|(_, was_held)| !**was_held);
         let missed: BTreeSet<At> = missed.map(|((at, _), _)| *at).collect();
         for at in levels().map(|((at, _), _)| *at).collect::<BTreeSet<_>>() {
-            let Some(State::Released(released)) = self.lease(at).map(|lease| &mut lease.state)
-            else {
-                continue;
-            };
-            released.was_held |= !missed.contains(&at);
-            // Another one may have run before, whose answer is still on its way.
-            if released.in_flight > 1 {
-                released.may_have_run(sent);
+            if let Some(released) = self.release_of(at) {
+                let may_have_run = released.may_have_run || released.in_flight > 1;
+                let was_held = may_have_run && now < released.held_until;
+                released.was_held |= was_held || !missed.contains(&at);
             }
         }
     }
 
-    /// A release that was sent then may have run.
-    pub(super) fn may_have_freed(&mut self, sent: Time, all: &[(At, bool)]) {
+    /// A release may have run, or a part of it.
+    pub(super) fn may_have_freed(&mut self, all: &[(At, bool)]) {
         for (at, _) in all {
-            if let Some(State::Released(released)) = self.lease(*at).map(|lease| &mut lease.state) {
-                released.may_have_run(sent);
+            if let Some(released) = self.release_of(*at) {
+                released.may_have_run = true;
             }
+        }
+    }
+
+    fn release_of(&mut self, at: At) -> Option<&mut Released> {
+        match &mut self.lease(at)?.state {
+            State::Released(released) => Some(released),
+            _ => None,
         }
     }
 

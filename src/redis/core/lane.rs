@@ -12,6 +12,10 @@ const MORE: usize = 8;
 /// The most calls in flight: each but the first ones is full, or refreshes leases.
 const MOST: usize = 16;
 
+/// Another call may leave while those in flight have fewer units: a server runs what has come over a connection in
+/// one go, and its other clients wait meanwhile.
+const MOST_UNITS: usize = 12_000;
+
 /// What is in a hurry to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hurry {
@@ -32,6 +36,8 @@ pub(super) struct Lane {
     pub(super) claims: VecDeque<At>,
     /// How many calls have no answer yet.
     pub(super) in_flight: usize,
+    /// How many units these have.
+    pub(super) units: usize,
 }
 
 impl Lane {
@@ -47,6 +53,7 @@ impl Lane {
             Hurry::Releases => MORE,
             Hurry::None => FEW,
         };
-        self.is_connected && self.in_flight < most
+        let is_idle = self.units < MOST_UNITS;
+        is_idle && self.is_connected && self.in_flight < most
     }
 }

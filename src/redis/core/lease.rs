@@ -75,7 +75,9 @@ pub(super) struct Released {
     pub(super) sent_in: Option<(CallId, Connection)>,
     /// Whether the last one is the last word.
     pub(super) is_settled: bool,
-    /// Whether one has found all of the lease, or may have.
+    /// Whether one that has no answer may have run, or a part of it.
+    pub(super) may_have_run: bool,
+    /// Whether they have found all of the lease.
     pub(super) was_held: bool,
 }
 
@@ -114,13 +116,6 @@ pub(super) struct Lease {
     pub(super) length: Duration,
     pub(super) lasts: Time,
     pub(super) may_run: Vec<MayRun>,
-}
-
-impl Released {
-    /// A release that was sent then may have run. Before the end of the lease it has found what was held.
-    pub(super) fn may_have_run(&mut self, sent: Time) {
-        self.was_held |= sent < self.held_until;
-    }
 }
 
 impl Lease {
@@ -314,6 +309,7 @@ impl Lease {
             in_flight: 0,
             sent_in: None,
             is_settled: false,
+            may_have_run: false,
             was_held: false,
         });
         self.next = now;

@@ -290,6 +290,8 @@ impl Core {
                 self.know(server);
                 self.lane(runtime, server).connect();
                 if runtime == THREAD {
+                    // Messages may have been lost while there was none.
+                    self.look_again(now, server);
                     self.servers[server].presence_at = Some(now);
                     self.servers[server].pass(now, &self.settings);
                 }

@@ -3,7 +3,7 @@
 use super::{
     id::{PermitId, RuntimeId},
     lease::{Lease, State},
-    time::{Settings, Time},
+    time::{FOREVER, Settings, Time},
 };
 use crate::redis::protocol::{Acquired, Of, PermitId as UnitsOf, Tag};
 use std::{sync::Arc, time::Duration};
@@ -34,6 +34,14 @@ pub(in crate::redis) struct Wait {
     pub(in crate::redis) max_waiting: u32,
     /// How much earlier it counts as arrived.
     pub(in crate::redis) head_start: Duration,
+}
+
+impl Wait {
+    /// Until an instant that there is.
+    fn bounded(self) -> Self {
+        let time = self.time.min(FOREVER);
+        Self { time, ..self }
+    }
 }
 
 /// Why a claim is refused.
@@ -255,7 +263,7 @@ pub(super) fn own(id: PermitId, since: u64, level: &Level, key: usize, of: Of) -
     Own {
         key,
         units,
-        wait: level.wait,
+        wait: level.wait.map(Wait::bounded),
         grant: (0, 0),
     }
 }

@@ -18,7 +18,9 @@ impl Core {
     /// Ends a call. `None`: it has ended before.
     pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
         let flight = self.calls.remove(&id)?;
-        self.lane(flight.runtime, flight.server).in_flight -= 1;
+        let lane = self.lane(flight.runtime, flight.server);
+        lane.in_flight -= 1;
+        lane.units -= flight.units;
         Some(flight)
     }
 
@@ -52,7 +54,7 @@ impl Core {
 
     fn take_answer(&mut self, now: Time, flight: &Flight, items: &Items, answer: Answer) {
         if let Answer::Late(ms) | Answer::Acquired(ms, _) | Answer::Presence(ms, ..) = answer {
-            self.servers[flight.server].observe(ms, now);
+            self.servers[flight.server].observe(ms, (flight.sent, now));
             self.highest.raise(ms * 1_000, now);
         }
         match (items, answer) {
@@ -69,7 +71,7 @@ impl Core {
             (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
-                self.freed(flight.sent, all, &each);
+                self.freed(now, all, &each);
                 self.released(now, all);
             }
             (Items::Release(all), Answer::Done) => self.released(now, all),
@@ -104,6 +106,9 @@ impl Core {
 
     /// A server could not run a command, or not to its end.
     fn not_run(&mut self, now: Time, flight: &Flight, items: &Items, fault: Fault) {
+        if let Items::Release(all) = items {
+            self.may_have_freed(all);
+        }
         if fault == Fault::Mistake && self.take_apart(now, flight, items) {
             return;
         }
@@ -181,7 +186,7 @@ impl Core {
             match items {
                 Items::Release(all) => {
                     if failure != Failure::NotConnected {
-                        self.may_have_freed(flight.sent, all);
+                        self.may_have_freed(all);
                     }
                     self.release_again(now, all, then);
                 }
@@ -483,7 +488,7 @@ impl Core {
             }
         }
         if !lost.is_empty() {
-            self.sweep(flight.server, flight.sent);
+            self.look_again(flight.sent, flight.server);
         }
     }
 
@@ -506,7 +511,7 @@ impl Core {
     }
 
     /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
-    fn sweep(&mut self, server: usize, sent: Time) {
+    pub(super) fn look_again(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
         if *lost_before < sent {
             *lost_before = sent;
@@ -525,12 +530,15 @@ impl Core {
             }
             let server = self.server_of(at);
             let lease = &self.permits[id.slot].leases[number];
-            let is_held = matches!(lease.state, State::Held(_));
-            let (end, next) = (lease.end(), lease.next);
+            let next = lease.next;
             let lost_before = self.servers[server].lost_before;
-            let since = self.settings.held_until(lost_before, self.settings.lease);
-            let is_absent = self.lease(at).is_some_and(|lease| lease.is_absent());
-            let is_due = is_held && end < Some(since) || is_absent && !self.is_open(server);
+            let is_due = match &lease.state {
+                State::Held(held) => {
+                    held.end < self.settings.held_until(lost_before, self.settings.lease)
+                }
+                State::Queued(queued) => queued.polled < lost_before,
+                _ => lease.is_absent() && !self.is_open(server),
+            };
             if is_due && next > now {
                 self.next_at(now, at, now);
             }

@@ -27,10 +27,6 @@ pub(in crate::redis) enum Change {
 /// How long a release waits for a call that it can ride on. The thread's timers add up to a millisecond.
 const RIDE: Duration = Duration::from_micros(250);
 
-/// A sample of the clock that is lower than the estimate by more than this, in microseconds, comes from a
-/// clock that was set back. It cannot come from a slow answer, because no call waits that long.
-const STEP: i64 = 2_000_000;
-
 /// A lower sample moves the estimate by one part in so many, so that the estimate follows drift and
 /// slow answers hardly change it.
 const WEIGHT: i64 = 256;
@@ -40,7 +36,7 @@ pub(super) struct Server {
     pub(super) health: Health,
     /// The server's clock less ours, microseconds: a lower bound.
     offset: Option<i64>,
-    /// When the last call was sent that has not found a lease.
+    /// When the last call was sent that has not found a lease, or messages were lost.
     pub(super) lost_before: Time,
     /// When this process announces itself again. `None`: there is no connection, or the call is in flight.
     pub(super) presence_at: Option<Time>,
@@ -62,11 +58,13 @@ impl Server {
     // Its clock. Every answer carries the server's time, which its script read before the answer arrived. So
     // the server's clock stands at that time plus what has passed since, at least.
 
-    /// Takes the server's time, in ms, from an answer that has just arrived.
-    pub(super) fn observe(&mut self, server_ms: u64, now: Time) {
-        let sample = server_ms as i64 * 1_000 - micros(now);
+    /// Takes the server's time, in ms, from the answer to a call that was sent then, and has just arrived. An estimate
+    /// that is too high even for a server that has answered at once is from before its clock was set back.
+    pub(super) fn observe(&mut self, server_ms: u64, (sent, now): (Time, Time)) {
+        let time = server_ms as i64 * 1_000;
+        let (sample, highest) = (time - micros(now), time + 1_000 - micros(sent));
         self.offset = Some(match self.offset {
-            Some(old) if sample < old && old - sample <= STEP => old - (old - sample) / WEIGHT,
+            Some(old) if sample < old && old <= highest => old - (old - sample) / WEIGHT,
             _ => sample,
         });
     }

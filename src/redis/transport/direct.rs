@@ -117,8 +117,10 @@ impl Subscription {
             let (sink, messages) = subscription.split();
             Ok(Self { sink, messages })
         };
-        let opened = timeout_at(after(CONNECT), opened).await;
-        opened.unwrap_or_else(|late| Err(late.or(Error::Timeout(CONNECT))))
+        // The connection and the subscription take a round trip each.
+        let bound = CONNECT * 2;
+        let opened = timeout_at(after(bound), opened).await;
+        opened.unwrap_or_else(|late| Err(late.or(Error::Timeout(bound))))
     }
 
     /// Passes messages on until the connection ends, or does not answer any more.
