@@ -7,10 +7,10 @@ use super::{
     inbox::Dropped,
     keeper,
     shared::{Health, Observer, Shared},
-    transport::{Cause, Transport},
+    transport::{Cause, Slots, Transport},
 };
 use crate::{
-    redis::core::{Call, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
+    redis::core::{Call, Change, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
     semaphore::{Loss, Policy, timer},
 };
 use std::{
@@ -79,6 +79,12 @@ impl<T: Transport> Driver<T> {
         self.0.0.transport.error(server)
     }
 
+    /// Learns where slots are before anything is claimed.
+    pub(in crate::redis) fn learn(&self, slots: Slots) {
+        let shared = &self.0.0;
+        shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
+    }
+
     /// The server of a slot, as far as is known.
     pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
         let server = self.0.0.enter(|core, _, _| core.server_at(slot));
@@ -91,8 +97,7 @@ impl<T: Transport> Driver<T> {
         floor.unwrap_or_default()
     }
 
-    /// This runtime's connection to a server, if there is one until then. It is made if there is none, unless that has
-    /// just failed.
+    /// This runtime's connection to a server, which is made if there is none. `None`: that has failed, or takes longer.
     pub(in crate::redis) async fn connection(
         &self,
         server: usize,
@@ -108,11 +113,14 @@ impl<T: Transport> Driver<T> {
             if connects {
                 Link::new(shared, from, server).spawn();
             }
-            match connection {
-                Some(Some(connection)) => return Some(connection),
-                Some(None) if Instant::now() < until => timer::sleep(LOOK).await,
-                _ => return None,
+            let has_failed = || connection.is_none() && self.error(server).is_some();
+            if let Some(Some(connection)) = connection {
+                return Some(connection);
             }
+            if has_failed() || Instant::now() >= until {
+                return None;
+            }
+            timer::sleep(LOOK).await;
         }
     }
 

@@ -51,9 +51,8 @@ impl<T: Transport> Running<T> {
             .build()?;
         runtime.block_on(async {
             select! {
-                biased;
-                () = follow_slots(&self.0) => {}
                 () = keep(&self.0) => {}
+                () = follow_slots(&self.0) => {}
             }
         });
         Ok(())

@@ -18,7 +18,7 @@ use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
     semaphore::{BoxFuture, Process, timer::timeout_at},
 };
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use redis::{Cmd, Value, cmd, from_redis_value};
 use std::{
     collections::BTreeMap,
@@ -132,40 +132,51 @@ impl Requests {
         deadline: Instant,
     ) -> Result<Inspected, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let probes = self.reached(self.probes(), deadline - left / 2).await?;
-        // What cannot be reached now is on a server that is down.
-        let own = self.reached(self.owner.keys().into(), deadline - left / 2);
-        let own = own.await.unwrap_or_default();
-        let first = probes.first().map_or(0, |key| self.server_of(key));
-        let [clock, _] = self.owner.keys();
-        let probes = probes
-            .iter()
-            .flat_map(|key| questions(key, channel).map(|(name, command)| (key, name, command)));
-        let own = own.iter().map(|key| {
-            let (name, command) = own_question(key, *key == clock);
-            (key, name, command)
-        });
+        let asked = self.reached(self.questions(channel), deadline - left / 2);
+        let asked = asked.await?;
         // Before the deadline, so that one silent node leaves time for what the others say.
         let bound = deadline - left / 4;
-        let mut servers = BTreeMap::<usize, (Vec<String>, Vec<Cmd>)>::new();
-        for (key, name, command) in probes.chain(own) {
-            let (names, commands) = servers.entry(self.server_of(key)).or_default();
-            names.push(name);
-            commands.push(command);
+        let info = self.info(asked.first().map_or(0, |(server, _)| *server), bound);
+        let answers = asked.into_iter().map(async |(server, questions)| {
+            let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
+            (
+                names,
+                self.call(server, commands, (bound, self.replicas)).await,
+            )
+        });
+        let (info, answers) = join(info, join_all(answers)).await;
+        let is_silent = |(_, replies): &(_, Result<Replies, Error>)| replies.is_err();
+        if answers.iter().all(is_silent)
+            && let Some((_, Err(error))) = answers.first()
+        {
+            return Err(error.clone());
         }
-        // `INFO` travels alone, because with too few replicas no other answer counts.
-        let info = self.call(first, vec![cmd("INFO")], (bound, 0)).await;
-        let info = info.and_then(|mut info| info.pop().unwrap_or(Err(Error::Reply)));
-        let info = info.and_then(|info| from_redis_value(info).map_err(|_| Error::Reply));
-        let answers = servers
-            .into_iter()
-            .map(async |(server, (names, commands))| {
-                let replies = self.call(server, commands, (bound, self.replicas)).await;
-                let replies = replies.unwrap_or_else(|error| vec![Err(error); names.len()]);
-                names.into_iter().zip(replies).collect::<Vec<_>>()
-            });
-        let answers = join_all(answers).await.into_iter().flatten();
+        let answers = answers.into_iter().flat_map(|(names, replies)| {
+            let replies = replies.unwrap_or_else(|error| vec![Err(error); names.len()]);
+            names.into_iter().zip(replies)
+        });
         Ok(Inspected::new(info, answers))
+    }
+
+    /// It travels alone, because with too few replicas no other answer counts.
+    async fn info(&self, server: usize, deadline: Instant) -> Result<String, Error> {
+        let mut info = self.call(server, vec![cmd("INFO")], (deadline, 0)).await?;
+        let info = info.pop().ok_or(Error::Reply)??;
+        from_redis_value(info).map_err(|_| Error::Reply)
+    }
+
+    /// What each server is asked.
+    fn questions(&self, channel: &str) -> BTreeMap<usize, Vec<(String, Cmd)>> {
+        let mut servers = BTreeMap::<_, Vec<_>>::new();
+        for key in self.probes() {
+            let asked = servers.entry(self.server_of(&key)).or_default();
+            asked.extend(questions(&key, channel));
+        }
+        for (key, is_clock) in self.owner.keys().into_iter().zip([true, false]) {
+            let asked = servers.entry(self.server_of(&key)).or_default();
+            asked.push(own_question(&key, is_clock));
+        }
+        servers
     }
 
     /// Keys of a check, one of each server.
@@ -179,14 +190,18 @@ impl Requests {
         keys.into_values().collect()
     }
 
-    /// Those of the keys whose servers can be reached until then, or why none can.
-    async fn reached(&self, keys: Vec<String>, deadline: Instant) -> Result<Vec<String>, Error> {
-        let reach = keys.into_iter().map(async |key| {
-            let connection = self.connection(self.server_of(&key), deadline).await;
-            connection.map(|_| key)
+    /// Those of the servers that can be reached until then, or why none can.
+    async fn reached<Q>(
+        &self,
+        servers: BTreeMap<usize, Q>,
+        deadline: Instant,
+    ) -> Result<Vec<(usize, Q)>, Error> {
+        let reach = servers.into_iter().map(async |(server, asked)| {
+            let connection = self.connection(server, deadline).await;
+            connection.map(|_| (server, asked))
         });
-        let (reached, errors): (Vec<_>, Vec<_>) =
-            join_all(reach).await.into_iter().partition(Result::is_ok);
+        let outcomes = join_all(reach).await.into_iter();
+        let (reached, errors): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
         match errors.into_iter().find_map(Result::err) {
             Some(error) if reached.is_empty() => Err(error),
             _ => Ok(reached.into_iter().flatten().collect()),

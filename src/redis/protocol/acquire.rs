@@ -1,7 +1,7 @@
 //! acquire: grants permits, or positions in a queue. See `acquire.lua`.
 
 use super::{
-    answer::{self, Acquired},
+    answer::Acquired,
     call::{Call, Protocol},
     command::{Verb, Wanted},
     id::Owner,

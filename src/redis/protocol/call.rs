@@ -119,7 +119,7 @@ impl Protocol {
         let ask = |transport: Arc<dyn Transport>| {
             let ask = move |command, deadline| {
                 let sent = transport.send(vec![command], Terms::by(deadline));
-                Box::pin(async { sent.await?.pop().ok_or(Error::Reply)? }) as _
+                Box::pin(async { sent.await?.pop().ok_or(Error::Reply)? }) as BoxFuture<_>
             };
             Arc::new(ask) as Server
         };

@@ -2,14 +2,13 @@
 
 use super::script::{Form, Script};
 use crate::redis::error::Error;
-use redis::{Cmd, RedisError, Value, from_redis_value, make_extension_error};
+use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::sync::LazyLock;
 #[cfg(not(tower_semaphore_core))]
 use {
     super::call::Protocol,
     crate::redis::transport::{Place, SAMPLES, Terms},
     futures_util::future::{join, join_all},
-    redis::cmd,
     std::{collections::BTreeSet, time::Instant},
 };
 
@@ -148,7 +147,7 @@ pub(in crate::redis) fn own_question(key: &str, is_clock: bool) -> (String, Cmd)
 /// Finds out whether another server has this one of the samples of keys.
 pub(in crate::redis) fn elsewhere(prefix: &str, number: usize) -> Cmd {
     let key = format!("{prefix}{{{number}}}");
-    redis::cmd("EVAL").arg("return 0").arg(1).arg(key).take()
+    cmd("EVAL").arg("return 0").arg(1).arg(key).take()
 }
 
 /// The commands that failed in a script, or the script itself, each with its error.

@@ -32,7 +32,7 @@ pub(super) use cluster::Nodes;
 #[cfg(tower_semaphore_core)]
 pub(super) use connection::Replies;
 #[cfg(not(tower_semaphore_core))]
-pub(super) use contract::{Part, SAMPLES, Servers, Terms, Transport};
+pub(super) use contract::{Part, SAMPLES, Terms, Transport};
 #[cfg(tower_semaphore_core)]
 pub(super) use direct::Subscription;
 #[cfg(tower_semaphore_core)]

@@ -25,7 +25,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Client, ConnectionInfo};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// How often a Sentinel is queried whether there is another primary.
@@ -189,7 +189,7 @@ impl Topology for Sentinels {
     fn slots(self: Arc<Self>, _: u64) -> BoxFuture<(u64, Slots)> {
         Box::pin(async move {
             self.watch_all().await;
-            pending().await
+            std::future::pending().await
         })
     }
 }
