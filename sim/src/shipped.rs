@@ -29,6 +29,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         slots_of_store: settings.slots_of_store(),
         slot_of_process: None,
         replicas: 0,
+        is_own: true,
         policy: match settings.shares {
             true => Policy::ShareOf(0.5),
             false => Policy::Refuse,
@@ -47,6 +48,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         core,
         calls: VecDeque::new(),
         commands: BTreeMap::new(),
+        entered: 0,
         ids: BTreeMap::new(),
     })
 }
@@ -58,8 +60,10 @@ struct Shipped {
     core: Core,
     /// Made by claims, and not yet polled.
     calls: VecDeque<(subject::Runtime, Call)>,
-    /// Of calls that have no answer.
-    commands: BTreeMap<CallId, Vec<Command>>,
+    /// Of calls that have no answer, and who carries them.
+    commands: BTreeMap<CallId, (subject::Runtime, Vec<Command>)>,
+    /// Who looks for calls, beside the thread: the runtime that has just been in the core.
+    entered: subject::Runtime,
     ids: BTreeMap<u64, PermitId>,
 }
 
@@ -144,7 +148,7 @@ impl Shipped {
             read.unwrap_or_else(|error| panic!("{error}"))
         });
         let commands = commands.collect();
-        self.commands.insert(call.id, call.commands);
+        self.commands.insert(call.id, (from, call.commands));
         subject::Call {
             id: subject::CallId(call.id.0),
             runtime: from,
@@ -189,6 +193,7 @@ impl subject::Subject for Shipped {
             is_strict: false,
             label: None,
         });
+        self.entered = from;
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, id);
@@ -210,6 +215,7 @@ impl subject::Subject for Shipped {
     ) -> Option<subject::PermitId> {
         let root = *self.ids.get(&permit.0)?;
         let (level, more) = ((root, to.level), (to.units, to.limit));
+        self.entered = from;
         let (id, call) = self.core.grow(now, runtime(from), level, more)?;
         self.calls.extend(call.map(|call| (from, call)));
         self.ids.insert(id.serial, id);
@@ -239,7 +245,8 @@ impl subject::Subject for Shipped {
         reply: Result<Vec<subject::Said>, subject::Failure>,
     ) {
         let call = CallId(call.0);
-        let commands = self.commands.remove(&call).unwrap_or_default();
+        let (from, commands) = self.commands.remove(&call).unwrap_or_default();
+        self.entered = from;
         let reply = match reply {
             Ok(said) => {
                 let mut said = said.iter();
@@ -258,6 +265,7 @@ impl subject::Subject for Shipped {
 
     fn handle_message(&mut self, now: Time, message: subject::Message) {
         let message = Message::Granted(message.serial, message.token, 0);
+        self.entered = 0;
         self.core.handle_message(now, message);
     }
 
@@ -268,7 +276,10 @@ impl subject::Subject for Shipped {
     fn handle_servers(&mut self, now: Time, change: subject::Servers) {
         let change = match change {
             subject::Servers::Slots(slots) => Change::Slots(slots),
-            subject::Servers::Connected(from, server) => Change::Connected(runtime(from), server),
+            subject::Servers::Connected(from, server) => {
+                self.entered = from;
+                Change::Connected(runtime(from), server)
+            }
             subject::Servers::Gone(from, server) => Change::Gone(runtime(from), server),
         };
         self.core.handle_servers(now, change);
@@ -279,12 +290,13 @@ impl subject::Subject for Shipped {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.entered = 0;
         self.core.handle_timeout(now);
     }
 
     fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
         let call = self.calls.pop_front();
-        let mut runtimes = 0..self.settings.runtimes;
+        let mut runtimes = [self.entered, 0].into_iter();
         let core = &mut self.core;
         let (from, call) = call.or_else(|| {
             runtimes.find_map(|from| Some((from, core.poll_call(now, runtime(from))?)))

@@ -77,7 +77,10 @@ impl World {
         let settings = Settings {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
-            servers: 1,
+            slots_of_store: [0, 0],
+            slot_of_process: None,
+            replicas: 0,
+            is_own: true,
             policy: core::Policy::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(Silent), clock));

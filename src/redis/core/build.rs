@@ -236,9 +236,9 @@ impl Core {
         self.confirm_command(&mut commands, &mut flight);
         let (id, deadline) = (flight.id, flight.deadline);
         self.last_call = id.0;
+        let keeps_order = self.settings.is_own;
         let lane = self.lane(draft.runtime, draft.server);
-        lane.in_flight += 1;
-        lane.units += flight.units;
+        lane.send(flight.units, keeps_order);
         self.calls.insert(id, flight);
         Some(Call {
             id,

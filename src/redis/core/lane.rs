@@ -45,6 +45,13 @@ impl Lane {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
+    /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
+    pub(super) fn send(&mut self, units: usize, keeps_order: bool) {
+        self.in_flight += 1;
+        self.units += units;
+        self.generation += u64::from(!keeps_order);
+    }
+
     /// Whether a call may leave.
     pub(super) fn is_open(&self, hurry: Hurry) -> bool {
         let most = match hurry {

@@ -368,7 +368,7 @@ impl Core {
         else {
             return;
         };
-        let pause = self.settings.heartbeat();
+        let pause = self.settings.poll(recheck.is_some());
         let recheck = recheck.map(|after| after + Duration::from_millis(1));
         let pause = recheck.map_or(pause, |after| after.min(pause));
         let Some(permit) = self.permit(at.0) else {

@@ -102,6 +102,7 @@ impl Builder {
             slots_of_store: owner.keys().map(|key| topology.slot(&key)),
             slot_of_process: Some(topology.slot(&owner.process_key())),
             replicas: self.min_replicas,
+            is_own: topology.place() != Place::Supplied,
             policy: policy(self.when_unavailable),
         };
         let driver = Driver::start(wire, settings, reports);

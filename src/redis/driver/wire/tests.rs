@@ -49,6 +49,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         slots_of_store: [0, 0],
         slot_of_process: None,
         replicas: 0,
+        is_own: true,
         policy: Default::default(),
     };
     Driver::start(wire, settings, Deaf)
