@@ -163,6 +163,9 @@ impl Core {
                 draft.asking.extend(asks.map(|_| release));
                 self.put_release(draft, release);
             }
+            for level in self.permits[at.0.slot].levels_of(at.1) {
+                self.keys[level.key].released_in = draft.id;
+            }
         }
         if !self.adds(draft, at) {
             return false;
@@ -201,7 +204,9 @@ impl Core {
     /// the same connection. So this process sees its own releases.
     fn releases_before(&self, draft: &Draft, At(id, lease): At) -> BTreeSet<At> {
         let levels = self.permits[id.slot].levels_of(lease).iter();
-        let all = levels.flat_map(|level| self.keys[level.key].releases.iter().copied());
+        let keys = levels.map(|level| &self.keys[level.key]);
+        let keys = keys.filter(|key| key.released_in != draft.id);
+        let all = keys.flat_map(|key| key.releases.iter().copied());
         let is_before = |at: &At| self.is_released_by(*at, draft);
         all.filter(|at| !is_before(at)).collect()
     }
@@ -238,7 +243,7 @@ impl Core {
         self.last_call = id.0;
         let keeps_order = self.settings.is_own;
         let lane = self.lane(draft.runtime, draft.server);
-        lane.send(flight.units, keeps_order);
+        lane.send((flight.claims, flight.units), keeps_order);
         self.calls.insert(id, flight);
         Some(Call {
             id,
@@ -293,6 +298,7 @@ impl Core {
             server: draft.server,
             sent: draft.now,
             deadline: draft.now + self.settings.timeout,
+            claims: draft.acquires.len(),
             items: Vec::new(),
             units: draft.bill.units,
         }

@@ -41,6 +41,8 @@ pub(super) struct Flight {
     pub(super) server: usize,
     pub(super) sent: Time,
     pub(super) deadline: Time,
+    /// How many leases it acquires.
+    pub(super) claims: usize,
     /// What each command names, in the order of its answer.
     pub(super) items: Vec<Items>,
     /// How many units they have.

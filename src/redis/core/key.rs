@@ -1,6 +1,6 @@
 //! What is known of a semaphore that this process has claimed.
 
-use super::id::At;
+use super::id::{At, CallId};
 use slab::Slab;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,6 +17,8 @@ pub(super) struct Key {
     pub(super) units: u32,
     /// The leases whose release has no answer yet.
     pub(super) releases: BTreeSet<At>,
+    /// The last call that begins with them, as far as they are not before it on its connection.
+    pub(super) released_in: CallId,
     /// Whether the last answer said that it is full, or that a claim waits.
     pub(super) is_contended: bool,
 }
@@ -48,6 +50,7 @@ impl Keys {
             leases: 0,
             units: 0,
             releases: BTreeSet::new(),
+            released_in: CallId(0),
             is_contended: false,
         });
         self.numbers.insert(Arc::clone(name), number);

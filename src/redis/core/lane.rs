@@ -3,13 +3,13 @@
 use super::id::At;
 use std::collections::VecDeque;
 
-/// So many calls in flight leave time for others to gather, and a round trip that is not idle.
+/// So many may be in flight when the thread has one that no caller waits for.
 const FEW: usize = 4;
 
 /// So many may be in flight when another one has releases that are due.
 const MORE: usize = 8;
 
-/// The most calls in flight: each but the first ones is full, or refreshes leases.
+/// The most calls in flight.
 const MOST: usize = 16;
 
 /// Another call may leave while those in flight have fewer units: a server runs what has come over a connection in
@@ -19,7 +19,9 @@ const MOST_UNITS: usize = 12_000;
 /// What is in a hurry to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hurry {
+    /// Only claims wait.
     None,
+    Polls,
     Releases,
     Refreshes,
 }
@@ -36,7 +38,8 @@ pub(super) struct Lane {
     pub(super) claims: VecDeque<At>,
     /// How many calls have no answer yet.
     pub(super) in_flight: usize,
-    /// How many units these have.
+    /// How many claims and units these have.
+    pub(super) claimed: usize,
     pub(super) units: usize,
 }
 
@@ -45,22 +48,31 @@ impl Lane {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
-    pub(super) fn send(&mut self, units: usize, keeps_order: bool) {
-        self.in_flight += 1;
-        self.units += units;
-        self.generation += u64::from(!keeps_order);
-    }
-
-    /// Whether a call may leave.
+    /// Whether a call may leave. Claims gather until as many wait as are in flight. So an idle lane delays none, each
+    /// waits for a part of a round trip at most, and under load calls are few and large.
     pub(super) fn is_open(&self, hurry: Hurry) -> bool {
+        let waiting = self.claims.len();
         let most = match hurry {
             Hurry::Refreshes => MOST,
-            _ if self.claims.len() >= MOST_CLAIMS => MOST,
+            _ if waiting > 0 && waiting >= self.claimed.min(MOST_CLAIMS) => MOST,
             Hurry::Releases => MORE,
-            Hurry::None => FEW,
+            Hurry::Polls => FEW,
+            Hurry::None => 0,
         };
         let is_idle = self.units < MOST_UNITS;
         is_idle && self.is_connected && self.in_flight < most
+    }
+
+    /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
+    pub(super) fn send(&mut self, (claims, units): (usize, usize), keeps_order: bool) {
+        self.in_flight += 1;
+        (self.claimed, self.units) = (self.claimed + claims, self.units + units);
+        self.generation += u64::from(!keeps_order);
+    }
+
+    /// A call is over.
+    pub(super) fn land(&mut self, (claims, units): (usize, usize)) {
+        self.in_flight -= 1;
+        (self.claimed, self.units) = (self.claimed - claims, self.units - units);
     }
 }

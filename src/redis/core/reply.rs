@@ -19,8 +19,7 @@ impl Core {
     pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
         let flight = self.calls.remove(&id)?;
         let lane = self.lane(flight.runtime, flight.server);
-        lane.in_flight -= 1;
-        lane.units -= flight.units;
+        lane.land((flight.claims, flight.units));
         Some(flight)
     }
 

@@ -92,7 +92,7 @@ impl Server {
         match (self.refreshes.is_empty(), self.releases_now) {
             (false, _) => Hurry::Refreshes,
             (true, true) => Hurry::Releases,
-            (true, false) => Hurry::None,
+            (true, false) => Hurry::Polls,
         }
     }
 

@@ -40,11 +40,29 @@ impl<T: Transport> Carrier<T> {
 
     /// Carries the call. What waits behind it goes in tasks of their own.
     pub(super) async fn carry(mut self) {
-        let commands = self.commands();
-        let Some(load) = &self.load else { return };
-        let reply = load.connection.call(commands, load.left).await;
-        let next = self.report(reply);
+        let next = self.call().await;
         spawn_all(&self.shared, next);
+    }
+
+    /// Carries the call, no longer than its answer counts, and then what waits behind it.
+    async fn carry_on(mut self) {
+        while let Some(left) = self.load.as_ref().map(|load| load.left)
+            && let Ok(next) = timeout(left, self.call()).await
+        {
+            let mut next = next.into_iter();
+            self.load = next.next();
+            spawn_all(&self.shared, next);
+        }
+    }
+
+    /// Returns what the runtime sends next.
+    async fn call(&mut self) -> Vec<Load<T::Connection>> {
+        let commands = self.commands();
+        let Some(load) = &self.load else {
+            return Vec::new();
+        };
+        let reply = load.connection.call(commands, load.left).await;
+        self.report(reply)
     }
 
     /// Reports the answers, or why there are none. Returns what the runtime sends next.
@@ -71,16 +89,16 @@ impl<T: Transport> Drop for Carrier<T> {
     }
 }
 
-/// Carries calls in tasks of the current runtime, no longer than their answers count. Without a runtime their
-/// carriers are dropped, and the thread takes over.
+/// Carries calls in tasks of the current runtime. Without a runtime their carriers are dropped, and the thread takes
+/// over.
 pub(super) fn spawn_all<T: Transport>(
     shared: &Arc<Shared<T>>,
     loads: impl IntoIterator<Item = Load<T::Connection>>,
 ) {
     for load in loads {
-        let (left, carrier) = (load.left, Carrier::new(shared, load));
+        let carrier = Carrier::new(shared, load);
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(timeout(left, carrier.carry()));
+            runtime.spawn(carrier.carry_on());
         }
     }
 }

@@ -191,6 +191,10 @@ impl Cell {
         self.is_degraded.load(Relaxed)
     }
 
+    pub(super) fn name(&self, level: usize) -> &Arc<str> {
+        &self.levels[level].name
+    }
+
     pub(super) fn token(&self, level: usize) -> u64 {
         self.levels[level].token.load(Relaxed)
     }

@@ -248,14 +248,15 @@ async fn decided<T: Transport>(
     mut queued: impl FnMut(usize),
 ) -> Result<Held<T>, Refused> {
     let mut bound = pin!(here().map(|_| bound(&held.driver.0.0, longest)));
-    let mut own = pin!(own.map(Carrier::carry));
+    // In a place of its own, because it is large and most claims have none.
+    let mut own = own.map(|carrier| Box::pin(carrier.carry()));
     // Dropped before the call, which then names nothing that is still wanted.
     let held = held;
     let outcome = poll_fn(|cx| {
-        if let Some(carrying) = own.as_mut().as_pin_mut() {
+        if let Some(carrying) = &mut own {
             held.cell.unregister();
-            if carrying.poll(cx).is_ready() {
-                own.set(None);
+            if carrying.as_mut().poll(cx).is_ready() {
+                own = None;
             }
         }
         let outcome = held.cell.poll_outcome(cx);
@@ -302,6 +303,11 @@ pub(in crate::redis) struct Held<T: Transport> {
 }
 
 impl<T: Transport> Held<T> {
+    /// The name of the semaphore of a level.
+    pub(in crate::redis) fn name(&self, level: usize) -> &Arc<str> {
+        self.cell.name(level)
+    }
+
     pub(in crate::redis) fn token(&self, level: usize) -> u64 {
         self.cell.token(level)
     }

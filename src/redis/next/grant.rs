@@ -3,7 +3,7 @@
 use super::shared::{Held, Store};
 use crate::{
     observe::Store::Redis as REDIS,
-    redis::{core::Refusal, driver::Refused, protocol::name},
+    redis::{core::Refusal, driver::Refused},
     semaphore::{
         AcquireError, BoxFuture, Claim, Grant, Loss, Permit, PermitLost, Policy, SemaphoreId,
         StoreError, Units,
@@ -29,7 +29,6 @@ struct Whole {
 struct Level {
     whole: Arc<Whole>,
     number: usize,
-    name: Arc<str>,
     weight: Arc<AtomicU32>,
     is_released: AtomicBool,
 }
@@ -51,7 +50,6 @@ pub(super) fn permit(
         let level = Level {
             whole: Arc::clone(&whole),
             number,
-            name: name(&store.prefix, &policy, claim.key()),
             weight: Arc::new(AtomicU32::new(units.weight)),
             is_released: AtomicBool::new(false),
         };
@@ -79,7 +77,11 @@ impl Grant for Level {
     }
 
     fn semaphore_id(&self) -> Option<SemaphoreId> {
-        Some(self.whole.store.semaphore_id(&self.name))
+        Some(
+            self.whole
+                .store
+                .semaphore_id(self.whole.held.name(self.number)),
+        )
     }
 
     fn weight(&self) -> Option<u32> {
