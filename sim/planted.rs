@@ -211,14 +211,14 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a stale message is believed",
         "reply",
-        "if is_one && token > queued.last_token && end > now {",
-        "if is_one && token > 0 && end > now {",
+        "let is_grant = is_one && token > queued.last_token && end > now;",
+        "let is_grant = is_one && token > 0 && end > now;",
     ),
     (
         "a message counts after its time",
         "reply",
-        "if is_one && token > queued.last_token && end > now {",
-        "if is_one && token > queued.last_token {",
+        "let is_grant = is_one && token > queued.last_token && end > now;",
+        "let is_grant = is_one && token > queued.last_token;",
     ),
     // What is lost.
     (
@@ -310,8 +310,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: what is given back is forgotten",
         "end",
-        "self.renew(now, wider);",
-        "",
+        "self.renew(now, at);\n        if let Some(lease)",
+        "if let Some(lease)",
     ),
     (
         "on a cluster: all levels are acquired at once",
@@ -396,7 +396,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a growth that is given up is not released",
         "end",
-        "self.end_growth(now, growth);",
+        "self.end_growth(now, (id, growth));",
         "let _ = (now, growth);",
     ),
     (
@@ -464,8 +464,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an outage is called full",
         "outage",
-        "false => self.refuse(now, id, Refusal::Unavailable(server)),",
-        "false => self.refuse(now, id, Refusal::Full(0, 0)),",
+        "_ => self.refuse(now, id, Refusal::Unavailable(server)),\n        }\n    }\n\n    /// The policy decides",
+        "_ => self.refuse(now, id, Refusal::Full(0, 0)),\n        }\n    }\n\n    /// The policy decides",
     ),
     (
         "the end of a wait is called full",
