@@ -358,9 +358,9 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     // Slots that move.
     (
         "on a cluster: a moved slot is asked where it was",
-        "slots",
-        "self.put(usize::from(slot)..usize::from(slot) + 1, server);",
-        "let _ = server;",
+        "moving",
+        "self.put_slots(now, number..number + 1, server);",
+        "let _ = (number, server);",
     ),
     (
         "on a cluster: a slot is taken for moved that is moving",
@@ -391,6 +391,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "reply",
         "Items::Release(all) => self.release_again(now, all, then),",
         "Items::Release(all) => {\n                let all: Vec<_> = all.iter().map(|(at, _)| (*at, true)).collect();\n                self.released(now, &all);\n            }",
+    ),
+    (
+        "on a cluster: what follows of a claim waits for a runtime that does not look",
+        "reply",
+        "self.carried_by(flight.runtime, at.0);",
+        "",
     ),
     // Weights.
     (
