@@ -4,10 +4,11 @@ use super::{
     clock::Times,
     error::Error,
     protocol::{key_of, names_of},
+    transport::Ask,
 };
-use crate::semaphore::{BoxFuture, KeyPage, KeyStream, Policy, StoreError, StoredKey};
+use crate::semaphore::{KeyPage, KeyStream, Policy, StoreError, StoredKey};
 use futures_util::{StreamExt, stream};
-use redis::{Cmd, Value, from_redis_value};
+use redis::{Cmd, from_redis_value};
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
@@ -26,13 +27,10 @@ const TIME: Duration = Duration::from_millis(100);
 /// What the keys of a semaphore end with that has permits or waiters.
 const ENDS: [&str; 2] = [":held", ":queue"];
 
-/// Sends a command to a server, and returns what it replies until then.
-pub(super) type Server = Arc<dyn Fn(Cmd, Instant) -> BoxFuture<Result<Value, Error>> + Send + Sync>;
-
 /// Finds the keys of one policy.
 pub(super) struct Scan {
     /// By names that all processes give them.
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, Ask>,
     names: String,
     times: Times,
 }
@@ -61,7 +59,7 @@ impl fmt::Display for Position {
 impl Scan {
     /// `servers`: `None` if there is no telling which there are.
     pub(super) fn new(
-        servers: Option<BTreeMap<String, Server>>,
+        servers: Option<BTreeMap<String, Ask>>,
         prefix: &str,
         policy: &Policy,
         times: Times,
@@ -135,7 +133,7 @@ impl Scan {
     }
 
     /// The next cursor of a server, and some names.
-    async fn scan(&self, server: &Server, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
+    async fn scan(&self, server: &Ask, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut command = Cmd::new();
         command.arg("SCAN").arg(cursor).arg("MATCH");
         command

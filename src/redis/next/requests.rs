@@ -11,8 +11,7 @@ use crate::redis::{
         Inspected, Listed, Owner, elsewhere, is_revoked, listed, own_question, process, questions,
         revoke, usage,
     },
-    scan::Server,
-    transport::{Place, Replies, Topology, confirmed, with_wait},
+    transport::{Ask, Place, Replies, Topology, confirmed, with_wait},
 };
 use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
@@ -93,7 +92,7 @@ impl Requests {
     }
 
     /// Those that keys live on now, by names that all processes give them. `None`: that is not known.
-    pub(super) fn servers(&self) -> Option<BTreeMap<String, Server>> {
+    pub(super) fn servers(&self) -> Option<BTreeMap<String, Ask>> {
         let name = |server| match self.topology.place() {
             Place::Node => self.topology.address(server),
             _ => String::new(),
@@ -108,7 +107,7 @@ impl Requests {
                 };
                 Box::pin(asked) as BoxFuture<_>
             };
-            (name(server), Arc::new(ask) as Server)
+            (name(server), Arc::new(ask) as Ask)
         });
         (self.topology.place() != Place::Supplied).then(|| servers.collect())
     }

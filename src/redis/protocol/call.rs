@@ -12,8 +12,7 @@ use crate::{
         clock::ServerClock,
         error::Error,
         outage::Breakers,
-        scan::Server,
-        transport::{Terms, Transport},
+        transport::{Ask, Terms, Transport},
     },
     semaphore::BoxFuture,
 };
@@ -114,14 +113,14 @@ impl Protocol {
     }
 
     /// All servers, each by itself. `None`: it is not known which there are.
-    pub(in crate::redis) fn servers(&self) -> Option<BTreeMap<String, Server>> {
+    pub(in crate::redis) fn servers(&self) -> Option<BTreeMap<String, Ask>> {
         let servers = Arc::clone(&self.transport).servers()?.into_iter();
         let ask = |transport: Arc<dyn Transport>| {
             let ask = move |command, deadline| {
                 let sent = transport.send(vec![command], Terms::by(deadline));
                 Box::pin(async { sent.await?.pop().ok_or(Error::Reply)? }) as BoxFuture<_>
             };
-            Arc::new(ask) as Server
+            Arc::new(ask) as Ask
         };
         Some(
             servers

@@ -7,7 +7,10 @@
 use super::secret::without_password;
 use crate::{
     redis::error::Error,
-    semaphore::timer::{Elapsed, timeout},
+    semaphore::{
+        BoxFuture,
+        timer::{Elapsed, timeout},
+    },
 };
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, Value,
@@ -16,12 +19,19 @@ use redis::{
 use std::{
     io,
     pin::pin,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
+
+/// Sends a command to a server, and returns what it replies until then.
+pub(in crate::redis) type Ask =
+    Arc<dyn Fn(Cmd, Instant) -> BoxFuture<Result<Value, Error>> + Send + Sync>;
 
 /// See the module docs.
 pub(super) struct Connection {

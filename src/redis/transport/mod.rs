@@ -29,6 +29,7 @@ pub(super) use attempt::Unfit;
 pub(super) use cluster::Cluster;
 #[cfg(tower_semaphore_core)]
 pub(super) use cluster::Nodes;
+pub(super) use connection::Ask;
 #[cfg(tower_semaphore_core)]
 pub(super) use connection::Replies;
 #[cfg(not(tower_semaphore_core))]

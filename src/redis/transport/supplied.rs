@@ -122,7 +122,8 @@ async fn answer<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Va
     reply.map_err(Error::Redis).and_then(checked)
 }
 
-#[cfg(all(test, not(tower_semaphore_core)))]
+#[cfg(not(tower_semaphore_core))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::redis::transport::SAMPLES;
