@@ -230,6 +230,7 @@ impl Lease {
         };
         if work == Work::Acquire {
             self.was_sent = true;
+            self.may_run.reserve_exact(1);
             self.may_run.push(run);
             if let State::Lost(lost) = &mut self.state {
                 lost.is_gone = false;

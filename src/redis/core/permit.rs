@@ -277,5 +277,8 @@ pub(super) fn leases(levels: &[Level]) -> Vec<Lease> {
         first = levels.end;
         Lease::new(run[0].slot, levels)
     };
-    runs.map(lease).collect()
+    // Mostly one, and there may be very many permits.
+    let mut leases = Vec::with_capacity(1);
+    leases.extend(runs.map(lease));
+    leases
 }

@@ -40,29 +40,32 @@ impl<T: Transport> Carrier<T> {
 
     /// Carries the call. What waits behind it goes in tasks of their own.
     pub(super) async fn carry(mut self) {
-        let next = self.call().await;
+        let (next, _) = self.call().await;
         spawn_all(&self.shared, next);
     }
 
-    /// Carries the call, no longer than its answer counts, and then what waits behind it.
+    /// Carries the call, no longer than its answer counts, and then what waits behind it. After a failure that goes
+    /// in tasks of their own, so that others can notice that the connection is broken.
     async fn carry_on(mut self) {
-        while let Some(left) = self.load.as_ref().map(|load| load.left)
-            && let Ok(next) = timeout(left, self.call()).await
-        {
+        while let Some(left) = self.load.as_ref().map(|load| load.left) {
+            let Ok((next, is_answered)) = timeout(left, self.call()).await else {
+                return;
+            };
             let mut next = next.into_iter();
-            self.load = next.next();
+            self.load = is_answered.then(|| next.next()).flatten();
             spawn_all(&self.shared, next);
         }
     }
 
-    /// Returns what the runtime sends next.
-    async fn call(&mut self) -> Vec<Load<T::Connection>> {
+    /// Returns what the runtime sends next, and whether the call was answered.
+    async fn call(&mut self) -> (Vec<Load<T::Connection>>, bool) {
         let commands = self.commands();
         let Some(load) = &self.load else {
-            return Vec::new();
+            return (Vec::new(), false);
         };
         let reply = load.connection.call(commands, load.left).await;
-        self.report(reply)
+        let is_answered = reply.is_ok();
+        (self.report(reply), is_answered)
     }
 
     /// Reports the answers, or why there are none. Returns what the runtime sends next.

@@ -42,6 +42,8 @@ pub(super) struct Level {
     pub(super) name: Arc<str>,
     slot: u16,
     token: AtomicU64,
+    /// How many units were held when it was granted.
+    held: AtomicU64,
 }
 
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
@@ -55,8 +57,8 @@ pub(super) struct Cell {
     queued: AtomicUsize,
     /// Whether it was released or revoked, so that nothing is held of it.
     is_gone: AtomicBool,
-    /// What has become of the claim: how many units of each level were held.
-    outcome: OnceLock<Result<Box<[u32]>, Refused>>,
+    /// What has become of the claim.
+    outcome: OnceLock<Result<(), Refused>>,
     /// Whether it goes on without its server.
     is_degraded: AtomicBool,
     /// Whether it was held when it was released.
@@ -74,6 +76,7 @@ impl Cell {
             name,
             slot,
             token: AtomicU64::new(0),
+            held: AtomicU64::new(0),
         });
         Self {
             end: AtomicU64::new(0),
@@ -96,8 +99,10 @@ impl Cell {
 
     pub(super) fn grant(&self, grants: &[(u64, u32)]) {
         self.set_tokens(grants.iter().map(|(token, _)| *token));
-        let held = grants.iter().map(|(_, held)| *held).collect();
-        self.outcome.get_or_init(|| Ok(held));
+        for (level, (_, held)) in self.levels.iter().zip(grants) {
+            level.held.store(u64::from(*held), Relaxed);
+        }
+        self.outcome.get_or_init(|| Ok(()));
     }
 
     pub(super) fn refuse(&self, why: Refused) {
@@ -223,14 +228,16 @@ impl Cell {
         self.end.load(Relaxed) <= now.as_micros() as u64
     }
 
-    pub(super) fn outcome(&self) -> Option<&Result<Box<[u32]>, Refused>> {
-        self.outcome.get()
+    pub(super) fn held(&self, level: usize) -> u32 {
+        self.levels[level].held.load(Relaxed) as u32
+    }
+
+    pub(super) fn outcome(&self) -> Option<Result<(), Refused>> {
+        self.outcome.get().copied()
     }
 
     pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
-        let outcome = || self.outcome().map(|outcome| outcome.as_ref());
-        let outcome = self.poll(cx, outcome);
-        outcome.map(|outcome| outcome.map(drop).map_err(|why| *why))
+        self.poll(cx, || self.outcome())
     }
 
     pub(super) fn poll_was_held(&self, cx: &mut Context<'_>) -> Poll<bool> {

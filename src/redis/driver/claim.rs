@@ -181,8 +181,9 @@ impl<T: Transport> Driver<T> {
     ) -> Result<Held<T>, Refused> {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
-        let claimed = self.claim(here(), (&levels, policies))?;
-        decided(claimed, longest, queued).await
+        let here = here();
+        let claimed = self.claim(here, (&levels, policies))?;
+        decided(claimed, here.map(|_| longest), queued).await
     }
 
     /// Claims. The call, if there is one, is for the caller's own task.
@@ -241,13 +242,14 @@ fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
-/// Carries the call of a claim, and waits until it is decided.
+/// Carries the call of a claim, and waits until it is decided: in a runtime so long at the longest.
 async fn decided<T: Transport>(
     (held, own): Claimed<T>,
-    longest: Duration,
+    longest: Option<Duration>,
     mut queued: impl FnMut(usize),
 ) -> Result<Held<T>, Refused> {
-    let mut bound = pin!(here().map(|_| bound(&held.driver.0.0, longest)));
+    let bound = longest.map(|longest| bound(&held.driver.0.0, longest));
+    let mut bound = pin!(bound);
     // In a place of its own, because it is large and most claims have none.
     let mut own = own.map(|carrier| Box::pin(carrier.carry()));
     // Dropped before the call, which then names nothing that is still wanted.
@@ -312,12 +314,9 @@ impl<T: Transport> Held<T> {
         self.cell.token(level)
     }
 
-    /// How many units of each level were held when it was granted.
-    pub(in crate::redis) fn held(&self) -> &[u32] {
-        match self.cell.outcome() {
-            Some(Ok(held)) => held,
-            _ => &[],
-        }
+    /// How many units of a level were held when it was granted.
+    pub(in crate::redis) fn held(&self, level: usize) -> u32 {
+        self.cell.held(level)
     }
 
     pub(in crate::redis) fn is_lost(&self) -> bool {
@@ -354,7 +353,8 @@ impl<T: Transport> Held<T> {
             let claimed = driver.begin(here(), cell.of_level(level), |core, now, from| {
                 core.grow(now, from, (root, level), (weight, limit))
             });
-            decided(claimed?, Duration::ZERO, |_| ()).await?.keep();
+            let longest = here().map(|_| Duration::ZERO);
+            decided(claimed?, longest, |_| ()).await?.keep();
             Ok(())
         }
     }

@@ -111,14 +111,10 @@ impl<T: Transport> Shared<T> {
             let connects = core.servers();
             let connects = connects.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();
-            let next = [
-                core.poll_timeout(),
-                rest.runtimes.connects_at(core.servers()),
-            ];
-            let next = next.into_iter().flatten().min();
+            let due = rest.due(core);
             let until = match load.is_some() {
                 true => now,
-                false => rest.keeper.sleeps(now, next),
+                false => rest.keeper.sleeps(now, due),
             };
             Step {
                 load,

@@ -317,7 +317,8 @@ impl<C> State<C> {
             outbox.closes = core.take().is_some();
         }
         outbox.is_drained = rest.is_shut && core.as_ref().is_none_or(Core::is_idle);
-        outbox.thread = rest.keeper.look(core.as_ref(), rest.is_used);
+        let due = core.as_ref().and_then(|core| rest.due(core));
+        outbox.thread = rest.keeper.look(core.as_ref(), due, rest.is_used);
         result
     }
 }
@@ -411,6 +412,12 @@ impl<C> Rest<C> {
             has_changed.then(|| (Arc::clone(cell), told))
         });
         outbox.wakes.extend(closed);
+    }
+
+    /// When the thread has something to do.
+    pub(super) fn due(&mut self, core: &Core) -> Option<Time> {
+        let connects = self.runtimes.connects_at(core.servers());
+        core.poll_timeout().into_iter().chain(connects).min()
     }
 
     /// A call that a runtime sends now.

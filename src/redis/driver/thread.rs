@@ -35,8 +35,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Looks what the thread needs, once the lock is released.
-    pub(super) fn look(&mut self, core: Option<&Core>, is_used: bool) -> Needs {
+    /// Looks what the thread needs, once the lock is released. It has something to do when that is `due`.
+    pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {
             self.runs = !is_over;
@@ -46,27 +46,27 @@ impl Keeper {
                 Needs::Start
             };
         }
-        if is_over || core.is_some_and(|core| self.is_late(core)) {
+        if is_over || core.is_some_and(|core| self.is_late(core, due)) {
             self.sleeps_until = Time::ZERO;
             return Needs::Bell;
         }
         Needs::Nothing
     }
 
-    /// Whether the core has something for it to do before it wakes.
-    fn is_late(&self, core: &Core) -> bool {
-        let is_due = |at| at + SLACK < self.sleeps_until;
+    /// Whether there is something for it to do before it wakes.
+    fn is_late(&self, core: &Core, due: Option<Time>) -> bool {
+        let is_due = due.is_some_and(|due| due + SLACK < self.sleeps_until);
         let sleeps = self.sleeps_until > Time::ZERO;
-        sleeps && (core.poll_timeout().is_some_and(is_due) || core.has_call(THREAD))
+        sleeps && (is_due || core.has_call(THREAD))
     }
 
-    /// Until when it sleeps if `next` is when something is to be done.
-    pub(super) fn sleeps(&mut self, now: Time, next: Option<Time>) -> Time {
+    /// Until when it sleeps if `due` is when something is to be done.
+    pub(super) fn sleeps(&mut self, now: Time, due: Option<Time>) -> Time {
         let longest = match mem::take(&mut self.is_busy) {
             true => now + TICK,
             false => now + LONGEST,
         };
-        self.sleeps_until = next.map_or(longest, |next| next.min(longest));
+        self.sleeps_until = due.map_or(longest, |due| due.min(longest));
         self.sleeps_until
     }
 }

@@ -44,8 +44,7 @@ pub(super) fn permit(
         held,
         releasing: OnceLock::new(),
     });
-    let levels = claims.iter().zip(whole.held.held()).enumerate();
-    let levels = levels.map(|(number, (claim, held))| {
+    let levels = claims.iter().enumerate().map(|(number, claim)| {
         let (policy, units) = (claim.policy().clone(), claim.units()?);
         let level = Level {
             whole: Arc::clone(&whole),
@@ -53,7 +52,13 @@ pub(super) fn permit(
             weight: Arc::new(AtomicU32::new(units.weight)),
             is_released: AtomicBool::new(false),
         };
-        Ok(Permit::granted(level, REDIS, policy, units, *held))
+        Ok(Permit::granted(
+            level,
+            REDIS,
+            policy,
+            units,
+            whole.held.held(number),
+        ))
     });
     Permit::join(levels.collect::<Result<_, AcquireError>>()?)
 }
