@@ -4,7 +4,7 @@ use super::{
     carry::{Link, spawn_all},
     inbox::Dropped,
     load::Load,
-    shared::Shared,
+    shared::{Next, Shared},
     thread::Keeper,
     transport::Transport,
 };
@@ -107,12 +107,12 @@ impl<T: Transport> Shared<T> {
     pub(super) fn look(self: &Arc<Self>) -> Step<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
-            let load = rest.next(core, now, THREAD).load;
+            let Next { load, has_more } = rest.next(core, now, THREAD);
             let connects = core.servers();
             let connects = connects.filter(|server| rest.runtimes.connects(now, THREAD, *server));
             let connects = connects.collect();
             let due = rest.due(core);
-            let until = match load.is_some() {
+            let until = match has_more {
                 true => now,
                 false => rest.keeper.sleeps(now, due),
             };

@@ -91,7 +91,7 @@ pub(super) struct Rest<C> {
 /// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
 pub(super) struct Next<C> {
     pub(super) load: Option<Load<C>>,
-    has_more: bool,
+    pub(super) has_more: bool,
 }
 
 /// What is to be done once the lock is released.
