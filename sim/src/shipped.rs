@@ -41,6 +41,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         lease_ms: settings.lease.as_millis() as u64,
         prefix: wire::PREFIX.to_owned(),
         about: String::new(),
+        parts: Vec::new(),
     };
     Box::new(Shipped {
         settings,

@@ -274,7 +274,11 @@ impl Core {
             false => vec![(highest, counts)],
         };
         for (highest, counts) in parts {
-            commands.push(Command::Presence { highest, counts });
+            commands.push(Command::Presence {
+                highest,
+                counts,
+                part: (!self.settings.is_own).then_some(draft.server),
+            });
             let slot = highest.map(|_| clock).or(counts.then_some(processes));
             flight.items.push(Items::Presence(slot));
         }

@@ -88,6 +88,7 @@ impl Builder {
             lease_ms: self.lease.as_millis() as u64,
             prefix: self.prefix.clone(),
             about: described(&Process::current()),
+            parts: topology.parts(&self.prefix),
         });
         let times = Times::new(self.lease, self.timeout);
         let reports = Reports::new(self.timeout);

@@ -132,7 +132,9 @@ impl Command {
                 ..
             } => held(reply, groups),
             Self::Release { .. } => (reply.integer()? == 0).then_some(Answer::Done),
-            Self::Presence { highest, counts } => presence(reply, highest.is_some(), *counts),
+            Self::Presence {
+                highest, counts, ..
+            } => presence(reply, highest.is_some(), *counts),
             Self::Introduce => timed(reply).map(|(now, _)| Answer::Presence(now, None, None)),
             Self::Leave => timed(reply).map(|_| Answer::Done),
             Self::Asking => Some(Answer::Done),

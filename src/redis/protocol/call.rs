@@ -77,6 +77,7 @@ impl Protocol {
                 lease_ms,
                 prefix,
                 about: String::new(),
+                parts: Vec::new(),
             },
             one_each: AtomicBool::new(false),
             breakers,

@@ -39,6 +39,8 @@ pub(in crate::redis) enum Command {
         highest: Option<u64>,
         /// Whether the server counts processes.
         counts: bool,
+        /// The number of a part of all slots, if a key of it is to say which node is asked.
+        part: Option<usize>,
     },
     /// Says to operators who this process is.
     Introduce,
@@ -179,7 +181,11 @@ impl Command {
                 let head = [u64::from(*with_answer), *floor];
                 encode_groups(Verb::Release, &head, groups, (owner, sink));
             }
-            Self::Presence { highest, counts } => encode_presence(owner, *highest, *counts, sink),
+            Self::Presence {
+                highest,
+                counts,
+                part,
+            } => encode_presence(owner, *highest, *counts, *part, sink),
             Self::Introduce => {
                 let key = format!("{}process:{}", owner.prefix, owner.process);
                 encode_part((owner.lease_ms, "process", &key), &owner.about, sink);
@@ -199,11 +205,20 @@ impl Command {
 }
 
 /// Each part has a key, and two arguments.
-fn encode_presence(owner: &Owner, highest: Option<u64>, counts: bool, sink: &mut impl Sink) {
+fn encode_presence(
+    owner: &Owner,
+    highest: Option<u64>,
+    counts: bool,
+    part: Option<usize>,
+    sink: &mut impl Sink,
+) {
     let parts = [highest.map(|_| "clock"), counts.then_some("processes")];
     let keys = parts.into_iter().flatten();
     let keys: Vec<_> = keys.map(|part| format!("{}{part}", owner.prefix)).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    if let (true, Some(part)) = (keys.is_empty(), part) {
+        keys.push(&owner.parts[part]);
+    }
     begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(owner.lease_ms);
     if let Some(highest) = highest {

@@ -6,7 +6,7 @@
 -- counts as alive from its first call until a lease after its last one, or until it leaves; if the server's
 -- clock is set back, until a lease after the next call of any process.
 --
--- KEYS  for each part one
+-- KEYS  for each part one; one without arguments only says which node is asked
 --         clock      a string, the highest time that any process has seen, microseconds
 --         processes  process:lease -> end of its lease, ms
 --         process    a string, what a process has said of itself
@@ -62,6 +62,8 @@ end
 local answer = {now}
 for number, key in ipairs(KEYS) do
   local at = 3 * number
-  answer[number + 1] = parts[ARGV[at]](key, ARGV[at + 1])
+  if ARGV[at] then
+    answer[number + 1] = parts[ARGV[at]](key, ARGV[at + 1])
+  end
 end
 return answer

@@ -31,6 +31,7 @@ fn written(command: &Command) -> (Verb, Vec<String>, Vec<String>) {
         lease_ms: 3_000,
         prefix: "s:".to_owned(),
         about: String::new(),
+        parts: Vec::new(),
     };
     let mut written = Written::default();
     command.encode(&owner, &mut written);
@@ -139,7 +140,12 @@ fn units_are_written_one_by_one_those_that_a_permit_still_has() {
 fn presence_has_the_clock_and_on_one_server_the_processes() {
     let (highest, clock) = (Some(8), "s:clock".to_owned());
     let (counts, processes) = (true, "s:processes".to_owned());
-    let presence = Command::Presence { highest, counts };
+    let part = None;
+    let presence = Command::Presence {
+        highest,
+        counts,
+        part,
+    };
     let (verb, keys, args) = written(&presence);
     assert_eq!(
         (verb, keys),
@@ -150,12 +156,14 @@ fn presence_has_the_clock_and_on_one_server_the_processes() {
     let alone = Command::Presence {
         highest,
         counts: false,
+        part,
     };
     let (_, keys, args) = written(&alone);
     assert_eq!((keys, args.len()), (vec![clock], 4));
     let nothing = Command::Presence {
         highest: None,
         counts: false,
+        part,
     };
     let (_, keys, args) = written(&nothing);
     assert_eq!((keys, args), (vec![], vec!["3000".to_owned()]));
@@ -247,6 +255,7 @@ fn no_reply_is_more_than_an_answer_or_none() {
         Command::Presence {
             highest: Some(1),
             counts: true,
+            part: None,
         },
     ];
     let mut answers = 0;

@@ -1,5 +1,6 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
+use super::cluster::{SLOTS, slot_of};
 use super::{address::Place, connection::checked};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
@@ -7,13 +8,15 @@ use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::Duration;
 #[cfg(tower_semaphore_core)]
 use {
-    super::topology::{Line, Topology},
-    std::{future::ready, sync::Arc},
+    super::topology::{Line, Slots, Topology},
+    std::{
+        future::{pending, ready},
+        sync::Arc,
+    },
 };
 #[cfg(not(tower_semaphore_core))]
 use {
     super::{
-        cluster::{SLOTS, slot_of},
         connection::Replies,
         contract::{Part, Terms, Transport},
     },
@@ -21,11 +24,14 @@ use {
     std::time::Instant,
 };
 
-#[cfg(not(tower_semaphore_core))]
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
 /// for those that it shares with another. With more of them more probes are sent to a node, or to the only
 /// server, that is silent.
 const PARTS: usize = 16;
+
+/// How many slots each has.
+#[cfg(tower_semaphore_core)]
+const PART: usize = SLOTS / PARTS;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
 /// cannot subscribe for this store alone, so no messages are received.
@@ -92,6 +98,25 @@ where
     /// It may be one to a cluster.
     fn has_slots(&self) -> bool {
         true
+    }
+
+    /// Which nodes there are is not known, so each part of the slots counts as a server: a node that is dead delays and
+    /// fails nothing but the parts that it has slots of.
+    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+        let parts = (0..PARTS).map(|part| (part * PART..(part + 1) * PART, part));
+        match version {
+            0 => Box::pin(ready((1, parts.collect()))),
+            _ => Box::pin(pending()),
+        }
+    }
+
+    fn parts(&self, prefix: &str) -> Vec<String> {
+        let key = |number: usize| format!("{prefix}{{{number}}}part");
+        let keys = |part| {
+            let mut keys = (0..).map(key);
+            keys.find(|key| slot_of(key.as_bytes()) / PART == part)
+        };
+        (0..PARTS).filter_map(keys).collect()
     }
 
     /// One by one, side by side: a cluster sends a pipeline to one node only.

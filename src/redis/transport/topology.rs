@@ -37,6 +37,11 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         }
     }
 
+    /// A key in each part of all slots, where each part counts as a server.
+    fn parts(&self, _prefix: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Where a server listens, for people.
     fn address(&self, server: usize) -> String;
 

@@ -41,6 +41,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         lease_ms: lease.as_millis() as u64,
         prefix: "s:".to_owned(),
         about: String::new(),
+        parts: Vec::new(),
     };
     let wire = Wire::new(Arc::new(client), Arc::new(owner));
     let settings = Settings {
