@@ -129,7 +129,6 @@ fn here() -> Option<tokio::runtime::Id> {
 fn claim(driver: &Driver<Silent>) -> (Held<Silent>, Option<Carrier<Silent>>) {
     let level = Level {
         name: "a".into(),
-        server: 0,
         slot: 0,
         limit: 9,
         weight: 1,
@@ -160,7 +159,7 @@ fn granted(carrier: Option<Carrier<Silent>>) {
         }
         Command::Release { .. } | Command::Leave => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence { .. } => Answer::Presence(1_000_000, 0, Some(1)),
+        Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1)),
     });
     let answers = answers.collect();
     assert!(carrier.report(Ok(answers)).is_empty());
