@@ -157,9 +157,11 @@ fn granted(carrier: Option<Carrier<Silent>>) {
             let each = claims.iter().map(|_| Acquired::Granted(vec![(1, 1)]));
             Answer::Acquired(1_000_000, each.collect())
         }
-        Command::Release { .. } | Command::Leave => Answer::Done,
+        Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
         Command::Presence { .. } => Answer::Presence(1_000_000, Some(0), Some(1)),
+        Command::Introduce => Answer::Presence(1_000_000, None, None),
+        Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
     let answers = answers.collect();
     assert!(carrier.report(Ok(answers)).is_empty());
