@@ -263,8 +263,9 @@ impl Core {
             flight.items.push(Items::Leave);
         }
         let counts = counts && self.stay == Stay::Here;
+        let says_who = self.stay == Stay::Here && !self.is_open(draft.server);
         let slot = self.settings.slot_of_process;
-        if let Some(slot) = slot.filter(|slot| self.stay == Stay::Here && is_own(*slot)) {
+        if let Some(slot) = slot.filter(|slot| says_who && is_own(*slot)) {
             commands.push(Command::Introduce);
             flight.items.push(Items::Presence(Some(slot)));
         }
