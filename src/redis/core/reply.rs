@@ -169,7 +169,8 @@ impl Core {
             self.fails(now, flight);
         }
         let then = match failure {
-            Failure::NotConnected => now + PAUSE,
+            // Until its end is noticed a connection that is broken takes what is sent.
+            Failure::NotConnected | Failure::Broken => now + PAUSE,
             _ => now,
         };
         for work in [Work::Refresh, Work::Acquire] {
