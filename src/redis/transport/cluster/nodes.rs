@@ -273,3 +273,53 @@ fn nowhere() -> Error {
         io::ErrorKind::NotConnected,
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::view::Range, *};
+
+    fn address(port: u16) -> Address {
+        let host = "here".to_owned();
+        Address { host, port }
+    }
+
+    /// Which slots are at which ports.
+    fn view(epoch: u64, ranges: &[(usize, usize, u16)]) -> View {
+        let range = |(first, last, port): &(usize, usize, u16)| Range {
+            slots: *first..=*last,
+            nodes: vec![address(*port), address(port + 1_000)],
+        };
+        View {
+            epoch,
+            is_ok: true,
+            ranges: ranges.iter().map(range).collect(),
+        }
+    }
+
+    #[test]
+    fn a_node_keeps_its_number_and_a_new_one_gets_the_next() {
+        let mut map = Map::default();
+        map.take(&view(1, &[(100, 199, 2), (0, 99, 1)]));
+        assert_eq!(map.slots, [(0..100, 1), (100..200, 0)]);
+        // A replica takes the place of the first one, which comes back later.
+        map.take(&view(2, &[(0, 99, 1), (100, 199, 1_002)]));
+        assert_eq!(map.slots, [(0..100, 1), (100..200, 2)]);
+        map.take(&view(3, &[(0, 149, 1), (150, 199, 2)]));
+        assert_eq!(map.slots, [(0..150, 1), (150..200, 0)]);
+        assert_eq!((map.version, map.epoch), (3, 3));
+        map.take(&view(4, &[(0, 149, 1), (150, 199, 2)]));
+        assert_eq!(map.version, 3, "nothing has moved");
+    }
+
+    #[test]
+    fn connections_to_a_node_without_slots_end_unless_it_never_had_any() {
+        let mut map = Map::default();
+        map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
+        let asked = map.number(&address(3));
+        let left = |map: &Map| [0, 1, asked].map(|node| *map.nodes[node].left.borrow());
+        map.take(&view(2, &[(0, 199, 1)]));
+        assert_eq!(left(&map), [0, 1, 0]);
+        map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));
+        assert_eq!(left(&map), [0, 1, 0]);
+    }
+}
