@@ -10,7 +10,7 @@
 //! | [`Cell`](cell::Cell) | what a permit's holder reads, which never locks |
 //! | [`Inbox`](inbox::Inbox) | what drops have to say |
 //! | [`Carrier`](carry::Carrier) | a call, and the connection that it takes |
-//! | [`Wire`](wire::Wire) | redis-rs: commands as runs of scripts, and replies as answers |
+//! | [`Wire`](wire::Wire) | redis-rs: commands as runs of scripts, and replies as answers. Where servers are the [topology](super::transport::Topology) says |
 //! | [`keeper`] | the thread: time, refreshes, and whatever no runtime carries |
 //!
 //! Why each holds:

@@ -1,7 +1,6 @@
-//! A cluster: a [`Server`](super::server::Server) for each node, and a map of the slots in front.
+//! A cluster: its nodes by number, and which slots each has.
 //!
-//! So each node has connections and timeouts of its own, and a dead one harms its own keys only. The
-//! commands of one call that are for the same node travel together.
+//! Each node has connections of its own, so a dead one harms its own keys only.
 
 #[cfg(tower_semaphore_core)]
 mod nodes;
