@@ -315,6 +315,7 @@ impl Core {
             return;
         };
         let end = self.held_until(root);
+        let end = end.map(|end| end + self.settings.lateness());
         self.events.extend(end.map(|end| Event::Held(root, end)));
     }
 

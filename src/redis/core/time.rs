@@ -93,6 +93,12 @@ impl Settings {
         sent + lasts - self.margin().min(lasts / 5)
     }
 
+    /// How late the thread may be with an end before a holder goes by the clock: half of what is left until the server's
+    /// own. So a permit that goes on without its server is not taken for lost in between.
+    pub(super) fn lateness(&self) -> Duration {
+        self.margin().min(self.alive() / 5) / 2
+    }
+
     pub(super) fn announcement(&self) -> Duration {
         self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
     }
