@@ -16,7 +16,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a release is settled while an acquire may run",
         "lease",
-        "runs.all(|run| run.until <= now || run.connection == connection)",
+        "runs.all(|run| run.until <= now || run.connection == connection && run.left.is_noted())",
         "runs.all(|_| connection.2 > 0 || now > Time::ZERO)",
     ),
     (
@@ -112,8 +112,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call that is over keeps its slot",
         "reply",
-        "lane.in_flight -= 1;",
-        "",
+        "lane.land((flight.claims, flight.units));",
+        "let _ = lane;",
     ),
     // Releases.
     (
@@ -354,6 +354,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "reply",
         "return sent + self.settings.heartbeat();",
         "return sent + self.settings.lease;",
+    ),
+    (
+        "a call counts as left when it is made",
+        "call",
+        "self.0.load(Ordering::Acquire)",
+        "true || self.0.load(Ordering::Acquire)",
     ),
     // Slots that move.
     (

@@ -88,7 +88,10 @@ pub(crate) fn settings(lease: Duration) -> Settings {
     Settings {
         lease,
         timeout: Duration::from_millis(250),
-        servers: 1,
+        slots_of_store: [0, 0],
+        slot_of_process: None,
+        replicas: 0,
+        is_own: true,
         policy: super::core::Policy::Refuse,
     }
 }

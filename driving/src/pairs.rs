@@ -132,7 +132,6 @@ fn cpu() -> Duration {
 pub(super) fn level(name: &str) -> Level {
     Level {
         name: name.into(),
-        server: 0,
         slot: 0,
         limit: 1_000_000,
         weight: 1,

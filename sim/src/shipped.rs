@@ -15,6 +15,7 @@ use model::{scripts, stand_in};
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Display,
+    sync::Arc,
 };
 
 fn runtime(number: subject::Runtime) -> RuntimeId {
@@ -131,7 +132,7 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 impl Shipped {
     /// A call as it is written, and as it is read.
     fn call(&mut self, from: subject::Runtime, call: Call) -> subject::Call {
-        let mut is_asking = false;
+        let (mut is_asking, left) = (false, call.left);
         let scripts = call.commands.iter().filter_map(|command| {
             if let Command::Asking = command {
                 is_asking = true;
@@ -157,6 +158,7 @@ impl Shipped {
             scripts,
             commands,
             deadline: call.deadline,
+            left: subject::Left(Arc::new(move || left.note())),
         }
     }
 }

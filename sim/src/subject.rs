@@ -5,7 +5,7 @@
 
 use crate::{slots::Slots, wire::Script};
 use model::stand_in::Reply;
-use std::{fmt, ops::Range, time::Duration};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// An instant of a process's clock, since its machine has booted.
 pub type Time = Duration;
@@ -345,6 +345,18 @@ pub struct Call {
     pub commands: Vec<Command>,
     /// Until when an answer counts.
     pub deadline: Time,
+    /// Whether it has left, which the world notes.
+    pub left: Left,
+}
+
+/// Whether a call has left its process.
+#[derive(Clone)]
+pub struct Left(pub Arc<dyn Fn()>);
+
+impl fmt::Debug for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Left")
+    }
 }
 
 /// Why a server has run no script.

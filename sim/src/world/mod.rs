@@ -35,6 +35,8 @@ pub struct Outcome {
 enum Happening {
     /// A step of the schedule.
     Step(Step),
+    /// A call leaves a process over a connection of this generation.
+    Leave(usize, u32, Call),
     /// A call comes to a server over a connection of this generation.
     Call(usize, u32, Call),
     /// An answer comes to a process over this link, and such a connection.
@@ -207,6 +209,7 @@ impl<'a> World<'a> {
         match happening {
             Happening::Step(step) => self.take_step(step),
             Happening::Call(process, generation, call) => self.arrive(process, generation, call),
+            Happening::Leave(process, generation, call) => self.leave(process, generation, call),
             Happening::Reply(process, link, generation, id, answers) => {
                 self.reply(process, link, generation, id, answers);
             }

@@ -33,14 +33,34 @@ impl World<'_> {
         let local = self.processes[at].local(self.now);
         self.note(|| format!("p{at} sends {:?} {:?}", call.id, call.commands));
         self.judge.sent(at, &call, local);
-        let delay = self.delay();
         let link = self.processes[at].link(call.runtime, call.server);
         if !link.is_up {
             let failed = Input::Reply(call.id, Err(Failure::NotConnected));
             return self.after(Duration::ZERO, Happening::Input(at, failed));
         }
         link.in_flight.push(call.id);
-        let (arrival, generation) = (link.arrival(Way::There, self.now, delay), link.generation);
+        let generation = link.generation;
+        // The task that carries it may be slower than that of the next call.
+        match call.runtime > 0 && self.random.one_in(12) {
+            true => {
+                let late = self.random.up_to_ms(5);
+                self.after(late, Happening::Leave(at, generation, call));
+            }
+            false => self.leave(at, generation, call),
+        }
+    }
+
+    /// A call leaves over its connection, if that is still there.
+    pub(super) fn leave(&mut self, at: usize, generation: u32, call: Call) {
+        let delay = self.delay();
+        let process = &mut self.processes[at];
+        let runs = process.runs(self.now);
+        let link = process.link(call.runtime, call.server);
+        if link.generation != generation || !runs || !link.in_flight.contains(&call.id) {
+            return;
+        }
+        (call.left.0)();
+        let arrival = link.arrival(Way::There, self.now, delay);
         self.file(arrival, Happening::Call(at, generation, call));
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items},
+    call::{Bill, Call, Flight, Items, Left},
     id::{At, CallId, Connection, RuntimeId, THREAD},
     lane::{Hurry, MOST_CLAIMS},
     lease::{MayRun, Queue, State, Work},
@@ -22,6 +22,7 @@ struct Draft {
     server: usize,
     runtime: RuntimeId,
     connection: Connection,
+    left: Left,
     bill: Bill,
     presence: bool,
     /// Whose slots are moving to this server.
@@ -50,6 +51,7 @@ impl Core {
             server,
             runtime,
             connection: (runtime, server, lane.generation),
+            left: Left::default(),
             bill: Bill::default(),
             presence: false,
             asking: BTreeSet::new(),
@@ -188,7 +190,7 @@ impl Core {
 
     fn put_release(&mut self, draft: &mut Draft, at: At) {
         if let Some(lease) = self.lease(at) {
-            lease.release_sent(draft.now, draft.id, draft.connection);
+            lease.release_sent(draft.now, (draft.id, draft.connection, &draft.left));
         }
         draft.releases.push(at);
     }
@@ -218,11 +220,15 @@ impl Core {
         let State::Released(released) = &lease.state else {
             return false;
         };
-        released.sent_in.is_some_and(|(call, connection)| {
-            let is_before = released.in_flight > 0 && connection == draft.connection;
-            let settles = !released.is_settled && lease.is_settled(draft.now, draft.connection);
-            call == draft.id || is_before && !settles
-        })
+        released
+            .sent_in
+            .as_ref()
+            .is_some_and(|(call, connection, left)| {
+                let is_same = *connection == draft.connection && left.is_noted();
+                let is_before = released.in_flight > 0 && is_same;
+                let settles = !released.is_settled && lease.is_settled(draft.now, draft.connection);
+                *call == draft.id || is_before && !settles
+            })
     }
 
     /// Makes the commands, and notes what they name.
@@ -250,6 +256,7 @@ impl Core {
             server: draft.server,
             commands,
             deadline,
+            left: draft.left.clone(),
         })
     }
 
@@ -404,10 +411,11 @@ impl Core {
             call: flight.id,
             until: flight.deadline,
             connection: draft.connection,
+            left: draft.left.clone(),
         };
         for At(id, lease) in all {
             let permit = &mut self.permits[id.slot];
-            permit.leases[*lease].sent(run, work, length);
+            permit.leases[*lease].sent(run.clone(), work, length);
         }
         length
     }

@@ -6,6 +6,25 @@ use super::{
     time::Time,
 };
 use crate::redis::protocol::Command;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Whether a call has left over its connection, which its carrier notes. Calls arrive in the order in which they leave,
+/// and a carrier may be slower than that of a later call.
+#[derive(Debug, Clone, Default)]
+pub(in crate::redis) struct Left(Arc<AtomicBool>);
+
+impl Left {
+    pub(in crate::redis) fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// What a runtime sends to a server together.
 #[derive(Debug)]
@@ -16,6 +35,7 @@ pub(in crate::redis) struct Call {
     pub(in crate::redis) commands: Vec<Command>,
     /// Until when an answer counts.
     pub(in crate::redis) deadline: Time,
+    pub(in crate::redis) left: Left,
 }
 
 /// Why a call has no answer.

@@ -2,6 +2,7 @@
 //! released as a whole.
 
 use super::{
+    call::Left,
     id::{CallId, Connection},
     time::{FOREVER, Time},
 };
@@ -72,7 +73,7 @@ pub(super) struct Released {
     pub(super) held_until: Time,
     /// How many releases have no answer; and the call of the last one, and its connection.
     pub(super) in_flight: usize,
-    pub(super) sent_in: Option<(CallId, Connection)>,
+    pub(super) sent_in: Option<(CallId, Connection, Left)>,
     /// Whether the last one is the last word.
     pub(super) is_settled: bool,
     /// Whether one that has no answer may have run, or a part of it.
@@ -82,12 +83,16 @@ pub(super) struct Released {
 }
 
 /// An acquire that may run yet, and the connection on which it was sent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct MayRun {
     pub(super) call: CallId,
     pub(super) until: Time,
     pub(super) connection: Connection,
+    pub(super) left: Left,
 }
+
+/// A call that is being made: its number, its connection, and whether it has left.
+pub(super) type Leaves<'a> = (CallId, Connection, &'a Left);
 
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -216,7 +221,7 @@ impl Lease {
     /// Whether a release that is sent now is the last word: no acquire may run any more, or only before it.
     pub(super) fn is_settled(&self, now: Time, connection: Connection) -> bool {
         let mut runs = self.may_run.iter();
-        runs.all(|run| run.until <= now || run.connection == connection)
+        runs.all(|run| run.until <= now || run.connection == connection && run.left.is_noted())
     }
 
     /// An acquire or a refresh of it leaves.
@@ -261,12 +266,12 @@ impl Lease {
     }
 
     /// A release of it leaves.
-    pub(super) fn release_sent(&mut self, now: Time, call: CallId, connection: Connection) {
+    pub(super) fn release_sent(&mut self, now: Time, (call, connection, left): Leaves<'_>) {
         self.waits_in = None;
         let is_settled = self.is_settled(now, connection);
         if let State::Released(released) = &mut self.state {
             released.in_flight += 1;
-            released.sent_in = Some((call, connection));
+            released.sent_in = Some((call, connection, left.clone()));
             released.is_settled = is_settled;
         }
     }

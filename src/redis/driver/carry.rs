@@ -13,7 +13,7 @@ use crate::{
     },
     semaphore::timer::timeout,
 };
-use std::{mem, sync::Arc};
+use std::{future::poll_fn, mem, pin::pin, sync::Arc};
 use tokio::{runtime::Handle, select};
 
 /// Who carries a call. One that is dropped before the answer says so.
@@ -63,7 +63,16 @@ impl<T: Transport> Carrier<T> {
         let Some(load) = &self.load else {
             return (Vec::new(), false);
         };
-        let reply = load.connection.call(commands, load.left).await;
+        let reply = {
+            let mut call = pin!(load.connection.call(commands, load.left));
+            let sent = poll_fn(|cx| {
+                let answered = call.as_mut().poll(cx);
+                // It arrives in the order in which it was polled first.
+                load.has_left.note();
+                answered
+            });
+            sent.await
+        };
         let is_answered = reply.is_ok();
         (self.report(reply), is_answered)
     }

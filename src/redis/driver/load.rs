@@ -1,7 +1,7 @@
 //! What a carrier takes with it.
 
 use crate::redis::{
-    core::{Call, CallId, RuntimeId, Time},
+    core::{Call, CallId, Left, RuntimeId, Time},
     protocol::Command,
 };
 use std::{sync::Arc, time::Duration};
@@ -13,6 +13,7 @@ pub(super) struct Load<C> {
     pub(super) commands: Vec<Command>,
     /// How long an answer counts.
     pub(super) left: Duration,
+    pub(super) has_left: Left,
     pub(super) from: RuntimeId,
     pub(super) connection: Arc<C>,
 }
@@ -23,6 +24,7 @@ impl<C> Load<C> {
             id: call.id,
             commands: call.commands,
             left: call.deadline.saturating_sub(now),
+            has_left: call.left,
             from,
             connection,
         }
