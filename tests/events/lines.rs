@@ -36,8 +36,7 @@ fn shape(line: &str) -> String {
             shape.push(letter);
         }
     }
-    // Whether a time has a fraction depends on what was waited for.
-    shape.replace("N.Nms", "Nms")
+    shape
 }
 
 fn claim() -> Claim {
