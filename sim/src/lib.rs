@@ -32,7 +32,7 @@
 //! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
 //! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
 //! | the levels, a dead waiter | a claim of several leases that waits holds nothing wider than what it waits for, and nothing for longer than a waiter counts as alive |
-//! | slots | a command names semaphores of one slot |
+//! | slots | a command names semaphores of one slot; what has moved is asked where it is, once all can know |
 //! | weights | where all is answered, servers hold what callers were told, unit by unit |
 //! | a shutdown | all claims are refused, all permits told as lost, at once |
 //! | memory | a core remembers nothing of what is over |
@@ -53,8 +53,9 @@
 //! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
 //! ```
 //!
-//! There are two [workloads](schedule::Workload): claims whose levels are on one server, and on several, whose clocks
-//! differ by up to 30 s and drift. Left out as yet: shares, slots that move, Sentinels.
+//! There are three [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
+//! share. Left out as yet: replicas, Sentinels.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));
