@@ -260,10 +260,7 @@ async fn a_wrong_password_is_told_and_not_repeated() {
     raw.cmd(&["CONFIG", "SET", "requirepass", "right"]).await;
     let url = server.url().replacen("//", "//:qwerty@", 1);
     let driver = driver(&url, LEASE);
-    assert_eq!(
-        refused(&driver, level("a", 1)).await,
-        Refusal::Unavailable(0)
-    );
+    assert_eq!(refused(&driver, level("a", 1)).await, Refusal::Failed(0));
     let error = cause(&driver);
     let said = format!("{error} {error:?}");
     assert!(matches!(error, Error::Unavailable(_)), "{said}");
