@@ -2,10 +2,10 @@
 
 use super::{
     Core, MOST_DUE, Stay,
-    call::{Bill, Call, Flight, Items, Left},
+    call::{Bill, Call, Flight, Items, Left, Work},
     id::{At, CallId, Connection, RuntimeId, THREAD},
     lane::{Hurry, MOST_CLAIMS},
-    lease::{MayRun, Queue, State, Work},
+    lease::{MayRun, Queue, State},
     time::Time,
 };
 use crate::redis::protocol::{Command, Group, Position, Wanted};

@@ -2,7 +2,6 @@
 
 use super::{
     id::{At, CallId, RuntimeId},
-    lease::Work,
     time::Time,
 };
 use crate::redis::protocol::Command;
@@ -10,6 +9,14 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+
+/// What a lease is named in a call for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Acquire,
+    Refresh,
+    Release,
+}
 
 /// Whether a call has left over its connection, which its carrier notes. Calls arrive in the order in which they leave,
 /// and a carrier may be slower than that of a later call.

@@ -2,7 +2,7 @@
 //! released as a whole.
 
 use super::{
-    call::Left,
+    call::{Left, Work},
     id::{CallId, Connection},
     time::{FOREVER, Time},
 };
@@ -15,14 +15,6 @@ pub(super) enum Queue {
     Refreshes,
     Polls,
     Claims,
-}
-
-/// What a lease is named in a call for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
-    Acquire,
-    Refresh,
-    Release,
 }
 
 #[derive(Debug)]

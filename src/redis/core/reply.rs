@@ -2,9 +2,9 @@
 
 use super::{
     Core, Stay,
-    call::{Failure, Flight, Items},
+    call::{Failure, Flight, Items, Work},
     id::{At, CallId, PermitId, THREAD},
-    lease::{Lost, Queued, State, Work},
+    lease::{Lost, Queued, State},
     permit::{Event, Refusal},
     time::Time,
 };
