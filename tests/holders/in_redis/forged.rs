@@ -2,11 +2,12 @@
 
 use super::{LEASE, claim, granted, listens, revoke, started, store, usage};
 use crate::{BOUND, forged::forged};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 use testing::{
     resp::{Raw, Reply},
     wait::eventually,
 };
+use tokio::time::sleep;
 use tower_semaphore::Semaphore;
 
 /// All that the server has, byte for byte; ends of leases aside, which refreshes move.
@@ -42,7 +43,14 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     let mut messages = Raw::connect(server.port()).await;
     messages.cmd(&["PSUBSCRIBE", "*"]).await;
 
-    let before = dump(&mut raw).await;
+    // The waiter polls once more because its process listens now.
+    let mut before = dump(&mut raw).await;
+    eventually("nothing moves any more", BOUND, async || {
+        sleep(Duration::from_millis(200)).await;
+        let now = dump(&mut raw).await;
+        mem::replace(&mut before, now) == before
+    })
+    .await;
     assert!(before.len() >= 3, "{before:?}");
     for info in shown.held.iter().chain(&shown.waiting) {
         for forged in forged(&info.id).into_iter().step_by(3) {
