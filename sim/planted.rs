@@ -361,6 +361,18 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "self.0.load(Ordering::Acquire)",
         "true || self.0.load(Ordering::Acquire)",
     ),
+    (
+        "a grant counts that no replica has",
+        "reply",
+        "*have >= self.settings.replicas",
+        "*have < 9 || self.settings.replicas > 0",
+    ),
+    (
+        "a message grants what no replica may have",
+        "reply",
+        "is_one && self.settings.replicas == 0",
+        "is_one && self.settings.replicas < 9",
+    ),
     // Slots that move.
     (
         "on a cluster: a moved slot is asked where it was",

@@ -40,6 +40,8 @@ pub struct Schedule {
     pub clocks: Vec<(i64, i64)>,
     /// Whether claims are admitted up to half of their limits while their server is unavailable.
     pub shares: bool,
+    /// Whether a grant counts once the server's replica has it.
+    pub has_replicas: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
     /// it is the only one.
     pub runtimes: usize,
@@ -91,6 +93,10 @@ pub enum Step {
     Pause(usize, Duration),
     /// The slot of a semaphore moves to a server, which takes so long.
     Move(Key, usize, Duration),
+    /// A server's replica gets nothing for so long.
+    Mute(usize, Duration),
+    /// A server's replica takes its place, which takes so long.
+    FailOver(usize, Duration),
     /// A server's clock is set forward or back, ms.
     ClockStep(usize, i64),
 }
@@ -133,6 +139,7 @@ impl Schedule {
             slots: Slots::default(),
             clocks: vec![(0, 0); 3],
             shares: workload == Workload::Outage,
+            has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
             messages_lost: random.pick(&[0, 0, 10, 50, 100]),
@@ -148,6 +155,9 @@ impl Schedule {
         schedule.add_revocations(&mut random);
         if schedule.has_slots {
             schedule.add_moves(&mut random, active);
+        }
+        if workload == Workload::Server && random.one_in(6) {
+            schedule.add_failovers(&mut random, active);
         }
         if schedule.shares {
             schedule.add_outages(&mut random, active);
@@ -169,6 +179,22 @@ impl Schedule {
             let at = random.up_to_ms(active.as_millis() as u64 / 2);
             let long = Duration::from_millis(700) + random.up_to_ms(1_500);
             self.steps.push((at, Step::Pause(server, long)));
+        }
+    }
+
+    /// Replicas that lag, and take the place of their servers.
+    fn add_failovers(&mut self, random: &mut Random, active: Duration) {
+        self.has_replicas = true;
+        let active = active.as_millis() as u64;
+        for _ in 0..random.from(0, 3) {
+            let server = random.below(self.servers as u64) as usize;
+            let (at, time) = (random.up_to_ms(active), random.up_to_ms(1_000));
+            self.steps.push((at, Step::Mute(server, time)));
+            if random.one_in(2) {
+                let fails = at + random.up_to_ms(time.as_millis() as u64 + 1);
+                let step = Step::FailOver(server, random.up_to_ms(500));
+                self.steps.push((fails, step));
+            }
         }
     }
 
@@ -208,6 +234,7 @@ impl Schedule {
             has_slots: self.has_slots,
             slots: self.slots.clone(),
             shares: self.shares,
+            replicas: u32::from(self.has_replicas),
             runtimes: self.runtimes,
         }
     }

@@ -94,6 +94,8 @@ impl Run {
 pub struct Server {
     data: StandIn,
     snapshot: (Duration, StandIn),
+    /// What its replica has, which gets nothing now. `None`: it has all.
+    replica: Option<StandIn>,
     /// The server's clock less the world's at the start, microseconds.
     pub offset: i64,
     /// How much faster it is, parts in a million.
@@ -130,6 +132,29 @@ impl Server {
     /// Whether it answers.
     pub fn is_ready(&self, now: Duration) -> bool {
         self.is_up && now >= self.loaded && now >= self.paused_until
+    }
+
+    /// Its replica gets nothing any more.
+    pub fn mute(&mut self) {
+        self.replica.get_or_insert_with(|| self.data.clone());
+    }
+
+    /// Its replica gets everything again.
+    pub fn unmute(&mut self) {
+        self.replica = None;
+    }
+
+    /// How many replicas have what it has written.
+    pub fn replicas(&self) -> u32 {
+        u32::from(self.replica.is_none())
+    }
+
+    /// Its replica takes its place, and gets a replica that has all.
+    pub fn fail_over(&mut self) {
+        self.data = self
+            .replica
+            .take()
+            .unwrap_or_else(|| std::mem::take(&mut self.data));
     }
 
     /// Starts again.

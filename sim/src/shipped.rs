@@ -29,7 +29,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         timeout: settings.timeout,
         slots_of_store: settings.slots_of_store(),
         slot_of_process: None,
-        replicas: 0,
+        replicas: settings.replicas,
         is_own: true,
         policy: match settings.shares {
             true => Policy::ShareOf(0.5),
@@ -132,10 +132,11 @@ fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
 impl Shipped {
     /// A call as it is written, and as it is read.
     fn call(&mut self, from: subject::Runtime, call: Call) -> subject::Call {
-        let (mut is_asking, left) = (false, call.left);
+        let (mut is_asking, mut confirms, left) = (false, false, call.left);
         let scripts = call.commands.iter().filter_map(|command| {
-            if let Command::Asking = command {
-                is_asking = true;
+            is_asking |= matches!(command, Command::Asking);
+            confirms |= matches!(command, Command::Confirm { .. });
+            if matches!(command, Command::Asking | Command::Confirm { .. }) {
                 return None;
             }
             let mut written = Written(None, 0);
@@ -157,6 +158,7 @@ impl Shipped {
             server: call.server,
             scripts,
             commands,
+            confirms,
             deadline: call.deadline,
             left: subject::Left(Arc::new(move || left.note())),
         }
@@ -262,6 +264,7 @@ impl subject::Subject for Shipped {
             Err(subject::Failure::NotConnected) => Err(Failure::NotConnected),
             Err(subject::Failure::Broken) => Err(Failure::Broken),
             Err(subject::Failure::Abandoned) => Err(Failure::Abandoned),
+            Err(subject::Failure::Unconfirmed) => panic!("the core finds that out"),
         };
         self.core.handle_reply(now, call, reply);
     }

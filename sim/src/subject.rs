@@ -60,6 +60,8 @@ pub struct Settings {
     pub slots: Slots,
     /// Whether claims are admitted up to half of their limits while their server is unavailable.
     pub shares: bool,
+    /// How many replicas must have a grant before it counts.
+    pub replicas: u32,
     /// How many runtimes the process has, that of the keeper's thread among them.
     pub runtimes: usize,
 }
@@ -343,6 +345,8 @@ pub struct Call {
     pub scripts: Vec<Script>,
     /// The same, as it is read.
     pub commands: Vec<Command>,
+    /// Whether it waits for replicas at its end.
+    pub confirms: bool,
     /// Until when an answer counts.
     pub deadline: Time,
     /// Whether it has left, which the world notes.
@@ -396,6 +400,8 @@ pub enum Answer {
     Released,
     /// The server's time, ms.
     Clock(u64),
+    /// So many replicas have it.
+    Replicas(u32),
     /// The server has not run the script. Nothing was changed.
     Error(Refused),
 }
@@ -445,6 +451,8 @@ pub enum Failure {
     Broken,
     /// The task that carried it was dropped. The call may run yet.
     Abandoned,
+    /// It has run, and too few replicas have what it has written.
+    Unconfirmed,
 }
 
 /// A message that a script has sent to the process.

@@ -205,7 +205,7 @@ impl Callers {
                     }
                 }
             }
-            Answer::Released | Answer::Clock(..) => {}
+            Answer::Released | Answer::Clock(..) | Answer::Replicas(_) => {}
         }
     }
 

@@ -442,7 +442,10 @@ impl Calls {
                     (command, answer),
                     (Command::Refresh { .. }, Ok(Some(Answer::Held(each)))) if !each[place]
                 );
-                let may_run = matches!(answer, Err(Failure::Broken | Failure::Abandoned));
+                let may_run = matches!(
+                    answer,
+                    Err(Failure::Broken | Failure::Abandoned | Failure::Unconfirmed)
+                );
                 if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }

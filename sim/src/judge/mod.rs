@@ -367,6 +367,12 @@ impl Judge {
         }
     }
 
+    /// The replica of a server has taken its place. It has all that counts.
+    pub fn failed_over(&mut self, server: usize) {
+        self.callers.forgotten(server);
+        self.storage.failed_over(server);
+    }
+
     /// A server was stopped, and starts with this.
     pub fn restarted(&mut self, server: usize, data: Data) {
         if data != Data::Same {

@@ -75,10 +75,21 @@ impl Storage {
         let past = &mut self.past[server];
         past.has_lost |= data != Data::Same;
         past.has_old |= data == Data::Old;
+        if data != Data::Same {
+            self.forget(server);
+        }
+    }
+
+    /// A server has what counts, and nothing else of what it had.
+    pub(super) fn failed_over(&mut self, server: usize) {
+        self.past[server].has_old = true;
+        self.forget(server);
+    }
+
+    /// Another lineage begins.
+    fn forget(&mut self, server: usize) {
         let own = self.keys.iter_mut();
-        let own = own.filter(|(key, _)| self.settings.server_of(**key) == server);
-        // Another lineage.
-        for (key, known) in own.filter(|_| data != Data::Same) {
+        for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
             *known = Known::default();
             self.revoked.retain(|(other, _)| other != key);
         }
@@ -144,7 +155,7 @@ impl Storage {
         let live = live(&view.held, server.clock(now) / 1_000);
         let own = live.filter(|name| name.who() == who).count();
         let past = self.past(key);
-        let is_vague = self.is_disturbed(key) || past.stepped_back;
+        let is_vague = self.is_disturbed(key) || past.stepped_back || past.has_old;
         check(own as u32 == weight || is_vague, "weights", || {
             format!("{who:?} has {weight} units of key {key}, and {own} are held")
         })

@@ -58,6 +58,8 @@ enum Happening {
     Moved(Key),
     /// A process may have missed nothing of that.
     Known,
+    /// The replica of a server gets everything again.
+    Unmute(usize),
     /// A server starts.
     Start(usize, Data),
     /// What is held is compared with what callers know.
@@ -221,6 +223,7 @@ impl<'a> World<'a> {
                     self.cut(process, link);
                 }
             }
+            Happening::Unmute(server) => self.servers[server].unmute(),
             Happening::Split(key) => self.schedule.slots.split(key),
             Happening::Migrate(key) => self.migrate(key),
             Happening::Moved(key) => self.moved(key),

@@ -7,6 +7,7 @@ use crate::{
     subject::{Answer, Call, CallId, Command, Failure, Said, Servers},
     wire::{self, Script},
 };
+use model::stand_in::Reply;
 use std::time::Duration;
 
 impl World<'_> {
@@ -91,13 +92,23 @@ impl World<'_> {
     }
 
     fn run(&mut self, at: usize, generation: u32, call: &Call) {
-        let answers: Option<Vec<_>> = call
+        let mut answers: Option<Vec<_>> = call
             .scripts
             .iter()
             .zip(&call.commands)
             .map(|what| self.run_one(at, call, what))
             .collect();
-        let delay = self.delay();
+        let mut delay = self.delay();
+        if call.confirms {
+            let replicas = self.servers[call.server].replicas();
+            let said = Said {
+                reply: Ok(Reply::Int(replicas.into())),
+                answer: Answer::Replicas(replicas),
+            };
+            answers.iter_mut().for_each(|all| all.push(said.clone()));
+            // It waits for them.
+            delay += Duration::from_millis(if replicas > 0 { 0 } else { 125 });
+        }
         let number = self.processes[at].settings.link(call.runtime, call.server);
         let link = &mut self.processes[at].links[number];
         let answers = answers.filter(|_| self.now >= link.deaf_until);

@@ -3,7 +3,7 @@
 use super::{Happening, World};
 use crate::{
     process::{Conduct, Input},
-    subject::{Event, GENERATION, PermitId, Resize},
+    subject::{Answer, Event, Failure, GENERATION, PermitId, Resize},
 };
 use std::time::Duration;
 
@@ -62,6 +62,10 @@ impl World<'_> {
                     .as_ref()
                     .map(|said| said.iter().map(|said| said.answer.clone()));
                 let answers = answers.map(Iterator::collect).map_err(|failure| *failure);
+                let answers = answers.and_then(|answers: Vec<_>| match answers.last() {
+                    Some(Answer::Replicas(0)) => Err(Failure::Unconfirmed),
+                    _ => Ok(answers),
+                });
                 self.judge.replied(at, call, &answers, local);
                 core.handle_reply(local, call, reply);
             }

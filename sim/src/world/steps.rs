@@ -46,6 +46,15 @@ impl World<'_> {
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
             Step::Move(key, to, time) => self.begin_move(key, to, time),
+            Step::Mute(server, time) => {
+                self.servers[server].mute();
+                self.after(time, Happening::Unmute(server));
+            }
+            Step::FailOver(server, time) => {
+                self.servers[server].fail_over();
+                self.judge.failed_over(server);
+                self.restart(server, time, Data::Same);
+            }
             Step::ClockStep(server, ms) => {
                 self.servers[server].offset += ms * 1_000;
                 self.judge.stepped(server, ms);

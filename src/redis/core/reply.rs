@@ -514,7 +514,8 @@ impl Core {
     /// A server that has lost a lease may have lost others: all that were not refreshed since are due.
     pub(super) fn look_again(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
-        if *lost_before < sent {
+        // What was sent with a new connection may find what was lost before it.
+        if *lost_before <= sent {
             *lost_before = sent;
             self.sweep = Some(0);
         }
