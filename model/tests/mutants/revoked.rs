@@ -49,8 +49,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "if level.is_known and was_revoked",
-        "if false and was_revoked",
+        "if level.is_known and call",
+        "if false and call",
         "revoked",
         "R",
     ),
