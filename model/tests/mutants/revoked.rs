@@ -21,8 +21,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "call('ZSCORE', alive, revocation_of(id))",
-        "call('ZSCORE', alive, id)",
+        "call('ZSCORE', level.alive, revocation_of(level.id))",
+        "call('ZSCORE', level.alive, level.id)",
         "revoked",
         "A",
     ),
