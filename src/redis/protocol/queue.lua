@@ -173,19 +173,11 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     return {-2, at, levels[at].used, arrival, recheck, last_token}
   end
 
-  -- Whether a permit was revoked, or the one that it adds units to.
-  local function was_revoked(level)
-    local id, alive = level.id, level.alive
-    local process, parent = string.match(id, '^(%w+)%..*%.%+(%x+)$')
-    return call('ZSCORE', alive, revocation_of(id))
-      or parent and call('ZSCORE', alive, 'revoked:' .. process .. '.' .. parent)
-  end
-
   -- Whether the claim is admitted at all levels; else the answer to it.
   local function admit(levels)
     for at, level in ipairs(levels) do
       -- An acquire from before the revocation may have come after it.
-      if level.is_known and was_revoked(level) then
+      if level.is_known and call('ZSCORE', level.alive, revocation_of(level.id)) then
         return false, refuse(levels, -3, at)
       end
     end
