@@ -6,13 +6,10 @@ use super::{
     id::{At, CallId, PermitId, THREAD},
     lease::{Lost, Queued, State},
     permit::{Event, Refusal},
-    time::Time,
+    time::{PAUSE, Time},
 };
 use crate::redis::protocol::{Acquired, Answer, Fault};
 use std::{collections::BTreeSet, time::Duration};
-
-/// The pause before a call is sent again that a server could not run.
-const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
     /// Ends a call. `None`: it has ended before.

@@ -1,15 +1,11 @@
 //! Which server has a slot.
 
-use super::time::Time;
+use super::time::{PAUSE, Time};
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     ops::Range,
-    time::Duration,
 };
-
-/// Two servers that each take the other for a slot's are asked in turn this often at most.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The servers of slots, as far as is known. As long as nothing is, the first has all.
 #[derive(Debug, Default)]
@@ -57,7 +53,7 @@ impl Slots {
         self.asked.insert(server);
     }
 
-    /// A server has said that another one has a slot. Returns when to ask there.
+    /// A server has said that another one has a slot. Returns when to ask there: the other may say the same of it.
     pub(super) fn moves(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {

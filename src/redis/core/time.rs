@@ -9,6 +9,9 @@ pub(in crate::redis) type Time = Duration;
 /// After all that is to come.
 pub(in crate::redis) const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 
+/// The pause before a call is sent again that a server could not run, or that two servers send to each other.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+
 /// The longest tick where claims wait for it, whatever the lease.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 

@@ -139,9 +139,6 @@ impl<C> Runtimes<C> {
     }
 
     pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
-        match self.line(runtime, server)? {
-            (Line::Connected(connection), _) => Some(Arc::clone(connection)),
-            (Line::Absent(_) | Line::Connecting, _) => None,
-        }
+        self.state(runtime, server).flatten()
     }
 }
