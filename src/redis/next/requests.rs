@@ -39,9 +39,6 @@ const FEW: u32 = 3;
 /// So many keys are on all servers, and in all parts of the slots.
 const SAMPLES: usize = 128;
 
-/// A supplied connection, which may be one to a cluster, is checked in each part of so many slots.
-const PART: usize = 1_024;
-
 /// See the module docs.
 #[derive(Clone)]
 pub(super) struct Requests {
@@ -181,11 +178,7 @@ impl Requests {
     /// Keys of a check, one of each server.
     fn probes(&self) -> Vec<String> {
         let keys = (0..SAMPLES).map(|number| format!("{}{{check{number}}}", self.owner.prefix));
-        let part = |key: &str| match self.topology.place() {
-            Place::Supplied => usize::from(self.topology.slot(key)) / PART,
-            _ => self.server_of(key),
-        };
-        let keys: BTreeMap<_, _> = keys.map(|key| (part(&key), key)).collect();
+        let keys: BTreeMap<_, _> = keys.map(|key| (self.server_of(&key), key)).collect();
         keys.into_values().collect()
     }
 

@@ -9,7 +9,7 @@ use crate::redis::{
     clock::{Times, after},
     connect_error::ConnectError,
     core::{Policy, Settings},
-    driver::{Driver, Slots, Wire},
+    driver::{Driver, Wire},
     error::Error,
     outage::WhenUnavailable,
     protocol::{Owner, described},
@@ -25,7 +25,7 @@ use uuid::Uuid;
 impl Builder {
     /// Makes a store on the server of a URL.
     pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
-        self.started(Arc::new(client), Vec::new()).await
+        self.started(Arc::new(client)).await
     }
 
     /// Makes a store on the primary that Sentinels name.
@@ -33,7 +33,7 @@ impl Builder {
         self,
         sentinels: Sentinels,
     ) -> Result<RedisSemaphore, ConnectError> {
-        self.started(Arc::new(sentinels), Vec::new()).await
+        self.started(Arc::new(sentinels)).await
     }
 
     /// Makes a store on the cluster of these nodes.
@@ -46,9 +46,7 @@ impl Builder {
         if nodes.servers().is_empty() {
             return Err(ConnectError::setting("cluster", "no node has any slots"));
         }
-        let nodes = Arc::new(nodes);
-        let (_, slots) = Arc::clone(&nodes).slots(0).await;
-        self.started(nodes, slots).await
+        self.started(Arc::new(nodes)).await
     }
 
     /// Makes a store that nothing is known of.
@@ -57,11 +55,7 @@ impl Builder {
     }
 
     /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
-    async fn started(
-        self,
-        topology: Arc<dyn Topology>,
-        slots: Slots,
-    ) -> Result<RedisSemaphore, ConnectError> {
+    async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
         // One that works is enough.
         let servers = topology.servers().into_iter();
         let connect = |server| Arc::clone(&topology).connect(server);
@@ -70,7 +64,6 @@ impl Builder {
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let times = Times::new(self.lease, self.timeout);
         let semaphore = self.build(topology);
-        semaphore.store().driver.learn(slots);
         semaphore.check().await?.iter().for_each(Risk::warn);
         semaphore
             .store()
@@ -107,6 +100,7 @@ impl Builder {
             policy: policy(self.when_unavailable),
         };
         let driver = Driver::start(wire, settings, reports);
+        driver.learn(topology.known_slots());
         RedisSemaphore::new(Store {
             requests: Requests {
                 driver: driver.clone(),

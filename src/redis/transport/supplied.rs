@@ -9,10 +9,7 @@ use std::time::Duration;
 #[cfg(tower_semaphore_core)]
 use {
     super::topology::{Line, Slots, Topology},
-    std::{
-        future::{pending, ready},
-        sync::Arc,
-    },
+    std::{future::ready, sync::Arc},
 };
 #[cfg(not(tower_semaphore_core))]
 use {
@@ -102,12 +99,9 @@ where
 
     /// Which nodes there are is not known, so each part of the slots counts as a server: a node that is dead delays and
     /// fails nothing but the parts that it has slots of.
-    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+    fn known_slots(&self) -> Slots {
         let parts = (0..PARTS).map(|part| (part * PART..(part + 1) * PART, part));
-        match version {
-            0 => Box::pin(ready((1, parts.collect()))),
-            _ => Box::pin(pending()),
-        }
+        parts.collect()
     }
 
     fn parts(&self, prefix: &str) -> Vec<String> {

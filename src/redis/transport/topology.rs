@@ -48,6 +48,11 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// Connects the current runtime to a server.
     fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>>;
 
+    /// The map of slots, as far as it is known.
+    fn known_slots(&self) -> Slots {
+        Vec::new()
+    }
+
     /// The map of slots, once it is another than the one of this version. Somebody on the keeper's thread always waits
     /// for it, so it also does what has to run beside calls.
     fn slots(self: Arc<Self>, _version: u64) -> BoxFuture<(u64, Slots)> {

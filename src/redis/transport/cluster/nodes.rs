@@ -230,6 +230,10 @@ impl Topology for Nodes {
         })
     }
 
+    fn known_slots(&self) -> Slots {
+        self.map.lock().slots.clone()
+    }
+
     fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
         Box::pin(async move {
             loop {
