@@ -90,21 +90,32 @@ async fn a_killed_process_holds_its_permits_to_the_end_of_their_lease_and_not_mu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_whose_entry_is_deleted_is_reported_lost_and_comes_back_if_there_is_room() {
+async fn a_permit_whose_entry_is_deleted_comes_back_and_nobody_is_told_if_there_is_room() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 1).await;
     let token = permit.token();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
-    until_lost(&permit).await;
-    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    let told = tokio::time::timeout(LEASE * 2, permit.lost()).await;
+    assert!(told.is_err() && permit.token() == token);
     assert_eq!(raw.zmembers(HELD).await.len(), 1);
-    assert!(
-        permit.token() > token,
-        "it was granted again under its old token"
-    );
     assert!(store.acquire(claim(1)).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_was_told_to_be_lost_comes_back_under_a_new_token() {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let permit = permit(&ours, 1).await;
+    let token = permit.token();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", HELD]).await;
+    let successor = self::permit(&other, 1).await;
+    until_lost(&permit).await;
+    assert!(successor.release().await);
+    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    assert!(permit.token() > token, "it has its old token");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,12 +205,18 @@ async fn a_forgotten_key_leaves_nothing_in_redis() {
     let store = store(&server).await;
     drop(permit(&store, 1).await);
     let mut raw = Raw::connect(server.port()).await;
-    eventually(
-        "only the living processes are left",
-        LEASE * 10,
-        async || raw.keys("*").await == [b"semaphore:processes"],
-    )
+    eventually("no key of a semaphore is left", LEASE * 10, async || {
+        raw.keys("semaphore:{*").await.is_empty()
+    })
     .await;
+    // What is left says which processes live, and when that was.
+    let left = raw.keys("*").await;
+    let is_of_processes = |key: &Vec<u8>| key.starts_with(b"semaphore:process");
+    assert!(
+        left.iter()
+            .all(|key| is_of_processes(key) || key == b"semaphore:clock"),
+        "{left:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -215,7 +215,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     // The release; and on a busy machine by now also the first refresh of what it granted.
     assert!((1..=2).contains(&sent(&stats)), "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
-    assert!(stats.values().sum::<u64>() < 25, "{stats:?}");
+    assert!(stats.values().sum::<u64>() < 35, "{stats:?}");
     assert_eq!(raw.zcard(QUEUE).await, 999);
     assert!(first.release().await);
     drop(next(&mut waiters).await);

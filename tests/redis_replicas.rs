@@ -104,7 +104,7 @@ async fn a_message_is_not_enough_for_a_waiter() {
     eventually("it waits, and listens", BOUND, async || {
         let queue = "semaphore:{concurrency:a}:queue";
         let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
-        raw.zcard(queue).await == 1 && channels.array().len() == 1
+        raw.zcard(queue).await == 1 && !channels.array().is_empty()
     })
     .await;
     // It polls once more because it listens. Later polls are far between.

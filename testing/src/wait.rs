@@ -55,18 +55,3 @@ pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() 
         }
     }
 }
-
-/// When the lease of the first permit of a set ends, in milliseconds of the server's clock.
-pub async fn lease_end(raw: &mut Raw, held: &str) -> f64 {
-    raw.zmembers(held).await.remove(0).1
-}
-
-/// Waits until the first permit of a set was refreshed, whose lease ended at `granted` when it was granted. With
-/// a lease of hours that is when its process has begun to listen to messages: all is refreshed once then,
-/// which would tell what a test loses later.
-pub async fn refreshed_once(raw: &mut Raw, held: &str, granted: f64) {
-    eventually("it is refreshed", Duration::from_secs(30), async || {
-        lease_end(raw, held).await > granted
-    })
-    .await;
-}

@@ -119,7 +119,8 @@ async fn a_password_that_is_set_is_told_once_and_its_removal_too() {
     raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
     assert_all_fail(&store).await;
-    warnings.assert_begun("unauthenticated");
+    // To a short command the server says something else than to a long one.
+    warnings.assert_begun("uthentica");
     ok(&mut raw, &["CONFIG", "SET", "requirepass", ""]).await;
     assert_works(&store).await;
     warnings.assert_over(&store).await;

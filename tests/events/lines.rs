@@ -36,7 +36,8 @@ fn shape(line: &str) -> String {
             shape.push(letter);
         }
     }
-    shape
+    // Whether a time has a fraction depends on what was waited for.
+    shape.replace("N.Nms", "Nms")
 }
 
 fn claim() -> Claim {

@@ -197,9 +197,8 @@ async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Sto
     let id = usage(&store, "a").await.held[0].id.clone();
     assert!(revoke(&store, "a", &id).await);
     timeout(BOUND, permit.lost()).await.expect("it is told");
-    // The wider limit is freed by its holder.
+    // The wider limit is freed by its holder at the latest.
     assert_eq!(usage(&store, "a").await.units, 0);
-    assert!(store.acquire(fleet.clone()).await.is_err());
     drop(permit);
     let waits = fleet.with_wait(Duration::from_secs(60));
     let fleet = timeout(BOUND, store.acquire(waits))

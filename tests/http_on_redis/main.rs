@@ -30,9 +30,12 @@ async fn becomes_free(store: &RedisSemaphore) {
     eventually("the permit is free", BOUND, async || is_free(store).await).await;
 }
 
-/// Deletes the entry of the one permit.
+/// Deletes the entry of the one permit, and gives its place to another for a lease.
 async fn delete(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
+    let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
+    let other = format!("other.1.1.1.{}", LEASE.as_millis());
+    raw.cmd(&["ZADD", HELD, &end.to_string(), &other]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,10 +76,9 @@ async fn degraded_permits_count_when_they_are_admitted_and_when_they_are_kept() 
         .acquire(claim(policy))
         .await
         .expect("the policy admits");
-    assert_eq!(
-        value(DEGRADED, &[("policy", policy), ("store", "redis")]),
-        2.0
-    );
+    let labels = [("policy", policy), ("store", "redis")];
+    let both_count = async || value(DEGRADED, &labels) == 2.0;
+    eventually("both count", BOUND, both_count).await;
     let outcomes = by_outcome(CLAIMS, policy);
     assert_eq!((outcomes["admitted"], outcomes["degraded"]), (1.0, 1.0));
     drop((kept, admitted));

@@ -246,7 +246,7 @@ async fn what_was_admitted_is_in_the_books_after_the_promotion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_level_is_decided_by_its_own_node() {
+async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_there() {
     let _alone = alone().await;
     let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Admit).await;
     fixture.cluster.node_mut(0).kill();
@@ -254,11 +254,13 @@ async fn each_level_is_decided_by_its_own_node() {
         let narrow_claim = claim(&fixture.keys[narrow]);
         let claims = [narrow_claim.clone(), claim(&fixture.keys[wide])];
         let permit = fixture.stores[0].acquire_all(claims.into()).await;
-        let permit = permit.expect("a node grants one, and the policy admits the other");
-        let degraded: Vec<_> = permit.levels().iter().map(Permit::is_degraded).collect();
-        assert_eq!(degraded, [narrow == 0, wide == 0]);
+        let permit = permit.expect("the policy admits it");
+        assert!(permit.levels().iter().all(Permit::is_degraded));
         let mut raw = fixture.cluster.raw(1).await;
-        assert_eq!(raw.zcard(&held(&fixture.keys[1])).await, 1);
+        eventually("the node that works has it", BOUND, async || {
+            raw.zcard(&held(&fixture.keys[1])).await == 1
+        })
+        .await;
         drop(permit);
         eventually("it is released", BOUND, async || {
             raw.zcard(&held(&fixture.keys[1])).await == 0

@@ -50,6 +50,9 @@ async fn a_deleted_entry_is_reported_after_the_runtime_of_the_first_acquire_has_
     let (_store, permit) = orphaned(&server).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", HELD]).await;
+    let other = store(server.url(), Duration::from_secs(60)).await;
+    let successor = other.acquire(claim(2).with_weight(2)).await;
+    let _successor = successor.expect("there is room");
     ended("the holder learns of the loss", permit.lost()).await;
 }
 

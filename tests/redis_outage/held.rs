@@ -88,14 +88,15 @@ async fn a_strict_permit_and_a_lock_are_lost_whatever_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_is_deleted_while_all_is_well_is_lost_whatever_the_policy() {
+async fn a_permit_that_is_deleted_while_all_is_well_comes_back_and_nobody_is_told() {
     let server = RedisServer::start();
     let store = store(&server, WhenUnavailable::Admit).await;
     let permit = granted(&store, 5).await;
     let mut raw = testing::resp::Raw::connect(server.port()).await;
     raw.cmd(&["FLUSHALL"]).await;
     let told = timeout(LEASE, permit.lost()).await;
-    assert!(told.is_ok());
+    assert!(told.is_err() && !permit.is_degraded());
+    assert_eq!(raw.zcard(crate::server::HELD).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

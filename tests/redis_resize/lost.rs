@@ -82,10 +82,8 @@ async fn a_heavy_permit_that_has_lost_some_units_comes_back_whole() {
         let permit = store.acquire(claim(3).with_weight(3)).await;
         let permit = permit.expect("there is room");
         let (unit, _) = raw.zmembers(HELD).await.remove(lost);
-        let disaster = async {
-            raw.cmd(&[b"ZREM", HELD.as_bytes(), &unit]).await;
-        };
-        loses(&permit, disaster).await;
+        lose(&permit, &mut raw, &[unit]).await;
+        vacate(&mut raw, HELD, 1).await;
         eventually("it is back", LEASE * 2, async || !permit.is_lost()).await;
         sleep(LEASE).await;
         assert_eq!((raw.zcard(HELD).await, permit.is_lost()), (3, false));

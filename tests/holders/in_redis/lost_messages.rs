@@ -3,11 +3,7 @@
 use super::{ALIVE, LEASE, first, granted, listens, revoke, started, stays_revoked, store, usage};
 use crate::BOUND;
 use std::time::Duration;
-use testing::{
-    proxy::Proxy,
-    stores::connection,
-    wait::{eventually, lease_end, refreshed_once},
-};
+use testing::{proxy::Proxy, stores::connection, wait::eventually};
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
@@ -45,10 +41,8 @@ async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_
         store(&server.url(), LONG).await,
     ];
     let permit = granted(&holder, 1).await;
-    let end = lease_end(&mut raw, super::HELD).await;
     let info = first(&operator).await;
     listens(&mut raw, &info.process.id).await;
-    refreshed_once(&mut raw, super::HELD, end).await;
     assert!(revoke(&operator, &info.id).await);
     assert!(!permit.is_lost());
     proxy.drop_messages(false);

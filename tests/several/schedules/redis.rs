@@ -13,7 +13,6 @@ use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
     stores,
-    wait::{lease_end, refreshed_once},
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, semaphore::MAX_WEIGHT};
 
@@ -75,10 +74,6 @@ impl Fleet {
             let _permit = store.acquire(claim).await.expect("there is room");
             let held = format!("semaphore:{{start:{number}}}:held");
             let mut raw = Raw::connect(server.port()).await;
-            let end = lease_end(&mut raw, &held).await;
-            if !supplied {
-                refreshed_once(&mut raw, &held, end).await;
-            }
             let (id, _) = raw.zmembers(&held).await.remove(0);
             let id = String::from_utf8(id).expect("ids are plain");
             let process = id.split('.').next().expect("it begins with its process");
