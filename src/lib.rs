@@ -131,7 +131,6 @@ mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-#[cfg_attr(tower_semaphore_core, allow(dead_code, unused_imports))]
 pub mod redis;
 mod reject;
 mod retry;

@@ -13,5 +13,4 @@ pub(crate) use std::{
 };
 pub(crate) use tokio::sync::oneshot;
 
-#[cfg(tower_semaphore_core)]
 pub(crate) use futures_util::task::AtomicWaker;

@@ -175,7 +175,6 @@ pub(crate) fn works() {
 }
 
 /// So many events, and samples of calls, were dropped before a subscriber or a recorder took them.
-#[cfg(tower_semaphore_core)]
 pub(crate) fn dropped(count: u64) {
     tell!(
         WARN,
@@ -185,7 +184,6 @@ pub(crate) fn dropped(count: u64) {
 }
 
 /// A bug of this crate has ended the keeper's thread.
-#[cfg(tower_semaphore_core)]
 pub(crate) fn keeper_died() {
     tell!(
         ERROR,
@@ -194,7 +192,6 @@ pub(crate) fn keeper_died() {
 }
 
 /// A bug of this crate has ended a store.
-#[cfg(tower_semaphore_core)]
 pub(crate) fn core_died() {
     tell!(
         ERROR,

@@ -129,7 +129,6 @@ impl Error {
     }
 
     /// Where a node has sent the command, and whether the slot is only moving there.
-    #[cfg(tower_semaphore_core)]
     pub(super) fn redirect(&self) -> Option<(&str, bool)> {
         let Self::Redis(error) = self else {
             return None;
@@ -139,7 +138,6 @@ impl Error {
     }
 
     /// Whether some keys of the command have moved, and some not yet.
-    #[cfg(tower_semaphore_core)]
     pub(super) fn is_try_again(&self) -> bool {
         self.code() == Some("TRYAGAIN")
     }

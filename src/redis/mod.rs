@@ -146,61 +146,34 @@
 //! that it granted, unless it acknowledges only what its log has, as MemoryDB does, or
 //! [`Builder::min_replicas`] is set.
 
-#[cfg_attr(tower_semaphore_core, path = "next/acquire.rs")]
 mod acquire;
 mod builder;
 mod check;
 mod clock;
 mod connect;
 mod connect_error;
-#[cfg(tower_semaphore_core)]
 mod core;
 mod credentials;
-#[cfg(not(tower_semaphore_core))]
-mod dispatch;
-#[cfg(tower_semaphore_core)]
 mod driver;
 mod error;
-#[cfg_attr(tower_semaphore_core, path = "next/grant.rs")]
 mod grant;
-#[cfg(not(tower_semaphore_core))]
-mod group;
 mod holders;
-#[cfg(not(tower_semaphore_core))]
-mod keeper;
-#[cfg(not(tower_semaphore_core))]
-mod lease;
-#[cfg(tower_semaphore_core)]
-#[path = "next/metered.rs"]
 mod metered;
 mod mistake;
-#[cfg(not(tower_semaphore_core))]
-mod notify;
 mod operate;
 mod outage;
 mod protocol;
 mod replicas;
-#[cfg(tower_semaphore_core)]
-#[path = "next/report.rs"]
 mod report;
-#[cfg(tower_semaphore_core)]
-#[path = "next/requests.rs"]
 mod requests;
-#[cfg_attr(tower_semaphore_core, path = "next/run.rs")]
 mod run;
 mod scan;
-#[cfg(not(tower_semaphore_core))]
-mod several;
-#[cfg_attr(tower_semaphore_core, path = "next/shared.rs")]
 mod shared;
 mod start;
-#[cfg_attr(tower_semaphore_core, path = "next/store.rs")]
 mod store;
 mod tls;
 mod topologies;
 mod transport;
-#[cfg(not(tower_semaphore_core))]
-mod wait;
 
 /// redis-rs, in the version that this crate uses. The connections of
 /// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its

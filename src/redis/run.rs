@@ -1,27 +1,31 @@
-//! From a transport to a store.
+//! From a transport to a running store.
 
 use super::{
-    builder::Builder,
-    check::Risk,
-    clock::{ServerClock, Times, after},
-    connect_error::ConnectError,
-    notify::Notifications,
-    outage::{Breakers, Outage},
-    protocol::Protocol,
-    shared::Store,
-    start::ATTEMPT,
-    store::RedisSemaphore,
-    transport::{Cluster, Place, Sentinels, Server, Transport},
+    metered::Metered, report::Reports, requests::Requests, shared::Store, store::RedisSemaphore,
 };
+use crate::redis::{
+    builder::Builder,
+    check::{Checks, Risk},
+    clock::{Times, after},
+    connect_error::ConnectError,
+    core::{Policy, Settings},
+    driver::{Driver, Wire},
+    error::Error,
+    outage::WhenUnavailable,
+    protocol::{Owner, described},
+    start::ATTEMPT,
+    transport::{Nodes, Place, Sentinels, Topology},
+};
+use crate::semaphore::{Process, timer::timeout_at};
+use futures_util::future::select_ok;
 use redis::Client;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, atomic::AtomicUsize};
 use uuid::Uuid;
 
 impl Builder {
     /// Makes a store on the server of a URL.
     pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
-        let server = Server::new(client, self.timeout);
-        self.started_at(server, Place::Url).await
+        self.started(Arc::new(client)).await
     }
 
     /// Makes a store on the primary that Sentinels name.
@@ -29,8 +33,7 @@ impl Builder {
         self,
         sentinels: Sentinels,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let server = Server::of_sentinels(Arc::new(sentinels), self.timeout);
-        self.started_at(server, Place::Primary).await
+        self.started(Arc::new(sentinels)).await
     }
 
     /// Makes a store on the cluster of these nodes.
@@ -38,65 +41,94 @@ impl Builder {
         self,
         seeds: Vec<Client>,
     ) -> Result<RedisSemaphore, ConnectError> {
-        let cluster = Cluster::connect(seeds, self.timeout, after(ATTEMPT)).await;
-        let cluster = cluster.map_err(|error| self.judge(Place::Node).connecting(error))?;
-        if !cluster.has_slots() {
+        let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
+        let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        if nodes.servers().is_empty() {
             return Err(ConnectError::setting("cluster", "no node has any slots"));
         }
-        self.started(cluster).await
+        self.started(Arc::new(nodes)).await
     }
 
     /// Makes a store that nothing is known of.
-    pub(super) fn on_supplied(self, transport: impl Transport) -> RedisSemaphore {
-        self.build(transport)
+    pub(super) fn on_supplied(self, supplied: impl Topology) -> RedisSemaphore {
+        self.build(Arc::new(supplied))
     }
 
-    async fn started_at(
-        self,
-        server: Server,
-        place: Place,
-    ) -> Result<RedisSemaphore, ConnectError> {
-        let connected = server.connected(after(ATTEMPT)).await;
-        connected.map_err(|error| self.judge(place).connecting(error))?;
-        self.started(server).await
-    }
-
-    /// Makes a store whose first claims need not wait for anything.
-    async fn started(self, transport: impl Transport) -> Result<RedisSemaphore, ConnectError> {
-        let semaphore = self.build(transport);
+    /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
+    async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
+        // One that works is enough.
+        let servers = topology.servers().into_iter();
+        let connect = |server| Arc::clone(&topology).connect(server);
+        let connected = timeout_at(after(ATTEMPT), select_ok(servers.map(connect))).await;
+        let connected = connected.unwrap_or_else(|late| Err(late.or(Error::Timeout(ATTEMPT))));
+        connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
+        let times = Times::new(self.lease, self.timeout);
+        let semaphore = self.build(topology);
         semaphore.check().await?.iter().for_each(Risk::warn);
-        let warm = semaphore.warm_up().await;
-        warm.map_err(|error| ConnectError::Unavailable(error.into_cause()))?;
+        semaphore
+            .store()
+            .driver
+            .warm_up(after(times.budget()))
+            .await;
         Ok(semaphore)
     }
 
-    fn build(self, transport: impl Transport) -> RedisSemaphore {
+    fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
         // Half as long as a UUID, because it is part of every id that travels and is stored.
         let (high, low) = Uuid::new_v4().as_u64_pair();
-        let process: Arc<str> = format!("{:016x}", high ^ low).into();
-        let transport: Arc<dyn Transport> = Arc::new(transport);
-        let notifications = Notifications::new(Arc::clone(&transport), &self.prefix, &process);
+        let owner = Arc::new(Owner {
+            process: format!("{:016x}", high ^ low).into(),
+            lease_ms: self.lease.as_millis() as u64,
+            prefix: self.prefix.clone(),
+            about: described(&Process::current()),
+            parts: topology.parts(&self.prefix),
+        });
         let times = Times::new(self.lease, self.timeout);
-        let clock = Arc::new(ServerClock::new(times));
-        let policy = self.when_unavailable;
-        let breakers = Breakers::new(Arc::clone(&transport), times, policy);
-        let protocol = Protocol::new(
-            transport,
-            Arc::clone(&clock),
-            self.prefix.clone(),
-            process,
-            self.lease.as_millis() as u64,
-            Arc::clone(&breakers),
-            self.min_replicas,
-        );
-        RedisSemaphore::new(Store::new(
-            (self.prefix, self.database),
+        let reports = Reports::new(self.timeout);
+        let wire = Metered {
+            transport: Wire::new(Arc::clone(&topology), Arc::clone(&owner)),
+            reports: reports.clone(),
+        };
+        let alert = Arc::clone(&reports.alert);
+        let settings = Settings {
+            lease: self.lease,
+            timeout: self.timeout,
+            slots_of_store: owner.keys().map(|key| topology.slot(&key)),
+            slot_of_process: Some(topology.slot(&owner.process_key())),
+            replicas: self.min_replicas,
+            is_own: topology.place() != Place::Supplied,
+            policy: policy(self.when_unavailable),
+        };
+        let driver = Driver::start(wire, settings, reports);
+        driver.learn(topology.known_slots());
+        RedisSemaphore::new(Store {
+            requests: Requests {
+                driver: driver.clone(),
+                topology: Arc::clone(&topology),
+                owner,
+                times,
+                replicas: self.min_replicas,
+            },
+            driver,
+            topology,
+            prefix: self.prefix,
+            database: self.database,
+            server: OnceLock::new(),
             times,
-            clock,
-            protocol,
-            notifications,
-            self.max_waiting_total,
-            Outage::new(policy, breakers, times),
-        ))
+            checks: Checks::default(),
+            alert,
+            max_waiting: self.max_waiting_total,
+            waiting: [AtomicUsize::new(0), AtomicUsize::new(0)],
+        })
+    }
+}
+
+/// As the core calls it.
+fn policy(when_unavailable: WhenUnavailable) -> Policy {
+    match when_unavailable {
+        WhenUnavailable::Refuse => Policy::Refuse,
+        WhenUnavailable::Admit => Policy::Admit,
+        WhenUnavailable::Share => Policy::Share,
+        WhenUnavailable::ShareOf(fraction) => Policy::ShareOf(fraction),
     }
 }

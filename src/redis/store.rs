@@ -1,12 +1,10 @@
 //! The store in Redis, as its users see it.
 
-use super::{
-    check::Risk, clock::after, connect_error::ConnectError, error::Error, lease::Lease,
-    protocol::name, shared::Store,
-};
+use super::shared::Store;
+use crate::redis::{check::Risk, clock::after, connect_error::ConnectError, protocol::name};
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, check, narrowest},
+    semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -40,12 +38,6 @@ impl RedisSemaphore {
 
     pub(super) fn store(&self) -> &Arc<Store> {
         &self.0
-    }
-
-    /// Starts the keeper, which connects too, and reads the server's time, so that the first
-    /// claims need not wait for either.
-    pub(super) async fn warm_up(&self) -> Result<(), Error> {
-        self.0.warm_up().await
     }
 
     /// Checks what can be known before a claim needs it, for example in a health route: whether the
@@ -107,12 +99,12 @@ impl RedisSemaphore {
     /// # }
     /// ```
     pub async fn shutdown(&self, bound: Duration) -> Vec<Unreleased> {
-        let rest = self.0.shutdown(after(bound)).await;
-        let unreleased = |lease: Arc<Lease>| Unreleased {
-            semaphore: lease.name().to_string(),
-            token: lease.token(),
-        };
-        rest.into_iter().map(unreleased).collect()
+        let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
+        let unreleased = unreleased.map(|(name, token)| Unreleased {
+            semaphore: name.to_string(),
+            token,
+        });
+        unreleased.collect()
     }
 }
 
@@ -128,19 +120,13 @@ pub struct Unreleased {
 
 impl Semaphore for RedisSemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        let (policy, key) = (claim.policy().clone(), claim.key().clone());
-        let acquire = Acquire::pending(Arc::clone(&self.0).grant(claim));
-        acquire.counted(REDIS, &policy, &key)
+        self.acquire_all(claim.into())
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let claims = match claims.only() {
-            Ok(claim) => return self.acquire(claim),
-            Err(claims) => claims,
-        };
-        let (policy, key) = narrowest(&claims);
-        let acquire = match check(&claims) {
-            Ok(()) => Acquire::pending(Arc::clone(&self.0).grant_all(claims)),
+        let (policy, key) = narrowest(claims.as_slice());
+        let acquire = match claims.check() {
+            Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims)),
             Err(error) => Acquire::ready(Err(error)),
         };
         acquire.counted(REDIS, &policy, &key)

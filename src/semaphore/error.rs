@@ -211,7 +211,6 @@ impl StoreError {
     }
 
     /// Has an error that others have too.
-    #[cfg(tower_semaphore_core)]
     #[allow(dead_code, reason = "only a store in Redis has one")]
     pub(crate) fn shared(error: Arc<dyn Error + Send + Sync>) -> Self {
         Self(error)

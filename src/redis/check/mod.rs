@@ -12,7 +12,6 @@ use futures_util::future::join;
 use std::time::{Duration, Instant};
 
 pub use risk::Risk;
-#[cfg(tower_semaphore_core)]
 pub(super) use together::Checks;
 
 /// How long a check may take.

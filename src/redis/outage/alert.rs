@@ -136,13 +136,11 @@ impl Alert {
     }
 
     /// Claims are decided without the server. Returns whether that is news.
-    #[cfg(tower_semaphore_core)]
     pub(in crate::redis) fn begins(&self) -> bool {
         self.change(State::opens)
     }
 
     /// The server answers again. Returns whether claims are known to succeed, and that is news.
-    #[cfg(tower_semaphore_core)]
     pub(in crate::redis) fn ends(&self, works: bool) -> bool {
         self.change(|state| state.closes(works))
     }
@@ -155,7 +153,6 @@ impl Alert {
     }
 
     /// Whether an answer to a claim is news.
-    #[cfg(tower_semaphore_core)]
     pub(in crate::redis) fn is_begun(&self) -> bool {
         self.summary.is_alerted()
     }

@@ -22,40 +22,11 @@
 //! A degraded permit has a lease of its own: the claim that failed is released as any other, in case
 //! that it has run.
 
-#[cfg(not(tower_semaphore_core))]
-mod admit;
 mod alert;
-#[cfg(not(tower_semaphore_core))]
-mod breaker;
-#[cfg(not(tower_semaphore_core))]
-mod breakers;
 mod cause;
-#[cfg(not(tower_semaphore_core))]
-mod claims;
-#[cfg(not(tower_semaphore_core))]
-mod decide;
-#[cfg(not(tower_semaphore_core))]
-mod live;
-#[cfg(not(tower_semaphore_core))]
-mod patience;
 mod phase;
 mod policy;
-#[cfg(not(tower_semaphore_core))]
-mod probe;
-#[cfg(not(tower_semaphore_core))]
-mod share;
-#[cfg(not(tower_semaphore_core))]
-mod state;
 mod summary;
 
-#[cfg(tower_semaphore_core)]
 pub(super) use alert::Alert;
-#[cfg(not(tower_semaphore_core))]
-pub(super) use breakers::Breakers;
 pub use policy::WhenUnavailable;
-#[cfg(not(tower_semaphore_core))]
-pub(super) use probe::probe;
-#[cfg(not(tower_semaphore_core))]
-pub(super) use share::Reservation;
-#[cfg(not(tower_semaphore_core))]
-pub(super) use state::Outage;

@@ -4,13 +4,6 @@ use super::script::{Form, Script};
 use crate::redis::error::Error;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::sync::LazyLock;
-#[cfg(not(tower_semaphore_core))]
-use {
-    super::call::Protocol,
-    crate::redis::transport::{Place, SAMPLES, Terms},
-    futures_util::future::{join, join_all},
-    std::{collections::BTreeSet, time::Instant},
-};
 
 static SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new("check", include_str!("check.lua"), &[]));
@@ -44,84 +37,6 @@ impl Inspected {
             failed,
             works,
         }
-    }
-}
-
-#[cfg(not(tower_semaphore_core))]
-impl Protocol {
-    /// What the servers of this store are.
-    pub(in crate::redis) fn place(&self) -> Place {
-        self.transport.place()
-    }
-
-    /// Runs `INFO`, and each command that a script needs, on a key of each part. `channel` is that of this
-    /// process.
-    pub(in crate::redis) async fn inspect(
-        &self,
-        channel: &str,
-        deadline: Instant,
-    ) -> Result<Inspected, Error> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let probes = self.reached(self.probes(), deadline - left / 2).await?;
-        let own = vec![self.processes_key(), self.clock_key()];
-        // What cannot be reached now is on a server that is down.
-        let own = self.reached(own, deadline - left / 2).await;
-        let questions = self.questions(channel, &probes, &own.unwrap_or_default());
-        let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-        // Before the deadline, so that one silent node leaves time for what the others say.
-        let bound = Terms::by(deadline - left / 4);
-        let replicas = self.min_replicas;
-        // `INFO` travels alone, because with too few replicas no other answer counts.
-        let terms = Terms { replicas, ..bound };
-        let info = self.transport.send(vec![cmd("INFO")], bound);
-        let (info, answers) = join(info, self.transport.send(commands, terms)).await;
-        let info = info.and_then(|mut info| info.pop().unwrap_or(Err(Error::Reply)));
-        let info = info.and_then(|info| from_redis_value(info).map_err(|_| Error::Reply));
-        Ok(Inspected::new(info, names.into_iter().zip(answers?)))
-    }
-
-    /// Those of the keys whose servers can be reached until then, or why none can.
-    async fn reached(&self, keys: Vec<String>, deadline: Instant) -> Result<Vec<String>, Error> {
-        // Not observed, as the answers are not: this may be the only runtime that cannot connect.
-        let ready = async |key: String| match self.transport.ready(&key, deadline) {
-            Some(ready) => ready.await.map(|()| key),
-            None => Ok(key),
-        };
-        let mut error = None;
-        let outcomes = join_all(keys.into_iter().map(ready)).await.into_iter();
-        let reached = outcomes.filter_map(|outcome| outcome.map_err(|e| error = Some(e)).ok());
-        let reached: Vec<_> = reached.collect();
-        match error {
-            Some(error) if reached.is_empty() => Err(error),
-            _ => Ok(reached),
-        }
-    }
-
-    /// Keys of a check, one of each part.
-    fn probes(&self) -> Vec<String> {
-        let keys = (0..SAMPLES).map(|number| format!("{}{{check{number}}}", self.owner.prefix));
-        let mut parts = BTreeSet::new();
-        keys.filter(|key| parts.insert(self.transport.part_of(key)))
-            .collect()
-    }
-
-    /// Commands, and what they are called in an error.
-    fn questions(&self, channel: &str, probes: &[String], own: &[String]) -> Vec<(String, Cmd)> {
-        let probes = probes.iter().flat_map(|key| questions(key, channel));
-        let own = own
-            .iter()
-            .map(|key| own_question(key, *key == self.clock_key()));
-        probes.chain(own).collect()
-    }
-
-    /// Fails if a server says that another one has some of the keys: one node of a cluster of several.
-    pub(in crate::redis) async fn elsewhere(&self, deadline: Instant) -> Result<(), Error> {
-        let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
-        let terms = Terms::by(deadline);
-        let answers = self.transport.send(commands.collect(), terms).await?;
-        let errors = answers.into_iter().filter_map(Result::err);
-        let mut moved = errors.filter(Error::is_moving);
-        moved.next().map_or(Ok(()), Err)
     }
 }
 

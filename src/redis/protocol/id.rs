@@ -63,7 +63,6 @@ impl PermitId {
     }
 
     /// Whether its permit had another id before.
-    #[cfg_attr(not(tower_semaphore_core), allow(dead_code))]
     pub(in crate::redis) fn is_renewed(&self) -> bool {
         self.serial >= GENERATION
     }
@@ -94,7 +93,6 @@ pub(in crate::redis) struct Owner {
 
 impl Owner {
     /// The channel of messages to this process.
-    #[cfg(tower_semaphore_core)]
     pub(in crate::redis) fn channel(&self) -> String {
         format!("{}wake:{}", self.prefix, self.process)
     }

@@ -1,21 +1,10 @@
 //! revoke: takes a permit from whoever holds it. See `revoke.lua`.
 
-#[cfg(tower_semaphore_core)]
 use super::script::run;
 use super::{read_id::ReadId, script::Script};
 use crate::{redis::error::Error, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value};
 use std::sync::LazyLock;
-#[cfg(not(tower_semaphore_core))]
-use {
-    super::{
-        call::{Call, Protocol},
-        id::Owner,
-        reply::Reply,
-        share::{Numbers, Share},
-    },
-    std::{iter, time::Instant},
-};
 
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -37,65 +26,6 @@ const LEASES: u64 = 8;
 /// The longest lease, in ms.
 const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
-#[cfg(not(tower_semaphore_core))]
-/// The permit of a semaphore that is revoked.
-struct Revoked<'a> {
-    name: &'a str,
-    id: &'a str,
-}
-
-#[cfg(not(tower_semaphore_core))]
-impl Share for Revoked<'_> {
-    fn names(&self) -> impl Iterator<Item = &str> {
-        iter::once(self.name)
-    }
-
-    fn args(&self) -> usize {
-        1
-    }
-
-    fn units(&self) -> usize {
-        1
-    }
-
-    fn write(&self, _: &Owner, _: &Numbers<'_>, command: &mut Cmd) {
-        command.arg(self.id);
-    }
-
-    fn items(&self, _: Option<&Value>) -> usize {
-        1
-    }
-}
-
-#[cfg(not(tower_semaphore_core))]
-impl Protocol {
-    /// Revokes a permit. `false`: there is none of this id, or the text is no id.
-    pub(in crate::redis) async fn revoke(
-        &self,
-        name: &str,
-        id: &str,
-        deadline: Instant,
-    ) -> Result<bool, Error> {
-        let Some(remembered) = remembered(id) else {
-            return Ok(false);
-        };
-        let call = Call {
-            script: &SCRIPT,
-            head: &[self.clock.floor(), remembered],
-            deadline,
-            is_confirmed: true,
-        };
-        let reply = self.run(&call, &[Revoked { name, id }]).await.pop();
-        match reply.ok_or(Error::Reply)?? {
-            Reply::Items(_, items) => match items[..] {
-                [Value::Int(revoked)] => Ok(revoked == 1),
-                _ => Err(Error::Reply),
-            },
-            _ => Err(Error::Reply),
-        }
-    }
-}
-
 /// How long a permit is remembered, in ms. `None`: there is none of this id, or the text is no id.
 fn remembered(id: &str) -> Option<u64> {
     let read = ReadId::read(id).filter(|id| id.weight <= MAX_WEIGHT)?;
@@ -103,14 +33,12 @@ fn remembered(id: &str) -> Option<u64> {
 }
 
 /// Revokes a permit; `floor` is the least token of a semaphore without one, microseconds. `None`: the text is no id.
-#[cfg(tower_semaphore_core)]
 pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> {
     let remembered = remembered(id)?;
     Some(run(&SCRIPT, name, &[&floor, &remembered, &1, &id]))
 }
 
 /// Reads from the reply to that whether there was such a permit.
-#[cfg(tower_semaphore_core)]
 pub(in crate::redis) fn is_revoked(reply: &Value) -> Result<bool, Error> {
     match reply {
         Value::Array(items) => match items[..] {

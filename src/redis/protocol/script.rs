@@ -61,7 +61,6 @@ impl Script {
 }
 
 /// A run of a script for one semaphore, told in full: what operators ask is rare.
-#[cfg(tower_semaphore_core)]
 pub(super) fn run(script: &Script, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
     let mut command = script.call(Form::Source, 8, 0);
     command.arg(script.keys.len());

@@ -85,7 +85,6 @@ impl Connection {
     }
 
     /// Whether an answer has come since this was last asked.
-    #[cfg(tower_semaphore_core)]
     pub(super) fn is_answered(&self) -> bool {
         self.answered.swap(false, Ordering::Relaxed)
     }

@@ -6,19 +6,9 @@ use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
 use std::time::Duration;
-#[cfg(tower_semaphore_core)]
 use {
     super::topology::{Line, Slots, Topology},
     std::{future::ready, sync::Arc},
-};
-#[cfg(not(tower_semaphore_core))]
-use {
-    super::{
-        connection::Replies,
-        contract::{Part, Terms, Transport},
-    },
-    crate::semaphore::timer::timeout_at,
-    std::time::Instant,
 };
 
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
@@ -27,7 +17,6 @@ use {
 const PARTS: usize = 16;
 
 /// How many slots each has.
-#[cfg(tower_semaphore_core)]
 const PART: usize = SLOTS / PARTS;
 
 /// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
@@ -38,48 +27,6 @@ pub(in crate::redis) struct Supplied<C> {
     pub(in crate::redis) timeout: Duration,
 }
 
-#[cfg(not(tower_semaphore_core))]
-impl<C> Transport for Supplied<C>
-where
-    C: ConnectionLike + Clone + Send + Sync + 'static,
-{
-    /// Connecting is up to the connection.
-    fn ready(&self, _: &str, _: Instant) -> Option<BoxFuture<Result<(), Error>>> {
-        None
-    }
-
-    /// One by one, side by side: a cluster sends a pipeline to one node only.
-    fn send(&self, commands: Vec<Cmd>, terms: Terms) -> BoxFuture<Result<Replies, Error>> {
-        let connection = self.connection.clone();
-        let deadline = terms.deadline.min(Instant::now() + self.timeout);
-        Box::pin(async move {
-            let calls = commands
-                .into_iter()
-                .map(|command| call(connection.clone(), command, deadline));
-            Ok(join_all(calls).await)
-        })
-    }
-
-    fn is_one_server(&self) -> bool {
-        false
-    }
-
-    fn place(&self) -> Place {
-        Place::Supplied
-    }
-
-    /// Nodes of a cluster mostly have slots in a row.
-    fn part_of(&self, key: &str) -> Part {
-        Part::of_several(part(key))
-    }
-}
-
-#[cfg(not(tower_semaphore_core))]
-fn part(key: &str) -> usize {
-    slot_of(key.as_bytes()) / (SLOTS / PARTS)
-}
-
-#[cfg(tower_semaphore_core)]
 impl<C> Topology for Supplied<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
@@ -124,35 +71,8 @@ where
     }
 }
 
-#[cfg(not(tower_semaphore_core))]
-/// Each has a timeout of its own, so that a node that does not answer fails no call of another.
-async fn call<C: ConnectionLike>(
-    connection: C,
-    command: Cmd,
-    deadline: Instant,
-) -> Result<Value, Error> {
-    let sent = Instant::now();
-    let reply = timeout_at(deadline, answer(connection, command)).await;
-    reply.map_err(|late| late.or(Error::Timeout(sent.elapsed())))?
-}
-
 async fn answer<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Value, Error> {
     let reply = connection.req_packed_command(&command).await;
     reply.map_err(Error::Redis).and_then(checked)
 }
 
-#[cfg(not(tower_semaphore_core))]
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::redis::transport::SAMPLES;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn the_samples_are_of_all_parts() {
-        let parts: BTreeSet<_> = (0..SAMPLES)
-            .map(|number| part(&number.to_string()))
-            .collect();
-        assert_eq!(parts, (0..PARTS).collect());
-    }
-}

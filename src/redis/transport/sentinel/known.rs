@@ -32,7 +32,6 @@ impl Known {
     }
 
     /// Tells when another primary takes the place of this one. It fails if one has.
-    #[cfg(tower_semaphore_core)]
     pub(super) fn replaced(&self, primary: &Primary) -> Result<watch::Receiver<u64>, Error> {
         let replaced = self.generation.subscribe();
         let is_current = *replaced.borrow() == primary.generation;
@@ -113,7 +112,6 @@ impl Known {
     }
 }
 
-#[cfg(tower_semaphore_core)]
 const REPLACED: &str = "another primary has taken the place of this one meanwhile";
 const NO_PRIMARY: &str = "the server that the Sentinels name is no primary";
 const UNKNOWN: &str = "too few Sentinels answer, and the server was started again since they did";

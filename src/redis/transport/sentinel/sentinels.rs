@@ -6,13 +6,7 @@ use super::{
     known::{Known, Primary},
     server_info::ServerInfo,
 };
-#[cfg(tower_semaphore_core)]
 use crate::redis::transport::topology::{Line, Own, Slots, Topology};
-#[cfg(not(tower_semaphore_core))]
-use crate::redis::transport::{
-    attempt,
-    endpoint::{Connected, Endpoint},
-};
 use crate::{
     redis::{
         error::Error,
@@ -124,46 +118,6 @@ impl Sentinels {
     }
 }
 
-#[cfg(not(tower_semaphore_core))]
-impl Endpoint for Sentinels {
-    fn client(self: Arc<Self>) -> BoxFuture<Result<Client, Error>> {
-        Box::pin(async move {
-            let (primary, _) = self.primary().await?;
-            let client = primary.address.client(&self.template);
-            client.map_err(Error::unconnected)
-        })
-    }
-
-    fn connect(self: Arc<Self>) -> BoxFuture<Result<Connected, Error>> {
-        Box::pin(async move {
-            let (primary, is_named) = self.primary().await?;
-            let client = primary.address.client(&self.template);
-            let client = client.map_err(Error::unconnected)?;
-            let connection = attempt::connect(&client).await?;
-            let info = ServerInfo::of(connection.call(ServerInfo::commands())).await?;
-            self.known.check(&primary, is_named, info)?;
-            Ok((connection, primary.generation))
-        })
-    }
-
-    fn place(&self) -> Place {
-        Place::Primary
-    }
-
-    fn is_current(&self, client: &Client) -> bool {
-        Address::of(client.get_connection_info()) == self.address()
-    }
-
-    fn generation(&self) -> u64 {
-        self.known.generation()
-    }
-
-    fn watch(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move { self.watch_all().await })
-    }
-}
-
-#[cfg(tower_semaphore_core)]
 impl Topology for Sentinels {
     fn place(&self) -> Place {
         Place::Primary
