@@ -163,11 +163,7 @@ impl Builder {
             return Err(ConnectError::setting(setting, reason));
         }
         self.check_not_supplied()?;
-        let timeout = self.timeout;
         self.database = connection.get_db();
-        Ok(self.on_supplied(Supplied {
-            connection,
-            timeout,
-        }))
+        Ok(self.on_supplied(Supplied { connection }))
     }
 }

@@ -58,42 +58,6 @@ impl Error {
         Self::Unavailable(error.into())
     }
 
-    /// Whether the command never left this process.
-    pub(super) fn was_not_sent(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Congested)
-    }
-
-    /// Whether the command certainly had no effect: it was not sent, or the server refused the
-    /// whole command, because it accepts no commands, no writes, or none for that key.
-    pub(super) fn had_no_effect(&self) -> bool {
-        const CODES: [&str; 12] = [
-            "ASK",
-            "BUSY",
-            "CLUSTERDOWN",
-            "CROSSSLOT",
-            "LOADING",
-            "MASTERDOWN",
-            "MISCONF",
-            "MOVED",
-            "NOAUTH",
-            "NOREPLICAS",
-            "READONLY",
-            "TRYAGAIN",
-        ];
-        let is_refused = self.code().is_some_and(|code| CODES.contains(&code));
-        is_refused || self.was_not_sent() || matches!(self, Self::Late(_))
-    }
-
-    /// Whether the same command may succeed a moment later.
-    pub(super) fn is_transient(&self) -> bool {
-        self.was_not_sent()
-            || self.is_disconnect()
-            || matches!(
-                self,
-                Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_)
-            )
-    }
-
     /// Whether the connection is gone, so that the command may succeed on a new one.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
@@ -104,20 +68,9 @@ impl Error {
         self.code() == Some("NOSCRIPT")
     }
 
-    /// Whether one key of several may be the cause.
-    pub(super) fn is_of_a_key(&self) -> bool {
-        const CODES: [&str; 5] = ["CROSSSLOT", "WRONGTYPE", "NOPERM", "TRYAGAIN", "ERR"];
-        self.code().is_some_and(|code| CODES.contains(&code))
-    }
-
     /// Whether a server has said it.
     pub(super) fn is_an_answer(&self) -> bool {
         matches!(self, Self::Unavailable(error) | Self::Redis(error) if error.code().is_some())
-    }
-
-    /// Whether the keys of a call live on several nodes.
-    pub(super) fn is_cross_slot(&self) -> bool {
-        self.code() == Some("CROSSSLOT")
     }
 
     /// Whether the keys of a call have no node for a moment, because they are moving or their node has

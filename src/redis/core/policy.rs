@@ -63,3 +63,29 @@ impl Live {
         self.most[0].max(self.most[1])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Policy::{Admit, Refuse, Share, ShareOf};
+
+    #[test]
+    fn a_share_is_rounded_up() {
+        assert_eq!(Share.share(20, 5), 4);
+        assert_eq!(Share.share(20, 6), 4);
+        assert_eq!(Share.share(1, 6), 1);
+        assert_eq!(ShareOf(0.15).share(20, 5), 3);
+        assert_eq!(ShareOf(0.16).share(20, 5), 4);
+        assert_eq!(ShareOf(0.0).share(20, 5), 0);
+        assert_eq!(ShareOf(1.0).share(u32::MAX, 5), u32::MAX);
+    }
+
+    #[test]
+    fn a_process_that_knows_of_no_other_takes_the_least() {
+        assert_eq!(Share.share(20, 0), 1);
+    }
+
+    #[test]
+    fn without_a_share_nothing_or_everything_is_admitted() {
+        assert_eq!((Refuse.share(20, 5), Admit.share(20, 5)), (0, u32::MAX));
+    }
+}

@@ -45,7 +45,6 @@ mod wire;
 
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
-pub(in crate::redis) use clock::boot_time;
 pub(in crate::redis) use shared::{Health, Observer};
 pub(in crate::redis) use transport::{Cause, Connection, Messages, Slots, Transport};
 pub(in crate::redis) use wire::{Session, Wire};

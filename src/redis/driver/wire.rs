@@ -14,7 +14,6 @@ use crate::{
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
         transport::{Line, Replies, Subscription, Topology},
     },
-    semaphore::Process,
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};

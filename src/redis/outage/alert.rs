@@ -12,21 +12,22 @@
 //! What the server answers to others than claims is no end: claims may travel over another connection, with
 //! other credentials.
 
-use super::{cause::MAX_FAILURES, summary::Summary};
+use super::cause::MAX_FAILURES;
 use crate::{
     observe::events,
     redis::{clock::Times, error::Error},
 };
 use parking_lot::Mutex;
 use std::{
-    sync::Arc,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 /// Of one server, or of all that are one as far as is known.
 #[derive(Default)]
 pub(in crate::redis) struct Alert {
-    pub(super) summary: Arc<Summary>,
+    /// Whether an answer to a claim is news.
+    is_begun: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -114,27 +115,6 @@ impl State {
 }
 
 impl Alert {
-    pub(super) fn new(summary: &Arc<Summary>) -> Self {
-        Self {
-            summary: Arc::clone(summary),
-            state: Mutex::default(),
-        }
-    }
-
-    /// A breaker opens.
-    pub(super) fn opens(&self, error: &Error) {
-        if self.change(State::opens) {
-            events::fails(error);
-        }
-    }
-
-    /// A breaker was open, and the server has answered, perhaps with an error.
-    pub(super) fn closes(&self, has_worked: bool) {
-        if self.change(|state| state.closes(has_worked)) {
-            events::works();
-        }
-    }
-
     /// Claims are decided without the server. Returns whether that is news.
     pub(in crate::redis) fn begins(&self) -> bool {
         self.change(State::opens)
@@ -154,7 +134,7 @@ impl Alert {
 
     /// Whether an answer to a claim is news.
     pub(in crate::redis) fn is_begun(&self) -> bool {
-        self.summary.is_alerted()
+        self.is_begun.load(Relaxed)
     }
 
     pub(in crate::redis) fn claim_worked(&self, times: &Times) {
@@ -167,9 +147,8 @@ impl Alert {
     /// Changes the state. Returns what `change` does.
     fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         let mut state = self.state.lock();
-        let was_idle = state.is_idle();
         let is_news = change(&mut state);
-        self.summary.alert(was_idle, state.is_idle());
+        self.is_begun.store(!state.is_idle(), Relaxed);
         is_news
     }
 }

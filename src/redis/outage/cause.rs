@@ -19,22 +19,7 @@ const CODES: [&str; 8] = [
     "READONLY",
 ];
 
-/// What the outcome of a call says of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Evidence {
-    /// It answered.
-    Works,
-    Fails,
-    /// Nothing: the call was not sent.
-    Unsent,
-}
-
 impl Error {
-    /// Whether there is no connection, so that the server may have been started again.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Self::Unavailable(_)) || self.is_disconnect()
-    }
-
     /// Whether the store is unavailable, so that the policy decides.
     pub(in crate::redis) fn is_unavailable(&self) -> bool {
         match self {
@@ -59,14 +44,6 @@ impl Error {
             Self::Redis(error) if is_refusal(error) => names_key(error),
             Self::Redis(_) | Self::Reply => !self.is_unavailable(),
             _ => false,
-        }
-    }
-
-    pub(super) fn evidence(&self) -> Evidence {
-        match self {
-            Self::Congested | Self::PausedClock => Evidence::Unsent,
-            _ if !self.is_unavailable() => Evidence::Works,
-            _ => Evidence::Fails,
         }
     }
 }
@@ -131,7 +108,6 @@ mod tests {
         for code in CODES {
             let error = answer(&format!("{code} as it says"));
             assert!(error.is_unavailable(), "{error:?}");
-            assert_eq!(error.evidence(), Evidence::Fails);
         }
         let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
                    -OOM command not allowed when used memory > 'maxmemory'.";
@@ -149,7 +125,6 @@ mod tests {
         ] {
             let error = answer(text);
             assert!(!error.is_unavailable(), "{error:?}");
-            assert_eq!(error.evidence(), Evidence::Works);
         }
         let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
         assert!(!Error::Unavailable(wrong.clone()).is_unavailable());
@@ -159,12 +134,10 @@ mod tests {
     #[test]
     fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
         let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
-        assert_eq!(Error::Unavailable(refused()).evidence(), Evidence::Fails);
-        assert_eq!(Error::Timeout(Duration::ZERO).evidence(), Evidence::Fails);
-        assert_eq!(Error::Late(1).evidence(), Evidence::Fails);
-        assert_eq!(Error::Congested.evidence(), Evidence::Unsent);
+        assert!(Error::Unavailable(refused()).is_unavailable());
+        assert!(Error::Timeout(Duration::ZERO).is_unavailable());
+        assert!(Error::Late(1).is_unavailable());
         assert!(!Error::Congested.is_unavailable());
         assert!(Error::Redis(refused()).is_unavailable());
-        assert_eq!(Error::Redis(refused()).evidence(), Evidence::Fails);
     }
 }

@@ -72,53 +72,11 @@ impl WhenUnavailable {
     pub(in crate::redis) fn is_wrong(self) -> bool {
         matches!(self, Self::ShareOf(fraction) if !(0.0..=1.0).contains(&fraction))
     }
-
-    /// Whether claims may be admitted at all.
-    pub(in crate::redis) fn admits(self) -> bool {
-        self != Self::Refuse
-    }
-
-    /// Whether claims are admitted up to a share.
-    pub(in crate::redis) fn shares(self) -> bool {
-        matches!(self, Self::Share | Self::ShareOf(_))
-    }
-
-    /// How many units of a limit are this process's share, given how many processes are alive; 0 if
-    /// nobody has told that yet.
-    pub(in crate::redis) fn share(self, limit: u32, live: u32) -> u32 {
-        match self {
-            Self::Refuse => 0,
-            Self::Admit => limit,
-            Self::Share if live == 0 => limit.min(1),
-            Self::Share => limit.div_ceil(live),
-            Self::ShareOf(fraction) => {
-                // A product that should be whole may be a little more.
-                const ERROR: f64 = 1e-6;
-                (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf};
-
-    #[test]
-    fn a_share_is_rounded_up() {
-        assert_eq!(Share.share(20, 5), 4);
-        assert_eq!(Share.share(20, 6), 4);
-        assert_eq!(Share.share(1, 6), 1);
-        assert_eq!(ShareOf(0.15).share(20, 5), 3);
-        assert_eq!(ShareOf(0.16).share(20, 5), 4);
-        assert_eq!(ShareOf(0.0).share(20, 5), 0);
-        assert_eq!(ShareOf(1.0).share(u32::MAX, 5), u32::MAX);
-    }
-
-    #[test]
-    fn a_process_that_knows_of_no_other_takes_the_least() {
-        assert_eq!(Share.share(20, 0), 1);
-    }
+    use super::WhenUnavailable::{Share, ShareOf};
 
     #[test]
     fn a_fraction_is_within_zero_and_one() {
@@ -126,19 +84,5 @@ mod tests {
             ShareOf(1.1).is_wrong() && ShareOf(-0.1).is_wrong() && ShareOf(f64::NAN).is_wrong()
         );
         assert!(!ShareOf(0.0).is_wrong() && !ShareOf(1.0).is_wrong() && !Share.is_wrong());
-    }
-
-    #[test]
-    fn all_but_refuse_admit_and_two_of_them_up_to_a_share() {
-        let policies = [Refuse, Admit, Share, ShareOf(0.5)];
-        assert_eq!(
-            policies.map(WhenUnavailable::admits),
-            [false, true, true, true]
-        );
-        assert_eq!(
-            policies.map(WhenUnavailable::shares),
-            [false, false, true, true]
-        );
-        assert_eq!(policies.map(|it| it.share(20, 5)), [0, 20, 4, 10]);
     }
 }

@@ -5,8 +5,7 @@ use crate::redis::error::Error;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
 use std::sync::LazyLock;
 
-static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new("check", include_str!("check.lua"), &[]));
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
 
 /// The question whose answer is all that fails.
 const CHECK: &str = "EVAL";

@@ -105,16 +105,6 @@ impl Verb {
     pub(in crate::redis) const ALL: [Self; 4] =
         [Self::Acquire, Self::Refresh, Self::Release, Self::Presence];
 
-    /// What metrics call it.
-    pub(in crate::redis) fn name(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Refresh => "refresh",
-            Self::Release => "release",
-            Self::Presence => "presence",
-        }
-    }
-
     /// Its text, concatenated at compile time.
     pub(in crate::redis) fn source(self) -> &'static str {
         match self {

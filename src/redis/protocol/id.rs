@@ -57,11 +57,6 @@ impl PermitId {
         (kept, others)
     }
 
-    /// Whether it has fewer units than its id says.
-    pub(in crate::redis) fn is_split(&self) -> bool {
-        self.units() < self.weight
-    }
-
     /// Whether its permit had another id before.
     pub(in crate::redis) fn is_renewed(&self) -> bool {
         self.serial >= GENERATION

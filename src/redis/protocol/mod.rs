@@ -17,7 +17,7 @@ mod tag;
 mod usage;
 
 pub(super) use answer::Acquired;
-pub(super) use answer::{Answer, Fault, Message, Reply};
+pub(super) use answer::{Answer, Fault, Message};
 pub(super) use check::Inspected;
 pub(super) use check::{elsewhere, own_question, questions};
 pub(super) use command::{Command, Sink, Verb};

@@ -13,7 +13,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("grant.lua"),
         include_str!("revoke.lua")
     );
-    Script::new("revoke", source, &[":held", ":queue", ":alive", ":token"])
+    Script::new(source, &[":held", ":queue", ":alive", ":token"])
 });
 
 /// How long the id of a revoked permit is remembered at least, in ms: its holder may have no connection

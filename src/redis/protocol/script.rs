@@ -16,8 +16,6 @@ pub(in crate::redis) enum Form {
 
 /// A script, and the keys that it takes for each semaphore.
 pub(in crate::redis) struct Script {
-    /// What metrics call it.
-    pub(super) verb: &'static str,
     source: &'static str,
     /// SHA-1 of the source.
     hash: String,
@@ -27,26 +25,12 @@ pub(in crate::redis) struct Script {
 
 impl Script {
     pub(in crate::redis) fn of(verb: Verb) -> Self {
-        Self::new(verb.name(), verb.source(), verb.keys())
+        Self::new(verb.source(), verb.keys())
     }
 
-    pub(super) fn new(
-        verb: &'static str,
-        source: &'static str,
-        keys: &'static [&'static str],
-    ) -> Self {
+    pub(super) fn new(source: &'static str, keys: &'static [&'static str]) -> Self {
         let hash = redis::Script::new(source).get_hash().to_owned();
-        Self {
-            verb,
-            source,
-            hash,
-            keys,
-        }
-    }
-
-    /// What the names of a semaphore's keys end with.
-    pub(super) fn keys(&self) -> &'static [&'static str] {
-        self.keys
+        Self { source, hash, keys }
     }
 
     /// Begins a call, with room for `size` bytes of arguments.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// Concatenated at compile time.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     let source = concat!(include_str!("common.lua"), include_str!("usage.lua"));
-    Script::new("usage", source, &[":held", ":queue", ":alive"])
+    Script::new(source, &[":held", ":queue", ":alive"])
 });
 
 /// What a server has of a semaphore. Times are ms of its clock.

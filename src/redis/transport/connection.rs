@@ -13,8 +13,7 @@ use crate::{
     },
 };
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection,
 };
 use std::{
     io,
@@ -35,11 +34,9 @@ pub(in crate::redis) type Ask =
 
 /// See the module docs.
 pub(super) struct Connection {
-    address: ConnectionAddr,
     multiplexed: MultiplexedConnection,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
-    is_probed: AtomicBool,
     /// Whether the server has ever answered on it.
     is_proven: AtomicBool,
 }
@@ -55,17 +52,10 @@ impl Connection {
             .await
             .map_err(|error| without_password(error, client))?;
         Ok(Self {
-            address: client.get_connection_info().addr().clone(),
             multiplexed,
             answered: AtomicBool::new(false),
-            is_probed: AtomicBool::new(false),
             is_proven: AtomicBool::new(false),
         })
-    }
-
-    /// Where the server listens.
-    pub(super) fn address(&self) -> &ConnectionAddr {
-        &self.address
     }
 
     /// Sends commands together. As many replies, in their order.
@@ -89,24 +79,17 @@ impl Connection {
         self.answered.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether no probe runs. From now on one does.
-    pub(super) fn start_probe(&self) -> bool {
-        !self.is_probed.swap(true, Ordering::Relaxed)
-    }
-
     /// Sends a `PING`. Its replies, or `None` if the connection is dead.
     pub(super) async fn probe(&self, time: Duration) -> Option<Replies> {
         let mut ping = pin!(self.call(vec![redis::cmd("PING")]));
-        let outcome = loop {
+        loop {
             self.answered.store(false, Ordering::Relaxed);
             match timeout(time, &mut ping).await {
                 Ok(replies) => break Some(replies),
                 Err(_) if self.answered.load(Ordering::Relaxed) => {}
                 Err(_) => break None,
             }
-        };
-        self.is_probed.store(false, Ordering::Relaxed);
-        outcome
+        }
     }
 }
 

@@ -18,7 +18,6 @@ pub(super) use connection::Ask;
 pub(super) use connection::Replies;
 pub(super) use direct::Subscription;
 pub(super) use replicas::{confirmed, with_wait};
-pub(super) use secret::without_password;
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use supplied::Supplied;
 pub(super) use topology::{Line, Topology};

@@ -1,15 +1,15 @@
 //! A connection that the user supplied: of any kind, a cluster's too.
 
-use super::cluster::{SLOTS, slot_of};
-use super::{address::Place, connection::checked};
+use super::{
+    address::Place,
+    cluster::{SLOTS, slot_of},
+    connection::checked,
+    topology::{Line, Slots, Topology},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
 use redis::{Cmd, Value, aio::ConnectionLike};
-use std::time::Duration;
-use {
-    super::topology::{Line, Slots, Topology},
-    std::{future::ready, sync::Arc},
-};
+use std::{future::ready, sync::Arc};
 
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
 /// for those that it shares with another. With more of them more probes are sent to a node, or to the only
@@ -24,7 +24,6 @@ const PART: usize = SLOTS / PARTS;
 #[derive(Clone)]
 pub(in crate::redis) struct Supplied<C> {
     pub(in crate::redis) connection: C,
-    pub(in crate::redis) timeout: Duration,
 }
 
 impl<C> Topology for Supplied<C>

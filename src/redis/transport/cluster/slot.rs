@@ -1,21 +1,11 @@
 //! The hash slot of a key, as the specification of Redis Cluster has it.
 
-use redis::{Arg, Cmd};
-
 /// How many slots there are.
 pub(in crate::redis::transport) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with.
 pub(in crate::redis) fn slot_of(key: &[u8]) -> usize {
     usize::from(crc16(tag(key))) % SLOTS
-}
-
-/// The slot of a command of ours: `EVALSHA` or `EVAL`, whose first key is its third argument.
-pub(super) fn slot_of_command(command: &Cmd) -> usize {
-    match command.args_iter().nth(3) {
-        Some(Arg::Simple(key)) => slot_of(key),
-        _ => 0,
-    }
 }
 
 /// What is hashed: the text within the first braces, unless there is none.
@@ -67,16 +57,5 @@ mod tests {
         assert_eq!(slot_of(b"{}foo"), slot_of(b"{}foo"));
         assert_ne!(slot_of(b"{}foo"), slot_of(b""));
         assert_eq!(slot_of(b"{{foo}}"), slot_of(b"{foo"));
-    }
-
-    #[test]
-    fn a_call_has_the_slot_of_its_first_key() {
-        let mut command = redis::cmd("EVALSHA");
-        command
-            .arg("hash")
-            .arg(2)
-            .arg("p:{foo}:held")
-            .arg("p:{foo}:queue");
-        assert_eq!(slot_of_command(&command), 12_182);
     }
 }
