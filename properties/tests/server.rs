@@ -3,12 +3,8 @@
 use crate::{
     case::BOUND,
     driver::{Driver, Name},
-    op::{LONG_WAIT, PROCESSES},
-    support::{
-        redis::RedisServer,
-        resp::Raw,
-        wait::{eventually, lease_end, refreshed_once},
-    },
+    op::PROCESSES,
+    support::{redis::RedisServer, resp::Raw, wait::eventually},
 };
 use std::{
     collections::HashSet,
@@ -40,24 +36,14 @@ impl Redis {
         }
     }
 
-    /// Makes each store subscribe to its channel, which a first waiter starts, so that no later
-    /// waiter polls because of a new subscription, and no later refresh brings back what was lost.
+    /// Waits until both stores have subscribed to their channels, so that no waiter polls because of a new
+    /// subscription.
     pub(crate) async fn listening(mut self) -> Self {
-        for process in 0..PROCESSES {
-            let claim = self.claim(process).with_limit(1);
-            let held = self.stores[process].acquire(claim.clone()).await;
-            let units = self.set(process, "held");
-            let end = lease_end(&mut self.raw, &units).await;
-            let waits = tokio::spawn(self.stores[process].acquire(claim.with_wait(LONG_WAIT)));
-            let channels = ["PUBSUB", "CHANNELS", "semaphore:wake:*"];
-            eventually("the store listens", BOUND, async || {
-                self.raw.cmd(&channels).await.array().len() > process
-            })
-            .await;
-            refreshed_once(&mut self.raw, &units, end).await;
-            drop(held);
-            assert!(matches!(waits.await, Ok(Ok(_))));
-        }
+        let channels = ["PUBSUB", "CHANNELS", "semaphore:wake:*"];
+        eventually("the stores listen", BOUND, async || {
+            self.raw.cmd(&channels).await.array().len() == PROCESSES
+        })
+        .await;
         self
     }
 

@@ -21,4 +21,3 @@ pub(super) use replicas::{confirmed, with_wait};
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use supplied::Supplied;
 pub(super) use topology::{Line, Topology};
-

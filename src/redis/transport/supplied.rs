@@ -74,4 +74,3 @@ async fn answer<C: ConnectionLike>(mut connection: C, command: Cmd) -> Result<Va
     let reply = connection.req_packed_command(&command).await;
     reply.map_err(Error::Redis).and_then(checked)
 }
-
