@@ -30,20 +30,21 @@
 //! tokens grow even if the server's clock is set back. The sorted set `PREFIXprocesses` holds which
 //! processes are alive, and until when: each calls once per refresh interval.
 //!
-//! Three scripts work on a semaphore: *acquire* is the one round trip of a request; *refresh* and
-//! *release* are sent by the keeper, a thread of each store, for many permits at once. Each script
-//! is atomic and takes the time from the server. Each may be repeated, because this process chooses
-//! a permit's id, and an id counts once.
+//! Three scripts work on a semaphore: *acquire* is the one round trip of a request, *refresh* and
+//! *release* follow. Each script is atomic and takes the time from the server. Each may be repeated,
+//! because this process chooses a permit's id, and an id counts once.
 //!
-//! A script works on one semaphore after the other, so that one call serves many. Refreshes and
-//! releases are batched in this way, and so are claims that arrive while eight others are in
-//! flight. On a cluster every semaphore has a call of its own, and the calls for one node travel
-//! together. On a supplied connection each claim travels alone.
+//! A script works on one semaphore after the other, so that one call serves many. What a call names, and
+//! when it leaves, one state machine decides for the whole process. A claim that finds nothing in its way is
+//! sent at once, by the task that makes it. Under load claims gather until as many wait as are in
+//! flight, up to 64, so that calls are few and large. A release travels with whatever is sent next,
+//! within a millisecond. On a cluster one call names semaphores of one slot, and the calls for one node
+//! travel together.
 //!
 //! An acquire carries a deadline by the server's clock, which this process knows because every
 //! answer carries the server's time. After the deadline the script refuses to run, so a command
-//! that was delayed on its way grants nothing. An acquire without an answer may have run, so the
-//! keeper sends releases of it until one that ran after the deadline is answered.
+//! that was delayed on its way grants nothing. An acquire without an answer may have run, so
+//! releases of it are sent until one that ran after the deadline is answered.
 //!
 //! All keys expire eight leases after their last use; where a permit was revoked, one remembers it for
 //! an hour at least. A waiter that is granted is notified by
@@ -52,21 +53,23 @@
 //!
 //! # When the server is unavailable
 //!
-//! The outcome of every call is observed. Three failures in a row, over at least a timeout, open a breaker:
-//! from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
-//! one probe at a time, until one is answered. Claims that wait in a queue, or to be sent in a batch,
-//! are decided when the breaker opens; those that were sent, when their calls end.
+//! The outcome of every call is observed. Three failures in a row of calls of the keeper, over at least a timeout,
+//! are an outage: from then on claims are decided in this process, by [`WhenUnavailable`], and nothing is sent but
+//! one probe at a time, until one is answered. Claims that wait are decided when it begins. A caller's call
+//! that fails makes a probe due, because that caller's runtime may be what stands still.
 //!
 //! Permits that were held, or admitted, meanwhile are acquired as soon as the server has
 //! answered.
 //!
 //! # Threads and runtimes
 //!
-//! The keeper runs on a thread of its own, with a runtime and a connection of its own. So handlers
-//! that block every worker of a runtime lose no permit, and several runtimes may share a store and
-//! end in any order. A claim travels over a connection of the runtime that polls it, or in a batch
-//! over the keeper's; that of a runtime that has no connection does so too. One that waits goes on in
-//! another runtime, in its place, if that polls it soon enough.
+//! The keeper is a thread with a runtime and a connection of its own, which refreshes permits, polls for waiters, and
+//! sends what no caller does. So handlers that block every worker of a runtime lose no permit, and several
+//! runtimes may share a store and end in any order. A claim travels over a connection of the runtime that polls it,
+//! or over the keeper's if that runtime has none yet. What is held is not in the thread: if it ends by a
+//! panic, of a waker for example, the next call starts it again with all that is held, and says so in an
+//! event. What it tells a subscriber or a recorder goes through another thread, so that none of them can delay a
+//! refresh.
 //!
 //! The store needs real time, as its servers do. Where Tokio's is paused (`tokio::time::pause`,
 //! `start_paused`) each wait for an answer is over at once: connecting and claims fail with
