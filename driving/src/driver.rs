@@ -26,5 +26,5 @@ mod transport;
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
 pub(in crate::redis) use clock::boot_time;
-pub(in crate::redis) use shared::{Health, Observer};
+pub(in crate::redis) use shared::{Health, News};
 pub(in crate::redis) use transport::{Cause, Connection, Messages, Transport};

@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(10);
 
 fn driver(fake: &Fake, lease: Duration) -> (Driver<Fake>, Deaths) {
     let deaths = Deaths::default();
-    let driver = Driver::start(fake.clone(), settings(lease), deaths.clone());
+    let driver = Driver::start(fake.clone(), settings(lease), deaths.observer());
     (driver, deaths)
 }
 
@@ -285,7 +285,7 @@ static KILLS: AtomicBool = AtomicBool::new(false);
 fn a_thread_that_panics_is_started_again_with_all_permits() {
     let lease = Duration::from_millis(900);
     let (fake, deaths) = (Fake::new(lease, Duration::ZERO), Deaths::default());
-    let observer = Box::new(deaths.clone());
+    let observer = Box::new(deaths.observer());
     let driver = Driver::new(fake.clone(), settings(lease), (observer, deadly));
     runtime().block_on(async {
         let mut all = Vec::new();

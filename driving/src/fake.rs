@@ -1,11 +1,10 @@
 //! Servers that are made up: they grant up to a limit, first come, first served.
 
 use super::{
-    core::{Failure, Outage, Settings},
-    driver::{Cause, Connection, Messages, Observer, Transport},
+    core::{Failure, Settings},
+    driver::{Connection, Messages, News, Transport},
     protocol::{Acquired, Answer, Command, Group, Message, Wanted},
 };
-use crate::{observe::LostBy, semaphore::Policy};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -64,24 +63,19 @@ pub(crate) struct Wire {
 #[derive(Clone, Default)]
 pub(crate) struct Deaths(pub(crate) Arc<[AtomicUsize; 2]>);
 
-impl Observer for Deaths {
-    fn keeper_died(&self) {
-        self.0[0].fetch_add(1, SeqCst);
+impl Deaths {
+    /// Counts what the driver tells.
+    pub(crate) fn observer(&self) -> impl Fn(News) + Send + Sync + use<> {
+        let deaths = self.clone();
+        move |news| {
+            let died = match news {
+                News::KeeperDied => 0,
+                News::CoreDied => 1,
+                _ => return,
+            };
+            deaths.0[died].fetch_add(1, SeqCst);
+        }
     }
-
-    fn core_died(&self) {
-        self.0[1].fetch_add(1, SeqCst);
-    }
-
-    fn connected(&self, _: String, _: bool) {}
-
-    fn not_connected(&self, _: Option<Cause>) {}
-
-    fn outage(&self, _: Outage, _: Option<Cause>) {}
-
-    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
-
-    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
 }
 
 pub(crate) fn settings(lease: Duration) -> Settings {

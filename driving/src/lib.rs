@@ -36,7 +36,7 @@ pub mod redis {
 #[path = "../../src/observe"]
 mod observe {
     mod outcome;
-    pub(crate) use outcome::LostBy;
+    pub(crate) use outcome::{Answered, LostBy};
 }
 #[path = "../../src/semaphore"]
 mod semaphore {

@@ -43,7 +43,7 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
     let driver = Driver::start(
         fake.clone(),
         settings(Duration::from_secs(10)),
-        Deaths::default(),
+        Deaths::default().observer(),
     );
     let (pairs, ends) = (
         Arc::new(AtomicUsize::new(0)),
@@ -89,7 +89,7 @@ pub fn many(permits: usize, keys: usize) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let lease = Duration::from_secs(6);
     let fake = Fake::new(lease, Duration::ZERO);
-    let driver = Driver::start(fake.clone(), settings(lease), Deaths::default());
+    let driver = Driver::start(fake.clone(), settings(lease), Deaths::default().observer());
     let told = |what: &str, since: Instant, cpu: Duration| {
         let [p50, p99, p999, max] = sync::holds();
         let (time, cpu) = (since.elapsed().as_secs_f64(), self::cpu() - cpu);

@@ -7,7 +7,7 @@ mod outcome;
 #[path = "../../src/observe/silent.rs"]
 mod silent;
 
-pub(crate) use outcome::{LostBy, Outcome, Store};
+pub(crate) use outcome::{Answered, LostBy, Outcome, Store};
 pub(crate) use silent::{Claiming, Held, Meter, Waiting, refused};
 
 /// Nobody counts here.

@@ -1,22 +1,26 @@
-//! The way of a claim, from its numbers to a permit or the reason why there is none.
+//! From a claim to a permit, or the reason why there is none; and what the permit can do: be lost, change its weight,
+//! be released.
 
 use super::{
-    grant,
-    shared::{Held, Store},
-};
-use crate::redis::{
-    core::{Level, Refusal, Wait},
+    core::{self, Refusal, Wait},
     driver::Refused,
     error::Error,
-    protocol::name,
+    store::{Held, Store},
 };
 use crate::{
     observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
-    semaphore::{AcquireError, Claim, Claims, Permit, StoreError},
+    semaphore::{
+        AcquireError, BoxFuture, Claim, Claims, Grant, Loss, Permit, PermitLost, Policy,
+        SemaphoreId, StoreError, Units,
+    },
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use futures_util::{FutureExt, future::Shared};
+use std::{
+    future::ready,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 impl Store {
@@ -26,7 +30,7 @@ impl Store {
         let levels: Vec<_> = claims.iter().map(|claim| self.level(claim)).collect();
         let policies = claims.iter().map(|claim| claim.policy().clone());
         let mut queue = Queue::default();
-        let queued = |level: usize| queue.join(level, &claims[level], &self.prefix);
+        let queued = |level: usize| queue.join(level, &claims[level], &self);
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
         queue.leave(&answer);
@@ -52,14 +56,14 @@ impl Store {
         }
     }
 
-    fn level(&self, claim: &Claim) -> Level {
+    fn level(&self, claim: &Claim) -> core::Level {
         let wait = claim.wait().map(|wait| Wait {
             time: wait.time,
             max_waiting: wait.max_waiting,
             head_start: wait.head_start,
         });
-        let name = name(&self.prefix, claim.policy(), claim.key());
-        Level {
+        let name = self.name(claim.policy(), claim.key());
+        core::Level {
             slot: self.topology.slot(&name),
             name,
             limit: claim.limit().unwrap_or_default(),
@@ -76,9 +80,9 @@ impl Store {
         }
         // It was granted, but its future was not polled before the lease has ended.
         if held.is_lost() {
-            return Err(StoreError::new(Error::Expired(self.times.lease)).into());
+            return Err(StoreError::new(Error::Expired(self.settings.lease)).into());
         }
-        grant::permit(self, held, claims)
+        permit(self, held, claims)
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
@@ -95,6 +99,61 @@ impl Store {
             }
             Refused::By(Refusal::Revoked) => self.revoked(),
             why => self.failure(why),
+        }
+    }
+
+    /// Why a permit has not grown. It names its policy itself.
+    fn growth_refusal(&self, why: Refused, limit: u32) -> AcquireError {
+        match why {
+            // It does not wait.
+            Refused::By(Refusal::Full(_, held) | Refusal::TimedOut(_, held)) => {
+                AcquireError::Full {
+                    policy: Policy::DEFAULT,
+                    limit,
+                    held,
+                }
+            }
+            Refused::By(Refusal::Revoked) => lost(),
+            why => self.failure(why),
+        }
+    }
+
+    /// What a refusal means that is no answer of a server.
+    fn failure(&self, why: Refused) -> AcquireError {
+        match self.fault(why) {
+            Some(fault) if !self.driver.is_shut() => StoreError::new(fault).into(),
+            _ => AcquireError::Closed,
+        }
+    }
+
+    /// The failure of a server, or of ours, that a refusal is.
+    fn fault(&self, why: Refused) -> Option<Error> {
+        match why {
+            Refused::By(Refusal::Unavailable(server) | Refusal::Failed(server)) => {
+                Some(self.cause(server))
+            }
+            Refused::By(Refusal::Congested(_)) => Some(Error::Congested),
+            Refused::PausedClock => Some(Error::PausedClock),
+            Refused::By(_) | Refused::Closed => None,
+        }
+    }
+
+    /// Why a server was of no use. Without a cause an answer was only too slow.
+    fn cause(&self, server: usize) -> Error {
+        let too_slow = Error::Timeout(self.settings.timeout);
+        self.error(server).unwrap_or(too_slow)
+    }
+
+    /// Tells operators when claims begin to fail, and when they succeed again.
+    fn note(&self, answer: &Result<Held, Refused>) {
+        let fault = match answer {
+            Err(Refused::Closed | Refused::By(Refusal::Closed | Refusal::Revoked)) => return,
+            Err(why) => self.fault(*why),
+            Ok(held) => held.is_degraded().then(|| self.cause(0)),
+        };
+        match fault {
+            Some(fault) => self.reports.claim_failed(&fault),
+            None => self.reports.claim_worked(),
         }
     }
 
@@ -125,11 +184,10 @@ struct Queue {
 
 impl Queue {
     /// It waits at this level, perhaps since before.
-    fn join(&mut self, level: usize, claim: &Claim, prefix: &str) {
+    fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
-            let (policy, key) = (claim.policy(), claim.key());
-            let name = || name(prefix, policy, key).to_string();
-            self.waiting.join(&Meter::of(REDIS, policy), name);
+            let name = || store.name(claim.policy(), claim.key()).to_string();
+            self.waiting.join(&Meter::of(REDIS, claim.policy()), name);
         }
     }
 
@@ -155,4 +213,108 @@ impl Queue {
             Err(Refused::Closed | Refused::PausedClock) => Outcome::Unavailable,
         });
     }
+}
+
+/// What the levels of a permit share. Its drop releases all of them, in one call.
+struct Whole {
+    store: Arc<Store>,
+    held: Held,
+    releasing: OnceLock<Shared<BoxFuture<bool>>>,
+}
+
+/// The grant of a level.
+struct Level {
+    whole: Arc<Whole>,
+    number: usize,
+    weight: Arc<AtomicU32>,
+    is_released: AtomicBool,
+}
+
+/// The permit of claims that were granted.
+fn permit(store: &Arc<Store>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
+    let whole = Arc::new(Whole {
+        store: Arc::clone(store),
+        held,
+        releasing: OnceLock::new(),
+    });
+    let levels = claims.iter().enumerate().map(|(number, claim)| {
+        let (policy, units) = (claim.policy().clone(), claim.units()?);
+        let level = Level {
+            whole: Arc::clone(&whole),
+            number,
+            weight: Arc::new(AtomicU32::new(units.weight)),
+            is_released: AtomicBool::new(false),
+        };
+        let held = whole.held.held(number);
+        Ok(Permit::granted(level, REDIS, policy, units, held))
+    });
+    Permit::join(levels.collect::<Result<_, AcquireError>>()?)
+}
+
+impl Grant for Level {
+    fn token(&self) -> u64 {
+        self.whole.held.token(self.number)
+    }
+
+    fn loss(&self) -> &Loss {
+        self.whole.held.loss()
+    }
+
+    /// Also compares the end with the clock, in case that the keeper has not reported the loss yet.
+    fn is_lost(&self) -> bool {
+        self.whole.held.is_lost()
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.whole.held.is_degraded()
+    }
+
+    fn semaphore_id(&self) -> Option<SemaphoreId> {
+        let Whole { store, held, .. } = &*self.whole;
+        Some(store.semaphore_id(held.name(self.number)))
+    }
+
+    fn weight(&self) -> Option<u32> {
+        match self.whole.held.is_gone() {
+            true => Some(0),
+            false => Some(self.weight.load(Relaxed)),
+        }
+    }
+
+    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
+        if self.is_lost() || self.whole.held.is_gone() {
+            return Box::pin(ready(Err(lost())));
+        }
+        let (whole, weight) = (Arc::clone(&self.whole), Arc::clone(&self.weight));
+        let growing = whole.held.grow(self.number, (units.weight, units.limit));
+        Box::pin(async move {
+            match growing.await {
+                Err(why) => Err(whole.store.growth_refusal(why, units.limit)),
+                Ok(()) if whole.held.is_gone() => Err(lost()),
+                Ok(()) => {
+                    weight.fetch_add(units.weight, Relaxed);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
+        let freed = self.whole.held.shrink(self.number, units);
+        let freed = freed.ok_or_else(lost)?;
+        self.weight.fetch_sub(units, Relaxed);
+        Ok(Box::pin(freed))
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        if self.is_released.swap(true, Relaxed) {
+            return Box::pin(ready(false));
+        }
+        let release = || self.whole.held.release().boxed().shared();
+        Box::pin(self.whole.releasing.get_or_init(release).clone())
+    }
+}
+
+fn lost() -> AcquireError {
+    StoreError::new(PermitLost).into()
 }

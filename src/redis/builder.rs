@@ -1,10 +1,7 @@
 //! Settings of the store in Redis.
 
-use super::{
-    connect_error::ConnectError, credentials::Credentials, outage::WhenUnavailable,
-    tls::Certificates,
-};
-use std::time::Duration;
+use super::{connect_error::ConnectError, tls::Certificates};
+use std::{fmt, time::Duration};
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
 /// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
@@ -154,6 +151,43 @@ impl Builder {
         self
     }
 
+    /// Sets how many replicas must have a grant before it counts: 0 unless set.
+    ///
+    /// Replication is asynchronous, so a replica that takes the primary's place may lack its last
+    /// grants, and up to the limit are granted again while their holders still run. With this setting a
+    /// grant, a refresh or an operator's revocation counts only once so many replicas have it (`WAIT`). If it is the number of
+    /// replicas that the primary has, a failover forgets no permit, and the limit and the order of tokens
+    /// hold across it. If it is fewer, that is so as long as one that has them is promoted: Sentinels
+    /// choose the one that has the most, but only among those that they reach, so a network that is split
+    /// may leave them one that lacks some. The servers' clocks must agree to a twentieth of the
+    /// [lease](Self::lease).
+    ///
+    /// - A claim takes as much longer as a replica takes to answer the primary. Claims that are in flight
+    ///   together share that.
+    /// - A server that has fewer replicas, or whose replicas do not answer within half of the
+    ///   [timeout](Self::timeout), counts as unavailable: claims fail with
+    ///   [`Error::NotReplicated`](super::Error::NotReplicated) or are decided by
+    ///   [`when_unavailable`](Self::when_unavailable), and permits that cannot be refreshed are lost at
+    ///   the end of their leases. After a failover that lasts until the new primary has as many
+    ///   replicas, so run one more than this number.
+    /// - A user whom an access control list restricts needs `+wait` too.
+    ///
+    /// The server's own `min-replicas-to-write` does not bound what a failover forgets: it tests whether
+    /// replicas were there lately, not whether they have what is being granted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let builder = RedisSemaphore::builder().min_replicas(1);
+    /// # drop(builder);
+    /// ```
+    pub fn min_replicas(mut self, min_replicas: u32) -> Self {
+        self.min_replicas = min_replicas;
+        self
+    }
+
     /// Sets the user and the password for the primary that [`sentinel`](Self::sentinel) finds: the URLs
     /// there are those of the Sentinels. A server that has a password but no users calls its user
     /// `default`. With [`connect`](Self::connect) and [`cluster`](Self::cluster) the URLs say both, and
@@ -168,7 +202,10 @@ impl Builder {
     /// # drop(builder);
     /// ```
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials::new(user.into(), password.into()));
+        self.credentials = Some(Credentials {
+            user: user.into(),
+            password: password.into(),
+        });
         self
     }
 
@@ -248,5 +285,117 @@ impl Builder {
             return wrong("when_unavailable", "the fraction is not within 0 and 1");
         }
         Ok(())
+    }
+
+    /// URLs say the user and the password of servers that they name.
+    pub(super) fn check_credentials(&self) -> Result<(), ConnectError> {
+        let reason = "only `sentinel` uses it: the URL of a server says its user and password";
+        match self.credentials {
+            None => Ok(()),
+            Some(_) => Err(ConnectError::setting("credentials", reason)),
+        }
+    }
+}
+
+/// A user and a password.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+/// A password is a secret.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a claim while the store is unavailable:
+/// [`Builder::when_unavailable`](crate::redis::Builder::when_unavailable) sets it.
+///
+/// The store is unavailable when there is no connection, when it does not answer in time, and when
+/// it answers that it cannot work: that it loads its data (`LOADING`), is a replica or lacks its
+/// primary (`READONLY`, `MASTERDOWN`), lacks replicas or nodes (`NOREPLICAS`, `CLUSTERDOWN`), cannot
+/// save (`MISCONF`), runs a long script (`BUSY`) or is out of memory (`OOM`). A limit that is
+/// reached is none of these, nor is a mistake such as a permission that the user lacks.
+///
+/// # Degraded permits
+///
+/// `Admit` and the two shares admit claims on permits that
+/// [are degraded](crate::Permit::is_degraded), and permits that are held already are kept: when
+/// their leases end they are degraded, not lost. Degraded permits are acquired as soon as the
+/// store is back, with the chances of claims that do not wait, and every 5 s at least until there is
+/// room. No work is ended by that. A permit cannot change its weight while it is degraded.
+///
+/// A claim that [is strict](crate::Claim::with_strict), as that of a lock, is always refused, and its
+/// permit is lost when its lease ends.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{RedisSemaphore, redis::WhenUnavailable};
+///
+/// let builder = RedisSemaphore::builder().when_unavailable(WhenUnavailable::Share);
+/// # drop(builder);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub enum WhenUnavailable {
+    /// It is refused with [`AcquireError::Store`](crate::AcquireError::Store), in HTTP 503.
+    #[default]
+    Refuse,
+    /// It is admitted. The limit does not hold for that time.
+    ///
+    /// Calls that time out are an outage whatever the cause: a process or a network that is so
+    /// overloaded that answers come too late is one too, and then more is admitted.
+    Admit,
+    /// It is admitted if its units and those that this process has of the key are within its share: the
+    /// limit divided by the number of processes that are alive, rounded up. Otherwise it is refused, as
+    /// by [`Refuse`](Self::Refuse); so is a claim that is heavier than the share.
+    ///
+    /// Each store that shares the prefix counts as a process. The server tells how many there are three
+    /// times per lease, every 5 s at least; what counts is the highest of the last two leases.
+    ///
+    /// All processes together exceed the limit by what is rounded up, if they have lost the server
+    /// at the same time and none of them has more than its share by then. What a process holds beyond
+    /// its share, in long requests or streams, it keeps, and the others take their shares beside it:
+    /// at worst one process holds the whole limit, and all together nearly twice as much, until that
+    /// work ends. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
+    /// nothing is admitted, in case that the server has answered others, and so that short requests
+    /// of a process that had more than its share have ended when another takes its own; a claim whose
+    /// wait is over by then is decided within two timeouts. From the
+    /// first failure on, also of a single call, until four timeouts and about a second after the first
+    /// answer that follows it, claims need both a grant and a reservation in the share: others may have
+    /// taken the failure for an outage, and all have acquired their degraded permits by then.
+    /// That time is over with the first answer if the server has answered other calls of this process
+    /// within the last timeout, as when the threads of one of its runtimes are blocked. A process of
+    /// which no call has failed knows of no outage: it may be granted what others admit. So give all
+    /// processes the same timeout.
+    Share,
+    /// As [`Share`](Self::Share), with a fixed share: this fraction of the limit, rounded up. For
+    /// fleets whose members have unequal load.
+    ShareOf(f64),
+}
+
+impl WhenUnavailable {
+    /// Whether its fraction is none.
+    fn is_wrong(self) -> bool {
+        matches!(self, Self::ShareOf(fraction) if !(0.0..=1.0).contains(&fraction))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WhenUnavailable::{Share, ShareOf};
+
+    #[test]
+    fn a_fraction_is_within_zero_and_one() {
+        assert!(
+            ShareOf(1.1).is_wrong() && ShareOf(-0.1).is_wrong() && ShareOf(f64::NAN).is_wrong()
+        );
+        assert!(!ShareOf(0.0).is_wrong() && !ShareOf(1.0).is_wrong() && !Share.is_wrong());
     }
 }

@@ -1,9 +1,28 @@
-//! From settings to a store: over connections of its own, or over one that is supplied.
+//! From settings to a running store: on one server, on several, or over a connection that is supplied.
 
 use super::{
-    builder::Builder, connect_error::ConnectError, store::RedisSemaphore, tls, transport::Supplied,
+    builder::{Builder, Credentials, WhenUnavailable},
+    connect_error::{ConnectError, Judge},
+    core::{Policy, Settings},
+    driver::{Driver, Wire},
+    error::{Error, after, by},
+    protocol::{Owner, described},
+    report::Reports,
+    store::{RedisSemaphore, Store},
+    tls,
+    transport::{Nodes, Place, Sentinels, Supplied, Topology, Unnamed},
 };
-use redis::{IntoConnectionInfo, aio::ConnectionLike};
+use crate::{observe::events, semaphore::Process};
+use futures_util::future::select_ok;
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
+    aio::ConnectionLike, io::tcp::TcpSettings,
+};
+use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// How long connecting for the first time may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
 
 impl RedisSemaphore {
     /// Connects to one server, with the default settings. The [module docs](super#connections) list
@@ -111,10 +130,9 @@ impl Builder {
     ) -> Result<RedisSemaphore, ConnectError> {
         self.check()?;
         self.check_credentials()?;
-        let info = self.tuned(tls::parse(url)?);
-        let client = tls::client(info, &self.certificates)?;
+        let client = self.client(url)?;
         self.database = client.get_connection_info().redis_settings().db();
-        self.on_server(client).await
+        self.started(Arc::new(client)).await
     }
 
     /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a
@@ -162,8 +180,255 @@ impl Builder {
             let reason = "a supplied connection has its own certificates";
             return Err(ConnectError::setting(setting, reason));
         }
-        self.check_not_supplied()?;
+        // `WAIT` holds up all that share a connection, and on a cluster it has no key to route it by.
+        if self.min_replicas > 0 {
+            let reason = "a supplied connection cannot wait for replicas";
+            return Err(ConnectError::setting("min_replicas", reason));
+        }
         self.database = connection.get_db();
-        Ok(self.on_supplied(Supplied { connection }))
+        Ok(self.build(Arc::new(Supplied { connection })))
+    }
+
+    /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
+    ///
+    /// The user, the password and the TLS settings are the same for all nodes. A node is queried within a
+    /// second, and the nodes are [checked](RedisSemaphore::check) within another one, or this method fails.
+    /// One node that works is enough. When slots move or a replica is promoted later, the store follows.
+    ///
+    /// - A semaphore lives on one node. A node that is down harms its own semaphores only, and a
+    ///   moment after its replica was promoted they are served again. The server setting
+    ///   `cluster-require-full-coverage no` is needed for that: otherwise all nodes refuse commands
+    ///   until then.
+    /// - While a slot moves, its semaphores are not served, because a server refuses scripts of which
+    ///   some keys have moved and others not. Claims are sent again for as long as their budget lasts.
+    /// - Several limits are decided one after the other, because they live on several nodes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a node of a
+    /// cluster.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections and ends the keeper.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let nodes = ["redis://10.0.0.1:7000/", "redis://10.0.0.2:7000/"];
+    /// let semaphore = RedisSemaphore::builder().cluster(nodes).await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn cluster<I>(self, nodes: I) -> Result<RedisSemaphore, ConnectError>
+    where
+        I: IntoIterator<Item: IntoConnectionInfo>,
+    {
+        self.check()?;
+        self.check_credentials()?;
+        let seeds = self.clients(nodes, "cluster")?;
+        seeds.iter().try_for_each(check_seed)?;
+        let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
+        let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
+        if nodes.servers().is_empty() {
+            return Err(ConnectError::setting("cluster", "no node has any slots"));
+        }
+        self.started(Arc::new(nodes)).await
+    }
+
+    /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
+    /// enough to name some Sentinels, but most of those that are named have to be reached: one that is
+    /// cut off from the others would name an old primary. All this takes two and a half seconds at most, or
+    /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
+    /// that they named last, until that is started again.
+    ///
+    /// - The URLs say how to connect to the Sentinels: their user and password, and TLS or not, which
+    ///   the primary then has too. A database number in the first URL is the primary's, because
+    ///   Sentinels have none.
+    /// - [`credentials`](Self::credentials) sets the primary's user and password.
+    /// - A replica may lack the last writes of its primary, so a failover may grant up to a limit's
+    ///   number of permits again, unless [`min_replicas`](Self::min_replicas) is set. Fence with the
+    ///   [token](crate::Permit::token) what must not happen.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect). [`ConnectError::Setting`] is also a server that is not a Sentinel,
+    /// and a name that the Sentinels do not know. [`ConnectError::Credentials`] names the URL if it is a
+    /// Sentinel that refuses them, and [`credentials`](Self::credentials) if it is the primary. A server that
+    /// is no primary yet, or no longer, is [`ConnectError::Unavailable`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connections and ends the keeper.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/", "redis://10.0.0.3:26379/"];
+    /// let semaphore = RedisSemaphore::builder().sentinel(sentinels, "shop").await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn sentinel<I>(
+        mut self,
+        nodes: I,
+        name: impl Into<String>,
+    ) -> Result<RedisSemaphore, ConnectError>
+    where
+        I: IntoIterator<Item: IntoConnectionInfo>,
+    {
+        self.check()?;
+        let clients = self.clients(nodes, "sentinel")?;
+        let template = self.primary(clients[0].get_connection_info().clone());
+        let clients = clients.iter().map(without_database);
+        let clients = clients.collect::<Result<_, _>>()?;
+        self.database = template.redis_settings().db();
+        let sentinels = Sentinels::new(clients, name.into(), template);
+        let found = sentinels.find_primary().await;
+        found.map_err(|unnamed| match unnamed {
+            Unnamed::WrongName => {
+                ConnectError::setting("sentinel", "the Sentinels know no primary of this name")
+            }
+            Unnamed::Unavailable(error) => self.judge(Place::Sentinel).connecting(error),
+        })?;
+        self.started(Arc::new(sentinels)).await
+    }
+
+    /// How to connect to a primary, but for its address.
+    fn primary(&self, sentinel: ConnectionInfo) -> ConnectionInfo {
+        let own = sentinel.redis_settings();
+        let mut settings = RedisConnectionInfo::default()
+            .set_db(own.db())
+            .set_protocol(own.protocol());
+        if let Some(Credentials { user, password }) = &self.credentials {
+            settings = settings.set_username(user).set_password(password);
+        }
+        sentinel.set_redis_settings(settings)
+    }
+
+    /// Clients for several servers of one kind: one at least.
+    fn clients<I>(&self, urls: I, setting: &'static str) -> Result<Vec<Client>, ConnectError>
+    where
+        I: IntoIterator<Item: IntoConnectionInfo>,
+    {
+        let clients = urls.into_iter().map(|url| self.client(url));
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
+        match clients.is_empty() {
+            true => Err(ConnectError::setting(setting, "it names no server")),
+            false => Ok(clients),
+        }
+    }
+
+    /// A client whose TCP options are no delay for small packets, and a bound for packets that are not acknowledged.
+    fn client(&self, url: impl IntoConnectionInfo) -> Result<Client, ConnectError> {
+        let settings = TcpSettings::default().set_nodelay(true);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let settings = settings.set_user_timeout(self.lease / 3);
+        let info = tls::parse(url)?.set_tcp_settings(settings);
+        tls::client(info, &self.certificates)
+    }
+
+    /// What errors of servers mean that are connected to with these settings.
+    fn judge(&self, place: Place) -> Judge<'_> {
+        let prefix = &self.prefix;
+        Judge { place, prefix }
+    }
+
+    /// Makes a store that a check has found to work, and whose first claims need not wait for anything.
+    async fn started(self, topology: Arc<dyn Topology>) -> Result<RedisSemaphore, ConnectError> {
+        // One that works is enough.
+        let servers = topology.servers().into_iter();
+        let connect = servers.map(|server| Arc::clone(&topology).connect(server));
+        let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
+        connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
+        let semaphore = self.build(topology);
+        semaphore
+            .check()
+            .await?
+            .iter()
+            .for_each(|risk| events::risk(risk));
+        let Store {
+            driver, settings, ..
+        } = &*semaphore.0;
+        driver.warm_up(after(settings.budget())).await;
+        Ok(semaphore)
+    }
+
+    fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
+        // Half as long as a UUID, because it is part of every id that travels and is stored.
+        let (high, low) = Uuid::new_v4().as_u64_pair();
+        let owner = Arc::new(Owner {
+            process: format!("{:016x}", high ^ low).into(),
+            lease_ms: self.lease.as_millis() as u64,
+            prefix: self.prefix.clone(),
+            about: described(&Process::current()),
+            parts: topology.parts(&self.prefix),
+        });
+        let settings = Settings {
+            lease: self.lease,
+            timeout: self.timeout,
+            slots_of_store: owner.keys().map(|key| topology.slot(&key)),
+            slot_of_process: Some(topology.slot(&owner.process_key())),
+            replicas: self.min_replicas,
+            is_own: topology.place() != Place::Supplied,
+            policy: policy(self.when_unavailable),
+        };
+        let reports = Arc::new(Reports::new(self.lease, self.timeout));
+        let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));
+        let observer = Arc::clone(&reports);
+        let driver = Driver::start(wire, settings.clone(), move |news| observer.tell(news));
+        driver.learn(topology.known_slots());
+        RedisSemaphore(Arc::new(Store {
+            database: self.database,
+            topology,
+            owner,
+            settings,
+            driver,
+            reports,
+            server: Default::default(),
+            checks: Default::default(),
+            max_waiting: self.max_waiting_total,
+            waiting: Default::default(),
+        }))
+    }
+}
+
+/// Whether a URL can be that of a node.
+fn check_seed(seed: &Client) -> Result<(), ConnectError> {
+    let info = seed.get_connection_info();
+    let wrong = |reason| Err(ConnectError::setting("cluster", reason));
+    match (info.addr(), info.redis_settings().db()) {
+        (ConnectionAddr::Unix(_), _) => wrong("the nodes of a cluster have no Unix sockets"),
+        (_, 0) => Ok(()),
+        _ => wrong("a cluster has only the database 0"),
+    }
+}
+
+/// A Sentinel has no databases.
+fn without_database(client: &Client) -> Result<Client, ConnectError> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone().set_db(0);
+    Client::open(info.set_redis_settings(settings)).map_err(ConnectError::url)
+}
+
+/// As the core calls it.
+fn policy(when_unavailable: WhenUnavailable) -> Policy {
+    match when_unavailable {
+        WhenUnavailable::Refuse => Policy::Refuse,
+        WhenUnavailable::Admit => Policy::Admit,
+        WhenUnavailable::Share => Policy::Share,
+        WhenUnavailable::ShareOf(fraction) => Policy::ShareOf(fraction),
     }
 }

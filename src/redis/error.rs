@@ -1,8 +1,24 @@
 //! Errors of the store in Redis.
 
-use crate::semaphore::timer::Elapsed;
-use redis::RedisError;
-use std::{error::Error as StdError, fmt, io, time::Duration};
+use crate::semaphore::timer::{Elapsed, timeout_at};
+use redis::{ErrorKind, RedisError};
+use std::{
+    error::Error as StdError,
+    fmt, io,
+    time::{Duration, Instant},
+};
+
+/// Answers of a server that cannot work now.
+const CODES: [&str; 8] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+];
 
 /// A failure of the store in Redis. It never means that a limit is reached.
 ///
@@ -65,7 +81,12 @@ impl Error {
 
     /// Whether the server does not know the script.
     pub(super) fn is_no_script(&self) -> bool {
-        self.code() == Some("NOSCRIPT")
+        self.is_code(&["NOSCRIPT"])
+    }
+
+    /// Whether this server has become a replica, so that a new connection may find the primary.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.is_code(&["READONLY"])
     }
 
     /// Whether a server has said it.
@@ -77,8 +98,7 @@ impl Error {
     /// died. A node that names another one is followed, unless that one cannot be reached, or does not
     /// have them either.
     pub(super) fn is_moving(&self) -> bool {
-        const CODES: [&str; 4] = ["ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN"];
-        self.code().is_some_and(|code| CODES.contains(&code))
+        self.is_code(&["ASK", "CLUSTERDOWN", "MOVED", "TRYAGAIN"])
     }
 
     /// Where a node has sent the command, and whether the slot is only moving there.
@@ -87,28 +107,34 @@ impl Error {
             return None;
         };
         let (address, _) = error.redirect_node()?;
-        Some((address, self.code() == Some("ASK")))
+        Some((address, self.is_code(&["ASK"])))
     }
 
-    /// Whether some keys of the command have moved, and some not yet.
-    pub(super) fn is_try_again(&self) -> bool {
-        self.code() == Some("TRYAGAIN")
+    /// Whether the store is unavailable, so that the policy decides.
+    pub(super) fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unavailable(error) if error.code().is_none() => !is_refusal(error),
+            Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
+            // A server that refuses a connection has answered.
+            Self::Unavailable(error) | Self::Redis(error) => {
+                !is_refusal(error) && (self.is_disconnect() || is_down(error))
+            }
+            Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
+        }
     }
 
-    /// Whether another node may have the keys by now.
-    pub(super) fn is_of_the_topology(&self) -> bool {
-        let codes = ["CLUSTERDOWN", "MOVED"];
-        self.is_disconnect() || self.code().is_some_and(|code| codes.contains(&code))
+    /// Whether the next claim may well succeed.
+    pub(super) fn may_pass(&self) -> bool {
+        self.is_unavailable() || self.is_moving()
     }
 
-    /// Whether this server has become a replica, so that a new connection may find the primary.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.code() == Some("READONLY")
-    }
-
-    /// Whether the server has ended a command that waited, because it has become a replica.
-    pub(super) fn is_unblocked(&self) -> bool {
-        self.code() == Some("UNBLOCKED")
+    /// Whether claims for other keys of the server need not fail.
+    pub(super) fn is_of_one_key(&self) -> bool {
+        match self {
+            Self::Redis(error) if is_refusal(error) => names_key(error),
+            Self::Redis(_) | Self::Reply => !self.is_unavailable(),
+            _ => false,
+        }
     }
 
     /// What redis-rs said, or this.
@@ -119,11 +145,9 @@ impl Error {
         }
     }
 
-    fn code(&self) -> Option<&str> {
-        match self {
-            Self::Redis(error) => error.code(),
-            _ => None,
-        }
+    /// Whether a server has answered with one of these codes.
+    pub(super) fn is_code(&self, codes: &[&str]) -> bool {
+        matches!(self, Self::Redis(error) if error.code().is_some_and(|code| codes.contains(&code)))
     }
 }
 
@@ -170,9 +194,71 @@ impl Elapsed {
     }
 }
 
+/// How long connecting may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(1);
+
+/// The cap of a duration that is added to an instant, so that the sum cannot overflow.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The instant `time` from now, a year at most.
+pub(super) fn after(time: Duration) -> Instant {
+    Instant::now() + time.min(YEAR)
+}
+
+/// The outcome of some work, or this error if it is not done by then.
+pub(super) async fn by<T>(
+    deadline: Instant,
+    late: Error,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let done = timeout_at(deadline, work).await;
+    done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
+}
+
 /// What an error of redis-rs says. One that has a source only repeats its text.
 pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
+}
+
+/// Whether the server, or this client, refuses for a reason that only its owner can mend.
+fn is_refusal(error: &RedisError) -> bool {
+    const CODES: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
+    let is_mistake = matches!(
+        error.kind(),
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
+    );
+    is_mistake || error.code().is_some_and(|code| CODES.contains(&code)) || lacks_password(error)
+}
+
+/// Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
+fn lacks_password(error: &RedisError) -> bool {
+    let said = error.detail().unwrap_or_default();
+    said.starts_with("Protocol error: unauthenticated")
+}
+
+/// Whether the server says that it cannot work now, or a cluster's connection that it has no node.
+fn is_down(error: &RedisError) -> bool {
+    match error.code() {
+        // Before Redis 7 the error of a command within a script comes as text: `-CODE` behind the
+        // place in the script.
+        Some("ERR") => error
+            .detail()
+            .is_some_and(|said| names_code(said) || said.contains("max number of clients")),
+        Some(code) => CODES.contains(&code),
+        None => error.kind() == ErrorKind::ClusterConnectionNotFound,
+    }
+}
+
+/// Whether the user lacks a right to a key, and not to a command.
+fn names_key(error: &RedisError) -> bool {
+    let said = error.detail().unwrap_or_default();
+    said.contains(" key") && !said.contains(" run ")
+}
+
+fn names_code(detail: &str) -> bool {
+    let is_of_script = detail.starts_with("Error running script");
+    let mut words = detail.split(' ').filter_map(|word| word.strip_prefix('-'));
+    is_of_script && words.any(|word| CODES.contains(&word))
 }
 
 #[cfg(test)]

@@ -152,39 +152,24 @@
 mod acquire;
 mod builder;
 mod check;
-mod clock;
 mod connect;
 mod connect_error;
 mod core;
-mod credentials;
 mod driver;
 mod error;
-mod grant;
-mod holders;
-mod metered;
-mod mistake;
 mod operate;
-mod outage;
 mod protocol;
-mod replicas;
 mod report;
-mod requests;
-mod run;
-mod scan;
-mod shared;
-mod start;
 mod store;
 mod tls;
-mod topologies;
 mod transport;
 
 /// redis-rs, in the version that this crate uses. The connections of
 /// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its
 /// types.
 pub use ::redis as client;
-pub use builder::Builder;
+pub use builder::{Builder, WhenUnavailable};
 pub use check::Risk;
 pub use connect_error::ConnectError;
 pub use error::Error;
-pub use outage::WhenUnavailable;
 pub use store::{RedisSemaphore, Unreleased};

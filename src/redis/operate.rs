@@ -1,21 +1,36 @@
-//! What operators ask of the store in Redis.
+//! What operators ask of the store in Redis: who holds what, which keys there are, and that a permit ends.
 
 use super::{
-    holders,
-    protocol::name,
-    scan::{Position, Scan},
-    shared::Store,
-    store::RedisSemaphore,
+    error::Error,
+    protocol::{
+        Ending, Listed, ReadId, is_revoked, key_of, listed, names_of, process, revoke, usage,
+    },
+    store::{RedisSemaphore, Store},
+    transport::Place,
 };
 use crate::semaphore::{
-    BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, Process, StoreError, Usage,
+    BoxFuture, Key, KeyPage, KeyStream, Operate, PermitInfo, Policy, Process, StoreError,
+    StoredKey, Usage,
 };
-use futures_util::stream;
+use futures_util::{StreamExt, future::join_all, stream};
+use redis::{cmd, from_redis_value};
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fmt,
+    future::ready,
+    ops::Bound,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+
+/// How many names a server looks at in one call, about: for less than a millisecond.
+const COUNT: usize = 1_000;
+
+/// For how long the stream of all keys looks for a page.
+const TIME: Duration = Duration::from_millis(100);
+
+/// What the keys of a semaphore end with that has permits or waiters.
+const ENDS: [&str; 2] = [":held", ":queue"];
 
 /// Permits of all processes are listed, and each process that holds one for a while, or has claims that
 /// wait, says who it is. What is held while Redis is unavailable is not listed.
@@ -31,13 +46,12 @@ use std::{
 /// [supplied](RedisSemaphore::with_connection) they fail, because such a connection may be one to several servers.
 impl Operate for RedisSemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        let store = Arc::clone(self.store());
-        let name = name(&store.prefix, policy, key);
-        Box::pin(async move { store.usage(&name).await })
+        let (store, name) = (Arc::clone(&self.0), self.0.name(policy, key));
+        Box::pin(async move { store.usage(&name).await.map_err(StoreError::new) })
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
-        match self.store().scan(policy) {
+        match Scan::new(&self.0, policy) {
             Ok(scan) => scan.stream(),
             Err(error) => Box::pin(stream::iter([Err(error)])),
         }
@@ -50,7 +64,7 @@ impl Operate for RedisSemaphore {
         time: Duration,
     ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
         let from = cursor.map_or_else(|| Some(Position::default()), Position::parse);
-        let scan = self.store().scan(policy);
+        let scan = Scan::new(&self.0, policy);
         Box::pin(async move {
             let Some(from) = from else { return Ok(None) };
             scan?.page(from, time).await.map(Some)
@@ -58,41 +72,235 @@ impl Operate for RedisSemaphore {
     }
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
-        let store = Arc::clone(self.store());
-        let (name, id) = (name(&store.prefix, policy, key), id.to_owned());
-        Box::pin(async move {
-            let deadline = Instant::now() + store.times.budget();
-            let revoked = store.protocol().revoke(&name, &id, deadline).await;
-            revoked.map_err(StoreError::new)
-        })
+        let (store, name, id) = (Arc::clone(&self.0), self.0.name(policy, key), id.to_owned());
+        Box::pin(async move { store.revoke(&name, &id).await.map_err(StoreError::new) })
     }
 }
 
 impl Store {
-    fn scan(&self, policy: &Policy) -> Result<Scan, StoreError> {
-        let servers = self.protocol().servers();
-        Scan::new(servers, &self.prefix, policy, self.times)
+    /// Revokes a permit. `false`: there is none of this id, or the text is no id.
+    async fn revoke(&self, name: &str, id: &str) -> Result<bool, Error> {
+        let Some(command) = revoke(name, id, self.driver.floor()) else {
+            return Ok(false);
+        };
+        let reply = self.request("revoke", (name, command), self.deadline());
+        is_revoked(&reply.await?)
     }
 
-    async fn usage(&self, name: &str) -> Result<Usage, StoreError> {
-        let deadline = Instant::now() + self.times.budget();
-        let protocol = self.protocol();
-        let listed = protocol.usage(name, deadline).await;
-        let mut usage = holders::usage(&listed.map_err(StoreError::new)?);
+    async fn usage(&self, name: &str) -> Result<Usage, Error> {
+        let deadline = self.deadline();
+        let reply = self.request("usage", (name, usage(name)), deadline);
+        let mut usage = read_usage(&listed(reply.await?)?);
         let all = usage.held.iter().chain(&usage.waiting);
-        let others = all.map(|info| info.process.id.clone());
-        let others = others.filter(|id| id != protocol.own_id());
-        let others: Vec<String> = others.collect::<BTreeSet<_>>().into_iter().collect();
-        let mut known = protocol.who(&others, deadline).await;
-        let mut own = Process::current();
-        protocol.own_id().clone_into(&mut own.id);
-        known.push(own);
-        let known: HashMap<_, _> = known.iter().map(|who| (who.id.clone(), who)).collect();
+        let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
+        let known = ids.into_iter().map(async |id| {
+            let who = self.who(&id, deadline).await;
+            (id, who)
+        });
+        let known: HashMap<_, _> = join_all(known).await.into_iter().collect();
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
-            if let Some(process) = known.get(&info.process.id) {
-                info.process = Process::clone(process);
-            }
+            info.process.clone_from(&known[&info.process.id]);
         }
         Ok(usage)
     }
+
+    /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
+    async fn who(&self, id: &str, deadline: Instant) -> Process {
+        if *id == *self.owner.process {
+            let mut own = Process::current();
+            id.clone_into(&mut own.id);
+            return own;
+        }
+        let (key, command) = self.owner.who(id);
+        let reply = self.request("presence", (&key, command), deadline).await;
+        process(id, reply.ok())
+    }
+}
+
+/// The usage that a server lists. Of the processes only the ids are known yet.
+fn read_usage(listed: &Listed) -> Usage {
+    let waiting = listed.waiting.iter().filter_map(|(id, ends)| {
+        let read = ReadId::read(id)?;
+        Some(info(id, &read, read.weight, *ends))
+    });
+    let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
+    let held = held(&listed.held);
+    Usage::new(time(listed.now), units, held, waiting.collect())
+}
+
+/// The permits that hold these units. Units that were added to a permit are that permit's.
+fn held(units: &[Ending]) -> Vec<PermitInfo> {
+    // In order, so that permits of one moment are listed alike each time.
+    let mut permits: BTreeMap<(&str, u64), PermitInfo> = BTreeMap::new();
+    for (unit, ends) in units {
+        let id = unit.split(':').next().unwrap_or_default();
+        let Some(read) = ReadId::read(id) else {
+            continue;
+        };
+        let process = unit.split('.').next().unwrap_or_default();
+        let new = info(id, &read, 0, *ends);
+        let permit = permits.entry((process, read.permit()));
+        let permit = permit.or_insert_with(|| new.clone());
+        let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
+        if !read.is_added() {
+            *permit = new;
+        }
+        (permit.weight, permit.ends) = (weight, ends);
+    }
+    permits.into_values().collect()
+}
+
+fn info(id: &str, read: &ReadId<'_>, weight: u32, ends: u64) -> PermitInfo {
+    let process = Process::new(read.process);
+    // A lease is as long at least; an id without a time was written by an older version.
+    let since = read.since.unwrap_or(ends.saturating_sub(read.lease_ms));
+    let mut info = PermitInfo::new(id, process, weight, read.limit, time(since));
+    info.label.clone_from(&read.label);
+    info.ends = Some(time(ends));
+    info
+}
+
+/// Time by the server's clock.
+fn time(ms: u64) -> SystemTime {
+    let since_epoch = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+    since_epoch.unwrap_or(UNIX_EPOCH)
+}
+
+/// Finds the keys of one policy on all servers.
+struct Scan {
+    store: Arc<Store>,
+    /// Those that keys live on now, by names that all processes give them.
+    servers: BTreeMap<String, usize>,
+    names: String,
+}
+
+/// Where a scan goes on: on a server, or on the next one if that is gone, at a cursor of the server's.
+#[derive(Default)]
+struct Position {
+    server: String,
+    cursor: u64,
+}
+
+impl Position {
+    fn parse(text: &str) -> Option<Self> {
+        let (cursor, server) = text.split_once('@')?;
+        let (cursor, server) = (cursor.parse().ok()?, server.to_owned());
+        Some(Self { server, cursor })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.cursor, self.server)
+    }
+}
+
+impl Scan {
+    fn new(store: &Arc<Store>, policy: &Policy) -> Result<Self, StoreError> {
+        let (topology, place) = (&store.topology, store.topology.place());
+        if place == Place::Supplied {
+            let unknown = "the servers of a supplied connection are not known";
+            return Err(StoreError::new(unknown));
+        }
+        let name = |server| match place {
+            Place::Node => topology.address(server),
+            _ => String::new(),
+        };
+        let servers = topology.servers().into_iter();
+        Ok(Self {
+            store: Arc::clone(store),
+            servers: servers.map(|server| (name(server), server)).collect(),
+            names: names_of(&store.owner.prefix, policy),
+        })
+    }
+
+    /// All keys, each once.
+    fn stream(self) -> KeyStream {
+        let pages = stream::unfold(
+            (Arc::new(self), Some(Position::default())),
+            async |(scan, at)| {
+                let page = scan.page(at?, TIME).await;
+                // An error is the last item.
+                let next = page.as_ref().ok().and_then(|page| page.next.as_deref());
+                let next = next.and_then(Position::parse);
+                Some((page, (scan, next)))
+            },
+        );
+        let mut seen = HashSet::new();
+        let keys = pages.flat_map(|page| match page {
+            Ok(page) => stream::iter(page.keys.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(error) => stream::iter(vec![Err(error)]),
+        });
+        Box::pin(keys.filter(move |key| {
+            let is_new = key
+                .as_ref()
+                .map_or(true, |key| seen.insert(StoredKey::clone(key)));
+            ready(is_new)
+        }))
+    }
+
+    /// The keys that are found in this time, or in one call after it, from a position on.
+    async fn page(&self, from: Position, time: Duration) -> Result<KeyPage, StoreError> {
+        let (start, mut keys, mut at) = (Instant::now(), HashSet::new(), Some(from));
+        while let Some(position) = at {
+            let names;
+            (at, names) = self.step(position).await.map_err(StoreError::new)?;
+            keys.extend(names.iter().filter_map(|name| self.key_of(name)));
+            if keys.len() >= KeyPage::MOST || start.elapsed() >= time {
+                break;
+            }
+        }
+        let next = at.map(|at| at.to_string());
+        Ok(KeyPage::new(keys.into_iter().collect(), next))
+    }
+
+    /// Where the scan goes on, and some names.
+    async fn step(&self, at: Position) -> Result<(Option<Position>, Vec<Vec<u8>>), Error> {
+        let after = |bound| {
+            self.servers
+                .range::<String, _>((bound, Bound::Unbounded))
+                .next()
+        };
+        let Some((name, server)) = after(Bound::Included(&at.server)) else {
+            return Ok((None, Vec::new()));
+        };
+        let cursor = if *name == at.server { at.cursor } else { 0 };
+        let (cursor, names) = self.scan(*server, cursor).await?;
+        let server = match cursor {
+            0 => after(Bound::Excluded(name)).map(|(next, _)| next),
+            _ => Some(name),
+        };
+        let server = server.cloned();
+        Ok((server.map(|server| Position { server, cursor }), names))
+    }
+
+    /// The next cursor of a server, and some names.
+    async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(literal(&self.names) + "*");
+        scan.arg("COUNT").arg(COUNT);
+        let reply = self.store.ask(server, scan, self.store.deadline()).await?;
+        from_redis_value(reply).map_err(|_| Error::Reply)
+    }
+
+    /// The key of a semaphore that has permits or waiters, by the name of one of its keys.
+    fn key_of(&self, name: &[u8]) -> Option<StoredKey> {
+        let rest = str::from_utf8(name).ok()?.strip_prefix(&self.names)?;
+        let mut ends = ENDS.iter();
+        ends.find_map(|end| rest.strip_suffix(end)).and_then(key_of)
+    }
+}
+
+/// A pattern that matches this text only.
+fn literal(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }

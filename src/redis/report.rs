@@ -1,257 +1,305 @@
-//! What no caller's task tells a recorder or a subscriber.
+//! What operators are told by no caller's task, and whether claims fail.
 //!
-//! They are a stranger's code, which may block or be slow, and the keeper's thread must not wait for it: a late
-//! refresh is a lost permit. So what that thread has to tell goes through a queue to another thread. Lines and
-//! samples that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
+//! Recorders and subscribers are a stranger's code, which may block or be slow, and the keeper's thread must not wait
+//! for it: a late refresh is a lost permit. So what that thread has to tell goes through a queue to another thread.
+//! News that do not fit into the queue are dropped, and counted; counters are added up, and never dropped.
+//!
+//! That claims fail is told once when that begins, and once when it is over:
+//!
+//! | claims fail because | it begins with |
+//! |---|---|
+//! | of one key: its type, a right to it | the first |
+//! | the server is silent, away or cannot work now | several failures in a row, longer than a stall, or the breaker that opens |
+//! | nobody but a person can mend it: credentials, rights, a paused clock | the first |
+//!
+//! It is over with a claim that is answered once none has failed for a lease: so calls that fail by turns with
+//! others that succeed are one time, not many. The breaker that closes tells sooner that what may pass has
+//! passed. While claims fail, a cause that stands further down in the table is told too: it needs another remedy.
+//! What the server answers to others than claims is no end: claims may travel over another connection, with
+//! other credentials.
 
 use crate::{
-    observe::{Answered, IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
-    redis::{
-        core::Outage,
-        driver::{Cause, Observer},
-        error::Error as RedisError,
-        outage::Alert,
-    },
+    observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
+    redis::{core::Outage, driver::News, error::Error},
     semaphore::Policy,
 };
 use parking_lot::Mutex;
-use std::{collections::VecDeque, error::Error, mem, sync::Arc, thread, time::Duration};
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-/// The most lines and samples that wait.
+/// The most news that wait.
 const MOST: usize = 1_024;
 
-/// Something to tell.
-pub(super) enum Line {
-    Lost(Policy, u64, LostBy),
-    /// A command of so many claims or permits.
-    Called {
-        verb: &'static str,
-        took: Duration,
-        size: usize,
-        answered: Answered,
-    },
-    Degraded(Policy, Arc<str>, bool),
-    /// Where, and whether again.
-    Connected(String, bool),
-    NotConnected(Option<Cause>),
-    Fails(Cause),
-    Works,
-    /// The keeper's thread has panicked.
-    KeeperDied,
-    /// The core has.
-    CoreDied,
-}
+/// Failures in a row that are an outage, unless they are all within a timeout: one stall of the
+/// server, or of this process, fails all calls that are in flight.
+const MAX_FAILURES: u32 = 3;
 
-/// What is counted of a policy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Count {
-    Lost(LostBy),
-    Degraded,
-}
-
-/// The queue. Whoever finds that no thread empties it starts one.
-#[derive(Clone, Default)]
 pub(super) struct Reports {
-    queue: Arc<Mutex<Queue>>,
-    /// What was told of claims that fail.
-    pub(super) alert: Arc<Alert>,
+    queue: Mutex<Queue>,
+    state: Mutex<State>,
+    /// Whether an answer to a claim is news.
+    is_begun: AtomicBool,
+    lease: Duration,
     /// How long the answer to a call may take.
     timeout: Duration,
 }
 
+/// Whoever finds that no thread empties it starts one.
 #[derive(Default)]
 struct Queue {
-    lines: VecDeque<Line>,
+    news: VecDeque<News>,
     dropped: u64,
     /// How many permits of each policy were lost, or became degraded, since they were last counted.
-    counts: Vec<(Policy, Count, u64)>,
+    counts: Vec<(Policy, Option<LostBy>, u64)>,
     /// Whether a thread empties it.
     runs: bool,
 }
 
 impl Reports {
-    pub(super) fn new(timeout: Duration) -> Self {
+    pub(super) fn new(lease: Duration, timeout: Duration) -> Self {
         Self {
+            queue: Mutex::default(),
+            state: Mutex::default(),
+            is_begun: AtomicBool::new(false),
+            lease,
             timeout,
-            ..Self::default()
         }
     }
 
-    pub(super) fn line(&self, line: Line) {
-        if IS_ON {
-            self.change(|queue| queue.push(line));
+    /// Tells what the driver tells.
+    pub(super) fn tell(self: &Arc<Self>, news: News) {
+        let news = match news {
+            News::Called {
+                by_thread: false, ..
+            } => return told(news),
+            News::Outage(outage, why) => {
+                let is_news = self.change(|state| match outage {
+                    Outage::Begins => state.opens(),
+                    Outage::Ends { works } => state.closes(works),
+                });
+                if !is_news {
+                    return;
+                }
+                // Without a cause answers were only too slow.
+                let too_slow = || Arc::new(Error::Timeout(self.timeout)) as _;
+                News::Outage(outage, why.or_else(|| Some(too_slow())))
+            }
+            news => news,
+        };
+        if !IS_ON {
+            return;
         }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Queue)) {
-        let mut queue = self.queue.lock();
-        change(&mut queue);
-        let starts = !mem::replace(&mut queue.runs, true);
-        drop(queue);
+        let starts = {
+            let mut queue = self.queue.lock();
+            queue.push(news);
+            !mem::replace(&mut queue.runs, true)
+        };
         if starts {
             self.start();
         }
     }
 
-    fn start(&self) {
-        let reports = self.clone();
-        let name = "tower-semaphore".to_owned();
-        let thread = thread::Builder::new().name(name);
-        if thread.spawn(move || reports.run()).is_err() {
-            // The next line tries again.
+    /// Starts a thread, which ends when nothing is left.
+    fn start(self: &Arc<Self>) {
+        let reports = Arc::clone(self);
+        let thread = thread::Builder::new().name("tower-semaphore".to_owned());
+        let run = move || {
+            while let Some(queue) = reports.take() {
+                queue.tell();
+            }
+        };
+        if thread.spawn(run).is_err() {
+            // The next news try again.
             self.queue.lock().runs = false;
-        }
-    }
-
-    /// The thread. It ends when nothing is left.
-    fn run(&self) {
-        while let Some(queue) = self.take() {
-            queue.tell();
         }
     }
 
     fn take(&self) -> Option<Queue> {
         let mut queue = self.queue.lock();
-        let runs = queue.dropped > 0 || !queue.lines.is_empty() || !queue.counts.is_empty();
+        let runs = !queue.news.is_empty() || !queue.counts.is_empty();
         let taken = mem::take(&mut *queue);
         queue.runs = runs;
         runs.then_some(taken)
     }
+
+    pub(super) fn claim_failed(&self, error: &Error) {
+        let (now, timeout) = (Instant::now(), self.timeout);
+        if self.change(|state| state.failed(error, now, timeout)) {
+            events::fails(error);
+        }
+    }
+
+    pub(super) fn claim_worked(&self) {
+        let now = Instant::now();
+        let is_begun = self.is_begun.load(Relaxed);
+        if is_begun && self.change(|state| state.worked(now, self.lease)) {
+            events::works();
+        }
+    }
+
+    /// Changes the state. Returns what `change` does: whether that is news.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let is_news = change(&mut state);
+        self.is_begun.store(!state.is_idle(), Relaxed);
+        is_news
+    }
 }
 
 impl Queue {
-    fn push(&mut self, line: Line) {
-        match self.lines.len() < MOST {
-            true => self.lines.push_back(line),
+    fn push(&mut self, news: News) {
+        match &news {
+            News::Lost(policy, _, by) => self.count(policy, Some(*by)),
+            News::Degraded(policy, ..) => self.count(policy, None),
+            _ => {}
+        }
+        match self.news.len() < MOST {
+            true => self.news.push_back(news),
             false => self.dropped += 1,
         }
     }
 
-    fn count(&mut self, policy: &Policy, what: Count) {
+    fn count(&mut self, policy: &Policy, lost: Option<LostBy>) {
         let mut known = self.counts.iter_mut();
-        let known = known.find(|(of, known, _)| of == policy && *known == what);
-        match known {
+        match known.find(|(of, known, _)| of == policy && *known == lost) {
             Some((.., count)) => *count += 1,
-            None => self.counts.push((policy.clone(), what, 1)),
+            None => self.counts.push((policy.clone(), lost, 1)),
         }
     }
 
-    /// Both contain panics.
+    /// A recorder or a subscriber that panics ends nothing.
     fn tell(self) {
-        for (policy, what, count) in self.counts {
+        for (policy, lost, count) in self.counts {
             let meter = Meter::of(REDIS, &policy);
-            (0..count).for_each(|_| match what {
-                Count::Lost(by) => meter.lost(by),
-                Count::Degraded => meter.degraded(),
-            });
+            (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }
-        self.lines.into_iter().for_each(Line::tell);
+        self.news.into_iter().for_each(told);
         if self.dropped > 0 {
             events::dropped(self.dropped);
         }
     }
 }
 
-impl Line {
-    fn tell(self) {
-        match self {
-            Self::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, token),
-            Self::Called {
-                verb,
-                took,
-                size,
-                answered,
-            } => called(REDIS, verb, took, [(size, answered)].into_iter()),
-            Self::Degraded(policy, name, is_kept) => {
-                let how = if is_kept { "kept" } else { "admitted" };
-                events::degraded(Some((REDIS, &policy)), how, &name);
-            }
-            Self::Connected(address, again) => events::connected(&address, again),
-            Self::NotConnected(why) => {
-                let why: Option<&dyn Error> = why.as_ref().map(|why| &**why as _);
-                // Its level says nothing more.
-                let why = why.and_then(|why| why.source().or(Some(why)));
-                why.into_iter().for_each(events::not_connected);
-            }
-            Self::Fails(why) => events::fails(&*why),
-            Self::Works => events::works(),
-            Self::KeeperDied => events::keeper_died(),
-            Self::CoreDied => events::core_died(),
+fn told(news: News) {
+    match news {
+        News::KeeperDied => events::keeper_died(),
+        News::CoreDied => events::core_died(),
+        News::Connected(address, again) => events::connected(&address, again),
+        News::NotConnected(why) => {
+            // Its level says nothing more.
+            let why = why.as_ref().map(|why| why.source().unwrap_or(&**why));
+            why.into_iter().for_each(events::not_connected);
         }
+        News::Outage(Outage::Begins, why) => {
+            why.iter().for_each(|why| events::fails(&**why));
+        }
+        News::Outage(Outage::Ends { .. }, _) => events::works(),
+        News::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, token),
+        News::Degraded(policy, name, is_kept) => {
+            let how = if is_kept { "kept" } else { "admitted" };
+            events::degraded(Some((REDIS, &policy)), how, &name);
+        }
+        News::Called {
+            verb,
+            size,
+            took,
+            answered,
+            ..
+        } => called(REDIS, verb, took, [(size, answered)].into_iter()),
     }
 }
 
-impl Observer for Reports {
-    fn keeper_died(&self) {
-        self.line(Line::KeeperDied);
+/// Whether claims fail, at one server or at all that are one as far as is known.
+#[derive(Default)]
+struct State {
+    told: Told,
+    /// When a claim has failed last, unless a breaker has closed since.
+    failed: Option<Instant>,
+    /// How many breakers are open. Those that open and close at once may be noted in either order.
+    open: i32,
+    /// How many claims in a row have failed for reasons that may pass, and since when.
+    failures: u32,
+    since: Option<Instant>,
+}
+
+/// What was told, in the order of the module's table.
+#[derive(Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    #[default]
+    Nothing,
+    OfKey,
+    Passing,
+    Mistake,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.told == Told::Nothing && self.failures == 0
     }
 
-    fn core_died(&self) {
-        self.line(Line::CoreDied);
-    }
-
-    fn connected(&self, address: String, again: bool) {
-        self.line(Line::Connected(address, again));
-    }
-
-    fn not_connected(&self, why: Option<Cause>) {
-        self.line(Line::NotConnected(why));
-    }
-
-    fn outage(&self, outage: Outage, why: Option<Cause>) {
-        // Without a cause answers were only too slow.
-        let why = why.unwrap_or_else(|| Arc::new(RedisError::Timeout(self.timeout)));
-        let (is_news, line) = match outage {
-            Outage::Begins => (self.alert.begins(), Line::Fails(why)),
-            Outage::Ends { works } => (self.alert.ends(works), Line::Works),
-        };
-        if is_news {
-            self.line(line);
+    /// A claim has failed. Returns whether that is to be told.
+    fn failed(&mut self, error: &Error, now: Instant, timeout: Duration) -> bool {
+        let may_pass = error.may_pass();
+        if may_pass {
+            let since = *self.since.get_or_insert(now);
+            self.failures += 1;
+            if self.failures < MAX_FAILURES || now - since < timeout {
+                return false;
+            }
         }
+        self.failed = Some(now);
+        self.tell(match error.is_of_one_key() {
+            true => Told::OfKey,
+            false if may_pass => Told::Passing,
+            false => Told::Mistake,
+        })
     }
 
-    fn lost(&self, policy: &Policy, token: u64, by: LostBy) {
-        if IS_ON {
-            self.change(|queue| {
-                queue.count(policy, Count::Lost(by));
-                queue.push(Line::Lost(policy.clone(), token, by));
-            });
-        }
+    /// A claim was answered. Returns whether it is told that claims succeed again.
+    fn worked(&mut self, now: Instant, quiet: Duration) -> bool {
+        (self.failures, self.since) = (0, None);
+        let is_quiet = self.failed.is_none_or(|failed| now - failed >= quiet);
+        self.open == 0 && is_quiet && self.end()
     }
 
-    fn degraded(&self, policy: &Policy, name: &Arc<str>, is_kept: bool) {
-        if IS_ON {
-            self.change(|queue| {
-                queue.count(policy, Count::Degraded);
-                queue.push(Line::Degraded(policy.clone(), Arc::clone(name), is_kept));
-            });
+    /// A breaker opens. Returns whether that is to be told.
+    fn opens(&mut self) -> bool {
+        self.open += 1;
+        self.open > 0 && self.tell(Told::Passing)
+    }
+
+    /// A breaker closes, and the server may have done what it was asked for. Returns whether that is to be told.
+    fn closes(&mut self, has_worked: bool) -> bool {
+        self.open -= 1;
+        let has_passed = self.open == 0 && self.told == Told::Passing;
+        if has_passed {
+            self.failed = None;
         }
+        has_passed && has_worked && self.end()
+    }
+
+    /// Returns whether it was not told already.
+    fn tell(&mut self, told: Told) -> bool {
+        let is_news = told > self.told;
+        self.told = self.told.max(told);
+        is_news
+    }
+
+    /// Returns whether anything was told.
+    fn end(&mut self) -> bool {
+        let was_told = self.told != Told::Nothing;
+        *self = Self::default();
+        was_told
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
-        let reports = Reports::default();
-        // As if a thread ran, which stands still.
-        reports.queue.lock().runs = true;
-        for token in 0..MOST as u64 + 3 {
-            reports.lost(&Policy::DEFAULT, token, LostBy::Lease);
-        }
-        let queue = reports.take();
-        let (lost, lines, dropped) = match &queue {
-            Some(queue) => (queue.counts[0].2, queue.lines.len(), queue.dropped),
-            None => (0, 0, 0),
-        };
-        let expected = if IS_ON {
-            (MOST as u64 + 3, MOST, 3)
-        } else {
-            (0, 0, 0)
-        };
-        assert_eq!((lost, lines, dropped), expected);
-        assert!(reports.take().is_none() && !reports.queue.lock().runs);
-    }
-}
+mod tests;

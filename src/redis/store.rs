@@ -1,12 +1,32 @@
-//! The store in Redis, as its users see it.
+//! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
-use super::shared::Store;
-use crate::redis::{check::Risk, clock::after, connect_error::ConnectError, protocol::name};
+use super::{
+    check::{Checks, Risk},
+    connect_error::ConnectError,
+    core::Settings,
+    driver::{self, Driver, Session, Wire},
+    error::{Error, after, by},
+    protocol::{Owner, name},
+    report::Reports,
+    transport::{Replies, Topology, confirmed, with_wait},
+};
 use crate::{
-    observe::Store::Redis as REDIS,
+    observe::{Answered, Store::Redis as REDIS, called},
     semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use redis::{Cmd, Value, cmd};
+use std::{
+    fmt, io,
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
+    time::{Duration, Instant},
+};
+use tokio::time::sleep;
+
+/// How often a request is sent elsewhere. While a slot moves two are usual: to the new node, and back.
+const MOST_HOPS: usize = 5;
+
+/// The pause before a request is sent again whose keys are just moving.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
 ///
@@ -29,17 +49,9 @@ use std::{fmt, sync::Arc, time::Duration};
 /// # drop(permit); Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct RedisSemaphore(Arc<Store>);
+pub struct RedisSemaphore(pub(super) Arc<Store>);
 
 impl RedisSemaphore {
-    pub(super) fn new(store: Store) -> Self {
-        Self(Arc::new(store))
-    }
-
-    pub(super) fn store(&self) -> &Arc<Store> {
-        &self.0
-    }
-
     /// Checks what can be known before a claim needs it, for example in a health route: whether the
     /// server answers, is a primary, is recent enough, and permits each command, key and channel
     /// that the store needs. [`Builder::connect`](super::Builder::connect) checks the same.
@@ -100,9 +112,9 @@ impl RedisSemaphore {
     /// ```
     pub async fn shutdown(&self, bound: Duration) -> Vec<Unreleased> {
         let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
-        let unreleased = unreleased.map(|(name, token)| Unreleased {
-            semaphore: name.to_string(),
-            token,
+        let unreleased = unreleased.map(|(name, token)| {
+            let semaphore = name.to_string();
+            Unreleased { semaphore, token }
         });
         unreleased.collect()
     }
@@ -133,15 +145,144 @@ impl Semaphore for RedisSemaphore {
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        Some(self.0.semaphore_id(&name(&self.0.prefix, policy, key)))
+        Some(self.0.semaphore_id(&self.0.name(policy, key)))
     }
 }
 
 impl fmt::Debug for RedisSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSemaphore")
-            .field("prefix", &self.0.prefix)
-            .field("lease", &self.0.times.lease)
+            .field("prefix", &self.0.owner.prefix)
+            .field("lease", &self.0.settings.lease)
             .finish_non_exhaustive()
+    }
+}
+
+/// A permit of the driver.
+pub(super) type Held = driver::Held<Wire>;
+
+/// What all handles and permits of a store share.
+pub(super) struct Store {
+    pub(super) owner: Arc<Owner>,
+    pub(super) settings: Settings,
+    pub(super) topology: Arc<dyn Topology>,
+    pub(super) driver: Driver<Wire>,
+    pub(super) reports: Arc<Reports>,
+    pub(super) checks: Checks,
+    pub(super) database: i64,
+    /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
+    /// find out that they are one.
+    pub(super) server: OnceLock<String>,
+    /// How many claims may wait, and how many do: those in force, and those on trial.
+    pub(super) max_waiting: usize,
+    pub(super) waiting: [AtomicUsize; 2],
+}
+
+impl Store {
+    /// The name of a semaphore.
+    pub(super) fn name(&self, policy: &Policy, key: &Key) -> Arc<str> {
+        name(&self.owner.prefix, policy, key)
+    }
+
+    /// The id of a semaphore, by its name.
+    pub(super) fn semaphore_id(&self, name: &str) -> SemaphoreId {
+        match self.server.get() {
+            Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
+            None => SemaphoreId::new(format!("{self:p} {name}")),
+        }
+    }
+
+    /// Until when a request of an operator is answered.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.settings.budget()
+    }
+
+    /// The number of the server of a key, as far as is known.
+    pub(super) fn server_of(&self, key: &str) -> usize {
+        self.driver.server_at(self.topology.slot(key))
+    }
+
+    /// Why a server was of no use, if that is known.
+    pub(super) fn error(&self, server: usize) -> Option<Error> {
+        self.driver.error(server)?.downcast_ref().cloned()
+    }
+
+    /// This runtime's connection to a server.
+    pub(super) async fn connection(
+        &self,
+        server: usize,
+        until: Instant,
+    ) -> Result<Arc<Session>, Error> {
+        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
+        let connection = self.driver.connection(server, until).await;
+        connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
+    }
+
+    /// Sends commands to a server. As many replies, which count if so many replicas have what was written.
+    pub(super) async fn call(
+        &self,
+        server: usize,
+        commands: Vec<Cmd>,
+        (deadline, replicas): (Instant, u32),
+    ) -> Result<Replies, Error> {
+        let connection = self.connection(server, deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = left.min(self.settings.timeout);
+        let commands = with_wait(commands, replicas, left / 2);
+        let replies = async { Ok(connection.request(commands).await) };
+        let replies = by(after(left), Error::Timeout(left), replies).await?;
+        Ok(confirmed(replies, replicas))
+    }
+
+    /// Asks a server what changes nothing.
+    pub(super) async fn ask(
+        &self,
+        server: usize,
+        question: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, Error> {
+        let mut replies = self.call(server, vec![question], (deadline, 0)).await?;
+        replies.pop().ok_or(Error::Reply)?
+    }
+
+    /// Sends a command to the server of a key, and counts that.
+    pub(super) async fn request(
+        &self,
+        verb: &'static str,
+        (key, command): (&str, Cmd),
+        deadline: Instant,
+    ) -> Result<Value, Error> {
+        let sent = Instant::now();
+        let reply = self.follow(key, command, deadline).await;
+        let answered = match &reply {
+            Ok(_) => Answered::Ok,
+            Err(Error::Timeout(_)) => Answered::Timeout,
+            Err(_) => Answered::Error,
+        };
+        called(REDIS, verb, sent.elapsed(), [(1, answered)].into_iter());
+        reply
+    }
+
+    /// Sends a command to the server of a key, wherever that has moved.
+    async fn follow(&self, key: &str, command: Cmd, deadline: Instant) -> Result<Value, Error> {
+        let (mut server, mut is_asking) = (self.server_of(key), false);
+        let until = (deadline, self.settings.replicas);
+        for _ in 0..MOST_HOPS {
+            let asking = is_asking.then(|| cmd("ASKING"));
+            let commands = asking.into_iter().chain([command.clone()]).collect();
+            let mut replies = self.call(server, commands, until).await?;
+            let error = match replies.pop().ok_or(Error::Reply)? {
+                Err(error) if error.is_moving() && Instant::now() < deadline => error,
+                reply => return reply,
+            };
+            let redirect = error.redirect();
+            let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
+            is_asking = redirect.is_some_and(|(_, is_moving)| is_moving);
+            match next {
+                Some(next) => server = next,
+                None => sleep(PAUSE).await,
+            }
+        }
+        Err(Error::Timeout(self.settings.timeout))
     }
 }

@@ -1,14 +1,13 @@
 use super::{
     carry::{Carrier, Link},
     claim::{Driver, Held},
-    shared::{Observer, Shared},
-    transport::{Cause, Connection, Messages, Transport},
+    shared::Shared,
+    transport::{Connection, Messages, Transport},
 };
 use crate::{
     explore::{block_on, explore_most, join, poll},
-    observe::LostBy,
     redis::{
-        core::{self, Failure, Level, Outage, PermitId, RuntimeId, Settings, THREAD, Time},
+        core::{self, Failure, Level, PermitId, RuntimeId, Settings, THREAD, Time},
         protocol::{Acquired, Answer, Command},
     },
     semaphore::Policy,
@@ -42,22 +41,6 @@ impl Connection for Silent {
     async fn closed(&self) {}
 }
 
-impl Observer for Silent {
-    fn keeper_died(&self) {}
-
-    fn core_died(&self) {}
-
-    fn connected(&self, _: String, _: bool) {}
-
-    fn not_connected(&self, _: Option<Cause>) {}
-
-    fn outage(&self, _: Outage, _: Option<Cause>) {}
-
-    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
-
-    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
-}
-
 /// Time stands still.
 fn clock() -> Time {
     Time::from_secs(1)
@@ -83,7 +66,7 @@ impl World {
             is_own: true,
             policy: core::Policy::Refuse,
         };
-        let driver = Driver::new(Silent, settings, (Box::new(Silent), clock));
+        let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);
         shared.change(|rest| {
             rest.keeper.runs = true;

@@ -1,5 +1,8 @@
 use super::{Inspected, Risk};
-use crate::redis::{ConnectError, mistake::Judge, transport::Place};
+use crate::redis::{
+    connect_error::{ConnectError, Judge},
+    transport::Place,
+};
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     let inspected = Inspected {

@@ -3,17 +3,18 @@
 use super::{
     inbox::Dropped,
     load::Load,
-    shared::Shared,
-    transport::{Connection, Transport},
+    shared::{News, Shared},
+    transport::{Connection, Messages, Transport},
 };
 use crate::{
+    observe::Answered,
     redis::{
         core::{Change, Failure, RuntimeId, THREAD},
-        protocol::{Answer, Command},
+        protocol::{Answer, Command, Group},
     },
     semaphore::timer::timeout,
 };
-use std::{future::poll_fn, mem, pin::pin, sync::Arc};
+use std::{future::poll_fn, mem, pin::pin, sync::Arc, time::Instant};
 use tokio::{runtime::Handle, select};
 
 /// Who carries a call. One that is dropped before the answer says so.
@@ -21,6 +22,9 @@ pub(super) struct Carrier<T: Transport> {
     shared: Arc<Shared<T>>,
     /// `None`: it has reported.
     load: Option<Load<T::Connection>>,
+    /// Since when it carries, and of each command the verb and how many claims or permits it names.
+    sent: Instant,
+    commands: Vec<(&'static str, usize)>,
 }
 
 impl<T: Transport> Carrier<T> {
@@ -28,14 +32,18 @@ impl<T: Transport> Carrier<T> {
         Self {
             shared: Arc::clone(shared),
             load: Some(load),
+            sent: Instant::now(),
+            commands: Vec::new(),
         }
     }
 
     /// Takes what it carries.
     pub(super) fn commands(&mut self) -> Vec<Command> {
         let load = self.load.as_mut();
-        load.map(|load| mem::take(&mut load.commands))
-            .unwrap_or_default()
+        let commands = load.map(|load| mem::take(&mut load.commands));
+        let commands = commands.unwrap_or_default();
+        (self.sent, self.commands) = (Instant::now(), commands.iter().map(what).collect());
+        commands
     }
 
     /// Carries the call. What waits behind it goes in tasks of their own.
@@ -85,17 +93,52 @@ impl<T: Transport> Carrier<T> {
         let Some(load) = self.load.take() else {
             return Vec::new();
         };
+        self.tell(load.from, |at| match &reply {
+            Ok(answers) if !matches!(answers.get(at), None | Some(Answer::Failed(_))) => {
+                Answered::Ok
+            }
+            _ => Answered::Error,
+        });
         let next = self.shared.enter(|core, rest, now| {
             core.handle_reply(now, load.id, reply);
             rest.next(core, now, load.from)
         });
         self.shared.loads(load.from, next)
     }
+
+    fn tell(&mut self, from: RuntimeId, answered: impl Fn(usize) -> Answered) {
+        let took = self.sent.elapsed();
+        for (at, (verb, size)) in self.commands.drain(..).enumerate() {
+            self.shared.tell(News::Called {
+                verb,
+                size,
+                took,
+                answered: answered(at),
+                by_thread: from == THREAD,
+            });
+        }
+    }
+}
+
+/// The verb of a command, and how many claims or permits it names.
+fn what(command: &Command) -> (&'static str, usize) {
+    let permits = |groups: &[Group]| groups.iter().map(|group| group.permits.len()).sum();
+    match command {
+        Command::Acquire { claims, .. } => ("acquire", claims.len()),
+        Command::Refresh { groups, .. } => ("refresh", permits(groups)),
+        Command::Release { groups, .. } => ("release", permits(groups)),
+        Command::Presence { .. } | Command::Introduce | Command::Leave => ("presence", 1),
+        Command::Asking => ("asking", 1),
+        Command::Confirm { .. } => ("wait", 1),
+    }
 }
 
 impl<T: Transport> Drop for Carrier<T> {
     fn drop(&mut self) {
         if let Some(load) = self.load.take() {
+            if self.sent.elapsed() >= load.left {
+                self.tell(load.from, |_| Answered::Timeout);
+            }
             self.shared.post(Dropped::Carrier(load.id));
         }
     }
@@ -158,7 +201,7 @@ impl<T: Transport> Link<T> {
     }
 
     /// Only the thread takes messages.
-    fn messages(&self) -> super::Messages {
+    fn messages(&self) -> Messages {
         let shared = Arc::downgrade(&self.shared);
         Arc::new(move |message| {
             if let Some(shared) = shared.upgrade() {
@@ -179,7 +222,8 @@ impl<T: Transport> Link<T> {
         });
         let (again, next) = connected.unzip();
         if let Some(again) = again {
-            self.shared.connected(self.server, again);
+            let address = self.shared.transport.address(self.server);
+            self.shared.tell(News::Connected(address, again));
         }
         self.shared.loads(self.runtime, next)
     }

@@ -6,7 +6,7 @@ use super::{
     clock::boot_time,
     inbox::Dropped,
     keeper,
-    shared::{Health, Observer, Shared},
+    shared::{Health, News, Observer, Shared},
     transport::{Cause, Slots, Transport},
 };
 use crate::{
@@ -54,7 +54,7 @@ impl<T: Transport> Driver<T> {
     pub(in crate::redis) fn start(
         transport: T,
         settings: Settings,
-        observer: impl Observer,
+        observer: impl Fn(News) + Send + Sync + 'static,
     ) -> Self {
         let driver = Self::new(transport, settings, (Box::new(observer), boot_time));
         driver.0.0.enter(|_, _, _| ());
@@ -64,7 +64,7 @@ impl<T: Transport> Driver<T> {
     pub(in crate::redis) fn new(
         transport: T,
         settings: Settings,
-        (observer, clock): (Box<dyn Observer>, fn() -> Time),
+        (observer, clock): (Observer, fn() -> Time),
     ) -> Self {
         let shared = Shared::new(transport, settings, observer, clock, keeper::start);
         Self(Arc::new(Door(Arc::new(shared))))

@@ -4,7 +4,7 @@ use super::{
     carry::{Link, spawn_all},
     inbox::Dropped,
     load::Load,
-    shared::{Next, Shared},
+    shared::{News, Next, Shared},
     thread::Keeper,
     transport::Transport,
 };
@@ -63,7 +63,7 @@ impl<T: Transport> Drop for Running<T> {
     fn drop(&mut self) {
         self.0.change(|rest| rest.keeper = Keeper::default());
         if thread::panicking() {
-            self.0.keeper_died();
+            self.0.tell(News::KeeperDied);
             thread::sleep(PAUSE);
         }
         self.0.post(Dropped::Keeper);

@@ -45,6 +45,5 @@ mod wire;
 
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
-pub(in crate::redis) use shared::{Health, Observer};
-pub(in crate::redis) use transport::{Cause, Connection, Messages, Slots, Transport};
+pub(in crate::redis) use shared::{Health, News};
 pub(in crate::redis) use wire::{Session, Wire};

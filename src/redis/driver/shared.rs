@@ -9,7 +9,7 @@ use super::{
     transport::{Cause, Transport},
 };
 use crate::{
-    observe::LostBy,
+    observe::{Answered, LostBy},
     redis::core::{Call, Change, Core, Event, Failure, Outage, RuntimeId, Settings, Time},
     semaphore::Policy,
     sync::{Mutex, MutexGuard},
@@ -18,31 +18,40 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{Notify, watch};
 
-/// Learns what nobody else would tell. It must not block.
-pub(in crate::redis) trait Observer: Send + Sync + 'static {
+/// What nobody else would tell.
+#[derive(Debug)]
+pub(in crate::redis) enum News {
     /// The keeper's thread has ended by a panic. Another one starts.
-    fn keeper_died(&self);
-
+    KeeperDied,
     /// The core has panicked. The store is closed.
-    fn core_died(&self);
-
-    /// A runtime has a connection to a server: not its first one, if it has one `again`.
-    fn connected(&self, address: String, again: bool);
-
-    fn not_connected(&self, why: Option<Cause>);
-
+    CoreDied,
+    /// A runtime has a connection to the server at this address, and had one before or not.
+    Connected(String, bool),
+    NotConnected(Option<Cause>),
     /// Claims are decided without a server, or by it again.
-    fn outage(&self, outage: Outage, why: Option<Cause>);
-
+    Outage(Outage, Option<Cause>),
     /// A level of a permit is lost, which had this token.
-    fn lost(&self, policy: &Policy, token: u64, by: LostBy);
-
-    /// A level of a permit goes on without its server: one that was granted before, if it `is_kept`.
-    fn degraded(&self, policy: &Policy, name: &Arc<str>, is_kept: bool);
+    Lost(Policy, u64, LostBy),
+    /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted
+    /// before.
+    Degraded(Policy, Arc<str>, bool),
+    /// A command of so many claims or permits has ended.
+    Called {
+        verb: &'static str,
+        size: usize,
+        took: Duration,
+        answered: Answered,
+        /// Whether the keeper's thread has carried it.
+        by_thread: bool,
+    },
 }
+
+/// Learns the news. It must not block.
+pub(in crate::redis) type Observer = Box<dyn Fn(News) + Send + Sync>;
 
 /// Whether a store works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +67,7 @@ pub(in crate::redis) enum Health {
 pub(super) struct Shared<T: Transport> {
     pub(super) transport: T,
     pub(super) settings: Settings,
-    observer: Box<dyn Observer>,
+    observer: Observer,
     pub(super) clock: fn() -> Time,
     /// Starts the keeper's thread.
     start: fn(&Arc<Self>),
@@ -135,7 +144,7 @@ impl<T: Transport> Shared<T> {
     pub(super) fn new(
         transport: T,
         settings: Settings,
-        observer: Box<dyn Observer>,
+        observer: Observer,
         clock: fn() -> Time,
         start: fn(&Arc<Self>),
     ) -> Self {
@@ -205,14 +214,8 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// The thread has panicked.
-    pub(super) fn keeper_died(&self) {
-        contained(|| self.observer.keeper_died());
-    }
-
-    pub(super) fn connected(&self, server: usize, again: bool) {
-        let address = self.transport.address(server);
-        contained(|| self.observer.connected(address, again));
+    pub(super) fn tell(&self, news: News) {
+        contained(|| (self.observer)(news));
     }
 
     pub(super) fn not_connected(self: &Arc<Self>, server: usize) {
@@ -220,7 +223,7 @@ impl<T: Transport> Shared<T> {
             self.enter(|core, _, now| core.handle_servers(now, Change::Denied(server)));
         }
         let why = self.transport.error(server);
-        contained(|| self.observer.not_connected(why));
+        self.tell(News::NotConnected(why));
     }
 
     /// Takes what was dropped. It never waits for the lock, and never panics.
@@ -254,12 +257,11 @@ impl<T: Transport> Shared<T> {
 
     fn observe(&self, cell: &Cell, told: Told) {
         for (level, token) in cell.levels() {
-            match told {
-                Told::Lost(by) => self.observer.lost(&level.policy, token, by),
-                Told::Degraded { is_kept } => {
-                    self.observer.degraded(&level.policy, &level.name, is_kept);
-                }
-            }
+            let (policy, name) = (level.policy.clone(), &level.name);
+            self.tell(match told {
+                Told::Lost(by) => News::Lost(policy, token, by),
+                Told::Degraded { is_kept } => News::Degraded(policy, Arc::clone(name), is_kept),
+            });
         }
     }
 
@@ -274,14 +276,14 @@ impl<T: Transport> Shared<T> {
                 .send_if_modified(|was| !mem::replace(was, true));
         }
         if outbox.closes {
-            contained(|| self.observer.core_died());
+            self.tell(News::CoreDied);
         }
         for (server, outage) in outbox.outages {
             let why = self.transport.error(server);
-            contained(|| self.observer.outage(outage, why));
+            self.tell(News::Outage(outage, why));
         }
         for (cell, told) in outbox.wakes {
-            contained(|| told.map(|told| self.observe(&cell, told)));
+            told.into_iter().for_each(|told| self.observe(&cell, told));
             contained(|| cell.wake());
             contained(|| drop(cell));
         }

@@ -262,7 +262,7 @@ impl Session {
                     (None, _) => self.topology.has_slots().then_some(Fault::Again),
                 }
             }
-            None => error.is_try_again().then_some(Fault::Again),
+            None => error.is_code(&["TRYAGAIN"]).then_some(Fault::Again),
         };
         elsewhere.unwrap_or(match error.is_unavailable() {
             true => Fault::Unavailable,

@@ -57,3 +57,50 @@ fn an_error_says_its_own_level_and_its_cause_is_its_source() {
     assert_eq!(said(Error::Timeout(ms)), (no_answer, false));
     assert_eq!(said(broken()), ("Redis failed".into(), true));
 }
+
+fn answer(text: &str) -> Error {
+    let line = format!("-{text}\r\n");
+    let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
+    let redis::Value::ServerError(error) = value else {
+        panic!("{text} is no error");
+    };
+    Error::Redis(error.into())
+}
+
+#[test]
+fn a_server_that_cannot_work_is_unavailable() {
+    for code in CODES {
+        let error = answer(&format!("{code} as it says"));
+        assert!(error.is_unavailable(), "{error:?}");
+    }
+    let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
+               -OOM command not allowed when used memory > 'maxmemory'.";
+    assert!(answer(old).is_unavailable());
+}
+
+#[test]
+fn a_mistake_is_an_answer() {
+    for text in [
+        "NOPERM this user has no permissions",
+        "WRONGTYPE Operation against a key",
+        "NOAUTH Authentication required.",
+        "ERR unknown command",
+        "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
+    ] {
+        let error = answer(text);
+        assert!(!error.is_unavailable(), "{error:?}");
+    }
+    let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
+    assert!(!Error::Unavailable(wrong.clone()).is_unavailable());
+    assert!(!Error::Redis(wrong).is_unavailable());
+}
+
+#[test]
+fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
+    let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+    assert!(Error::Unavailable(refused()).is_unavailable());
+    assert!(Error::Timeout(Duration::ZERO).is_unavailable());
+    assert!(Error::Late(1).is_unavailable());
+    assert!(!Error::Congested.is_unavailable());
+    assert!(Error::Redis(refused()).is_unavailable());
+}

@@ -28,10 +28,6 @@ use std::{
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
-/// Sends a command to a server, and returns what it replies until then.
-pub(in crate::redis) type Ask =
-    Arc<dyn Fn(Cmd, Instant) -> BoxFuture<Result<Value, Error>> + Send + Sync>;
-
 /// See the module docs.
 pub(super) struct Connection {
     multiplexed: MultiplexedConnection,

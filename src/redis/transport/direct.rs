@@ -9,10 +9,7 @@ use super::{
     secret::without_password,
 };
 use crate::{
-    redis::{
-        clock::{CONNECT, after},
-        error::Error,
-    },
+    redis::error::{CONNECT, Error, after},
     semaphore::timer::timeout_at,
 };
 use futures_util::StreamExt;

@@ -14,7 +14,6 @@ mod topology;
 pub(super) use address::Place;
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
-pub(super) use connection::Ask;
 pub(super) use connection::Replies;
 pub(super) use direct::Subscription;
 pub(super) use replicas::{confirmed, with_wait};

@@ -33,7 +33,7 @@ pub(in crate::redis) fn confirmed(mut replies: Replies, replicas: u32) -> Replie
         Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
         Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
         // It is no primary any more, so it does not wait for replicas.
-        Some(Err(error)) if error.is_unblocked() => Error::NotReplicated(0),
+        Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
         Some(Err(error)) => error,
         Some(Ok(_)) | None => Error::Reply,
     };

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::{
-    observe::LostBy,
     redis::{
-        core::{Level, Outage, Refusal, Settings, Wait},
-        driver::{Driver, Held, Observer, Refused},
+        core::{Level, Refusal, Settings, Wait},
+        driver::{Driver, Held, Refused},
     },
     semaphore::{Key, Policy},
 };
@@ -15,24 +14,6 @@ use tokio::time::{sleep, timeout};
 const LEASE: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_secs(10);
-
-struct Deaf;
-
-impl Observer for Deaf {
-    fn keeper_died(&self) {}
-
-    fn core_died(&self) {}
-
-    fn connected(&self, _: String, _: bool) {}
-
-    fn not_connected(&self, _: Option<Cause>) {}
-
-    fn outage(&self, _: Outage, _: Option<Cause>) {}
-
-    fn lost(&self, _: &Policy, _: u64, _: LostBy) {}
-
-    fn degraded(&self, _: &Policy, _: &Arc<str>, _: bool) {}
-}
 
 fn driver(url: &str, lease: Duration) -> Driver<Wire> {
     let client = redis::Client::open(url).expect("a URL");
@@ -53,7 +34,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         is_own: true,
         policy: Default::default(),
     };
-    Driver::start(wire, settings, Deaf)
+    Driver::start(wire, settings, drop)
 }
 
 /// The name of a semaphore.

@@ -265,7 +265,8 @@ impl Topology for Nodes {
 
     fn failed(&self, error: &Error) {
         let is_late = matches!(error, Error::Timeout(_) | Error::Unavailable(_));
-        if is_late || error.is_of_the_topology() || error.is_read_only() {
+        let codes = &["CLUSTERDOWN", "MOVED", "READONLY"];
+        if is_late || error.is_disconnect() || error.is_code(codes) {
             self.doubted.notify_one();
         }
     }

@@ -2,8 +2,7 @@
 
 use crate::{
     redis::{
-        clock::after,
-        error::Error,
+        error::{Error, after},
         transport::{
             address::Address,
             attempt::{self, Unfit},

@@ -3,8 +3,7 @@
 use super::answer::ANSWER;
 use crate::{
     redis::{
-        clock::after,
-        error::Error,
+        error::{Error, after},
         transport::connection::{Replies, timed_out, too_late},
     },
     semaphore::timer::timeout_at,

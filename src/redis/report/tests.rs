@@ -16,8 +16,7 @@ impl Server {
     }
 
     fn fails(&mut self, error: &Error) -> bool {
-        let times = Times::new(TIMES.0, TIMES.1);
-        self.0.failed(error, self.1, &times)
+        self.0.failed(error, self.1, TIMES.1)
     }
 
     fn works(&mut self) -> bool {
@@ -117,4 +116,26 @@ fn a_cause_that_needs_another_remedy_is_told_too() {
     assert!(server.0.opens() && !server.0.closes(false));
     assert!(server.fails(&answer("NOAUTH x")) && !server.fails(&key()));
     server.assert_ends();
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
+    let reports = Arc::new(Reports::new(TIMES.0, TIMES.1));
+    // As if a thread ran, which stands still.
+    reports.queue.lock().runs = true;
+    for token in 0..MOST as u64 + 3 {
+        reports.tell(News::Lost(Policy::DEFAULT, token, LostBy::Lease));
+    }
+    let queue = reports.take();
+    let (lost, news, dropped) = match &queue {
+        Some(queue) => (queue.counts[0].2, queue.news.len(), queue.dropped),
+        None => (0, 0, 0),
+    };
+    let expected = if IS_ON {
+        (MOST as u64 + 3, MOST, 3)
+    } else {
+        (0, 0, 0)
+    };
+    assert_eq!((lost, news, dropped), expected);
+    assert!(reports.take().is_none() && !reports.queue.lock().runs);
 }

@@ -1,0 +1,304 @@
+//! What can be known of servers before a claim needs them.
+
+use super::{
+    connect_error::{ConnectError, Judge},
+    driver::Health,
+    error::{Error, after, by},
+    protocol::{Inspected, elsewhere, own_question, questions},
+    store::Store,
+    transport::Replies,
+};
+use crate::semaphore::timer::timeout_at;
+use futures_util::future::{join, join_all};
+use redis::{Cmd, cmd, from_redis_value};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+
+/// How long a check may take.
+const BOUND: Duration = Duration::from_secs(1);
+
+/// At how many of several servers a check tries to subscribe.
+const FEW: u32 = 3;
+
+/// So many keys are on all servers, and in all parts of the slots.
+const SAMPLES: usize = 128;
+
+/// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Risk {
+    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
+    /// `maxmemory-policy` to `noeviction`.
+    #[non_exhaustive]
+    Eviction {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
+    /// cannot be used: connect with [`Builder::cluster`](crate::redis::Builder::cluster).
+    ClusterNode,
+    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
+    /// known.
+    NoInfo,
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eviction { policy } => write!(
+                f,
+                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
+            ),
+            Self::ClusterNode => {
+                f.write_str("the server is the only node of a cluster: keys of further nodes cannot be used")
+            }
+            Self::NoInfo => f.write_str(
+                "the server does not permit INFO: its version, role and eviction policy are not known",
+            ),
+        }
+    }
+}
+
+type Checked = Result<Vec<Risk>, ConnectError>;
+
+/// What the last check found, and when. Who waits for the lock has asked while a check was running.
+pub(super) type Checks = Mutex<Option<(Instant, Checked)>>;
+
+impl Store {
+    /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
+    pub(super) async fn check(&self) -> Checked {
+        let deadline = after(BOUND);
+        let checked = timeout_at(deadline, self.check_together(deadline)).await;
+        checked.unwrap_or_else(|late| Err(self.judge().connecting(late.or(Error::Timeout(BOUND)))))
+    }
+
+    /// Checks, unless another check ends before it is this one's turn. That one may have been cancelled, or
+    /// belong to a runtime that has ended.
+    async fn check_together(&self, deadline: Instant) -> Checked {
+        let asked = Instant::now();
+        let mut last = self.checks.lock().await;
+        if let Some((ended, checked)) = &*last
+            && *ended >= asked
+        {
+            return checked.clone();
+        }
+        let checked = self.check_until(deadline).await;
+        *last = Some((Instant::now(), checked.clone()));
+        checked
+    }
+
+    async fn check_until(&self, deadline: Instant) -> Checked {
+        let judge = self.judge();
+        self.check_well().map_err(|error| judge.connecting(error))?;
+        let subscribed = self.check_messages(deadline);
+        let (inspected, subscribed) = join(self.inspected(deadline), subscribed).await;
+        let inspected = inspected.map_err(|error| judge.connecting(error))?;
+        if let Some(id) = inspected.field("run_id") {
+            self.server.get_or_init(|| id.to_owned());
+        }
+        let mut risks = inspected.risks(&judge)?;
+        inspected.verdict(&judge)?;
+        if self.topology.has_slots() {
+            risks.retain(|risk| *risk != Risk::ClusterNode);
+        } else if risks.contains(&Risk::ClusterNode) {
+            let elsewhere = self.check_elsewhere(deadline).await;
+            elsewhere.map_err(|error| judge.connecting(error))?;
+        }
+        subscribed.map_err(|error| judge.judge("SUBSCRIBE", error))?;
+        Ok(risks)
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge {
+            place: self.topology.place(),
+            prefix: &self.owner.prefix,
+        }
+    }
+
+    /// Whether the store itself works, whatever its server does.
+    fn check_well(&self) -> Result<(), Error> {
+        let reason = match self.driver.health() {
+            Health::Well => return Ok(()),
+            Health::NoKeeper => "the keeper's thread cannot be started",
+            Health::Closed => "the store has ended by a panic of its own",
+        };
+        Err(Error::unconnected(io::Error::other(reason)))
+    }
+
+    /// A call that a busy machine has delayed is repeated, while there is time.
+    async fn inspected(&self, deadline: Instant) -> Result<Inspected, Error> {
+        loop {
+            match self.inspect(deadline).await {
+                Err(Error::Timeout(_)) if Instant::now() < deadline => {}
+                // The last attempt had only what was left.
+                Err(Error::Timeout(_)) => return Err(Error::Timeout(BOUND)),
+                inspected => return inspected,
+            }
+        }
+    }
+
+    /// Runs `INFO`, and each command that a script needs, on a key of each server.
+    async fn inspect(&self, deadline: Instant) -> Result<Inspected, Error> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = self.reached(self.questions(), deadline - left / 2);
+        let asked = asked.await?;
+        // Before the deadline, so that one silent node leaves time for what the others say.
+        let bound = deadline - left / 4;
+        let info = self.info(asked.first().map_or(0, |(server, _)| *server), bound);
+        let answers = asked.into_iter().map(async |(server, questions)| {
+            let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
+            let until = (bound, self.settings.replicas);
+            (names, self.call(server, commands, until).await)
+        });
+        let (info, answers) = join(info, join_all(answers)).await;
+        let is_silent = |(_, replies): &(_, Result<Replies, Error>)| replies.is_err();
+        if answers.iter().all(is_silent)
+            && let Some((_, Err(error))) = answers.first()
+        {
+            return Err(error.clone());
+        }
+        let answers = answers.into_iter().flat_map(|(names, replies)| {
+            let replies = replies.unwrap_or_else(|error| vec![Err(error); names.len()]);
+            names.into_iter().zip(replies)
+        });
+        Ok(Inspected::new(info, answers))
+    }
+
+    /// It travels alone, because with too few replicas no other answer counts.
+    async fn info(&self, server: usize, deadline: Instant) -> Result<String, Error> {
+        let info = self.ask(server, cmd("INFO"), deadline).await?;
+        from_redis_value(info).map_err(|_| Error::Reply)
+    }
+
+    /// What each server is asked.
+    fn questions(&self) -> BTreeMap<usize, Vec<(String, Cmd)>> {
+        let prefix = &self.owner.prefix;
+        // Keys of a check, one of each server.
+        let keys = (0..SAMPLES).map(|number| format!("{prefix}{{check{number}}}"));
+        let keys: BTreeMap<_, _> = keys.map(|key| (self.server_of(&key), key)).collect();
+        let channel = format!("{prefix}wake:check");
+        let asked = keys.into_iter().map(|(server, key)| {
+            let asked = questions(&key, &channel);
+            (server, asked.into())
+        });
+        let mut asked: BTreeMap<_, Vec<_>> = asked.collect();
+        for (key, is_clock) in self.owner.keys().into_iter().zip([true, false]) {
+            let asked = asked.entry(self.server_of(&key)).or_default();
+            asked.push(own_question(&key, is_clock));
+        }
+        asked
+    }
+
+    /// Those of the servers that can be reached until then, or why none can.
+    async fn reached<Q>(
+        &self,
+        servers: BTreeMap<usize, Q>,
+        deadline: Instant,
+    ) -> Result<Vec<(usize, Q)>, Error> {
+        let reach = servers.into_iter().map(async |(server, asked)| {
+            let connection = self.connection(server, deadline).await;
+            connection.map(|_| (server, asked))
+        });
+        let outcomes = join_all(reach).await.into_iter();
+        let (reached, errors): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
+        match errors.into_iter().find_map(Result::err) {
+            Some(error) if reached.is_empty() => Err(error),
+            _ => Ok(reached.into_iter().flatten().collect()),
+        }
+    }
+
+    /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
+    async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
+        let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
+        let replies = self.call(0, commands.collect(), (deadline, 0)).await?;
+        let mut errors = replies.into_iter().filter_map(Result::err);
+        errors.find(Error::is_moving).map_or(Ok(()), Err)
+    }
+
+    /// Subscribes until then, to see whether this client may. Where there are several servers it is enough that one
+    /// of a few answers: messages come through any of them.
+    async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
+        let servers = self.topology.servers().into_iter();
+        let mut subscribed = Ok(());
+        for (server, left) in servers.zip((1..=FEW).rev()) {
+            let time = deadline.saturating_duration_since(Instant::now()) / left;
+            let until = after(time);
+            let subscribe = async { self.connection(server, until).await?.subscribes().await };
+            subscribed = by(until, Error::Timeout(time), subscribe).await;
+            if subscribed.is_ok() {
+                break;
+            }
+        }
+        subscribed
+    }
+}
+
+impl Inspected {
+    /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
+    /// cluster one that is down harms its own keys.
+    fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
+        let mut passing = None;
+        for (command, error) in &self.failed {
+            match judge.judge(command, error.clone()) {
+                error @ ConnectError::Unavailable(_) => passing.get_or_insert(error),
+                error => return Err(error),
+            };
+        }
+        match passing {
+            Some(error) if !self.works => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
+        match &self.info {
+            Ok(_) => {}
+            Err(error) if error.is_an_answer() => return Ok(vec![Risk::NoInfo]),
+            Err(_) => return Ok(Vec::new()),
+        }
+        if self.field("redis_mode") == Some("sentinel") {
+            return Err(judge.is_sentinel());
+        }
+        if self.field("role") == Some("slave") {
+            return Err(judge.replica());
+        }
+        if let Some(found) = self.field("redis_version").filter(|found| is_old(found)) {
+            let found = found.to_owned();
+            return Err(ConnectError::Version { found });
+        }
+        let policy = self.field("maxmemory_policy");
+        let may_evict = |policy: &&str| *policy != "noeviction";
+        let is_bounded = self.field("maxmemory").is_some_and(|bytes| bytes != "0");
+        let evicts = policy.filter(may_evict).filter(|_| is_bounded);
+        let eviction = evicts.map(|policy| Risk::Eviction {
+            policy: policy.to_owned(),
+        });
+        let is_node = self.field("cluster_enabled") == Some("1");
+        Ok(eviction
+            .into_iter()
+            .chain(is_node.then_some(Risk::ClusterNode))
+            .collect())
+    }
+
+    /// A field of `INFO`.
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.info.as_ref().ok()?.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+}
+
+/// Whether a version is below 6.2. One that cannot be read is not.
+fn is_old(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor) < (6, 2),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
