@@ -194,9 +194,6 @@ impl Elapsed {
     }
 }
 
-/// How long connecting may take.
-pub(super) const CONNECT: Duration = Duration::from_secs(1);
-
 /// The cap of a duration that is added to an instant, so that the sum cannot overflow.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -206,13 +203,13 @@ pub(super) fn after(time: Duration) -> Instant {
 }
 
 /// The outcome of some work, or this error if it is not done by then.
-pub(super) async fn by<T>(
+pub(super) async fn by<T, E: From<Error>>(
     deadline: Instant,
     late: Error,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let done = timeout_at(deadline, work).await;
-    done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
+    done.unwrap_or_else(|elapsed| Err(elapsed.or(late).into()))
 }
 
 /// What an error of redis-rs says. One that has a source only repeats its text.

@@ -1,10 +1,6 @@
 //! The client for `rediss://`. Certificates that cannot work are detected before it connects.
 
-use super::certificates::{Certificates, Identity};
-#[cfg(all(feature = "tls-native-tls", not(feature = "tls-rustls")))]
-use super::native_tls as backend;
-#[cfg(feature = "tls-rustls")]
-use super::rustls as backend;
+use super::{Certificates, Identity};
 use crate::redis::connect_error::ConnectError;
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
@@ -61,4 +57,89 @@ fn checked(root: &[u8]) -> Result<Vec<u8>, ConnectError> {
 /// Whether the URL ends in `#insecure`, so that no certificate is verified.
 fn is_insecure(info: &ConnectionInfo) -> bool {
     matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. })
+}
+
+/// TLS through rustls.
+#[cfg(feature = "tls-rustls")]
+mod backend {
+    use super::{ConnectError, Identity};
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    use rustls::{
+        RootCertStore,
+        crypto::{CryptoProvider, ring},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        sign::CertifiedKey,
+    };
+    use rustls_native_certs::load_native_certs;
+    use std::error::Error;
+
+    /// Installs a default provider for the process unless there is one. redis-rs uses the default
+    /// provider, and without one rustls panics if the dependency tree enables several.
+    pub(super) fn prepare() {
+        if CryptoProvider::get_default().is_none() {
+            // Fails only if another thread has installed a provider meanwhile, and then that one is used.
+            let _ = ring::default_provider().install_default();
+        }
+    }
+
+    /// The system's root certificates. redis-rs would load them again for each connection, and not at
+    /// all when its feature for the platform's library is enabled too.
+    pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
+        let loaded = load_native_certs();
+        // redis-rs would refuse all certificates because of one that rustls does not accept.
+        let accepted =
+            |der: &CertificateDer<'static>| RootCertStore::empty().add(der.clone()).is_ok();
+        let roots: String = loaded
+            .certs
+            .iter()
+            .filter(|der| accepted(der))
+            .map(pem)
+            .collect();
+        if !roots.is_empty() {
+            return Ok(Some(roots.into_bytes()));
+        }
+        let reason = "it is not set, and no root certificate of the system can be read";
+        let error = ConnectError::setting("root_certificate", reason);
+        Err(match loaded.errors.into_iter().next() {
+            Some(source) => error.with_source(source),
+            None => error,
+        })
+    }
+
+    fn pem(certificate: &CertificateDer<'static>) -> String {
+        let text = BASE64_STANDARD.encode(certificate);
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    }
+
+    /// Whether this is a certificate and its key.
+    pub(super) fn check((certificate, key): &Identity) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(key)?;
+        let provider = CryptoProvider::get_default();
+        let provider = provider.map_or_else(ring::default_provider, |chosen| (**chosen).clone());
+        CertifiedKey::from_der(chain, key, &provider)?;
+        Ok(())
+    }
+}
+
+/// TLS through the platform's library.
+#[cfg(not(feature = "tls-rustls"))]
+mod backend {
+    use super::{ConnectError, Identity};
+    use native_tls::TlsConnector;
+
+    /// The platform's library needs no preparation.
+    pub(super) fn prepare() {}
+
+    /// None: the platform's library trusts the system's root certificates by itself.
+    pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
+        Ok(None)
+    }
+
+    /// Whether this is a certificate and its key.
+    pub(super) fn check((certificate, key): &Identity) -> native_tls::Result<()> {
+        let identity = native_tls::Identity::from_pkcs8(certificate, key)?;
+        TlsConnector::builder().identity(identity).build()?;
+        Ok(())
+    }
 }

@@ -1,40 +1,58 @@
-//! One connection, and whether it is alive.
+//! One connection, and whether it is alive; and a subscription.
 //!
 //! Behind a gateway that swallows packets nothing but silence shows that a connection is dead. So
 //! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
-//! If no answer of any call comes for a whole timeout from then on, the connection is dead.
+//! If no answer of any call comes for a second from then on, the connection is dead.
+//!
+//! Nothing is repeated here and nobody waits for a new connection: who has lost one makes another.
 
-use super::secret::without_password;
+use super::attempt::without_password;
 use crate::{
-    redis::error::Error,
-    semaphore::{
-        BoxFuture,
-        timer::{Elapsed, timeout},
-    },
+    redis::error::{Error, after, by},
+    semaphore::timer,
 };
+use futures_util::StreamExt;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value,
+    aio::{MultiplexedConnection, PubSubSink, PubSubStream},
+    cmd,
 };
 use std::{
-    io,
+    io, mem,
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
 };
+use tokio::{
+    select,
+    sync::Notify,
+    time::{interval, sleep, timeout},
+};
+
+/// How long connecting may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(1);
+
+/// A connection on which nothing was answered for so long is pinged. So its end is known before it is needed.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How often a subscription is pinged.
+const PING: Duration = Duration::from_secs(2);
+
+/// How long the answer to a ping may take.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// The server's reply to each command, in their order.
 pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 
-/// See the module docs.
+/// See the module docs. It is driven by the runtime that made it.
 pub(super) struct Connection {
     multiplexed: MultiplexedConnection,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
-    /// Whether the server has ever answered on it.
-    is_proven: AtomicBool,
+    /// A call has no answer.
+    doubted: Notify,
+    /// It is of no use for any call.
+    ended: Notify,
 }
 
 impl Connection {
@@ -50,42 +68,64 @@ impl Connection {
         Ok(Self {
             multiplexed,
             answered: AtomicBool::new(false),
-            is_proven: AtomicBool::new(false),
+            doubted: Notify::new(),
+            ended: Notify::new(),
         })
     }
 
-    /// Sends commands together. As many replies, in their order.
+    /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
+    ///
+    /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may
+    /// stand for another server by now.
     pub(super) async fn call(&self, commands: Vec<Cmd>) -> Replies {
+        let unanswered = Unanswered(self);
         let replies = send(self.multiplexed.clone(), commands).await;
-        self.answered.store(true, Ordering::Relaxed);
-        let is_answer = |reply: &Result<_, Error>| !reply.as_ref().is_err_and(Error::is_disconnect);
-        if !self.is_proven() && replies.iter().any(is_answer) {
-            self.is_proven.store(true, Ordering::Relaxed);
+        mem::forget(unanswered);
+        self.answered.store(true, Relaxed);
+        let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
+        if errors.any(|error| error.is_disconnect() || error.is_read_only()) {
+            self.ended.notify_one();
         }
         replies
     }
 
-    /// Whether the server has ever answered a call on it.
-    pub(super) fn is_proven(&self) -> bool {
-        self.is_proven.load(Ordering::Relaxed)
-    }
-
-    /// Whether an answer has come since this was last asked.
-    pub(super) fn is_answered(&self) -> bool {
-        self.answered.swap(false, Ordering::Relaxed)
-    }
-
-    /// Sends a `PING`. Its replies, or `None` if the connection is dead.
-    pub(super) async fn probe(&self, time: Duration) -> Option<Replies> {
-        let mut ping = pin!(self.call(vec![redis::cmd("PING")]));
+    /// Ready when it is of no use any more. For one caller.
+    pub(super) async fn closed(&self) {
         loop {
-            self.answered.store(false, Ordering::Relaxed);
-            match timeout(time, &mut ping).await {
-                Ok(replies) => break Some(replies),
-                Err(_) if self.answered.load(Ordering::Relaxed) => {}
-                Err(_) => break None,
+            self.answered.store(false, Relaxed);
+            select! {
+                () = self.ended.notified() => return,
+                () = self.doubted.notified() => {}
+                () = sleep(SILENCE) => if self.answered.load(Relaxed) {
+                    continue;
+                }
+            }
+            if !self.is_alive().await {
+                return;
             }
         }
+    }
+
+    /// Sends a `PING`, and looks whether anything is answered.
+    async fn is_alive(&self) -> bool {
+        let mut ping = pin!(self.call(vec![cmd("PING")]));
+        loop {
+            self.answered.store(false, Relaxed);
+            match timer::timeout(ANSWER, &mut ping).await {
+                Ok(_) => break true,
+                Err(_) if self.answered.load(Relaxed) => {}
+                Err(_) => break false,
+            }
+        }
+    }
+}
+
+/// A call that has no answer. Dropped as such, it casts doubt on its connection.
+struct Unanswered<'a>(&'a Connection);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.doubted.notify_one();
     }
 }
 
@@ -114,10 +154,85 @@ pub(super) fn checked(value: Value) -> Result<Value, Error> {
 }
 
 /// The time of a part of connecting is over.
-pub(super) fn too_late(late: Elapsed) -> Error {
-    late.or(timed_out())
-}
-
 pub(super) fn timed_out() -> Error {
     Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
+}
+
+/// Adds the command that waits for replicas, if any are needed. It travels behind the others, on their connection, so
+/// it speaks of the very server that ran them. A replica that acknowledges has applied all that was written before, so
+/// a failover to it keeps that.
+pub(in crate::redis) fn with_wait(
+    mut commands: Vec<Cmd>,
+    replicas: u32,
+    bound: Duration,
+) -> Vec<Cmd> {
+    if replicas > 0 {
+        // Zero would be no bound.
+        let bound = bound.as_millis().max(1) as u64;
+        commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
+    }
+    commands
+}
+
+/// Takes the reply to [`with_wait`]'s command away. Unless enough replicas have what was written, no
+/// answer counts.
+pub(in crate::redis) fn confirmed(mut replies: Replies, replicas: u32) -> Replies {
+    if replicas == 0 {
+        return replies;
+    }
+    let error = match replies.pop() {
+        Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
+        Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
+        // It is no primary any more, so it does not wait for replicas.
+        Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
+        Some(Err(error)) => error,
+        Some(Ok(_)) | None => Error::Reply,
+    };
+    // An error says more.
+    let unconfirmed = replies
+        .into_iter()
+        .map(|reply| reply.and(Err(error.clone())));
+    unconfirmed.collect()
+}
+
+/// A subscription to one channel, over a connection of its own.
+pub(in crate::redis) struct Subscription {
+    sink: PubSubSink,
+    messages: PubSubStream,
+}
+
+impl Subscription {
+    pub(in crate::redis) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
+        let opened = async {
+            let subscription = client.get_async_pubsub().await;
+            let subscription = subscription.map_err(|error| without_password(error, client));
+            let mut subscription = subscription.map_err(Error::unconnected)?;
+            let subscribed = subscription.subscribe(channel).await;
+            subscribed.map_err(Error::Redis)?;
+            let (sink, messages) = subscription.split();
+            Ok(Self { sink, messages })
+        };
+        // The connection and the subscription take a round trip each.
+        let bound = CONNECT * 2;
+        by(after(bound), Error::Timeout(bound), opened).await
+    }
+
+    /// Passes messages on until the connection ends, or does not answer any more.
+    pub(in crate::redis) async fn receive(mut self, take: impl Fn(&str)) {
+        let mut pings = interval(PING);
+        loop {
+            select! {
+                message = self.messages.next() => match message {
+                    Some(message) => take(&message.get_payload::<String>().unwrap_or_default()),
+                    None => return,
+                },
+                _ = pings.tick() => {
+                    let ping = timeout(ANSWER, self.sink.ping::<Value>()).await;
+                    if !matches!(ping, Ok(Ok(_))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
 }

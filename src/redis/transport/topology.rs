@@ -1,15 +1,89 @@
 //! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
-//! connection leads to. This trait is all in which they differ.
+//! connection leads to. The trait [`Topology`] is all in which they differ.
 
-use super::{address::Place, cluster::slot_of, connection::Replies, direct::Direct};
+use super::{
+    attempt,
+    cluster::{SLOTS, slot_of},
+    connection::{Connection, Replies, checked},
+};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use redis::{Client, Cmd};
-use std::{future::pending, ops::Range, sync::Arc};
+use futures_util::future::join_all;
+use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, aio::ConnectionLike};
+use std::{
+    fmt,
+    future::{pending, ready},
+    ops::Range,
+    sync::Arc,
+};
 use tokio::{
     runtime::{Handle, Id},
     select,
     sync::watch,
 };
+
+/// What a server is to this store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::redis) enum Place {
+    /// The server of a URL.
+    Url,
+    /// At the other end of a connection that was supplied.
+    Supplied,
+    /// A Sentinel, which is no store.
+    Sentinel,
+    /// The primary that Sentinels name.
+    Primary,
+    /// A node of a cluster.
+    Node,
+}
+
+/// A host and a port. The rest of what a connection needs comes from a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Address {
+    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it; one with a
+    /// question mark is on a host whose name is not known to the sender.
+    pub(super) fn parse(text: &str, host: &str) -> Option<Self> {
+        let (own, port) = text.rsplit_once(':').filter(|(own, _)| *own != "?")?;
+        let own = own.trim_start_matches('[').trim_end_matches(']');
+        Some(Self {
+            host: if own.is_empty() { host } else { own }.to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+
+    /// Where the connections of such a client go; `None` if that is a Unix socket.
+    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                let (host, port) = (host.clone(), *port);
+                Some(Self { host, port })
+            }
+            _ => None,
+        }
+    }
+
+    /// A client that connects here, as `template` does to its own server.
+    pub(super) fn client(&self, template: &ConnectionInfo) -> Result<Client, RedisError> {
+        let mut address = template.addr().clone();
+        match &mut address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (*host, *port) = (self.host.clone(), self.port);
+            }
+            _ => {}
+        }
+        Client::open(template.clone().set_addr(address))
+    }
+}
 
 /// Which slots are on which servers.
 pub(in crate::redis) type Slots = Vec<(Range<usize>, usize)>;
@@ -71,12 +145,13 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
 /// A connection of a runtime to a server.
 pub(in crate::redis) enum Line {
     Own(Arc<Own>),
-    Supplied(Supplied),
+    /// It sends commands side by side.
+    Supplied(Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>),
 }
 
 /// One that this store has made.
 pub(in crate::redis) struct Own {
-    pub(super) direct: Direct,
+    pub(super) connection: Connection,
     pub(super) client: Client,
     /// Which drives it.
     pub(super) runtime: Id,
@@ -84,13 +159,10 @@ pub(in crate::redis) struct Own {
     pub(super) replaced: Option<watch::Receiver<u64>>,
 }
 
-/// One that was supplied: it sends commands side by side.
-pub(in crate::redis) type Supplied = Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>;
-
 impl Own {
     pub(super) async fn open(client: Client) -> Result<Self, Error> {
         Ok(Self {
-            direct: Direct::open(&client).await?,
+            connection: attempt::connect(&client).await?,
             client,
             runtime: Handle::current().id(),
             replaced: None,
@@ -98,10 +170,8 @@ impl Own {
     }
 
     fn is_replaced(&self) -> bool {
-        let has_changed = |replaced: &watch::Receiver<_>| replaced.has_changed();
-        self.replaced
-            .as_ref()
-            .is_some_and(|replaced| has_changed(replaced).unwrap_or(true))
+        let replaced = self.replaced.as_ref();
+        replaced.is_some_and(|replaced| replaced.has_changed().unwrap_or(true))
     }
 
     async fn replaced(&self) {
@@ -128,7 +198,7 @@ impl Line {
     /// Sends commands when it is polled first. As many replies, in their order.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
         match self {
-            Self::Own(own) => own.direct.call(commands).await,
+            Self::Own(own) => own.connection.call(commands).await,
             Self::Supplied(call) => call(commands).await,
         }
     }
@@ -137,7 +207,7 @@ impl Line {
     pub(in crate::redis) async fn closed(&self) {
         match self {
             Self::Own(own) => select! {
-                () = own.direct.closed() => {}
+                () = own.connection.closed() => {}
                 () = own.replaced() => {}
             },
             Self::Supplied(_) => pending().await,
@@ -165,5 +235,86 @@ impl Topology for Client {
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
         Box::pin(async move { Ok(Own::open(Self::clone(&self)).await?.into()) })
+    }
+}
+
+/// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
+/// for those that it shares with another. With more of them more probes are sent to a node, or to the only
+/// server, that is silent.
+const PARTS: usize = 16;
+
+/// How many slots each has.
+const PART: usize = SLOTS / PARTS;
+
+/// A connection of the user's, cloned for each call. It is driven by the runtime that made it. A clone
+/// cannot subscribe for this store alone, so no messages are received.
+#[derive(Clone)]
+pub(in crate::redis) struct Supplied<C> {
+    pub(in crate::redis) connection: C,
+}
+
+impl<C> Topology for Supplied<C>
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn place(&self) -> Place {
+        Place::Supplied
+    }
+
+    fn address(&self, _: usize) -> String {
+        "the server of a supplied connection".to_owned()
+    }
+
+    /// It may be one to a cluster.
+    fn has_slots(&self) -> bool {
+        true
+    }
+
+    /// Which nodes there are is not known, so each part of the slots counts as a server: a node that is dead delays and
+    /// fails nothing but the parts that it has slots of.
+    fn known_slots(&self) -> Slots {
+        let parts = (0..PARTS).map(|part| (part * PART..(part + 1) * PART, part));
+        parts.collect()
+    }
+
+    fn parts(&self, prefix: &str) -> Vec<String> {
+        let key = |number: usize| format!("{prefix}{{{number}}}part");
+        let keys = |part| {
+            let mut keys = (0..).map(key);
+            keys.find(|key| slot_of(key.as_bytes()) / PART == part)
+        };
+        (0..PARTS).filter_map(keys).collect()
+    }
+
+    /// One by one, side by side: a cluster sends a pipeline to one node only.
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
+        let call = move |commands: Vec<Cmd>| {
+            let calls = commands.into_iter().map(|command| {
+                let mut connection = self.connection.clone();
+                async move {
+                    let reply = connection.req_packed_command(&command).await;
+                    reply.map_err(Error::Redis).and_then(checked)
+                }
+            });
+            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
+        };
+        Box::pin(ready(Ok(Line::Supplied(Box::new(call)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_host_is_on_the_host_that_sent_it() {
+        let read = |text| Address::parse(text, "here").map(|at| (at.host, at.port));
+        let on = |host: &str| Some((host.to_owned(), 7_001));
+        assert_eq!(read("10.0.0.1:7001"), on("10.0.0.1"));
+        assert_eq!(read("::1:7001"), on("::1"));
+        assert_eq!(read("[::1]:7001"), on("::1"));
+        assert_eq!(read(":7001"), on("here"));
+        assert_eq!(read("here"), None);
+        assert_eq!(read("?:7001"), None);
     }
 }

@@ -1,12 +1,399 @@
-//! A cluster: its nodes by number, and which slots each has.
+//! A cluster: its nodes by numbers that they keep, and which slots each has.
 //!
-//! Each node has connections of its own, so a dead one harms its own keys only.
+//! A node is an address. It keeps its number for as long as the process lives, and an address that comes new gets the
+//! next one. Each has connections of its own, so a dead one harms its own keys only. Which slots are where is looked up
+//! when a node says that another one has a slot, when one cannot be reached or does not work, and every ten seconds; a
+//! few times in a second at most.
 
-mod nodes;
-mod slot;
-mod survey;
 mod view;
 
-pub(in crate::redis) use nodes::Nodes;
-pub(super) use slot::SLOTS;
-pub(in crate::redis) use slot::slot_of;
+use super::{
+    attempt::{self, Unfit},
+    connection::timed_out,
+    topology::{Address, Line, Own, Place, Slots, Topology},
+};
+use crate::{
+    redis::error::{Error, by},
+    semaphore::{BoxFuture, timer::timeout_at},
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
+use redis::{Client, ConnectionInfo};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::Handle,
+    select,
+    sync::{Notify, watch},
+    time::sleep,
+};
+use view::View;
+
+pub(super) use view::{SLOTS, slot_of};
+
+/// The pause after a survey.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a survey may take.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Nodes that are queried first. The first good view counts.
+const FIRST: usize = 3;
+
+/// How long the first nodes have before all others are queried too: they may all be silent.
+const ALONE: Duration = Duration::from_millis(250);
+
+/// How old a map may be to whose changes no node draws attention: a node that has left is silent.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// A cluster.
+pub(in crate::redis) struct Nodes {
+    /// Queried if no node answers, and at the start.
+    seeds: Vec<Client>,
+    /// How to connect to a node, but for its address.
+    template: ConnectionInfo,
+    map: Mutex<Map>,
+    /// Something has failed.
+    doubted: Notify,
+}
+
+#[derive(Default)]
+struct Map {
+    /// By number.
+    nodes: Vec<Node>,
+    slots: Slots,
+    /// The latest that is known: each failover begins a new one.
+    epoch: u64,
+    /// When the last survey has ended that something has called for.
+    surveyed: Option<Instant>,
+    /// Changes with the slots. 0: nothing is known yet.
+    version: u64,
+}
+
+struct Node {
+    address: Address,
+    lines: Vec<Weak<Own>>,
+    /// How often it has left the cluster.
+    left: watch::Sender<u64>,
+}
+
+impl Nodes {
+    /// Learns from the seeds, until then, which node has which slots.
+    pub(in crate::redis) async fn find(
+        seeds: Vec<Client>,
+        deadline: Instant,
+    ) -> Result<Self, Error> {
+        let template = seeds.first().map(Client::get_connection_info).cloned();
+        let nodes = Self {
+            template: template.ok_or_else(nowhere)?,
+            seeds,
+            map: Mutex::default(),
+            doubted: Notify::new(),
+        };
+        nodes.survey(deadline).await?;
+        Ok(nodes)
+    }
+
+    /// Takes the best view that a node tells until then. If no node has any slots, the map stays: a cluster that is being
+    /// set up anew is to be found where it was.
+    async fn survey(&self, deadline: Instant) -> Result<(), Error> {
+        let view = self.best_view(deadline).await?;
+        if !view.ranges.is_empty() {
+            self.map.lock().take(&view);
+        }
+        Ok(())
+    }
+
+    /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
+    /// them.
+    async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
+        let (epoch, mut views) = self.views(deadline);
+        let others = views.split_off(views.len().min(FIRST));
+        let (views, best) = (views.into_iter().collect(), None);
+        let mut survey = Survey { views, best, epoch };
+        let alone = deadline.min(Instant::now() + ALONE);
+        if survey.is_good_by(alone).await {
+            return survey.into_best();
+        }
+        survey.views.extend(others);
+        survey.views.extend(self.seeds.iter().map(view_of_seed));
+        survey.is_good_by(deadline).await;
+        survey.into_best()
+    }
+
+    /// The latest epoch, and the views of all nodes, first of those with a connection.
+    fn views(&self, deadline: Instant) -> (u64, Vec<Seen>) {
+        let map = self.map.lock();
+        let here = Handle::current().id();
+        let primaries = map.primaries().into_iter();
+        let mut nodes: Vec<_> = primaries
+            .map(|number| {
+                let node = &map.nodes[number];
+                let mut lines = node.lines.iter().filter_map(Weak::upgrade);
+                (node, lines.find(|line| line.runtime == here))
+            })
+            .collect();
+        nodes.sort_by_key(|(_, line)| line.is_none());
+        let views = nodes.into_iter().filter_map(|(node, line)| {
+            let client = node.address.client(&self.template).ok()?;
+            Some(match line {
+                Some(line) => view_over(line, node.address.host.clone(), deadline),
+                None => view_of_seed(&client),
+            })
+        });
+        (map.epoch, views.collect())
+    }
+}
+
+/// Over a connection that there is.
+fn view_over(line: Arc<Own>, host: String, deadline: Instant) -> Seen {
+    Box::pin(async move {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let seen = async { View::read(line.connection.call(view::commands()).await, &host) };
+        by(deadline, Error::Timeout(left), seen).await
+    })
+}
+
+impl Map {
+    fn primaries(&self) -> BTreeSet<usize> {
+        self.slots.iter().map(|(_, number)| *number).collect()
+    }
+
+    fn take(&mut self, view: &View) {
+        let before = self.primaries();
+        let ranges = view.ranges.iter();
+        let slots = ranges.map(|(slots, node)| (slots.clone(), self.number(node)));
+        let mut slots: Slots = slots.collect();
+        slots.sort_by_key(|(range, _)| range.start);
+        self.epoch = view.epoch;
+        if slots != self.slots {
+            (self.slots, self.version) = (slots, self.version + 1);
+        }
+        for number in before.difference(&self.primaries()) {
+            let left = &self.nodes[*number].left;
+            left.send_modify(|times| *times += 1);
+        }
+    }
+
+    fn number(&mut self, address: &Address) -> usize {
+        let known = self.nodes.iter().position(|node| node.address == *address);
+        known.unwrap_or_else(|| {
+            self.nodes.push(Node {
+                address: address.clone(),
+                lines: Vec::new(),
+                left: watch::Sender::default(),
+            });
+            self.nodes.len() - 1
+        })
+    }
+}
+
+impl Topology for Nodes {
+    fn place(&self) -> Place {
+        Place::Node
+    }
+
+    fn servers(&self) -> Vec<usize> {
+        self.map.lock().primaries().into_iter().collect()
+    }
+
+    fn has_slots(&self) -> bool {
+        true
+    }
+
+    fn address(&self, server: usize) -> String {
+        let map = self.map.lock();
+        let node = map.nodes.get(server);
+        node.map_or_else(String::new, |node| node.address.to_string())
+    }
+
+    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>> {
+        Box::pin(async move {
+            let (client, left) = {
+                let map = self.map.lock();
+                let node = map.nodes.get(server).ok_or_else(nowhere)?;
+                (node.address.client(&self.template), node.left.subscribe())
+            };
+            let mut own = Own::open(client.map_err(Error::unconnected)?).await?;
+            own.replaced = Some(left);
+            let own = Arc::new(own);
+            let lines = &mut self.map.lock().nodes[server].lines;
+            lines.retain(|line| line.strong_count() > 0);
+            lines.push(Arc::downgrade(&own));
+            Ok(Line::Own(own))
+        })
+    }
+
+    fn known_slots(&self) -> Slots {
+        self.map.lock().slots.clone()
+    }
+
+    fn slots(self: Arc<Self>, version: u64) -> BoxFuture<(u64, Slots)> {
+        Box::pin(async move {
+            loop {
+                let pause = {
+                    let map = self.map.lock();
+                    if map.version != version {
+                        return (map.version, map.slots.clone());
+                    }
+                    let since = map.surveyed.map(|surveyed| surveyed.elapsed());
+                    since.map_or(Duration::ZERO, |since| PAUSE.saturating_sub(since))
+                };
+                select! {
+                    () = self.doubted.notified() => sleep(pause).await,
+                    () = sleep(FRESH) => {}
+                }
+                // A failure is ignored: what has failed fails again.
+                let _ = self.survey(Instant::now() + LONGEST).await;
+                self.map.lock().surveyed = Some(Instant::now());
+            }
+        })
+    }
+
+    fn server_at(&self, address: &str, by: usize) -> Option<usize> {
+        let mut map = self.map.lock();
+        let host = map.nodes.get(by)?.address.host.clone();
+        let address = Address::parse(address, &host)?;
+        Some(map.number(&address))
+    }
+
+    fn failed(&self, error: &Error) {
+        let is_late = matches!(error, Error::Timeout(_) | Error::Unavailable(_));
+        let codes = &["CLUSTERDOWN", "MOVED", "READONLY"];
+        if is_late || error.is_disconnect() || error.is_code(codes) {
+            self.doubted.notify_one();
+        }
+    }
+}
+
+/// No node is known.
+fn nowhere() -> Error {
+    Error::unconnected(io::Error::from(io::ErrorKind::NotConnected))
+}
+
+/// What a node sees, once it has answered.
+type Seen = BoxFuture<Result<View, Error>>;
+
+/// Queries that run, and the best view so far: a node that is cut off knows no new epoch.
+struct Survey {
+    views: FuturesUnordered<Seen>,
+    /// `None` before any node has answered.
+    best: Option<Result<View, Error>>,
+    /// The latest that is known.
+    epoch: u64,
+}
+
+impl Survey {
+    /// Waits until a view is good, or all have answered, or until then. Returns whether one is good.
+    async fn is_good_by(&mut self, deadline: Instant) -> bool {
+        loop {
+            let (view, is_last) = match timeout_at(deadline, self.views.next()).await {
+                Ok(Some(view)) => (view, false),
+                Err(late) if late.is_early => (Err(Error::PausedClock), true),
+                Ok(None) | Err(_) => return false,
+            };
+            let best = match self.best.take() {
+                Some(best) => better(best, view),
+                None => view,
+            };
+            let is_good = |best: &View| best.is_ok && best.epoch >= self.epoch;
+            let is_enough = best.as_ref().is_ok_and(is_good);
+            self.best = Some(best);
+            if is_last || is_enough {
+                return !is_last;
+            }
+        }
+    }
+
+    /// The best view, or why there is none: while others might have one, because they have not answered.
+    fn into_best(self) -> Result<View, Error> {
+        match self.best {
+            Some(Err(error)) if self.views.is_empty() || matches!(error, Error::PausedClock) => {
+                Err(error)
+            }
+            Some(Ok(view)) => Ok(view),
+            _ => Err(timed_out()),
+        }
+    }
+}
+
+/// Over a connection that ends with the call: a seed may be the name of all nodes together.
+fn view_of_seed(seed: &Client) -> Seen {
+    let seed = seed.clone();
+    Box::pin(async move {
+        let connection = attempt::connect(&seed).await?;
+        let replies = connection.call(view::commands()).await;
+        let address = Address::of(seed.get_connection_info()).ok_or(Error::Reply)?;
+        View::read(replies, &address.host)
+    })
+}
+
+/// The newer view of a node that is not cut off; of two errors the one that may pass.
+fn better(first: Result<View, Error>, second: Result<View, Error>) -> Result<View, Error> {
+    match (&first, &second) {
+        (Ok(one), Ok(other)) if (one.is_ok, one.epoch) >= (other.is_ok, other.epoch) => first,
+        (Ok(_), Err(_)) => first,
+        (Err(error), Err(_)) if may_pass(error) => first,
+        _ => second,
+    }
+}
+
+fn may_pass(error: &Error) -> bool {
+    let is_unfit = |error| Unfit::of(error).is_some();
+    match error {
+        Error::PausedClock => true,
+        Error::Unavailable(error) if is_unfit(error) => false,
+        error => error.may_pass(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        let host = "here".to_owned();
+        Address { host, port }
+    }
+
+    /// Which slots are at which ports.
+    fn view(epoch: u64, ranges: &[(usize, usize, u16)]) -> View {
+        let range = |&(first, last, port): &_| (first..last + 1, address(port));
+        View {
+            epoch,
+            is_ok: true,
+            ranges: ranges.iter().map(range).collect(),
+        }
+    }
+
+    #[test]
+    fn a_node_keeps_its_number_and_a_new_one_gets_the_next() {
+        let mut map = Map::default();
+        map.take(&view(1, &[(100, 199, 2), (0, 99, 1)]));
+        assert_eq!(map.slots, [(0..100, 1), (100..200, 0)]);
+        // A replica takes the place of the first one, which comes back later.
+        map.take(&view(2, &[(0, 99, 1), (100, 199, 1_002)]));
+        assert_eq!(map.slots, [(0..100, 1), (100..200, 2)]);
+        map.take(&view(3, &[(0, 149, 1), (150, 199, 2)]));
+        assert_eq!(map.slots, [(0..150, 1), (150..200, 0)]);
+        assert_eq!((map.version, map.epoch), (3, 3));
+        map.take(&view(4, &[(0, 149, 1), (150, 199, 2)]));
+        assert_eq!(map.version, 3, "nothing has moved");
+    }
+
+    #[test]
+    fn connections_to_a_node_without_slots_end_unless_it_never_had_any() {
+        let mut map = Map::default();
+        map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
+        let asked = map.number(&address(3));
+        let left = |map: &Map| [0, 1, asked].map(|node| *map.nodes[node].left.borrow());
+        map.take(&view(2, &[(0, 199, 1)]));
+        assert_eq!(left(&map), [0, 1, 0]);
+        map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));
+        assert_eq!(left(&map), [0, 1, 0]);
+    }
+}

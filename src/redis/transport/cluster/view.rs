@@ -1,8 +1,8 @@
-//! What one node says of the cluster.
+//! What one node says of the cluster, and the hash slot of a key, as the specification of Redis Cluster has it.
 
-use crate::redis::{error::Error, transport::address::Address};
+use crate::redis::{error::Error, transport::topology::Address};
 use redis::{Cmd, Value};
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
 /// A node's view of the cluster.
 #[derive(Debug)]
@@ -11,14 +11,8 @@ pub(super) struct View {
     pub(super) epoch: u64,
     /// Whether the node can reach most of the others, and serves claims.
     pub(super) is_ok: bool,
-    pub(super) ranges: Vec<Range>,
-}
-
-/// Slots and the nodes that have them, first the primary.
-#[derive(Debug)]
-pub(super) struct Range {
-    pub(super) slots: RangeInclusive<usize>,
-    pub(super) nodes: Vec<Address>,
+    /// Slots, and the primary that has them.
+    pub(super) ranges: Vec<(Range<usize>, Address)>,
 }
 
 /// The commands whose replies are a view.
@@ -42,7 +36,7 @@ impl View {
         let info = info.ok().and_then(text).unwrap_or_default();
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
         let epoch = field("cluster_current_epoch:").and_then(|epoch| epoch.trim().parse().ok());
-        let ranges = ranges.iter().map(|range| Range::read(range, host));
+        let ranges = ranges.iter().map(|range| self::range(range, host));
         Ok(Self {
             epoch: epoch.unwrap_or_default(),
             is_ok: field("cluster_state:").is_none_or(|state| state.trim() == "ok"),
@@ -51,23 +45,15 @@ impl View {
     }
 }
 
-impl Range {
-    fn read(range: &Value, host: &str) -> Option<Self> {
-        let Value::Array(range) = range else {
-            return None;
-        };
-        let [Value::Int(first), Value::Int(last), nodes @ ..] = &range[..] else {
-            return None;
-        };
-        // Without its primary the range would go to a replica.
-        let primary = nodes.first().and_then(|node| address(node, host))?;
-        let replicas = nodes.iter().skip(1);
-        let replicas = replicas.filter_map(|node| address(node, host));
-        Some(Self {
-            slots: (*first).try_into().ok()?..=(*last).try_into().ok()?,
-            nodes: [primary].into_iter().chain(replicas).collect(),
-        })
-    }
+fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
+    let Value::Array(range) = range else {
+        return None;
+    };
+    let [Value::Int(first), Value::Int(last), primary, ..] = &range[..] else {
+        return None;
+    };
+    let slots = (*first).try_into().ok()?..usize::try_from(*last).ok()? + 1;
+    Some((slots, address(primary, host)?))
 }
 
 /// The address of a node, which may say that it is on the host that answers, or that its name is not
@@ -108,6 +94,50 @@ fn text(value: Value) -> Option<String> {
     redis::from_redis_value(value).ok()
 }
 
+/// How many slots there are.
+pub(in crate::redis::transport) const SLOTS: usize = 16_384;
+
+/// The slot of a key, or of a semaphore's name, which all of its keys begin with.
+pub(in crate::redis::transport) fn slot_of(key: &[u8]) -> usize {
+    usize::from(crc16(tag(key))) % SLOTS
+}
+
+/// What is hashed: the text within the first braces, unless there is none.
+fn tag(key: &[u8]) -> &[u8] {
+    let within = |key: &[u8]| {
+        let start = key.iter().position(|byte| *byte == b'{')? + 1;
+        let length = key[start..].iter().position(|byte| *byte == b'}')?;
+        (length > 0).then_some(start..start + length)
+    };
+    within(key).map_or(key, |range| &key[range])
+}
+
+/// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        let index = (crc >> 8) as u8 ^ byte;
+        crc << 8 ^ TABLE[usize::from(index)]
+    })
+}
+
+const TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let (mut crc, mut bit) = ((index as u16) << 8, 0);
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc = crc << 1 ^ if carry { 0x1021 } else { 0 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,16 +154,14 @@ mod tests {
     }
 
     fn host(node: Vec<Value>) -> String {
-        view(node).expect("it is a view").ranges[0].nodes[0]
-            .host
-            .clone()
+        view(node).expect("it is a view").ranges[0].1.host.clone()
     }
 
     #[test]
     fn a_view_has_an_epoch_a_state_and_ranges() {
         let view = view(vec![bulk("10.0.0.1"), Value::Int(7_001)]).expect("it is a view");
         assert!(view.epoch == 7 && !view.is_ok);
-        assert_eq!(view.ranges[0].slots, 0..=99);
+        assert_eq!(view.ranges[0].0, 0..100);
     }
 
     #[test]
@@ -150,5 +178,16 @@ mod tests {
         assert!(view(vec![]).is_err());
         assert!(View::read(vec![Ok(Value::Nil), Ok(Value::Nil)], "here").is_err());
         assert!(View::read(vec![], "here").is_err());
+    }
+
+    /// The values of `CLUSTER KEYSLOT`.
+    #[test]
+    fn slots_are_those_of_the_server() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"p:{foo}:held"), 12_182);
+        assert_eq!(slot_of(b"{}foo"), slot_of(b"{}foo"));
+        assert_ne!(slot_of(b"{}foo"), slot_of(b""));
+        assert_eq!(slot_of(b"{{foo}}"), slot_of(b"{foo"));
     }
 }
