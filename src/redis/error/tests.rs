@@ -60,7 +60,7 @@ fn an_error_says_its_own_level_and_its_cause_is_its_source() {
 
 fn answer(text: &str) -> Error {
     let line = format!("-{text}\r\n");
-    let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
+    let value = parse_redis_value(line.as_bytes()).expect("an error is a value");
     let redis::Value::ServerError(error) = value else {
         panic!("{text} is no error");
     };
