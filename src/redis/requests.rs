@@ -117,7 +117,7 @@ impl Requests {
 
     /// Whether all keys live on one server for sure.
     pub(super) fn is_one_server(&self) -> bool {
-        !self.topology.has_slots()
+        matches!(self.place(), Place::Url | Place::Primary)
     }
 
     /// Runs `INFO`, and each command that a script needs, on a key of each server. `channel` is that of this

@@ -14,7 +14,7 @@ use crate::redis::{
     outage::WhenUnavailable,
     protocol::{Owner, described},
     start::ATTEMPT,
-    transport::{Nodes, Place, Sentinels, Topology},
+    transport::{Nodes, Place, Sentinels, Single, Topology},
 };
 use crate::semaphore::{Process, timer::timeout_at};
 use futures_util::future::select_ok;
@@ -25,7 +25,7 @@ use uuid::Uuid;
 impl Builder {
     /// Makes a store on the server of a URL.
     pub(super) async fn on_server(self, client: Client) -> Result<RedisSemaphore, ConnectError> {
-        self.started(Arc::new(client)).await
+        self.started(Arc::new(Single::new(client))).await
     }
 
     /// Makes a store on the primary that Sentinels name.

@@ -20,4 +20,4 @@ pub(super) use direct::Subscription;
 pub(super) use replicas::{confirmed, with_wait};
 pub(super) use sentinel::{Sentinels, Unnamed};
 pub(super) use supplied::Supplied;
-pub(super) use topology::{Line, Topology};
+pub(super) use topology::{Line, Single, Topology};

@@ -6,6 +6,7 @@ use crate::{
     redis::{
         core::{Level, Outage, Refusal, Settings, Wait},
         driver::{Driver, Held, Observer, Refused},
+        transport::Single,
     },
     semaphore::{Key, Policy},
 };
@@ -43,7 +44,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         about: String::new(),
         parts: Vec::new(),
     };
-    let wire = Wire::new(Arc::new(client), Arc::new(owner));
+    let wire = Wire::new(Arc::new(Single::new(client)), Arc::new(owner));
     let settings = Settings {
         lease,
         timeout: Duration::from_millis(250),
