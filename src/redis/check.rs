@@ -6,7 +6,7 @@ use super::{
     error::{Error, after, by},
     protocol::{Inspected, elsewhere, own_question, questions},
     store::Store,
-    transport::Replies,
+    transport::{Place, Replies},
 };
 use crate::semaphore::timer::timeout_at;
 use futures_util::future::{join, join_all};
@@ -102,7 +102,7 @@ impl Store {
         }
         let mut risks = inspected.risks(&judge)?;
         inspected.verdict(&judge)?;
-        if self.topology.has_slots() {
+        if !matches!(judge.place, Place::Url | Place::Primary) {
             risks.retain(|risk| *risk != Risk::ClusterNode);
         } else if risks.contains(&Risk::ClusterNode) {
             let elsewhere = self.check_elsewhere(deadline).await;

@@ -10,7 +10,7 @@ use super::{
     report::Reports,
     store::{RedisSemaphore, Store},
     tls,
-    transport::{Nodes, Place, Sentinels, Supplied, Topology, Unnamed},
+    transport::{Nodes, Place, Sentinels, Single, Supplied, Topology, Unnamed},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
@@ -132,7 +132,7 @@ impl Builder {
         self.check_credentials()?;
         let client = self.client(url)?;
         self.database = client.get_connection_info().redis_settings().db();
-        self.started(Arc::new(client)).await
+        self.started(Arc::new(Single::new(client))).await
     }
 
     /// Makes a store on a connection of any kind that redis-rs has: a `MultiplexedConnection`, a

@@ -108,24 +108,26 @@ async fn a_redis_that_stops_for_longer_than_a_lease_cuts_the_body_and_has_one_ho
     assert!(error.expect_err("it is cut").is::<PermitLost>());
     sleep(LEASE / 2).await;
     server.cont();
-    let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
-    // Its breaker may have opened, and stays open until the server answers.
+    let claim = Claim::new("a").with_limit(1);
+    // Whichever asks first when the server answers again: the lost permit, which comes back, or a successor.
     let mut successor = None;
-    eventually("its lease has ended", BOUND, async || {
+    eventually("one of them is held", BOUND, async || {
         successor = other.acquire(claim.clone()).await.ok();
-        successor.is_some()
+        successor.is_some() || !streaming.permit.is_lost()
     })
     .await;
-    let successor = successor.expect("it has just been granted");
+    let is_successor = successor.is_some();
     let end = Instant::now() + LEASE * 2;
     while Instant::now() < end {
-        assert!(streaming.permit.is_lost(), "there are two holders");
+        assert_eq!(streaming.permit.is_lost(), is_successor);
         assert_eq!(raw.zmembers(HELD).await.len(), 1, "the limit is one");
         sleep(LEASE / 20).await;
     }
-    assert!(!successor.is_lost());
-    assert!(!streaming.permit.release().await, "it was not held");
-    assert!(successor.release().await);
+    assert_eq!(streaming.permit.release().await, !is_successor);
+    if let Some(successor) = successor {
+        assert!(!successor.is_lost());
+        assert!(successor.release().await);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

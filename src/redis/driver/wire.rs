@@ -12,7 +12,7 @@ use crate::{
         core::Failure,
         error::Error,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
-        transport::{Line, Replies, Subscription, Topology},
+        transport::{Line, Place, Replies, Subscription, Topology},
     },
     sync::Mutex,
 };
@@ -259,7 +259,7 @@ impl Session {
                     (Some(server), true) => Some(Fault::Ask(server)),
                     (Some(server), false) => Some(Fault::Moved(server)),
                     // It does not know the other's name. The map will have it.
-                    (None, _) => self.topology.has_slots().then_some(Fault::Again),
+                    (None, _) => (self.topology.place() != Place::Url).then_some(Fault::Again),
                 }
             }
             None => error.is_code(&["TRYAGAIN"]).then_some(Fault::Again),

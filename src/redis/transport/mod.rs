@@ -10,4 +10,4 @@ pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
 pub(super) use connection::{Replies, Subscription, confirmed, with_wait};
 pub(super) use sentinel::{Sentinels, Unnamed};
-pub(super) use topology::{Line, Place, Supplied, Topology};
+pub(super) use topology::{Line, Place, Single, Supplied, Topology};

@@ -8,12 +8,15 @@ use super::{
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use futures_util::future::join_all;
-use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, aio::ConnectionLike};
+use redis::{
+    Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, aio::ConnectionLike, cmd,
+    from_redis_value,
+};
 use std::{
     fmt,
     future::{pending, ready},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 use tokio::{
     runtime::{Handle, Id},
@@ -224,18 +227,49 @@ impl Line {
 }
 
 /// The server of a URL.
-impl Topology for Client {
+pub(in crate::redis) struct Single {
+    client: Client,
+    /// Whether it is a node of a cluster, as it says if it permits `INFO`. Known since the first connection.
+    is_node: OnceLock<bool>,
+}
+
+impl Single {
+    pub(in crate::redis) fn new(client: Client) -> Self {
+        let is_node = OnceLock::new();
+        Self { client, is_node }
+    }
+}
+
+impl Topology for Single {
     fn place(&self) -> Place {
         Place::Url
     }
 
+    fn has_slots(&self) -> bool {
+        self.is_node.get() == Some(&true)
+    }
+
     fn address(&self, _: usize) -> String {
-        self.get_connection_info().addr().to_string()
+        self.client.get_connection_info().addr().to_string()
     }
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
-        Box::pin(async move { Ok(Own::open(Self::clone(&self)).await?.into()) })
+        Box::pin(async move {
+            let line = Own::open(self.client.clone()).await?.into();
+            if self.is_node.get().is_none() {
+                let is_node = is_node(&line).await;
+                self.is_node.get_or_init(|| is_node);
+            }
+            Ok(line)
+        })
     }
+}
+
+async fn is_node(line: &Line) -> bool {
+    let info = line.call(vec![cmd("INFO").arg("cluster").take()]).await;
+    let info = info.into_iter().flatten().next();
+    let info = info.and_then(|info| from_redis_value::<String>(info).ok());
+    info.is_some_and(|info| info.contains("cluster_enabled:1"))
 }
 
 /// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but

@@ -5,6 +5,7 @@ use crate::{
     redis::{
         core::{Level, Refusal, Settings, Wait},
         driver::{Driver, Held, Refused},
+        transport::Single,
     },
     semaphore::{Key, Policy},
 };
@@ -24,7 +25,7 @@ fn driver(url: &str, lease: Duration) -> Driver<Wire> {
         about: String::new(),
         parts: Vec::new(),
     };
-    let wire = Wire::new(Arc::new(client), Arc::new(owner));
+    let wire = Wire::new(Arc::new(Single::new(client)), Arc::new(owner));
     let settings = Settings {
         lease,
         timeout: Duration::from_millis(250),
