@@ -6,25 +6,17 @@ mod carry;
 mod cell;
 #[path = "../../src/redis/driver/claim.rs"]
 mod claim;
-#[path = "../../src/redis/driver/clock.rs"]
-mod clock;
-#[path = "../../src/redis/driver/inbox.rs"]
-mod inbox;
 #[path = "../../src/redis/driver/keeper.rs"]
 mod keeper;
-#[path = "../../src/redis/driver/load.rs"]
-mod load;
 #[path = "../../src/redis/driver/runtimes.rs"]
 mod runtimes;
 #[path = "../../src/redis/driver/shared.rs"]
 mod shared;
-#[path = "../../src/redis/driver/thread.rs"]
-mod thread;
 #[path = "../../src/redis/driver/transport.rs"]
 mod transport;
 
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
-pub(in crate::redis) use clock::boot_time;
+pub(in crate::redis) use keeper::boot_time;
 pub(in crate::redis) use shared::{Health, News};
 pub(in crate::redis) use transport::{Cause, Connection, Messages, Transport};

@@ -6,20 +6,12 @@ mod carry;
 mod cell;
 #[path = "../../../src/redis/driver/claim.rs"]
 mod claim;
-#[path = "../../../src/redis/driver/clock.rs"]
-mod clock;
-#[path = "../../../src/redis/driver/inbox.rs"]
-mod inbox;
 #[path = "../../../src/redis/driver/keeper.rs"]
 mod keeper;
-#[path = "../../../src/redis/driver/load.rs"]
-mod load;
 #[path = "../../../src/redis/driver/runtimes.rs"]
 mod runtimes;
 #[path = "../../../src/redis/driver/shared.rs"]
 mod shared;
-#[path = "../../../src/redis/driver/thread.rs"]
-mod thread;
 #[path = "../../../src/redis/driver/transport.rs"]
 mod transport;
 

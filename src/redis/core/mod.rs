@@ -78,7 +78,7 @@ mod slots;
 mod time;
 mod weight;
 
-pub(in crate::redis) use call::{Call, Failure, Left};
+pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use health::Outage;
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};

@@ -1,21 +1,35 @@
 //! Calls, and the tasks that carry them.
 
 use super::{
-    inbox::Dropped,
-    load::Load,
-    shared::{News, Shared},
+    shared::{Dropped, News, Shared},
     transport::{Connection, Messages, Transport},
 };
 use crate::{
     observe::Answered,
     redis::{
-        core::{Change, Failure, RuntimeId, THREAD},
+        core::{Call, Change, Failure, RuntimeId, THREAD},
         protocol::{Answer, Command, Group},
     },
     semaphore::timer::timeout,
 };
-use std::{future::poll_fn, mem, pin::pin, sync::Arc, time::Instant};
+use std::{
+    future::poll_fn,
+    mem,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{runtime::Handle, select};
+
+/// A call, and the connection that it takes.
+#[derive(Debug)]
+pub(super) struct Load<C> {
+    pub(super) call: Call,
+    /// How long an answer counts.
+    pub(super) left: Duration,
+    pub(super) from: RuntimeId,
+    pub(super) connection: Arc<C>,
+}
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {
@@ -40,7 +54,7 @@ impl<T: Transport> Carrier<T> {
     /// Takes what it carries.
     pub(super) fn commands(&mut self) -> Vec<Command> {
         let load = self.load.as_mut();
-        let commands = load.map(|load| mem::take(&mut load.commands));
+        let commands = load.map(|load| mem::take(&mut load.call.commands));
         let commands = commands.unwrap_or_default();
         (self.sent, self.commands) = (Instant::now(), commands.iter().map(what).collect());
         commands
@@ -76,7 +90,7 @@ impl<T: Transport> Carrier<T> {
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
                 // It arrives in the order in which it was polled first.
-                load.has_left.note();
+                load.call.left.note();
                 answered
             });
             sent.await
@@ -100,7 +114,7 @@ impl<T: Transport> Carrier<T> {
             _ => Answered::Error,
         });
         let next = self.shared.enter(|core, rest, now| {
-            core.handle_reply(now, load.id, reply);
+            core.handle_reply(now, load.call.id, reply);
             rest.next(core, now, load.from)
         });
         self.shared.loads(load.from, next)
@@ -139,7 +153,7 @@ impl<T: Transport> Drop for Carrier<T> {
             if self.sent.elapsed() >= load.left {
                 self.tell(load.from, |_| Answered::Timeout);
             }
-            self.shared.post(Dropped::Carrier(load.id));
+            self.shared.post(Dropped::Carrier(load.call.id));
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Level {
 /// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
 /// read without it.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(in crate::redis) struct Cell {
     /// Until when its holder may rely on it, microseconds of this machine's clock.
     end: AtomicU64,
     levels: Box<[Level]>,
@@ -150,7 +150,7 @@ impl Cell {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
         self.release(false);
-        let is_lost = !self.loss.is_set() && self.is_lost(now);
+        let is_lost = !self.loss.is_set() && self.is_lost_by(now);
         let told = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
         (is_new || is_lost, told)
     }
@@ -171,7 +171,7 @@ impl Cell {
 
     // At any time.
 
-    pub(super) fn loss(&self) -> &Loss {
+    pub(in crate::redis) fn loss(&self) -> &Loss {
         &self.loss
     }
 
@@ -192,24 +192,28 @@ impl Cell {
         self.levels.iter().map(|level| level.slot)
     }
 
-    pub(super) fn is_degraded(&self) -> bool {
+    /// Whether it goes on without its server.
+    pub(in crate::redis) fn is_degraded(&self) -> bool {
         self.is_degraded.load(Relaxed)
     }
 
-    pub(super) fn name(&self, level: usize) -> &Arc<str> {
+    /// The name of the semaphore of a level.
+    pub(in crate::redis) fn name(&self, level: usize) -> &Arc<str> {
         &self.levels[level].name
     }
 
-    pub(super) fn token(&self, level: usize) -> u64 {
+    pub(in crate::redis) fn token(&self, level: usize) -> u64 {
         self.levels[level].token.load(Relaxed)
     }
 
-    pub(super) fn is_lost(&self, now: Time) -> bool {
+    pub(super) fn is_lost_by(&self, now: Time) -> bool {
         let has_end = !self.is_gone() && !self.is_degraded();
-        self.loss.is_set() || has_end && self.is_over(now)
+        let is_over = || self.end.load(Relaxed) <= now.as_micros() as u64;
+        self.loss.is_set() || has_end && is_over()
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether it was released or revoked.
+    pub(in crate::redis) fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
@@ -223,12 +227,8 @@ impl Cell {
         self.queued.load(Relaxed).checked_sub(1)
     }
 
-    /// Whether its end has passed.
-    pub(super) fn is_over(&self, now: Time) -> bool {
-        self.end.load(Relaxed) <= now.as_micros() as u64
-    }
-
-    pub(super) fn held(&self, level: usize) -> u32 {
+    /// How many units of a level were held when it was granted.
+    pub(in crate::redis) fn held(&self, level: usize) -> u32 {
         self.levels[level].held.load(Relaxed) as u32
     }
 

@@ -3,19 +3,18 @@
 use super::{
     carry::{Carrier, Link, spawn_all},
     cell::{Cell, Refused},
-    clock::boot_time,
-    inbox::Dropped,
-    keeper,
-    shared::{Health, News, Observer, Shared},
+    keeper::boot_time,
+    shared::{Dropped, Health, News, Observer, Shared},
     transport::{Cause, Slots, Transport},
 };
 use crate::{
     redis::core::{Call, Change, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
-    semaphore::{Loss, Policy, timer},
+    semaphore::{Policy, timer},
 };
 use std::{
     future::poll_fn,
     iter,
+    ops::Deref,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -66,7 +65,7 @@ impl<T: Transport> Driver<T> {
         settings: Settings,
         (observer, clock): (Observer, fn() -> Time),
     ) -> Self {
-        let shared = Shared::new(transport, settings, observer, clock, keeper::start);
+        let shared = Shared::new(transport, settings, observer, clock);
         Self(Arc::new(Door(Arc::new(shared))))
     }
 
@@ -305,36 +304,8 @@ pub(in crate::redis) struct Held<T: Transport> {
 }
 
 impl<T: Transport> Held<T> {
-    /// The name of the semaphore of a level.
-    pub(in crate::redis) fn name(&self, level: usize) -> &Arc<str> {
-        self.cell.name(level)
-    }
-
-    pub(in crate::redis) fn token(&self, level: usize) -> u64 {
-        self.cell.token(level)
-    }
-
-    /// How many units of a level were held when it was granted.
-    pub(in crate::redis) fn held(&self, level: usize) -> u32 {
-        self.cell.held(level)
-    }
-
     pub(in crate::redis) fn is_lost(&self) -> bool {
-        self.cell.is_lost((self.driver.0.0.clock)())
-    }
-
-    /// Whether it goes on without its server.
-    pub(in crate::redis) fn is_degraded(&self) -> bool {
-        self.cell.is_degraded()
-    }
-
-    /// Whether it was released or revoked.
-    pub(in crate::redis) fn is_gone(&self) -> bool {
-        self.cell.is_gone()
-    }
-
-    pub(in crate::redis) fn loss(&self) -> &Loss {
-        self.cell.loss()
+        self.cell.is_lost_by((self.driver.0.0.clock)())
     }
 
     /// Claims more units of a level, which do not wait.
@@ -417,6 +388,15 @@ impl<T: Transport> Held<T> {
             is_known
         });
         asked == Some(true)
+    }
+}
+
+/// What its holder reads.
+impl<T: Transport> Deref for Held<T> {
+    type Target = Cell;
+
+    fn deref(&self) -> &Cell {
+        &self.cell
     }
 }
 

@@ -1,14 +1,13 @@
 //! Who carries what the [core](super::core) decides: callers' tasks, and the keeper's thread.
 //!
 //! ```text
-//! claim, keeper ─> carry ─> shared ─> cell, inbox, runtimes, load, thread ─> transport <─ wire
+//! claim, keeper ─> carry ─> shared ─> cell, runtimes ─> transport <─ wire
 //! ```
 //!
 //! | | |
 //! |---|---|
-//! | [`Shared`](shared::Shared) | the core behind a mutex. Who unlocks it does what then is to be done: wakes, takes what the inbox holds, rings for the thread |
+//! | [`Shared`](shared::Shared) | the core behind a mutex. Who unlocks it does what then is to be done: wakes, takes what drops have left in its inbox, rings for the thread |
 //! | [`Cell`](cell::Cell) | what a permit's holder reads, which never locks |
-//! | [`Inbox`](inbox::Inbox) | what drops have to say |
 //! | [`Carrier`](carry::Carrier) | a call, and the connection that it takes |
 //! | [`Wire`](wire::Wire) | redis-rs: commands as runs of scripts, and replies as answers. Where servers are the [topology](super::transport::Topology) says |
 //! | [`keeper`] | the thread: time, refreshes, and whatever no runtime carries |
@@ -33,13 +32,9 @@
 mod carry;
 mod cell;
 mod claim;
-mod clock;
-mod inbox;
 mod keeper;
-mod load;
 mod runtimes;
 mod shared;
-mod thread;
 mod transport;
 mod wire;
 

@@ -33,45 +33,33 @@ pub(super) struct Runtimes<C> {
 
 impl<C> Runtimes<C> {
     pub(super) fn new() -> Self {
-        let mut runtimes = Self { all: Vec::new() };
-        runtimes.add();
-        runtimes
+        let (id, lines) = (None, Vec::new());
+        Self {
+            all: vec![Runtime { id, lines }],
+        }
     }
 
-    /// The number of a runtime. One that has ended is forgotten for another.
+    /// The number of a runtime. One that has ended, so that it has no connections, is forgotten for another.
     pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
         if id.is_none() {
             return NOWHERE;
         }
-        let is_it = |runtime: &Runtime<C>| runtime.id == id;
-        let number = match self.all.iter().position(is_it) {
-            Some(number) => number,
-            None => self.vacant(),
+        let is_absent = |(line, _): &(Line<C>, bool)| matches!(line, Line::Absent(_));
+        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(is_absent);
+        let others = &self.all[1..];
+        let known = others.iter().position(|runtime| runtime.id == id);
+        let number = match known.or_else(|| others.iter().position(is_vacant)) {
+            Some(number) => number + 1,
+            None => self.all.len(),
         };
-        let runtime = &mut self.all[number];
-        if runtime.id != id {
-            runtime.id = id;
-            runtime.lines.clear();
+        if known.is_none() {
+            let lines = Vec::new();
+            match self.all.get_mut(number) {
+                Some(vacant) => *vacant = Runtime { id, lines },
+                None => self.all.push(Runtime { id, lines }),
+            }
         }
         RuntimeId(number as u32)
-    }
-
-    /// One without connections, the thread's apart.
-    fn vacant(&mut self) -> usize {
-        let is_absent = |(line, _): &(Line<C>, bool)| matches!(line, Line::Absent(_));
-        let others = &self.all[1..];
-        let found = others
-            .iter()
-            .position(|runtime| runtime.lines.iter().all(is_absent));
-        found.map_or_else(|| self.add(), |found| found + 1)
-    }
-
-    fn add(&mut self) -> usize {
-        self.all.push(Runtime {
-            id: None,
-            lines: Vec::new(),
-        });
-        self.all.len() - 1
     }
 
     fn line(
@@ -136,9 +124,5 @@ impl<C> Runtimes<C> {
             (Line::Connecting, _) => Some(None),
             (Line::Absent(_), _) => None,
         }
-    }
-
-    pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
-        self.state(runtime, server).flatten()
     }
 }

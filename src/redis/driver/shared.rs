@@ -1,20 +1,23 @@
 //! The core, behind a mutex.
 
 use super::{
+    carry::Load,
     cell::{Cell, Cells, Refused, Told},
-    inbox::{Dropped, Inbox},
-    load::Load,
+    keeper::{self, Keeper, Needs},
     runtimes::Runtimes,
-    thread::{Keeper, Needs},
-    transport::{Cause, Transport},
+    transport::{Cause, Connection, Transport},
 };
 use crate::{
     observe::{Answered, LostBy},
-    redis::core::{Call, Change, Core, Event, Failure, Outage, RuntimeId, Settings, Time},
+    redis::core::{
+        Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
+    },
     semaphore::Policy,
     sync::{Mutex, MutexGuard},
 };
 use std::{
+    any::Any,
+    collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -63,16 +66,33 @@ pub(in crate::redis) enum Health {
     Closed,
 }
 
+/// What was dropped.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Dropped {
+    /// A permit, or a claim.
+    Permit(PermitId),
+    /// The carrier of a call that has no answer.
+    Carrier(CallId),
+    /// A runtime's connection to a server.
+    Connection(RuntimeId, usize),
+    /// The last handle and permit.
+    Handles,
+    /// The keeper's thread: another one may have to be started.
+    Keeper,
+}
+
+/// So much of what was dropped is taken under one hold of the core's lock.
+const MOST: usize = 512;
+
 /// See the module docs.
 pub(super) struct Shared<T: Transport> {
     pub(super) transport: T,
     pub(super) settings: Settings,
     observer: Observer,
     pub(super) clock: fn() -> Time,
-    /// Starts the keeper's thread.
-    start: fn(&Arc<Self>),
     state: Mutex<State<T::Connection>>,
-    inbox: Inbox,
+    /// What drops have to say. Its own mutex is held for a push, or to take some.
+    inbox: Mutex<VecDeque<Dropped>>,
     /// Wakes the thread.
     pub(super) bell: Notify,
     /// Whether the thread has ended because nothing was left to do.
@@ -104,12 +124,13 @@ pub(super) struct Next<C> {
 }
 
 /// What is to be done once the lock is released.
-pub(super) struct Outbox<C> {
+#[derive(Default)]
+pub(super) struct Outbox {
     /// The cells that were written to, and what is told of each.
     wakes: Vec<(Arc<Cell>, Option<Told>)>,
     /// Dropped without the lock, because they hold wakers, and what a transport has.
     cells: Vec<Arc<Cell>>,
-    connections: Vec<Arc<C>>,
+    connections: Vec<Arc<dyn Any + Send + Sync>>,
     /// Those that have begun or ended, and of which server.
     outages: Vec<(usize, Outage)>,
     thread: Needs,
@@ -117,20 +138,6 @@ pub(super) struct Outbox<C> {
     closes: bool,
     /// Whether nothing is left.
     is_drained: bool,
-}
-
-impl<C> Default for Outbox<C> {
-    fn default() -> Self {
-        Self {
-            wakes: Vec::new(),
-            cells: Vec::new(),
-            connections: Vec::new(),
-            outages: Vec::new(),
-            thread: Needs::Nothing,
-            closes: false,
-            is_drained: false,
-        }
-    }
 }
 
 /// Runs what may panic. What the panic carries is not dropped, because that may panic too.
@@ -146,7 +153,6 @@ impl<T: Transport> Shared<T> {
         settings: Settings,
         observer: Observer,
         clock: fn() -> Time,
-        start: fn(&Arc<Self>),
     ) -> Self {
         let rest = Rest {
             cells: Cells::default(),
@@ -161,9 +167,8 @@ impl<T: Transport> Shared<T> {
             settings,
             observer,
             clock,
-            start,
             state: Mutex::new(State { core, rest }),
-            inbox: Inbox::default(),
+            inbox: Mutex::default(),
             bell: Notify::new(),
             is_over: watch::Sender::new(false),
             is_drained: watch::Sender::new(false),
@@ -228,13 +233,13 @@ impl<T: Transport> Shared<T> {
 
     /// Takes what was dropped. It never waits for the lock, and never panics.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
-        self.inbox.push(dropped);
+        self.inbox.lock().push_back(dropped);
         self.settle();
     }
 
     /// Takes what the inbox holds, unless another has the lock, who looks after that.
     fn settle(self: &Arc<Self>) {
-        while !self.inbox.is_empty() {
+        while !self.inbox.lock().is_empty() {
             let Some(state) = self.state.try_lock() else {
                 return;
             };
@@ -248,7 +253,12 @@ impl<T: Transport> Shared<T> {
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
     ) -> Option<R> {
         let now = (self.clock)();
-        let (mut outbox, dropped) = (Outbox::default(), self.inbox.take());
+        let dropped = {
+            let mut inbox = self.inbox.lock();
+            let first = inbox.len().min(MOST);
+            inbox.drain(..first).collect()
+        };
+        let mut outbox = Outbox::default();
         let result = state.step(now, (dropped, &mut outbox), work);
         drop(state);
         self.deliver(outbox);
@@ -265,11 +275,11 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    fn deliver(self: &Arc<Self>, outbox: Outbox<T::Connection>) {
+    fn deliver(self: &Arc<Self>, outbox: Outbox) {
         match outbox.thread {
             Needs::Nothing => {}
             Needs::Bell => self.bell.notify_one(),
-            Needs::Start => (self.start)(self),
+            Needs::Start => keeper::start(self),
         }
         if outbox.is_drained {
             self.is_drained
@@ -291,12 +301,12 @@ impl<T: Transport> Shared<T> {
     }
 }
 
-impl<C> State<C> {
+impl<C: Connection> State<C> {
     /// What was dropped comes before what is to be done, so that a claim sees the releases before it.
     fn step<R>(
         &mut self,
         now: Time,
-        (dropped, outbox): (Vec<Dropped>, &mut Outbox<C>),
+        (dropped, outbox): (Vec<Dropped>, &mut Outbox),
         work: impl FnOnce(&mut Core, &mut Rest<C>, Time) -> R,
     ) -> Option<R> {
         let Self { core, rest } = self;
@@ -325,12 +335,12 @@ impl<C> State<C> {
     }
 }
 
-impl<C> Rest<C> {
+impl<C: Connection> Rest<C> {
     fn dropped(
         &mut self,
         now: Time,
         dropped: Dropped,
-        (core, outbox): (Option<&mut Core>, &mut Outbox<C>),
+        (core, outbox): (Option<&mut Core>, &mut Outbox),
     ) {
         match (dropped, core) {
             (Dropped::Handles, core) => {
@@ -349,7 +359,7 @@ impl<C> Rest<C> {
             }
             (Dropped::Connection(runtime, server), core) => {
                 let connection = self.runtimes.gone(now, runtime, server);
-                outbox.connections.extend(connection);
+                outbox.connections.extend(connection.map(|it| it as _));
                 if let Some(core) = core {
                     core.handle_servers(now, Change::Gone(runtime, server));
                 }
@@ -359,21 +369,21 @@ impl<C> Rest<C> {
     }
 
     /// Writes to cells what the core tells.
-    fn tell(&mut self, core: &mut Core, outbox: &mut Outbox<C>) {
+    fn tell(&mut self, core: &mut Core, outbox: &mut Outbox) {
         while let Some(event) = core.poll_event() {
             let id = event.id();
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            if let Event::Held(_, end) = event {
-                cell.hold(end);
-                continue;
-            }
+            // Nobody waits for a later end.
+            let wakes = !matches!(event, Event::Held(..));
             let (is_last, told) = self.write(&cell, event);
             if is_last {
                 outbox.cells.extend(self.cells.remove(id));
             }
-            outbox.wakes.push((cell, told));
+            if wakes {
+                outbox.wakes.push((cell, told));
+            }
         }
         while let Some(outage) = core.poll_outage() {
             outbox.outages.push(outage);
@@ -408,7 +418,7 @@ impl<C> Rest<C> {
     }
 
     /// Without a core claims fail, and leases end at their ends.
-    fn end_all(&mut self, now: Time, outbox: &mut Outbox<C>) {
+    fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
         let closed = self.cells.all().filter_map(|cell| {
             let (has_changed, told) = cell.close(now);
             has_changed.then(|| (Arc::clone(cell), told))
@@ -437,10 +447,16 @@ impl<C> Rest<C> {
         now: Time,
         (from, call): (RuntimeId, Call),
     ) -> Option<Load<C>> {
-        let connection = self.runtimes.connection(from, call.server);
-        if connection.is_none() {
+        let Some(connection) = self.runtimes.state(from, call.server).flatten() else {
             core.handle_reply(now, call.id, Err(Failure::NotConnected));
-        }
-        connection.map(|connection| Load::new(now, call, (from, connection)))
+            return None;
+        };
+        let left = call.deadline.saturating_sub(now);
+        Some(Load {
+            call,
+            left,
+            from,
+            connection,
+        })
     }
 }
