@@ -18,5 +18,5 @@ mod transport;
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
 pub(in crate::redis) use keeper::boot_time;
-pub(in crate::redis) use shared::{Health, News};
-pub(in crate::redis) use transport::{Cause, Connection, Messages, Transport};
+pub(in crate::redis) use shared::Health;
+pub(in crate::redis) use transport::{Connection, Messages, News, Transport};

@@ -192,25 +192,17 @@ impl Queue {
     }
 
     fn leave(&mut self, answer: &Result<Held, Refused>) {
+        use Refusal::{Closed, Full, QueueFull, Revoked, TimedOut};
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
-            Err(Refused::By(why)) => match why {
-                // What it waited for was granted, and then a wider level has refused.
-                Refusal::Full(level, _) | Refusal::QueueFull(level)
-                    if Some(*level) > self.level =>
-                {
-                    Outcome::Admitted
-                }
-                Refusal::Full(..) | Refusal::QueueFull(_) | Refusal::TimedOut(..) => {
-                    Outcome::TimedOut
-                }
-                Refusal::Revoked => Outcome::Revoked,
-                Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Congested(_) => {
-                    Outcome::Unavailable
-                }
-                Refusal::Closed => Outcome::Cancelled,
-            },
-            Err(Refused::Closed | Refused::PausedClock) => Outcome::Unavailable,
+            // What it waited for was granted, and then a wider level has refused.
+            Err(Refused::By(Full(level, _) | QueueFull(level))) if Some(*level) > self.level => {
+                Outcome::Admitted
+            }
+            Err(Refused::By(Full(..) | QueueFull(_) | TimedOut(..))) => Outcome::TimedOut,
+            Err(Refused::By(Revoked)) => Outcome::Revoked,
+            Err(Refused::By(Closed)) => Outcome::Cancelled,
+            Err(_) => Outcome::Unavailable,
         });
     }
 }

@@ -6,7 +6,7 @@ use super::{
     error::{Error, after, by},
     protocol::{Inspected, elsewhere, own_question, questions},
     store::Store,
-    transport::{Place, Replies},
+    transport::Place,
 };
 use crate::semaphore::timer::timeout_at;
 use futures_util::future::{join, join_all};
@@ -144,28 +144,33 @@ impl Store {
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Result<Inspected, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let asked = self.reached(self.questions(), deadline - left / 2);
-        let asked = asked.await?;
         // Before the deadline, so that one silent node leaves time for what the others say.
         let bound = deadline - left / 4;
-        let info = self.info(asked.first().map_or(0, |(server, _)| *server), bound);
-        let answers = asked.into_iter().map(async |(server, questions)| {
-            let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-            let until = (bound, self.settings.replicas);
-            (names, self.call(server, commands, until).await)
-        });
-        let (info, answers) = join(info, join_all(answers)).await;
-        let is_silent = |(_, replies): &(_, Result<Replies, Error>)| replies.is_err();
-        if answers.iter().all(is_silent)
-            && let Some((_, Err(error))) = answers.first()
+        let answers = self
+            .questions()
+            .into_iter()
+            .map(async |(server, questions)| {
+                let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
+                let until = (bound, self.settings.replicas);
+                let replies = self.call(server, commands, until);
+                let (info, replies) = join(self.info(server, bound), replies).await;
+                (info, names, replies)
+            });
+        let answers = join_all(answers).await;
+        if answers.iter().all(|(_, _, replies)| replies.is_err())
+            && let Some((.., Err(error))) = answers.first()
         {
             return Err(error.clone());
         }
-        let answers = answers.into_iter().flat_map(|(names, replies)| {
+        let (mut info, mut all) = (Err(Error::Reply), Vec::new());
+        for (own, names, replies) in answers {
+            // One that answers speaks for the others.
+            let is_answer = info.as_ref().map_or_else(Error::is_an_answer, |_| true);
+            info = if is_answer { info } else { own };
             let replies = replies.unwrap_or_else(|error| vec![Err(error); names.len()]);
-            names.into_iter().zip(replies)
-        });
-        Ok(Inspected::new(info, answers))
+            all.extend(names.into_iter().zip(replies));
+        }
+        Ok(Inspected::new(info, all.into_iter()))
     }
 
     /// It travels alone, because with too few replicas no other answer counts.
@@ -191,24 +196,6 @@ impl Store {
             asked.push(own_question(&key, is_clock));
         }
         asked
-    }
-
-    /// Those of the servers that can be reached until then, or why none can.
-    async fn reached<Q>(
-        &self,
-        servers: BTreeMap<usize, Q>,
-        deadline: Instant,
-    ) -> Result<Vec<(usize, Q)>, Error> {
-        let reach = servers.into_iter().map(async |(server, asked)| {
-            let connection = self.connection(server, deadline).await;
-            connection.map(|_| (server, asked))
-        });
-        let outcomes = join_all(reach).await.into_iter();
-        let (reached, errors): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
-        match errors.into_iter().find_map(Result::err) {
-            Some(error) if reached.is_empty() => Err(error),
-            _ => Ok(reached.into_iter().flatten().collect()),
-        }
     }
 
     /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.

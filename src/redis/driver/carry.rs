@@ -1,8 +1,8 @@
 //! Calls, and the tasks that carry them.
 
 use super::{
-    shared::{Dropped, News, Shared},
-    transport::{Connection, Messages, Transport},
+    shared::{Dropped, Shared},
+    transport::{Connection, Messages, News, Transport},
 };
 use crate::{
     observe::Answered,

@@ -1,5 +1,6 @@
 //! What the holder of a permit reads.
 
+use super::transport::News;
 use crate::{
     observe::LostBy,
     redis::core::{PermitId, Refusal, Time},
@@ -24,22 +25,12 @@ pub(in crate::redis) enum Refused {
     PausedClock,
 }
 
-/// What the observer is told of a permit.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Told {
-    Lost(LostBy),
-    Degraded {
-        /// Whether it was granted before.
-        is_kept: bool,
-    },
-}
-
 /// A level, as the holder sees it.
 #[derive(Debug)]
-pub(super) struct Level {
-    pub(super) policy: Policy,
+struct Level {
+    policy: Policy,
     /// The name of its semaphore.
-    pub(super) name: Arc<str>,
+    name: Arc<str>,
     slot: u16,
     token: AtomicU64,
     /// How many units were held when it was granted.
@@ -114,22 +105,31 @@ impl Cell {
     }
 
     /// Returns what to tell of that, unless it was lost before.
-    pub(super) fn lose(&self, by: LostBy) -> Option<Told> {
+    pub(super) fn lose(&self, by: LostBy) -> Vec<News> {
         let was_lost = self.loss.is_set();
         self.loss.mark();
-        (!was_lost).then_some(Told::Lost(by))
+        self.news(!was_lost, |level| {
+            News::Lost(level.policy.clone(), level.token.load(Relaxed), by)
+        })
     }
 
-    pub(super) fn revoke(&self) -> Option<Told> {
+    pub(super) fn revoke(&self) -> Vec<News> {
         self.leave();
         self.lose(LostBy::Revoked)
     }
 
     /// Returns what to tell of that, unless it was told before.
-    pub(super) fn degrade(&self) -> Option<Told> {
+    pub(super) fn degrade(&self) -> Vec<News> {
         let is_kept = matches!(self.outcome(), Some(Ok(_)));
         let was_degraded = self.is_degraded.swap(true, Relaxed);
-        (!was_degraded).then_some(Told::Degraded { is_kept })
+        self.news(!was_degraded, |level| {
+            News::Degraded(level.policy.clone(), Arc::clone(&level.name), is_kept)
+        })
+    }
+
+    /// What is told of each level, if anything is.
+    fn news(&self, is_new: bool, of: impl Fn(&Level) -> News) -> Vec<News> {
+        self.levels.iter().filter(|_| is_new).map(of).collect()
     }
 
     /// One that was released stays lost.
@@ -146,13 +146,15 @@ impl Cell {
     }
 
     /// There is no core any more. Returns whether that changes anything, and what to tell of it.
-    pub(super) fn close(&self, now: Time) -> (bool, Option<Told>) {
+    pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
         self.release(false);
-        let is_lost = !self.loss.is_set() && self.is_lost_by(now);
-        let told = is_lost.then(|| self.lose(LostBy::Lease)).flatten();
-        (is_new || is_lost, told)
+        let is_lost = self.is_lost_by(now);
+        let lost = is_lost
+            .then(|| self.lose(LostBy::Lease))
+            .unwrap_or_default();
+        (is_new || !lost.is_empty(), lost)
     }
 
     fn set_tokens(&self, tokens: impl Iterator<Item = u64>) {
@@ -173,12 +175,6 @@ impl Cell {
 
     pub(in crate::redis) fn loss(&self) -> &Loss {
         &self.loss
-    }
-
-    /// The levels, and their tokens.
-    pub(super) fn levels(&self) -> impl Iterator<Item = (&Level, u64)> {
-        let levels = self.levels.iter();
-        levels.map(|level| (level, level.token.load(Relaxed)))
     }
 
     /// The cell of a claim for a level of this permit.

@@ -4,8 +4,8 @@ use super::{
     carry::{Carrier, Link, spawn_all},
     cell::{Cell, Refused},
     keeper::boot_time,
-    shared::{Dropped, Health, News, Observer, Shared},
-    transport::{Cause, Slots, Transport},
+    shared::{Dropped, Health, Shared},
+    transport::{Cause, News, Observer, Slots, Transport},
 };
 use crate::{
     redis::core::{Call, Change, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},

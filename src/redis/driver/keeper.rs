@@ -2,8 +2,8 @@
 
 use super::{
     carry::{Link, Load, spawn_all},
-    shared::{Dropped, News, Next, Shared},
-    transport::Transport,
+    shared::{Dropped, Next, Shared},
+    transport::{News, Transport},
 };
 use crate::redis::core::{Change, Core, THREAD, Time};
 use std::{io, mem, sync::Arc, thread, time::Duration};

@@ -40,5 +40,6 @@ mod wire;
 
 pub(in crate::redis) use cell::Refused;
 pub(in crate::redis) use claim::{Driver, Held};
-pub(in crate::redis) use shared::{Health, News};
+pub(in crate::redis) use shared::Health;
+pub(in crate::redis) use transport::News;
 pub(in crate::redis) use wire::{Session, Wire};

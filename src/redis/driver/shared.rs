@@ -2,17 +2,16 @@
 
 use super::{
     carry::Load,
-    cell::{Cell, Cells, Refused, Told},
+    cell::{Cell, Cells, Refused},
     keeper::{self, Keeper, Needs},
     runtimes::Runtimes,
-    transport::{Cause, Connection, Transport},
+    transport::{Connection, News, Observer, Transport},
 };
 use crate::{
-    observe::{Answered, LostBy},
+    observe::LostBy,
     redis::core::{
         Call, CallId, Change, Core, Event, Failure, Outage, PermitId, RuntimeId, Settings, Time,
     },
-    semaphore::Policy,
     sync::{Mutex, MutexGuard},
 };
 use std::{
@@ -21,40 +20,8 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
 };
 use tokio::sync::{Notify, watch};
-
-/// What nobody else would tell.
-#[derive(Debug)]
-pub(in crate::redis) enum News {
-    /// The keeper's thread has ended by a panic. Another one starts.
-    KeeperDied,
-    /// The core has panicked. The store is closed.
-    CoreDied,
-    /// A runtime has a connection to the server at this address, and had one before or not.
-    Connected(String, bool),
-    NotConnected(Option<Cause>),
-    /// Claims are decided without a server, or by it again.
-    Outage(Outage, Option<Cause>),
-    /// A level of a permit is lost, which had this token.
-    Lost(Policy, u64, LostBy),
-    /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted
-    /// before.
-    Degraded(Policy, Arc<str>, bool),
-    /// A command of so many claims or permits has ended.
-    Called {
-        verb: &'static str,
-        size: usize,
-        took: Duration,
-        answered: Answered,
-        /// Whether the keeper's thread has carried it.
-        by_thread: bool,
-    },
-}
-
-/// Learns the news. It must not block.
-pub(in crate::redis) type Observer = Box<dyn Fn(News) + Send + Sync>;
 
 /// Whether a store works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,16 +93,14 @@ pub(super) struct Next<C> {
 /// What is to be done once the lock is released.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// The cells that were written to, and what is told of each.
-    wakes: Vec<(Arc<Cell>, Option<Told>)>,
-    /// Dropped without the lock, because they hold wakers, and what a transport has.
-    cells: Vec<Arc<Cell>>,
-    connections: Vec<Arc<dyn Any + Send + Sync>>,
+    news: Vec<News>,
     /// Those that have begun or ended, and of which server.
     outages: Vec<(usize, Outage)>,
+    /// The cells that were written to.
+    wakes: Vec<Arc<Cell>>,
+    /// Dropped without the lock, because it holds wakers, and what a transport has.
+    dropped: Vec<Arc<dyn Any + Send + Sync>>,
     thread: Needs,
-    /// Whether the core has panicked just now.
-    closes: bool,
     /// Whether nothing is left.
     is_drained: bool,
 }
@@ -265,16 +230,6 @@ impl<T: Transport> Shared<T> {
         result
     }
 
-    fn observe(&self, cell: &Cell, told: Told) {
-        for (level, token) in cell.levels() {
-            let (policy, name) = (level.policy.clone(), &level.name);
-            self.tell(match told {
-                Told::Lost(by) => News::Lost(policy, token, by),
-                Told::Degraded { is_kept } => News::Degraded(policy, Arc::clone(name), is_kept),
-            });
-        }
-    }
-
     fn deliver(self: &Arc<Self>, outbox: Outbox) {
         match outbox.thread {
             Needs::Nothing => {}
@@ -285,19 +240,18 @@ impl<T: Transport> Shared<T> {
             self.is_drained
                 .send_if_modified(|was| !mem::replace(was, true));
         }
-        if outbox.closes {
-            self.tell(News::CoreDied);
+        for news in outbox.news {
+            self.tell(news);
         }
         for (server, outage) in outbox.outages {
             let why = self.transport.error(server);
             self.tell(News::Outage(outage, why));
         }
-        for (cell, told) in outbox.wakes {
-            told.into_iter().for_each(|told| self.observe(&cell, told));
+        for cell in outbox.wakes {
             contained(|| cell.wake());
             contained(|| drop(cell));
         }
-        contained(|| drop((outbox.cells, outbox.connections)));
+        contained(|| drop(outbox.dropped));
     }
 }
 
@@ -326,7 +280,7 @@ impl<C: Connection> State<C> {
                 rest.dropped(now, dropped, (None, outbox));
             }
             rest.end_all(now, outbox);
-            outbox.closes = core.take().is_some();
+            outbox.news.extend(core.take().map(|_| News::CoreDied));
         }
         outbox.is_drained = rest.is_shut && core.as_ref().is_none_or(Core::is_idle);
         let due = core.as_ref().and_then(|core| rest.due(core));
@@ -348,7 +302,8 @@ impl<C: Connection> Rest<C> {
                 core.into_iter().for_each(Core::shutdown);
             }
             (Dropped::Permit(id), core) => {
-                outbox.cells.extend(self.cells.remove(id));
+                let cell = self.cells.remove(id);
+                outbox.dropped.extend(cell.map(|cell| cell as _));
                 if let Some(core) = core {
                     self.keeper.is_busy = true;
                     core.release(now, id, false);
@@ -359,7 +314,7 @@ impl<C: Connection> Rest<C> {
             }
             (Dropped::Connection(runtime, server), core) => {
                 let connection = self.runtimes.gone(now, runtime, server);
-                outbox.connections.extend(connection.map(|it| it as _));
+                outbox.dropped.extend(connection.map(|gone| gone as _));
                 if let Some(core) = core {
                     core.handle_servers(now, Change::Gone(runtime, server));
                 }
@@ -377,12 +332,12 @@ impl<C: Connection> Rest<C> {
             };
             // Nobody waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
-            let (is_last, told) = self.write(&cell, event);
-            if is_last {
-                outbox.cells.extend(self.cells.remove(id));
+            if self.write(&cell, event, &mut outbox.news) {
+                let cell = self.cells.remove(id);
+                outbox.dropped.extend(cell.map(|cell| cell as _));
             }
             if wakes {
-                outbox.wakes.push((cell, told));
+                outbox.wakes.push(cell);
             }
         }
         while let Some(outage) = core.poll_outage() {
@@ -390,40 +345,36 @@ impl<C: Connection> Rest<C> {
         }
     }
 
-    /// Returns whether nothing more follows of the permit, and what to tell of it.
-    fn write(&self, cell: &Cell, event: Event) -> (bool, Option<Told>) {
+    /// Returns whether nothing more follows of the permit.
+    fn write(&self, cell: &Cell, event: Event, news: &mut Vec<News>) -> bool {
+        let is_end = matches!(event, Event::Lost(_)) && self.is_shut;
+        let is_last = matches!(
+            event,
+            Event::Revoked(_) | Event::Refused(..) | Event::Released(..)
+        );
         match event {
             Event::Queued(_, level) => cell.queue(level),
             Event::Held(_, end) => cell.hold(end),
             Event::Granted(_, grants) => cell.grant(&grants),
-            Event::Degraded(_) => return (false, cell.degrade()),
+            Event::Degraded(_) => news.extend(cell.degrade()),
             Event::Regained(_, tokens) => cell.regain(&tokens),
-            Event::Lost(_) if !self.is_shut => return (false, cell.lose(LostBy::Lease)),
-            Event::Revoked(_) => return (true, cell.revoke()),
-            Event::Refused(_, why) => {
-                cell.refuse(Refused::By(why));
-                return (true, None);
-            }
-            Event::Released(_, was_held) => {
-                cell.release(was_held);
-                return (true, None);
-            }
             // Its holder knows why.
-            Event::Lost(_) => {
-                cell.revoke();
-                return (true, None);
-            }
+            Event::Lost(_) if is_end => drop(cell.revoke()),
+            Event::Lost(_) => news.extend(cell.lose(LostBy::Lease)),
+            Event::Revoked(_) => news.extend(cell.revoke()),
+            Event::Refused(_, why) => cell.refuse(Refused::By(why)),
+            Event::Released(_, was_held) => cell.release(was_held),
         }
-        (false, None)
+        is_last || is_end
     }
 
     /// Without a core claims fail, and leases end at their ends.
     fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
-        let closed = self.cells.all().filter_map(|cell| {
-            let (has_changed, told) = cell.close(now);
-            has_changed.then(|| (Arc::clone(cell), told))
-        });
-        outbox.wakes.extend(closed);
+        for cell in self.cells.all() {
+            let (has_changed, lost) = cell.close(now);
+            outbox.news.extend(lost);
+            outbox.wakes.extend(has_changed.then(|| Arc::clone(cell)));
+        }
     }
 
     /// When the thread has something to do.

@@ -1,8 +1,12 @@
-//! What carries commands to servers.
+//! What the driver needs from outside: what carries commands to servers, and who learns the news.
 
-use crate::redis::{
-    core::Failure,
-    protocol::{Answer, Command, Message},
+use crate::{
+    observe::{Answered, LostBy},
+    redis::{
+        core::{Failure, Outage},
+        protocol::{Answer, Command, Message},
+    },
+    semaphore::Policy,
 };
 use std::{error::Error, future::pending, ops::Range, sync::Arc, time::Duration};
 
@@ -63,3 +67,34 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
 
 /// Takes the messages of a server.
 pub(in crate::redis) type Messages = Arc<dyn Fn(Message) + Send + Sync>;
+
+/// What nobody else would tell.
+#[derive(Debug)]
+pub(in crate::redis) enum News {
+    /// The keeper's thread has ended by a panic. Another one starts.
+    KeeperDied,
+    /// The core has panicked. The store is closed.
+    CoreDied,
+    /// A runtime has a connection to the server at this address, and had one before or not.
+    Connected(String, bool),
+    NotConnected(Option<Cause>),
+    /// Claims are decided without a server, or by it again.
+    Outage(Outage, Option<Cause>),
+    /// A level of a permit is lost, which had this token.
+    Lost(Policy, u64, LostBy),
+    /// A level of a permit goes on without its server. With the name of its semaphore, and whether it was granted
+    /// before.
+    Degraded(Policy, Arc<str>, bool),
+    /// A command of so many claims or permits has ended.
+    Called {
+        verb: &'static str,
+        size: usize,
+        took: Duration,
+        answered: Answered,
+        /// Whether the keeper's thread has carried it.
+        by_thread: bool,
+    },
+}
+
+/// Learns the news. It must not block.
+pub(in crate::redis) type Observer = Box<dyn Fn(News) + Send + Sync>;

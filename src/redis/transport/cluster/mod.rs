@@ -109,20 +109,26 @@ impl Nodes {
     }
 
     /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
-    /// them.
+    /// them. A node that is cut off knows no new epoch.
     async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
-        let (epoch, mut views) = self.views(deadline);
-        let others = views.split_off(views.len().min(FIRST));
-        let (views, best) = (views.into_iter().collect(), None);
-        let mut survey = Survey { views, best, epoch };
+        let (epoch, mut nodes) = self.views(deadline);
+        let others = nodes.split_off(nodes.len().min(FIRST)).into_iter();
+        let others = others.chain(self.seeds.iter().map(view_of_seed));
         let alone = deadline.min(Instant::now() + ALONE);
-        if survey.is_good_by(alone).await {
-            return survey.into_best();
+        let (mut views, mut best) = (FuturesUnordered::new(), None);
+        for (more, until) in [(nodes, alone), (others.collect(), deadline)] {
+            views.extend(more);
+            while let Some(view) = next(&mut views, until).await? {
+                let is_good = |view: &View| view.is_ok && view.epoch >= epoch;
+                match better(best.take(), view) {
+                    Ok(view) if is_good(&view) => return Ok(view),
+                    view => best = Some(view),
+                }
+            }
         }
-        survey.views.extend(others);
-        survey.views.extend(self.seeds.iter().map(view_of_seed));
-        survey.is_good_by(deadline).await;
-        survey.into_best()
+        // Others might have one, because they have not answered.
+        let is_known = |best: &Result<_, _>| best.is_ok() || views.is_empty();
+        best.filter(is_known).unwrap_or_else(|| Err(timed_out()))
     }
 
     /// The latest epoch, and the views of all nodes, first of those with a connection.
@@ -276,48 +282,14 @@ fn nowhere() -> Error {
 }
 
 /// What a node sees, once it has answered.
-type Seen = BoxFuture<Result<View, Error>>;
+type Seen = BoxFuture<Seeing>;
+type Seeing = Result<View, Error>;
 
-/// Queries that run, and the best view so far: a node that is cut off knows no new epoch.
-struct Survey {
-    views: FuturesUnordered<Seen>,
-    /// `None` before any node has answered.
-    best: Option<Result<View, Error>>,
-    /// The latest that is known.
-    epoch: u64,
-}
-
-impl Survey {
-    /// Waits until a view is good, or all have answered, or until then. Returns whether one is good.
-    async fn is_good_by(&mut self, deadline: Instant) -> bool {
-        loop {
-            let (view, is_last) = match timeout_at(deadline, self.views.next()).await {
-                Ok(Some(view)) => (view, false),
-                Err(late) if late.is_early => (Err(Error::PausedClock), true),
-                Ok(None) | Err(_) => return false,
-            };
-            let best = match self.best.take() {
-                Some(best) => better(best, view),
-                None => view,
-            };
-            let is_good = |best: &View| best.is_ok && best.epoch >= self.epoch;
-            let is_enough = best.as_ref().is_ok_and(is_good);
-            self.best = Some(best);
-            if is_last || is_enough {
-                return !is_last;
-            }
-        }
-    }
-
-    /// The best view, or why there is none: while others might have one, because they have not answered.
-    fn into_best(self) -> Result<View, Error> {
-        match self.best {
-            Some(Err(error)) if self.views.is_empty() || matches!(error, Error::PausedClock) => {
-                Err(error)
-            }
-            Some(Ok(view)) => Ok(view),
-            _ => Err(timed_out()),
-        }
+/// What a node sees that answers next, until then. `None`: none does.
+async fn next(views: &mut FuturesUnordered<Seen>, until: Instant) -> Result<Option<Seeing>, Error> {
+    match timeout_at(until, views.next()).await {
+        Err(late) if late.is_early => Err(Error::PausedClock),
+        view => Ok(view.ok().flatten()),
     }
 }
 
@@ -333,22 +305,20 @@ fn view_of_seed(seed: &Client) -> Seen {
 }
 
 /// The newer view of a node that is not cut off; of two errors the one that may pass.
-fn better(first: Result<View, Error>, second: Result<View, Error>) -> Result<View, Error> {
-    match (&first, &second) {
-        (Ok(one), Ok(other)) if (one.is_ok, one.epoch) >= (other.is_ok, other.epoch) => first,
-        (Ok(_), Err(_)) => first,
-        (Err(error), Err(_)) if may_pass(error) => first,
-        _ => second,
+fn better(best: Option<Seeing>, next: Seeing) -> Seeing {
+    match (best, next) {
+        (Some(Ok(one)), Ok(other)) if (one.is_ok, one.epoch) < (other.is_ok, other.epoch) => {
+            Ok(other)
+        }
+        (Some(Ok(view)), _) => Ok(view),
+        (Some(Err(error)), Err(_)) if may_pass(&error) => Err(error),
+        (_, next) => next,
     }
 }
 
 fn may_pass(error: &Error) -> bool {
-    let is_unfit = |error| Unfit::of(error).is_some();
-    match error {
-        Error::PausedClock => true,
-        Error::Unavailable(error) if is_unfit(error) => false,
-        error => error.may_pass(),
-    }
+    let is_unfit = matches!(error, Error::Unavailable(error) if Unfit::of(error).is_some());
+    matches!(error, Error::PausedClock) || !is_unfit && error.may_pass()
 }
 
 #[cfg(test)]
