@@ -209,12 +209,6 @@ impl StoreError {
     pub fn new(error: impl Into<BoxError>) -> Self {
         Self(Arc::from(error.into()))
     }
-
-    /// Has an error that others have too.
-    #[allow(dead_code, reason = "only a store in Redis has one")]
-    pub(crate) fn shared(error: Arc<dyn Error + Send + Sync>) -> Self {
-        Self(error)
-    }
 }
 
 impl PartialEq for StoreError {
