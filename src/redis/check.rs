@@ -1,7 +1,7 @@
 //! What can be known of servers before a claim needs them.
 
 use super::{
-    connect_error::{ConnectError, Judge},
+    connect_error::{Checked, ConnectError, Judge, Risk},
     driver::Health,
     error::{Error, after, by},
     protocol::{Inspected, elsewhere, own_question, questions},
@@ -13,10 +13,9 @@ use futures_util::future::{join, join_all};
 use redis::{Cmd, cmd, from_redis_value};
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    io,
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -26,47 +25,6 @@ const FEW: u32 = 3;
 
 /// So many keys are on all servers, and in all parts of the slots.
 const SAMPLES: usize = 128;
-
-/// What works, but may fail later. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Risk {
-    /// When its memory is full, the server may evict keys of the store, and with them permits. Set
-    /// `maxmemory-policy` to `noeviction`.
-    #[non_exhaustive]
-    Eviction {
-        /// The server's `maxmemory-policy`.
-        policy: String,
-    },
-    /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
-    /// cannot be used: connect with [`Builder::cluster`](crate::redis::Builder::cluster).
-    ClusterNode,
-    /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
-    /// known.
-    NoInfo,
-}
-
-impl fmt::Display for Risk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Eviction { policy } => write!(
-                f,
-                "the server may evict permits when its memory is full: maxmemory-policy is {policy}"
-            ),
-            Self::ClusterNode => {
-                f.write_str("the server is the only node of a cluster: keys of further nodes cannot be used")
-            }
-            Self::NoInfo => f.write_str(
-                "the server does not permit INFO: its version, role and eviction policy are not known",
-            ),
-        }
-    }
-}
-
-type Checked = Result<Vec<Risk>, ConnectError>;
-
-/// What the last check found, and when. Who waits for the lock has asked while a check was running.
-pub(super) type Checks = Mutex<Option<(Instant, Checked)>>;
 
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).

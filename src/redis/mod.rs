@@ -169,7 +169,6 @@ mod transport;
 /// types.
 pub use ::redis as client;
 pub use builder::{Builder, WhenUnavailable};
-pub use check::Risk;
-pub use connect_error::ConnectError;
+pub use connect_error::{ConnectError, Risk};
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};

@@ -1,8 +1,7 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    check::{Checks, Risk},
-    connect_error::ConnectError,
+    connect_error::{Checked, ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Session, Wire},
     error::{Error, after, by},
@@ -20,7 +19,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
+use tokio::{sync::Mutex, time::sleep};
 
 /// How often a request is sent elsewhere. While a slot moves two are usual: to the new node, and back.
 const MOST_HOPS: usize = 5;
@@ -168,7 +167,8 @@ pub(super) struct Store {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) driver: Driver<Wire>,
     pub(super) reports: Arc<Reports>,
-    pub(super) checks: Checks,
+    /// What the last check has found, and when. Who waits for the lock has asked while a check was running.
+    pub(super) checks: Mutex<Option<(Instant, Checked)>>,
     pub(super) database: i64,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.

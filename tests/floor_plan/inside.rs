@@ -22,18 +22,15 @@ const MEMORY: [&str; 12] = [
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.
-const REDIS: [(&str, &[&str]); 7] = [
-    ("check", &["protocol"]),
+const REDIS: [(&str, &[&str]); 4] = [
     ("driver", &["core", "protocol", "transport"]),
     ("core", &["protocol"]),
     ("protocol", &[]),
     ("transport", &[]),
-    ("outage", &[]),
-    ("tls", &[]),
 ];
 
 /// The files beside these folders that all of them may use.
-const COMMON: [&str; 3] = ["clock", "connect_error", "error"];
+const COMMON: [&str; 1] = ["error"];
 
 /// Asserts that each file of a store is on its list, and that it uses only files after it. A
 /// `mod.rs` that is not on the list only re-exports, so no arrow ends there.

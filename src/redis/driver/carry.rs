@@ -1,35 +1,19 @@
 //! Calls, and the tasks that carry them.
 
 use super::{
-    shared::{Dropped, Shared},
+    shared::{Dropped, Load, Shared},
     transport::{Connection, Messages, News, Transport},
 };
 use crate::{
     observe::Answered,
     redis::{
-        core::{Call, Change, Failure, RuntimeId, THREAD},
+        core::{Change, Failure, RuntimeId, THREAD},
         protocol::{Answer, Command, Group},
     },
     semaphore::timer::timeout,
 };
-use std::{
-    future::poll_fn,
-    mem,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, mem, pin::pin, sync::Arc, time::Instant};
 use tokio::{runtime::Handle, select};
-
-/// A call, and the connection that it takes.
-#[derive(Debug)]
-pub(super) struct Load<C> {
-    pub(super) call: Call,
-    /// How long an answer counts.
-    pub(super) left: Duration,
-    pub(super) from: RuntimeId,
-    pub(super) connection: Arc<C>,
-}
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {

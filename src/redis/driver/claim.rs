@@ -3,7 +3,7 @@
 use super::{
     carry::{Carrier, Link, spawn_all},
     cell::{Cell, Refused},
-    keeper::boot_time,
+    keeper::{self, boot_time},
     shared::{Dropped, Health, Shared},
     transport::{Cause, News, Observer, Slots, Transport},
 };
@@ -65,7 +65,7 @@ impl<T: Transport> Driver<T> {
         settings: Settings,
         (observer, clock): (Observer, fn() -> Time),
     ) -> Self {
-        let shared = Shared::new(transport, settings, observer, clock);
+        let shared = Shared::new(transport, settings, observer, clock, keeper::start);
         Self(Arc::new(Door(Arc::new(shared))))
     }
 

@@ -1,10 +1,8 @@
 //! The core, behind a mutex.
 
 use super::{
-    carry::Load,
     cell::{Cell, Cells, Refused},
-    keeper::{self, Keeper, Needs},
-    runtimes::Runtimes,
+    runtimes::{Keeper, Needs, Runtimes},
     transport::{Connection, News, Observer, Transport},
 };
 use crate::{
@@ -20,6 +18,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{Notify, watch};
 
@@ -57,6 +56,8 @@ pub(super) struct Shared<T: Transport> {
     pub(super) settings: Settings,
     observer: Observer,
     pub(super) clock: fn() -> Time,
+    /// Starts the keeper's thread.
+    start: fn(&Arc<Self>),
     state: Mutex<State<T::Connection>>,
     /// What drops have to say. Its own mutex is held for a push, or to take some.
     inbox: Mutex<VecDeque<Dropped>>,
@@ -82,6 +83,16 @@ pub(super) struct Rest<C> {
     /// Whether a handle or a permit is left.
     pub(super) is_used: bool,
     pub(super) is_shut: bool,
+}
+
+/// A call, and the connection that it takes.
+#[derive(Debug)]
+pub(super) struct Load<C> {
+    pub(super) call: Call,
+    /// How long an answer counts.
+    pub(super) left: Duration,
+    pub(super) from: RuntimeId,
+    pub(super) connection: Arc<C>,
 }
 
 /// What a runtime sends now, as far as it was made under one hold of the lock: a call of many leases takes long.
@@ -118,6 +129,7 @@ impl<T: Transport> Shared<T> {
         settings: Settings,
         observer: Observer,
         clock: fn() -> Time,
+        start: fn(&Arc<Self>),
     ) -> Self {
         let rest = Rest {
             cells: Cells::default(),
@@ -132,6 +144,7 @@ impl<T: Transport> Shared<T> {
             settings,
             observer,
             clock,
+            start,
             state: Mutex::new(State { core, rest }),
             inbox: Mutex::default(),
             bell: Notify::new(),
@@ -234,7 +247,7 @@ impl<T: Transport> Shared<T> {
         match outbox.thread {
             Needs::Nothing => {}
             Needs::Bell => self.bell.notify_one(),
-            Needs::Start => keeper::start(self),
+            Needs::Start => (self.start)(self),
         }
         if outbox.is_drained {
             self.is_drained

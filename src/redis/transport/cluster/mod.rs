@@ -33,8 +33,6 @@ use tokio::{
 };
 use view::View;
 
-pub(super) use view::{SLOTS, slot_of};
-
 /// The pause after a survey.
 const PAUSE: Duration = Duration::from_millis(200);
 
