@@ -389,7 +389,8 @@ impl WhenUnavailable {
 
 #[cfg(test)]
 mod tests {
-    use super::WhenUnavailable::{Share, ShareOf};
+    use super::*;
+    use WhenUnavailable::{Share, ShareOf};
 
     #[test]
     fn a_fraction_is_within_zero_and_one() {

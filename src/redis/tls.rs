@@ -84,7 +84,10 @@ fn wrong_url(error: RedisError) -> ConnectError {
 /// The client for `rediss://`. Certificates that cannot work are detected before it connects.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure {
-    use super::{Certificates, ConnectError, Identity};
+    use crate::redis::{
+        connect_error::ConnectError,
+        tls::{Certificates, Identity},
+    };
     use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
     const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -146,7 +149,7 @@ mod secure {
     /// TLS through rustls.
     #[cfg(feature = "tls-rustls")]
     mod backend {
-        use super::{ConnectError, Identity};
+        use crate::redis::{connect_error::ConnectError, tls::Identity};
         use base64::{Engine, prelude::BASE64_STANDARD};
         use rustls::{
             RootCertStore,
@@ -213,7 +216,7 @@ mod secure {
     /// TLS through the platform's library.
     #[cfg(not(feature = "tls-rustls"))]
     mod backend {
-        use super::{ConnectError, Identity};
+        use crate::redis::{connect_error::ConnectError, tls::Identity};
         use native_tls::TlsConnector;
 
         /// The platform's library needs no preparation.

@@ -295,7 +295,7 @@ fn is_of_a_server(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::hidden;
+    use super::*;
 
     #[test]
     fn a_password_is_hidden_unless_it_is_the_servers_own_word() {
