@@ -6,8 +6,6 @@
 
 use super::connect_error::ConnectError;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-use secure::client as secure_client;
 use std::fmt;
 
 /// A certificate chain and its private key, both in PEM.
@@ -49,7 +47,10 @@ pub(super) fn client(
     match (info.addr(), certificates.setting()) {
         // The certificates that a user gave to redis-rs already are kept.
         (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => open(info),
-        (ConnectionAddr::TcpTls { .. }, _) => secure_client(info, certificates),
+        (ConnectionAddr::TcpTls { .. }, _) => {
+            let Certificates { root, client } = certificates;
+            secure_client(info, root.as_deref(), client.as_ref())
+        }
         (_, Some(setting)) => Err(ConnectError::setting(
             setting,
             "only a `rediss://` URL uses certificates",
@@ -58,8 +59,15 @@ pub(super) fn client(
     }
 }
 
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+use secure::client as secure_client;
+
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-fn secure_client(_: ConnectionInfo, _: &Certificates) -> Result<Client, ConnectError> {
+fn secure_client(
+    _: ConnectionInfo,
+    _: Option<&[u8]>,
+    _: Option<&Identity>,
+) -> Result<Client, ConnectError> {
     Err(ConnectError::setting("url", NO_TLS))
 }
 
@@ -84,21 +92,19 @@ fn wrong_url(error: RedisError) -> ConnectError {
 /// The client for `rediss://`. Certificates that cannot work are detected before it connects.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure {
-    use crate::redis::{
-        connect_error::ConnectError,
-        tls::{Certificates, Identity},
-    };
+    use crate::redis::connect_error::ConnectError;
     use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
     const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
     pub(super) fn client(
         info: ConnectionInfo,
-        certificates: &Certificates,
+        root: Option<&[u8]>,
+        client: Option<&(Vec<u8>, Vec<u8>)>,
     ) -> Result<Client, ConnectError> {
         backend::prepare();
-        let client_tls = certificates.client.as_ref().map(identity).transpose()?;
-        let root_cert = match &certificates.root {
+        let client_tls = client.map(identity).transpose()?;
+        let root_cert = match root {
             Some(root) => Some(checked(root)?),
             None if is_insecure(&info) => None,
             None => backend::system_roots()?,
@@ -114,7 +120,7 @@ mod secure {
     }
 
     /// Checks that the key belongs to the certificate.
-    fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
+    fn identity(identity: &(Vec<u8>, Vec<u8>)) -> Result<ClientTlsConfig, ConnectError> {
         let reason = "it is not a certificate and its private key, both in PEM";
         backend::check(identity).map_err(|error| {
             ConnectError::setting("client_certificate", reason).with_source(error)
@@ -149,7 +155,7 @@ mod secure {
     /// TLS through rustls.
     #[cfg(feature = "tls-rustls")]
     mod backend {
-        use crate::redis::{connect_error::ConnectError, tls::Identity};
+        use crate::redis::connect_error::ConnectError;
         use base64::{Engine, prelude::BASE64_STANDARD};
         use rustls::{
             RootCertStore,
@@ -200,7 +206,7 @@ mod secure {
 
         /// Whether this is a certificate and its key.
         pub(super) fn check(
-            (certificate, key): &Identity,
+            (certificate, key): &(Vec<u8>, Vec<u8>),
         ) -> Result<(), Box<dyn Error + Send + Sync>> {
             let chain =
                 CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
@@ -216,7 +222,7 @@ mod secure {
     /// TLS through the platform's library.
     #[cfg(not(feature = "tls-rustls"))]
     mod backend {
-        use crate::redis::{connect_error::ConnectError, tls::Identity};
+        use crate::redis::connect_error::ConnectError;
         use native_tls::TlsConnector;
 
         /// The platform's library needs no preparation.
@@ -228,7 +234,7 @@ mod secure {
         }
 
         /// Whether this is a certificate and its key.
-        pub(super) fn check((certificate, key): &Identity) -> native_tls::Result<()> {
+        pub(super) fn check((certificate, key): &(Vec<u8>, Vec<u8>)) -> native_tls::Result<()> {
             let identity = native_tls::Identity::from_pkcs8(certificate, key)?;
             TlsConnector::builder().identity(identity).build()?;
             Ok(())

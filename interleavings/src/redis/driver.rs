@@ -15,7 +15,5 @@ mod shared;
 #[path = "../../../src/redis/driver/transport.rs"]
 mod transport;
 
-use transport::Messages;
-
 #[path = "races.rs"]
 mod races;
