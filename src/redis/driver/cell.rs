@@ -150,10 +150,10 @@ impl Cell {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
         self.release(false);
-        let is_lost = self.is_lost_by(now);
-        let lost = is_lost
-            .then(|| self.lose(LostBy::Lease))
-            .unwrap_or_default();
+        let lost = match self.is_lost_by(now) {
+            true => self.lose(LostBy::Lease),
+            false => Vec::new(),
+        };
         (is_new || !lost.is_empty(), lost)
     }
 
