@@ -13,4 +13,5 @@ pub(crate) use std::{
 };
 pub(crate) use tokio::sync::oneshot;
 
+#[cfg(feature = "redis")]
 pub(crate) use futures_util::task::AtomicWaker;
