@@ -28,7 +28,7 @@ pub(super) struct Seen<'a> {
     pub(super) times: (Duration, Time),
     pub(super) flights: &'a Flights,
     /// What the servers have given to its claim.
-    pub(super) tokens: &'a BTreeSet<u64>,
+    pub(super) tokens: BTreeSet<u64>,
 }
 
 /// All callers.

@@ -58,6 +58,8 @@ struct Record {
     last_releases: BTreeSet<CallId>,
     /// Such a release was answered, or a refusal.
     is_gone: bool,
+    /// An answer beside that has found a loss, for which what is wider is given back.
+    falls_back: bool,
 }
 
 /// How long a process may wait until it looks again whether a server is back.
@@ -348,7 +350,8 @@ impl Calls {
             check(record.was_sent, "work", || {
                 says("releases what it never sent,")
             })?;
-            return check(!record.is_gone, "work", || says("releases once more"));
+            let is_once = !record.is_gone || record.falls_back;
+            return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
             says("acquires or refreshes what is over,")
@@ -424,7 +427,8 @@ impl Calls {
             }
             _ => self.call_failed(at, flight, local),
         }
-        if is_timely && has_lost(flight, reply) {
+        let has_lost = has_lost(flight, reply);
+        if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
@@ -454,6 +458,7 @@ impl Calls {
                 let acquired =
                     acquired(command, answer, (key, id)).filter(|_| is_timely && !may_hold);
                 record.is_gone |= is_refused(acquired);
+                record.falls_back |= has_lost;
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);

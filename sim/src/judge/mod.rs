@@ -256,11 +256,13 @@ impl Judge {
                 Event::Released(_) => {}
             }
         }
+        // What was added to a permit has tokens of its own.
+        let permits = self.callers.with_growths(who);
         let seen = callers::Seen {
             process,
             times,
             flights: &self.flights,
-            tokens: self.storage.tokens(who),
+            tokens: permits.flat_map(|who| self.storage.tokens(who)).collect(),
         };
         if let Some(shares) = &mut self.shares {
             self.callers.note(who, event, &seen);

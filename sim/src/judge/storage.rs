@@ -41,7 +41,6 @@ pub(super) struct Storage {
     keys: BTreeMap<Key, Known>,
     past: Vec<Past>,
     tokens: BTreeMap<Who, BTreeSet<u64>>,
-    none: BTreeSet<u64>,
     killed: BTreeSet<usize>,
     /// What operators have revoked, and servers remember.
     revoked: BTreeSet<(Key, Who)>,
@@ -56,7 +55,6 @@ impl Storage {
             keys: BTreeMap::new(),
             past: (0..schedule.servers).map(|_| Past::default()).collect(),
             tokens: BTreeMap::new(),
-            none: BTreeSet::new(),
             killed: BTreeSet::new(),
             revoked: BTreeSet::new(),
         }
@@ -121,8 +119,8 @@ impl Storage {
     }
 
     /// The tokens that a claim was given.
-    pub(super) fn tokens(&self, who: Who) -> &BTreeSet<u64> {
-        self.tokens.get(&who).unwrap_or(&self.none)
+    pub(super) fn tokens(&self, who: Who) -> impl Iterator<Item = u64> {
+        self.tokens.get(&who).into_iter().flatten().copied()
     }
 
     /// A caller that is told of a grant has one.

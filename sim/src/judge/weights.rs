@@ -63,6 +63,13 @@ impl Callers {
         parent.unwrap_or(who)
     }
 
+    /// A permit, and all that was ever added to it.
+    pub(super) fn with_growths(&self, who: Who) -> impl Iterator<Item = Who> {
+        let growths = self.weights.parents.iter();
+        let growths = growths.filter(move |(_, parent)| **parent == who);
+        growths.map(|(growth, _)| *growth).chain([who])
+    }
+
     /// A growth is granted: what follows is told of its permit.
     pub(super) fn grown(&mut self, growth: Who) {
         let Some(parent) = self.weights.parent(growth) else {

@@ -165,14 +165,12 @@ impl Core {
         let Some(permit) = self.permit(id) else {
             return;
         };
-        let was_granted = permit.budget.take().is_none() && !permit.is_released();
+        permit.budget = None;
         let (leases, growths) = (permit.leases.len(), mem::take(&mut permit.growths));
         if let Some((root, _)) = permit.adds_to {
             self.forget_growth(root, id);
         }
-        if was_granted {
-            self.uncount(id);
-        }
+        self.uncount(id);
         for growth in growths {
             self.end_growth(now, (id, growth));
         }

@@ -10,6 +10,7 @@ use super::{
     policy::Policy,
     time::{FOREVER, Time},
 };
+use std::mem;
 
 impl Core {
     /// A server has answered what was sent to it then. If it `works` it has also done all of that.
@@ -116,6 +117,7 @@ impl Core {
             let server = self.server_of(at);
             return self.refuse(now, id, Refusal::Unavailable(server));
         }
+        self.uncount(id);
         for number in 0..self.permits[id.slot].leases.len() {
             self.set_idle(now, At(id, number));
         }
@@ -172,8 +174,10 @@ impl Core {
 
     /// Admits a claim without its server.
     fn admit(&mut self, now: Time, id: PermitId) {
-        let held = self.permits[id.slot].levels.iter();
-        let held = held.map(|level| (0, self.held_of_share(level))).collect();
+        let permit = &self.permits[id.slot];
+        let held = permit.levels.iter();
+        let held = held.map(|level| (0, self.held_of_share(permit, level)));
+        let held = held.collect();
         self.permits[id.slot].budget = None;
         let leases = self.permits[id.slot].leases.len();
         for number in 0..leases {
@@ -222,10 +226,14 @@ impl Core {
     }
 
     fn is_within_share(&self, permit: &Permit) -> bool {
-        permit.levels.iter().all(|level| {
-            let units = self.keys[level.key].units + level.units.units();
-            units <= self.share(level)
-        })
+        let mut levels = permit.levels.iter();
+        levels.all(|level| self.counted_with(permit, level) <= self.share(level))
+    }
+
+    /// How many units of a semaphore count with those of a permit.
+    fn counted_with(&self, permit: &Permit, level: &Own) -> u32 {
+        let units = level.units.units();
+        self.keys[level.key].units + if permit.counts { 0 } else { units }
     }
 
     /// Whether a claim that its servers have granted may be. While one is not well, others may have admitted claims
@@ -240,26 +248,32 @@ impl Core {
     }
 
     /// What a permit shows as held that was admitted within a share: all but what is left of that.
-    fn held_of_share(&self, level: &Own) -> u32 {
-        let (limit, units) = (level.units.limit, level.units.units());
+    fn held_of_share(&self, permit: &Permit, level: &Own) -> u32 {
+        let limit = level.units.limit;
         let own = match self.settings.policy.shares() {
-            true => self.keys[level.key].units + units,
-            false => units,
+            true => self.counted_with(permit, level),
+            false => level.units.units(),
         };
         let left = self.share(level).min(limit).saturating_sub(own);
         limit - left
     }
 
-    /// A permit counts in the shares from its grant until it is given up.
+    /// A permit counts in the shares from now on.
     pub(super) fn count(&mut self, id: PermitId) {
-        for level in &self.permits[id.slot].levels {
-            self.keys[level.key].units += level.units.units();
+        let permit = &mut self.permits[id.slot];
+        if !mem::replace(&mut permit.counts, true) {
+            for level in &permit.levels {
+                self.keys[level.key].units += level.units.units();
+            }
         }
     }
 
     pub(super) fn uncount(&mut self, id: PermitId) {
-        for level in &self.permits[id.slot].levels {
-            self.keys[level.key].units -= level.units.units();
+        let permit = &mut self.permits[id.slot];
+        if mem::take(&mut permit.counts) {
+            for level in &permit.levels {
+                self.keys[level.key].units -= level.units.units();
+            }
         }
     }
 }

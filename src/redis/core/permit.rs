@@ -129,6 +129,8 @@ pub(super) struct Permit {
     /// Where it is filed.
     pub(super) filed: Option<Time>,
     pub(super) is_strict: bool,
+    /// Whether its units count in the shares of its process.
+    pub(super) counts: bool,
     pub(super) tells_release: bool,
     /// Whether releases have found all of it so far, and of what was added to it.
     pub(super) was_held: bool,
@@ -159,6 +161,7 @@ impl Permit {
             budget: Some(asked + longest + settings.budget()),
             filed: None,
             is_strict: false,
+            counts: false,
             tells_release: false,
             was_held: true,
             growths_left: 0,

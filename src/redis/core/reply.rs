@@ -384,6 +384,7 @@ impl Core {
         if before.is_none() {
             self.waiters.insert(at.0.serial, at.0);
         }
+        self.uncount(at.0);
         if before != Some(level) {
             self.events.push_back(Event::Queued(at.0, level));
         }
