@@ -26,7 +26,7 @@ pub(super) enum Dropped {
 pub(super) struct Inbox(Mutex<VecDeque<Dropped>>);
 
 /// So many are taken under one hold of the core's lock.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 
 impl Inbox {
     pub(super) fn push(&self, dropped: Dropped) {
@@ -34,7 +34,11 @@ impl Inbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
     }
 
     /// The first of what was dropped.

@@ -2,7 +2,7 @@
 
 use super::{
     cell::{Cell, Cells, Refused, Told},
-    inbox::{Dropped, Inbox},
+    inbox::{self, Dropped, Inbox},
     load::Load,
     runtimes::Runtimes,
     thread::{Keeper, Needs},
@@ -166,6 +166,10 @@ impl<T: Transport> Shared<T> {
         self: &Arc<Self>,
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
     ) -> Option<R> {
+        // What was dropped before comes first, however much that is: a claim sees the releases before it.
+        for _ in 0..self.inbox.len() / inbox::MOST {
+            self.hold(self.state.lock(), |_, _, _| ());
+        }
         let result = self.hold(self.state.lock(), work);
         self.settle();
         result
