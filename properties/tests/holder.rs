@@ -50,14 +50,17 @@ impl Holder {
         let ends = units
             .iter()
             .find(|(unit, _)| is_same_permit(unit, &self.name));
-        let ends = ends.map(|(_, ends)| *ends);
+        // See `is_back`.
+        let ends = ends.map(|(_, ends)| *ends).filter(|ends| *ends > 1.0);
         let back = self.permit.token() > self.token;
         let settled = match (self.lost, ends) {
             (false, None) => "a lease that was not ended is gone",
             (false, Some(ends)) if ends <= end => "a lease is not refreshed",
             (false, Some(_)) if self.permit.is_lost() => "a held permit is reported lost",
             (false, Some(_)) if back => "a permit that was never lost has a new token",
-            (true, _) if !self.loss_watch.is_finished() => "the loss is not reported to the holder",
+            (true, None) if !self.loss_watch.is_finished() => {
+                "the loss is not reported to the holder"
+            }
             (true, None) if !self.permit.is_lost() => "a lost permit does not say so",
             (true, None) if self.weight <= room => {
                 "a lost permit is not held again, with room for it"
@@ -65,7 +68,10 @@ impl Holder {
             (true, Some(_)) if self.permit.is_lost() => {
                 "a permit that is held again says that it is lost"
             }
-            (true, Some(_)) if !back => "a permit is held again under its old token",
+            // One that was held again before its end was never lost to its holder.
+            (true, Some(_)) if back != self.loss_watch.is_finished() => {
+                "the token is another one, or the same, although the loss was not reported, or was"
+            }
             _ => return Ok(()),
         };
         Err(settled)

@@ -79,7 +79,7 @@ mod redis {
     }
 
     #[test]
-    fn lost_leases_are_reported_and_come_back_as_far_as_there_is_room() {
+    fn lost_leases_come_back_as_far_as_there_is_room_and_else_are_reported() {
         let (server, runtime) = (RedisServer::start(), runtime());
         let lease = Duration::from_millis(3_000);
         let driver =

@@ -1,16 +1,13 @@
 /* A preload: adds the seconds in the file CLOCK_STEP_FILE to the wall clock and to the boot-time
- * clock, as /proc/uptime shows it.
+ * clock.
  *
  * The file holds a 64-bit integer for each and is mapped once, so a step is seen at once and costs
  * no system call. libfaketime cannot be used: Debian's Redis hangs with it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -31,21 +28,23 @@ __attribute__((constructor)) static void map_step(void) {
     close(file);
 }
 
-static time_t stepped(time_t seconds) { return seconds + (step ? step[WALL] : 0); }
+static time_t stepped(int clock, time_t seconds) { return seconds + (step ? step[clock] : 0); }
 
 /* The kernel's clocks are read directly: a lookup of the replaced functions may allocate, which
  * the server's allocator does not allow at this point. */
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = syscall(SYS_clock_gettime, clock, now);
     if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-        now->tv_sec = stepped(now->tv_sec);
+        now->tv_sec = stepped(WALL, now->tv_sec);
+    if (!failed && clock == CLOCK_BOOTTIME)
+        now->tv_sec = stepped(BOOT, now->tv_sec);
     return failed;
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     int failed = syscall(SYS_gettimeofday, now, zone);
     if (!failed && now)
-        now->tv_sec = stepped(now->tv_sec);
+        now->tv_sec = stepped(WALL, now->tv_sec);
     return failed;
 }
 
@@ -55,25 +54,4 @@ time_t time(time_t *out) {
     if (out)
         *out = now.tv_sec;
     return now.tv_sec;
-}
-
-static int uptime(void) {
-    struct timespec now;
-    syscall(SYS_clock_gettime, CLOCK_BOOTTIME, &now);
-    int file = syscall(SYS_memfd_create, "uptime", 0);
-    if (file >= 0) {
-        dprintf(file, "%lld.%02ld 0.00\n", (long long)now.tv_sec + step[BOOT], now.tv_nsec / 10000000);
-        lseek(file, 0, SEEK_SET);
-    }
-    return file;
-}
-
-int open64(const char *path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    int mode = va_arg(rest, int);
-    va_end(rest);
-    if (step && !strcmp(path, "/proc/uptime"))
-        return uptime();
-    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }

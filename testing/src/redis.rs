@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub use self::cluster::Cluster;
+pub use self::cluster::{Cluster, slot};
 use self::port::Port;
 use self::process::{Running, START};
 pub use self::replicated::Replicated;

@@ -2,6 +2,7 @@
 
 use crate::{
     offered::{TRIES, failures, offer},
+    routes::keys,
     support::{machine::alone, rig::Rig},
 };
 use std::time::Duration;
@@ -21,7 +22,7 @@ async fn are_granted(weight: u32, rate: u32, round_trip: Duration) {
     let mut tries = Vec::new();
     for _ in 0..TRIES {
         let rig = far(round_trip).await;
-        let (failed, count) = failures(offer(&rig.store, "key".to_owned(), weight, rate)).await;
+        let (failed, count) = failures(offer(&rig.store, keys(false, "key"), weight, rate)).await;
         if failed * 10 <= count {
             return;
         }
@@ -46,8 +47,8 @@ async fn eighty_heavy_claims_a_second_fail_no_light_claim() {
     let mut tries = Vec::new();
     for _ in 0..TRIES {
         let rig = far(Duration::from_millis(20)).await;
-        let light = offer(&rig.store, "light".to_owned(), 1, 500);
-        let heavy = offer(&rig.store, "heavy".to_owned(), 300, 80);
+        let light = offer(&rig.store, keys(false, "light"), 1, 500);
+        let heavy = offer(&rig.store, keys(false, "heavy"), 300, 80);
         let (failed, count) = failures(light).await;
         failures(heavy).await;
         if failed * 10 <= count {

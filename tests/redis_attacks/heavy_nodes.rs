@@ -2,6 +2,7 @@
 
 use crate::{
     offered::{TRIES, failures, offer, one_of_two_is_dead},
+    routes::keys,
     support::machine::alone,
 };
 
@@ -12,8 +13,9 @@ async fn are_granted(weight: u32, rate: u32) {
     let (_servers, store) = one_of_two_is_dead().await;
     let mut tries = Vec::new();
     for attempt in 0..TRIES {
-        let living = offer(&store, format!("first-{attempt}"), weight, rate);
-        let dead = offer(&store, format!("nodeb-{attempt}"), weight, rate * 8);
+        let keys = |is_on_other| keys(is_on_other, format!("try-{attempt}"));
+        let living = offer(&store, keys(false), weight, rate);
+        let dead = offer(&store, keys(true), weight, rate * 8);
         let (failed, count) = failures(living).await;
         if failed * 10 <= count {
             return;

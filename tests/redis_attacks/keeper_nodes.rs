@@ -1,7 +1,7 @@
 //! One of two nodes is dead: the keeper refreshes and releases what lives on the other.
 
 use crate::{
-    routes::Nodes,
+    routes::{Nodes, keys},
     support::{machine::alone, redis::RedisServer},
 };
 use futures_util::future::join_all;
@@ -28,7 +28,7 @@ impl Rig {
             nodes,
             store,
         };
-        rig.hold("first-claim", 1).await;
+        rig.hold(false, 1).await;
         rig
     }
 
@@ -36,14 +36,12 @@ impl Rig {
         self.nodes.dead.store(true, Ordering::Relaxed);
     }
 
-    async fn hold(&self, prefix: &str, count: usize) -> Vec<Permit> {
-        let (mut permits, mut number) = (Vec::new(), 0);
+    /// Permits of keys of their own, on one of the nodes.
+    async fn hold(&self, is_on_other: bool, count: usize) -> Vec<Permit> {
+        let (mut permits, mut keys) = (Vec::new(), keys(is_on_other, "held"));
         while permits.len() < count {
-            let claims = (permits.len()..count).take(50).map(|_| {
-                number += 1;
-                let key = format!("{prefix}-{number}");
-                self.store.acquire(Claim::new(key).with_limit(1))
-            });
+            let keys = keys.by_ref().take((count - permits.len()).min(50));
+            let claims = keys.map(|key| self.store.acquire(Claim::new(key).with_limit(1)));
             // On a busy machine some fail.
             permits.extend(join_all(claims).await.into_iter().flatten());
         }
@@ -58,8 +56,8 @@ async fn a_dead_node_loses_no_permit_of_another_node_although_this_process_holds
     const LEASE: Duration = Duration::from_secs(16);
     let _alone = alone().await;
     let rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
-    let living = rig.hold("first", KEYS).await;
-    let dying = rig.hold("nodeb", KEYS).await;
+    let living = rig.hold(false, KEYS).await;
+    let dying = rig.hold(true, KEYS).await;
     rig.kill_other();
     // Also those that come back later: their holders have been told.
     let told = living
@@ -76,8 +74,8 @@ async fn a_dead_node_delays_no_release_of_another_node() {
     let _alone = alone().await;
     let builder = RedisSemaphore::builder().lease(TIMEOUT * 4);
     let rig = Rig::new(builder.timeout(TIMEOUT)).await;
-    let living = rig.hold("first", 2).await;
-    let dying = rig.hold("nodeb", 200).await;
+    let living = rig.hold(false, 2).await;
+    let dying = rig.hold(true, 200).await;
     rig.kill_other();
     let start = Instant::now();
     // Some of them leave together, and some one after the other.
@@ -101,8 +99,9 @@ async fn a_dead_node_refuses_no_claim_of_another_node_whose_permit_was_released_
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
     // A busy machine is no failure of the store.
     let rig = Rig::new(builder.timeout(Duration::from_secs(3))).await;
-    let dying = rig.hold("nodeb", DYING).await;
-    let claim = || rig.store.acquire(Claim::new("first").with_limit(1));
+    let dying = rig.hold(true, DYING).await;
+    let key = keys(false, "alive").next().expect("there are many");
+    let claim = || rig.store.acquire(Claim::new(key.as_str()).with_limit(1));
     let permit = claim().await.expect("there is room");
     rig.kill_other();
     drop(dying);

@@ -2,7 +2,7 @@
 
 use crate::{
     offered::{TRIES, one_of_two_is_dead},
-    routes::Nodes,
+    routes::{Nodes, keys},
     support::{machine::alone, redis::RedisServer},
 };
 use std::{
@@ -22,25 +22,25 @@ async fn failures(store: &RedisSemaphore, attempt: usize) -> (usize, BTreeMap<St
     let start = Instant::now();
     let mut tasks = Vec::new();
     let mut number = 0_u32;
+    let mut keys = [false, true].map(|is_on_other| keys(is_on_other, format!("try-{attempt}")));
     while start.elapsed() < TIME {
         while number < (start.elapsed().as_secs_f64() * RATE) as u32 {
             number += 1;
-            let node = if number.is_multiple_of(16) {
-                "nodeb"
-            } else {
-                "first"
-            };
-            let claim = Claim::new(format!("{node}-{attempt}-{number}")).with_limit(1);
+            let is_on_other = number.is_multiple_of(16);
+            let key = keys[usize::from(is_on_other)].next();
+            let claim = Claim::new(key.expect("there are many")).with_limit(1);
             let acquire = store.acquire(claim);
-            tasks.push(tokio::spawn(async move { (node, acquire.await.err()) }));
+            tasks.push(tokio::spawn(
+                async move { (is_on_other, acquire.await.err()) },
+            ));
         }
         sleep(Duration::from_millis(1)).await;
     }
     let (mut count, mut failures) = (0, BTreeMap::new());
     for task in tasks {
-        let (node, error) = task.await.expect("no panic");
-        count += usize::from(node == "first");
-        if let (Some(error), "first") = (error, node) {
+        let (is_on_other, error) = task.await.expect("no panic");
+        count += usize::from(!is_on_other);
+        if let (Some(error), false) = (error, is_on_other) {
             *failures.entry(error.to_string()).or_default() += 1;
         }
     }
@@ -68,17 +68,15 @@ async fn a_dead_node_fails_no_claim_of_another_node_under_load() {
 async fn a_store_that_starts_while_one_node_is_dead_grants_on_the_others() {
     let _alone = alone().await;
     let servers = [RedisServer::start(), RedisServer::start()];
-    let mut nodes = Nodes::connect(&servers[0], &servers[1]).await;
-    // By its hash slot that key lives on one of the nodes; here on the dead one.
-    nodes.has_clock_on_other = true;
+    // A key of the store itself is on the dead one.
+    let nodes = Nodes::connect(&servers[0], &servers[1]).await;
     nodes.dead.store(true, Ordering::Relaxed);
     // The first claim waits for the clock for one timeout, and has one left: on a busy machine its
     // tries need a good part of that.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let store = builder.build_on(nodes).expect("right settings");
-    for number in 0..10 {
-        let claim = Claim::new(format!("first-{number}")).with_limit(1);
-        let answer = store.acquire(claim).await;
-        assert!(answer.is_ok(), "claim {number}: {answer:?}");
+    for key in keys(false, "alive").take(10) {
+        let answer = store.acquire(Claim::new(key.as_str()).with_limit(1)).await;
+        assert!(answer.is_ok(), "claim for {key}: {answer:?}");
     }
 }

@@ -15,15 +15,20 @@ const TIME: Duration = Duration::from_secs(3);
 
 pub(crate) type Offered = JoinHandle<Vec<JoinHandle<Result<Permit, AcquireError>>>>;
 
-/// Offers claims of a weight at a rate per second, each for a key of its own.
-pub(crate) fn offer(store: &RedisSemaphore, key: String, weight: u32, rate: u32) -> Offered {
+/// Offers claims of a weight at a rate per second.
+pub(crate) fn offer(
+    store: &RedisSemaphore,
+    keys: impl Iterator<Item = String> + Send + 'static,
+    weight: u32,
+    rate: u32,
+) -> Offered {
     let store = store.clone();
     tokio::spawn(async move {
         let start = Instant::now();
         let mut answers = Vec::new();
-        for number in 0..rate * TIME.as_secs() as u32 {
+        for (number, key) in (0..rate * TIME.as_secs() as u32).zip(keys) {
             sleep_until(start + Duration::from_secs(1) * number / rate).await;
-            let claim = Claim::new(format!("{key}-{number}"));
+            let claim = Claim::new(key);
             let claim = claim.with_limit(weight).with_weight(weight);
             answers.push(tokio::spawn(store.acquire(claim)));
         }
@@ -49,7 +54,7 @@ pub(crate) async fn one_of_two_is_dead() -> ([RedisServer; 2], RedisSemaphore) {
     // A busy machine is no failure of the store.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     let store = builder.build_on(nodes.clone()).expect("right settings");
-    let warm = store.acquire(Claim::new("first").with_limit(1)).await;
+    let warm = store.acquire(Claim::new("warm").with_limit(1)).await;
     drop(warm.expect("there is room"));
     nodes.dead.store(true, Ordering::Relaxed);
     (servers, store)

@@ -2,8 +2,9 @@
 
 use crate::support::{clock::SteppedClock, machine::alone, proxy::Proxy, redis::RedisServer};
 use futures_util::future::join_all;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
-    env, fs,
+    env,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -25,9 +26,8 @@ const SUSPENDED: i64 = 60;
 
 /// How long the machine has run, suspended or not, less the time that this process has run.
 fn suspended(start: Instant) -> f64 {
-    let uptime = fs::read_to_string("/proc/uptime").expect("Linux has it");
-    let (seconds, _) = uptime.split_once(' ').expect("two numbers");
-    seconds.parse::<f64>().expect("a number") - start.elapsed().as_secs_f64()
+    let booted = clock_gettime(ClockId::Boottime).tv_sec as f64;
+    booted - start.elapsed().as_secs_f64()
 }
 
 async fn hold(store: &RedisSemaphore, name: &str) -> Vec<Permit> {

@@ -1,12 +1,16 @@
 //! A connection as a cluster's client gives it: each command goes to the node of its key, and a
 //! node may be dead.
 
-use crate::support::redis::RedisServer;
+use crate::support::{
+    redis::{RedisServer, slot},
+    stores::connection,
+};
 use redis::{
-    Client, Cmd, Pipeline, RedisFuture, Value,
+    Arg, Cmd, Pipeline, RedisFuture, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use std::{
+    fmt::Display,
     future::pending,
     sync::{
         Arc,
@@ -16,39 +20,51 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Two nodes: keys that have `nodeb` in their names live on the second.
+/// The first of the slots of the second node. A key of the store itself, `semaphore:clock`, is there.
+const MIDDLE: u16 = 8_192;
+
+/// Two nodes, with half of the slots each.
 #[derive(Clone)]
 pub(crate) struct Nodes {
     first: MultiplexedConnection,
     other: MultiplexedConnection,
     /// The second node answers nothing.
     pub(crate) dead: Arc<AtomicBool>,
-    /// The key `PREFIXclock` lives on the second node.
-    pub(crate) has_clock_on_other: bool,
 }
 
 impl Nodes {
     pub(crate) async fn connect(first: &RedisServer, other: &RedisServer) -> Self {
         Self {
-            first: connect(first).await,
-            other: connect(other).await,
+            first: connection(&first.url()).await,
+            other: connection(&other.url()).await,
             dead: Arc::default(),
-            has_clock_on_other: false,
         }
     }
 }
 
-async fn connect(server: &RedisServer) -> MultiplexedConnection {
-    let client = Client::open(server.url()).expect("a local URL");
-    let connection = client.get_multiplexed_async_connection().await;
-    connection.expect("the server answers")
+/// Names for keys on the first node, or on the other, that begin alike.
+pub(crate) fn keys(is_on_other: bool, prefix: impl Display) -> impl Iterator<Item = String> {
+    let names = (0..).map(move |number| format!("{prefix}-{number}"));
+    names.filter(move |name| {
+        is_of_other(format!("semaphore:{{concurrency:{name}}}:held").as_bytes()) == is_on_other
+    })
+}
+
+fn is_of_other(key: &[u8]) -> bool {
+    slot(key) >= MIDDLE
+}
+
+/// Behind the script and the count of keys.
+fn first_key(command: &Cmd) -> Option<&[u8]> {
+    match command.args_iter().nth(3)? {
+        Arg::Simple(key) => Some(key),
+        _ => None,
+    }
 }
 
 impl ConnectionLike for Nodes {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let bytes = command.get_packed_command();
-        let names = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-        let is_other = names(b"nodeb") || self.has_clock_on_other && names(b"semaphore:clock");
+        let is_other = first_key(command).is_some_and(is_of_other);
         Box::pin(async move {
             if is_other && self.dead.load(Ordering::Relaxed) {
                 return pending().await;

@@ -5,7 +5,7 @@ use crate::support::{
     rig::{BOUND, Rig},
     wait::eventually,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
@@ -67,7 +67,7 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
     let waiting = tokio::spawn(store.acquire(held.with_wait(BOUND)));
     let subscribed = || proxy.count(b"SUBSCRIBE") + proxy.count(b"PSUBSCRIBE");
     eventually("it subscribes", BOUND, async || subscribed() > 0).await;
-    let (mut seen, before) = (0, subscribed());
+    let (mut seen, before, start) = (0, subscribed(), Instant::now());
     for _ in 0..300 {
         if subscribed() > seen {
             seen = subscribed();
@@ -76,7 +76,11 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
         sleep(Duration::from_millis(10)).await;
     }
     // A pause of 100 ms lies before each.
-    let made = subscribed() - before;
-    assert!((1..=30).contains(&made), "{made} subscriptions in 3 s");
+    let (made, took) = (subscribed() - before, start.elapsed());
+    let most = took.as_millis() as usize / 100;
+    assert!(
+        (1..=most).contains(&made),
+        "{made} subscriptions in {took:?}"
+    );
     waiting.abort();
 }

@@ -1,13 +1,13 @@
 //! One node of several does not answer, or has another time.
 
 use crate::{
-    routes::Nodes,
+    routes::{Nodes, keys},
     support::{clock::SteppedClock, machine::alone, redis::RedisServer},
 };
 use futures_util::future::join_all;
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 use tokio::time::sleep;
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -17,11 +17,8 @@ async fn store(nodes: &Nodes) -> RedisSemaphore {
     store.expect("the settings are right")
 }
 
-fn key(number: usize, every: usize) -> String {
-    match number % every {
-        0 => format!("nodeb{number}"),
-        _ => format!("first{number}"),
-    }
+fn claim(key: String) -> Claim {
+    Claim::new(key).with_limit(1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,17 +26,16 @@ async fn a_dead_node_fails_no_claim_of_another_node() {
     let (first, other) = (RedisServer::start(), RedisServer::start());
     let nodes = Nodes::connect(&first, &other).await;
     let store = store(&nodes).await;
-    let warm = store.acquire(Claim::new("first").with_limit(1)).await;
+    let warm = store.acquire(Claim::new("warm").with_limit(1)).await;
     drop(warm.expect("there is room"));
     nodes.dead.store(true, Ordering::Relaxed);
-    let claims = (1..=96).map(|number| {
-        let claim = store.acquire(Claim::new(key(number, 32)).with_limit(1));
-        async move { (number, claim.await) }
-    });
-    let failed = join_all(claims)
-        .await
-        .into_iter()
-        .filter(|(number, granted)| number % 32 != 0 && granted.is_err());
+    let dead = keys(true, "dead")
+        .take(3)
+        .map(|key| store.acquire(claim(key)));
+    let living = keys(false, "alive").take(93);
+    let living = living.map(|key| store.acquire(claim(key)));
+    let (_, answers) = tokio::join!(join_all(dead), join_all(living));
+    let failed = answers.into_iter().filter_map(Result::err);
     assert_eq!(failed.count(), 0, "claims of 93 on the node that lives");
 }
 
@@ -48,18 +44,19 @@ async fn a_dead_node_loses_no_permit_of_another_node() {
     let (first, other) = (RedisServer::start(), RedisServer::start());
     let nodes = Nodes::connect(&first, &other).await;
     let store = store(&nodes).await;
-    let mut permits = Vec::new();
-    for number in 1..=128 {
-        let claim = Claim::new(key(number, 8)).with_limit(1);
-        permits.push((number, store.acquire(claim).await.expect("there is room")));
+    let (mut living, mut dying) = (Vec::new(), Vec::new());
+    for key in keys(false, "alive").take(112) {
+        living.push(store.acquire(claim(key)).await.expect("there is room"));
+    }
+    for key in keys(true, "dead").take(16) {
+        dying.push(store.acquire(claim(key)).await.expect("there is room"));
     }
     nodes.dead.store(true, Ordering::Relaxed);
     // Without a refresh they end by then.
     sleep(LEASE * 3 / 2).await;
-    let lost = permits
-        .iter()
-        .filter(|(number, permit)| number % 8 != 0 && permit.is_lost());
+    let lost = living.iter().filter(|permit| permit.is_lost());
     assert_eq!(lost.count(), 0, "permits of 112 on the node that lives");
+    assert!(dying.iter().all(Permit::is_lost));
 }
 
 /// What fails of 2,000 claims on two nodes whose clocks differ by so many seconds.
@@ -74,9 +71,8 @@ async fn failures(seconds: i64) -> BTreeMap<String, usize> {
         let store = store.clone();
         tokio::spawn(async move {
             let mut errors = Vec::new();
-            for round in 0..50 {
-                let claim = Claim::new(format!("{}-{round}", key(number, 2))).with_limit(1);
-                errors.extend(store.acquire(claim).await.err());
+            for key in keys(number % 2 == 0, format!("task-{number}")).take(50) {
+                errors.extend(store.acquire(claim(key)).await.err());
             }
             errors
         })

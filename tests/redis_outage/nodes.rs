@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use testing::redis::RedisServer;
+use testing::redis::{RedisServer, slot};
 
 /// The connection breaks so long after these commands.
 type Fault = Option<(Of, Duration)>;
@@ -23,18 +23,6 @@ enum Of {
 }
 
 const FOREVER: Duration = Duration::from_secs(3_600);
-
-/// The hash slot of a key, bit by bit.
-pub(crate) fn slot(key: &[u8]) -> u16 {
-    let tag = key.split(|byte| b"{}".contains(byte)).nth(1).unwrap_or(key);
-    let crc = tag.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
-            0 => crc << 1,
-            _ => crc << 1 ^ 0x1021,
-        })
-    });
-    crc % 16_384
-}
 
 #[derive(Clone)]
 pub(crate) struct Nodes {

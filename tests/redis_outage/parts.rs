@@ -1,12 +1,12 @@
 //! A connection of the caller's to several nodes, of which one is silent.
 
 use crate::{
-    nodes::{Nodes, slot},
+    nodes::Nodes,
     server::{all, builder, claim, know_each_other, opens_for},
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
-use testing::redis::RedisServer;
+use testing::redis::{RedisServer, slot};
 use tokio::time::sleep;
 use tower_semaphore::{
     Claim, RedisSemaphore, Semaphore,

@@ -115,7 +115,12 @@ impl Storage {
 
     /// Whether holders may overlap, because the server has forgotten what it had granted.
     pub(super) fn is_disturbed(&self, key: Key) -> bool {
-        self.past(key).has_lost || self.past(key).stepped_forward
+        let place = self.settings.slots.place(key);
+        // Where its slot is moving a claim may be granted that the other server has forgotten.
+        let servers = place.map(|place| [Some(place.owner), Some(place.home), place.moves_to]);
+        let servers = servers.unwrap_or([Some(self.settings.server_of(key)), None, None]);
+        let mut pasts = servers.into_iter().flatten().map(|at| self.past[at]);
+        pasts.any(|past| past.has_lost || past.stepped_forward)
     }
 
     /// The tokens that a claim was given.

@@ -290,6 +290,10 @@ impl Core {
             Change::Connected(runtime, server) => {
                 self.know(server);
                 self.lane(runtime, server).connect();
+                if self.is_stuck(server) {
+                    let waiting = std::mem::take(&mut self.lane(THREAD, server).claims);
+                    self.lane(runtime, server).claims.extend(waiting);
+                }
                 if runtime == THREAD {
                     // Messages may have been lost while there was none.
                     self.look_again(now, server);
@@ -314,6 +318,13 @@ impl Core {
         let lane = self.lanes.get(&(runtime, server));
         let is_known = self.servers.get(server).is_some_and(Server::is_known);
         is_known && lane.is_some_and(|lane| lane.is_connected)
+    }
+
+    /// Whether claims wait for the thread, which has no connection to send them over.
+    pub(in crate::redis) fn is_stuck(&self, number: usize) -> bool {
+        let lane = self.lanes.get(&(THREAD, number));
+        let waits = lane.is_some_and(|lane| !lane.is_connected && !lane.claims.is_empty());
+        waits && self.servers[number].is_known() && !self.is_open(number)
     }
 
     /// The highest time that any server has shown to any process, microseconds.

@@ -264,7 +264,7 @@ impl Core {
             }
             (State::Held(held), Acquired::Granted(_)) => {
                 let end = held.end.max(self.settings.held_until(sent, lease.length));
-                self.hold(now, at, end, now);
+                self.hold(now, at, end, self.refresh_at(sent, lease.length));
             }
             (State::Held(_), _) => self.next_at(now, at, now),
             (_, Acquired::Granted(grants)) => {

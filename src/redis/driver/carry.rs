@@ -1,6 +1,7 @@
 //! Calls, and the tasks that carry them.
 
 use super::{
+    runtimes::PAUSE,
     shared::{Dropped, Load, Shared},
     transport::{Connection, Messages, News, Transport},
 };
@@ -10,7 +11,7 @@ use crate::{
         core::{Change, Failure, RuntimeId, THREAD},
         protocol::{Answer, Command, Group},
     },
-    semaphore::timer::timeout,
+    semaphore::timer::{sleep, timeout},
 };
 use std::{future::poll_fn, mem, pin::pin, sync::Arc, time::Instant};
 use tokio::{runtime::Handle, select};
@@ -181,21 +182,43 @@ impl<T: Transport> Link<T> {
 
     async fn run(self) {
         let mut is_over = self.shared.is_over.subscribe();
-        select! {
-            _ = is_over.wait_for(|is_over| *is_over) => {}
-            () = self.hold() => {}
+        let was_connected = select! {
+            _ = is_over.wait_for(|is_over| *is_over) => false,
+            was_connected = self.hold() => was_connected,
+        };
+        if was_connected && self.runtime != THREAD {
+            self.again().await;
         }
     }
 
-    async fn hold(&self) {
+    /// Returns whether there was a connection.
+    async fn hold(&self) -> bool {
         let messages = (self.runtime == THREAD).then(|| self.messages());
         let connecting = self.shared.transport.connect(self.server, messages);
         let Some(connection) = connecting.await else {
-            return self.shared.not_connected(self.server);
+            self.shared.not_connected(self.server);
+            return false;
         };
         let connection = Arc::new(connection);
         spawn_all(&self.shared, self.connected(&connection));
         connection.closed().await;
+        true
+    }
+
+    /// Claims that were handed to the thread need not wait for its connection, which takes longer because it subscribes.
+    async fn again(self) {
+        let (shared, server) = (Arc::clone(&self.shared), self.server);
+        drop(self);
+        sleep(PAUSE).await;
+        let here = Handle::current().id();
+        let runtime = shared.enter(|core, rest, now| {
+            let runtime = rest.runtimes.enter(Some(here));
+            let connects = core.is_stuck(server) && rest.runtimes.connects(now, runtime, server);
+            connects.then_some(runtime)
+        });
+        if let Some(runtime) = runtime.flatten() {
+            Self::new(&shared, runtime, server).spawn();
+        }
     }
 
     /// Only the thread takes messages.

@@ -8,7 +8,7 @@ use tokio::runtime::Id;
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
 
 /// How long nothing connects after a connection has failed.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// While claims come and go, the thread looks as often, at the full milliseconds of Tokio's timers. So it need not be
 /// woken for what they leave.

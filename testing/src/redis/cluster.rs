@@ -21,6 +21,18 @@ pub struct Cluster {
     has_tls: bool,
 }
 
+/// The hash slot of a key, bit by bit.
+pub fn slot(key: &[u8]) -> u16 {
+    let tag = key.split(|byte| b"{}".contains(byte)).nth(1).unwrap_or(key);
+    let crc = tag.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => crc << 1 ^ 0x1021,
+        })
+    });
+    crc % 16_384
+}
+
 impl Cluster {
     /// Starts so many primaries without replicas.
     pub async fn of_primaries(primaries: usize) -> Self {

@@ -163,7 +163,8 @@ impl<D: Driver> Case<D> {
         };
         let mut leased = Each::<u32>::default();
         for (id, spec) in self.specs.iter().enumerate() {
-            let is_leased = self.driver.keeps_by_lease() || state.granted.contains(&id);
+            // The units of a waiter end with its heartbeats.
+            let is_leased = state.granted.contains(&id);
             for part in spec
                 .parts
                 .iter()

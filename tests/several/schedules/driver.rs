@@ -31,14 +31,8 @@ pub(crate) trait Driver {
     /// Whether anything ends by itself here.
     fn has_leases(&self) -> bool;
 
-    /// Whether a waiter has permits of the narrower levels, which are refreshed.
-    fn keeps_by_lease(&self) -> bool;
-
     /// Returns once so many units of a process have a whole lease.
     async fn refreshed(&mut self, process: usize, expected: &Each<u32>);
-
-    /// Returns once all that a process has sent so far is answered.
-    async fn answered(&mut self, process: usize);
 
     /// Lets the store notice that something has ended.
     async fn notice(&mut self, level: usize, key: usize);
@@ -101,13 +95,7 @@ impl Driver for Memory {
         false
     }
 
-    fn keeps_by_lease(&self) -> bool {
-        false
-    }
-
     async fn refreshed(&mut self, _: usize, _: &Each<u32>) {}
-
-    async fn answered(&mut self, _: usize) {}
 
     async fn notice(&mut self, _: usize, _: usize) {}
 }

@@ -5,7 +5,7 @@ use super::{
     driver::{Driver, LONG_WAIT},
     model::{Id, KEYS, LEVELS, Part, Spec, State, Step, everywhere},
 };
-use std::{mem, time::Duration};
+use std::time::Duration;
 use testing::rng::Rng;
 use tower_semaphore::AcquireError;
 
@@ -151,42 +151,40 @@ impl<D: Driver> Case<D> {
         self.settle().await
     }
 
-    /// A process is killed: what it has ends. In memory it only gives up everything.
+    /// A process is killed: what it holds ends. It polls for its waiters as long as it lives, so they are
+    /// cancelled before. In memory it only gives up everything.
     async fn kill(&mut self, process: usize) -> Outcome {
         self.log.push(format!("process {process} is killed"));
         if !self.is_quiet(process).await {
             return Ok(());
         }
-        let of = |id: &&Id| self.specs[**id].process == process;
-        let permits: Vec<_> = self.permits.keys().filter(of).copied().collect();
-        let waiters: Vec<_> = self.waiters.keys().filter(of).copied().collect();
-        if !self.driver.has_leases() {
-            return self.give_up(&permits, &waiters).await;
-        }
-        for id in &waiters {
-            self.waiters.remove(id).expect("it waits").kill().await;
-        }
-        for id in &permits {
-            mem::forget(self.permits.remove(id));
-        }
-        // What was in flight may have joined a queue again.
-        self.driver.answered(process).await;
-        self.driver.expire(process, None).await;
-        self.lose(&[permits, waiters].concat(), everywhere().collect())
-            .await
-    }
-
-    async fn give_up(&mut self, permits: &[Id], waiters: &[Id]) -> Outcome {
-        for id in waiters {
+        for id in self.of(process, self.waiters.keys()) {
             // The one before may have let it pass.
-            if self.waiters.contains_key(id) {
-                self.cancel(*id).await?;
+            if self.waiters.contains_key(&id) {
+                self.cancel(id).await?;
             }
         }
-        for id in permits {
-            self.release(*id).await?;
+        let permits = self.of(process, self.permits.keys());
+        if !self.driver.has_leases() {
+            for id in permits {
+                self.release(id).await?;
+            }
+            return Ok(());
         }
-        Ok(())
+        if !self.is_quiet(process).await {
+            return Ok(());
+        }
+        self.driver.expire(process, None).await;
+        // Nothing is left to be released.
+        self.permits.retain(|id, _| !permits.contains(id));
+        self.lose(&permits, everywhere().collect()).await
+    }
+
+    /// Those of a process.
+    fn of<'a>(&self, process: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
+        ids.copied()
+            .filter(|id| self.specs[*id].process == process)
+            .collect()
     }
 
     /// The units of one process at one key end, while its permits stay.

@@ -3,7 +3,7 @@
 use super::{
     case::BOUND,
     driver::{Counts, Driver, whole},
-    model::{Each, LEVELS, everywhere},
+    model::{Each, everywhere},
 };
 use std::{
     sync::Arc,
@@ -14,7 +14,7 @@ use testing::{
     resp::{Raw, Reply},
     stores,
 };
-use tower_semaphore::{Claim, RedisSemaphore, Semaphore, semaphore::MAX_WEIGHT};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// For each semaphore how many units are held and how many claims wait, at one instant.
 const COUNTS: &str = "
@@ -59,7 +59,6 @@ struct Process(RedisSemaphore, String);
 pub(crate) struct Fleet {
     server: RedisServer,
     processes: Vec<Process>,
-    is_supplied: bool,
 }
 
 impl Fleet {
@@ -82,7 +81,6 @@ impl Fleet {
         Arc::new(Self {
             server,
             processes: fleet,
-            is_supplied: supplied,
         })
     }
 
@@ -185,10 +183,6 @@ impl Driver for Redis {
         true
     }
 
-    fn keeps_by_lease(&self) -> bool {
-        self.fleet.is_supplied
-    }
-
     /// Until its first refresh the keeper may bring a permit back that was granted from a queue.
     async fn refreshed(&mut self, process: usize, expected: &Each<u32>) {
         let start = Instant::now();
@@ -200,19 +194,6 @@ impl Driver for Redis {
             assert!(start.elapsed() < BOUND, "{leased:?}, not {expected:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    }
-
-    /// Claims are answered in their order: single ones, and several at once.
-    async fn answered(&mut self, process: usize) {
-        let claim = |key: u64| {
-            let claim = Claim::new(key).with_policy(self.policy(LEVELS));
-            claim.with_limit(MAX_WEIGHT)
-        };
-        let store = self.store(process);
-        let single = store.acquire(claim(0));
-        let several = store.acquire_all([claim(0), claim(1)].into());
-        let (single, several) = tokio::join!(single, several);
-        assert!(single.is_ok() && several.is_ok());
     }
 
     async fn notice(&mut self, level: usize, key: usize) {
