@@ -5,12 +5,18 @@ use crate::{
     server::{builder, claim, know_each_other},
 };
 use std::time::{Duration, Instant};
-use testing::{redis::RedisServer, rig::Rig};
+use testing::{
+    redis::{RedisServer, slot},
+    rig::Rig,
+};
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{
     AcquireError, Claim, Semaphore,
     redis::WhenUnavailable::{Admit, Share},
 };
+
+/// How many slots a node has, as far as a store over a supplied connection knows: a sixteenth of all.
+const PART: u16 = 1_024;
 
 /// The longest timeout that the lease permits.
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +69,10 @@ async fn blipped() -> (Duration, Option<AcquireError>) {
     let other = builder(Share).connect(server.url()).await.expect("server");
     drop(store.acquire(Claim::new("warm").with_limit(1)).await);
     know_each_other(&server, 2).await;
-    nodes.breaks_after("dead", Duration::from_millis(220));
+    let part_of = |key| slot(format!("semaphore:{{concurrency:{key}}}").as_bytes()) / PART;
+    let part = part_of("dead");
+    assert_ne!(part, part_of("well"));
+    nodes.breaks_after(part * PART..(part + 1) * PART, Duration::from_millis(220));
     let well = store.clone();
     let traffic = tokio::spawn(async move {
         loop {

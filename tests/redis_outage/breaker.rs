@@ -3,7 +3,7 @@
 use crate::server::{BOUND, builder, claim, granted, is_back, is_refused};
 use std::time::{Duration, Instant};
 use testing::{rig::Rig, wait::eventually};
-use tokio::task::JoinSet;
+use tokio::{runtime::Runtime, task::JoinSet};
 use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 /// Far more than a decision takes, and less than any call that waits for an answer.
@@ -184,7 +184,10 @@ async fn a_store_on_a_connection_of_the_callers_opens_it_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowd_of_our_own_does_not_open_it() {
-    let rig = rig(WhenUnavailable::Refuse).await;
+    // The crowd must not hold up the proxy, which would be an outage.
+    let apart = Runtime::new().expect("there are threads");
+    let rig = apart.spawn(rig(WhenUnavailable::Refuse));
+    let rig = rig.await.expect("it connects");
     let delay = Duration::from_millis(60);
     rig.proxy.delay(delay, delay);
     let mut tasks = JoinSet::new();
@@ -208,6 +211,7 @@ async fn a_crowd_of_our_own_does_not_open_it() {
     // On a busy machine some time out, but an open breaker would refuse at once.
     let at_once = others.iter().find(|(_, took)| *took < 2 * delay);
     assert!(at_once.is_none(), "{at_once:?}");
+    apart.shutdown_background();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,15 +12,8 @@ use std::{
 };
 use testing::redis::{RedisServer, slot};
 
-/// The connection breaks so long after these commands.
-type Fault = Option<(Of, Duration)>;
-
-#[derive(Clone)]
-enum Of {
-    Text(String),
-    /// Of a node that has these slots.
-    Slots(Range<u16>),
-}
+/// The connection breaks so long after the commands for a node that has these slots.
+type Fault = Option<(Range<u16>, Duration)>;
 
 const FOREVER: Duration = Duration::from_secs(3_600);
 
@@ -38,29 +31,22 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn breaks_after(&self, text: &str, time: Duration) {
-        *self.fault.lock().expect("no panic") = Some((Of::Text(text.to_owned()), time));
+    pub(crate) fn breaks_after(&self, slots: Range<u16>, time: Duration) {
+        *self.fault.lock().expect("no panic") = Some((slots, time));
     }
 
     /// The node that has these slots answers no more.
     pub(crate) fn silence(&self, slots: Range<u16>) {
-        *self.fault.lock().expect("no panic") = Some((Of::Slots(slots), FOREVER));
+        self.breaks_after(slots, FOREVER);
     }
 
     fn fault_of(&self, command: &Cmd) -> Option<Duration> {
         let fault = self.fault.lock().expect("no panic").clone();
-        let (of, time) = fault?;
-        let is_of = match of {
-            Of::Text(text) => {
-                let packed = command.get_packed_command();
-                packed.windows(text.len()).any(|it| it == text.as_bytes())
-            }
-            Of::Slots(slots) => match command.args_iter().nth(3) {
-                Some(Arg::Simple(key)) => slots.contains(&slot(key)),
-                _ => false,
-            },
-        };
-        is_of.then_some(time)
+        let (slots, time) = fault?;
+        match command.args_iter().nth(3) {
+            Some(Arg::Simple(key)) if slots.contains(&slot(key)) => Some(time),
+            _ => None,
+        }
     }
 }
 
