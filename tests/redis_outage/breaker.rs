@@ -191,7 +191,7 @@ async fn a_crowd_of_our_own_does_not_open_it() {
     let delay = Duration::from_millis(60);
     rig.proxy.delay(delay, delay);
     let mut tasks = JoinSet::new();
-    for at in 0..8_000_u64 {
+    for at in 0..5_000_u64 {
         let store = rig.store.clone();
         tasks.spawn(async move {
             let start = Instant::now();
