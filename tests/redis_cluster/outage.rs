@@ -261,6 +261,8 @@ async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_th
             raw.zcard(&held(&fixture.keys[1])).await == 1
         })
         .await;
+        sleep(LEASE / 3).await;
+        assert!(permit.is_degraded(), "the other one has no place");
         drop(permit);
         eventually("it is released", BOUND, async || {
             raw.zcard(&held(&fixture.keys[1])).await == 0

@@ -6,7 +6,7 @@ use crate::server::{
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{
-    AcquireError, Permit, PermitLost, Semaphore,
+    AcquireError, Permit, PermitLost, RedisSemaphore, Semaphore,
     redis::{self, WhenUnavailable},
 };
 
@@ -162,4 +162,50 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     until_in_the_books(&server, 1).await;
     permit.resize(3).await.expect("there is room");
     until_in_the_books(&server, 3).await;
+}
+
+/// A permit of two units, of which the other process has taken one meanwhile.
+async fn half_back(proxy: &testing::proxy::Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
+    let builder = crate::server::builder(WhenUnavailable::Admit);
+    let apart = builder.connect(proxy.url()).await.expect("it connects");
+    let permit = granted(&apart, 2).await;
+    permit.resize(2).await.expect("there is room");
+    proxy.black_hole();
+    eventually("it is degraded", BOUND, async || permit.is_degraded()).await;
+    let mut taken = None;
+    eventually("its leases have ended", BOUND, async || {
+        taken = others.acquire(claim(2)).await.ok();
+        taken.is_some()
+    })
+    .await;
+    proxy.forward();
+    is_back(&apart).await;
+    (permit, taken.expect("it has just been granted"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_is_degraded_until_all_that_was_added_to_it_has_its_place() {
+    let server = RedisServer::start();
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let others = store(&server, WhenUnavailable::Refuse).await;
+    let (permit, taken) = half_back(&proxy, &others).await;
+    until_in_the_books(&server, 2).await;
+    tokio::time::sleep(TWO_REFRESHES).await;
+    assert!(permit.is_degraded(), "one of its two units has no place");
+    assert!(!permit.is_lost() && taken.release().await);
+    eventually("it gets in", BOUND, async || !permit.is_degraded()).await;
+    until_in_the_books(&server, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_gives_up_what_has_no_place_is_degraded_no_more() {
+    let server = RedisServer::start();
+    let proxy = testing::proxy::Proxy::start(&server).await;
+    let others = store(&server, WhenUnavailable::Refuse).await;
+    let (permit, taken) = half_back(&proxy, &others).await;
+    until_in_the_books(&server, 2).await;
+    permit.resize(1).await.expect("fewer are always granted");
+    eventually("it is whole", BOUND, async || !permit.is_degraded()).await;
+    until_in_the_books(&server, 2).await;
+    assert!(taken.release().await && permit.release().await);
 }

@@ -58,12 +58,23 @@ impl Core {
     /// Until when the holder of a permit may rely on it, and on all that was added to it. `None`: it is not held as a
     /// whole.
     pub(super) fn held_until(&self, root: PermitId) -> Option<Time> {
+        let is_whole =
+            self.permits[root.slot].is_decided() && self.leases_of(root).all(Lease::is_held);
+        let ends = self.leases_of(root).filter_map(Lease::end);
+        ends.min().filter(|_| is_whole)
+    }
+
+    /// Whether it is held as a whole, and nothing of it without its server.
+    pub(super) fn is_in_place(&self, root: PermitId) -> bool {
+        self.held_until(root).is_some() && !self.leases_of(root).any(Lease::is_degraded)
+    }
+
+    /// The leases of a permit, and of what was added to it.
+    fn leases_of(&self, root: PermitId) -> impl Iterator<Item = &Lease> {
         let root = &self.permits[root.slot];
         let growths = root.growths.iter().map(|id| &self.permits[id.slot]);
         let growths = growths.filter(|growth| growth.is_decided());
-        let leases = growths.chain([root]).flat_map(|permit| &permit.leases);
-        let is_whole = root.is_decided() && leases.clone().all(Lease::is_held);
-        leases.filter_map(Lease::end).min().filter(|_| is_whole)
+        growths.chain([root]).flat_map(|permit| &permit.leases)
     }
 
     /// A server has nothing of a lease, or its end has passed, or it never answered.
@@ -127,10 +138,10 @@ impl Core {
         self.file(at.0);
     }
 
-    /// Tells that a lost permit is held again, if nothing of it is lost any more. Others may have had what was added to
+    /// Tells that a permit is held again, if nothing of it is lost or degraded any more. Others may have had what was added to
     /// it, so each level has the highest token of its units.
     pub(super) fn tell_return(&mut self, root: PermitId) {
-        if self.held_until(root).is_none() {
+        if !self.is_in_place(root) {
             return;
         }
         let permit = &self.permits[root.slot];

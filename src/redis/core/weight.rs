@@ -59,7 +59,7 @@ impl Core {
     ) -> Option<Vec<PermitId>> {
         let permit = self.permit(root).filter(|permit| !permit.is_released())?;
         let growths = permit.growths.clone();
-        let was_held = self.held_until(root).is_some();
+        let was_in_place = self.is_in_place(root);
         let mut parts = Vec::new();
         for id in growths.into_iter().rev() {
             let growth = &self.permits[id.slot];
@@ -81,8 +81,8 @@ impl Core {
             parts.push(self.split(now, (root, level), own - units));
         }
         self.tell_end(root);
-        if !was_held {
-            // Perhaps what was lost of it is given up.
+        if !was_in_place {
+            // Perhaps what was not is given up.
             self.tell_return(root);
         }
         Some(parts)
