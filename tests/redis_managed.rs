@@ -11,7 +11,7 @@ use tokio::{
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
     redis::ConnectError,
-    semaphore::{MAX_CLAIMS, MAX_WEIGHT},
+    semaphore::{MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
 };
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -145,7 +145,14 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
     let heavy = (0..20).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
     let wide = (0..100).map(|at| levels(at, 4).collect());
     let widest = (0..50).map(|at| levels(at, MAX_CLAIMS).collect());
-    let crowd = single.chain(same).chain(heavy).chain(wide).chain(widest);
+    let heavier = |claim: Claim| claim.with_weight(MAX_UNITS / 4);
+    let heaviest = (0..5).map(|at| levels(20_000 + 4 * at, 4).map(heavier).collect());
+    let crowd = single
+        .chain(same)
+        .chain(heavy)
+        .chain(heaviest)
+        .chain(wide)
+        .chain(widest);
     let permits = all(crowd, &store).await;
     let mut end = 0.0;
     eventually("they are refreshed twice", BOUND, async || {

@@ -123,8 +123,9 @@ pub const MAX_WEIGHT: u32 = 1_000;
 pub const MAX_CLAIMS: usize = 64;
 
 /// The most units of one request, of all of its claims together: one call to Redis grants them, and blocks the
-/// server for a few milliseconds at most.
-pub const MAX_UNITS: u32 = 4_000;
+/// server for a few milliseconds at most. Another one names each of them, with the keys of 64 claims, in no more
+/// arguments than a managed service takes.
+pub const MAX_UNITS: u32 = 3_600;
 
 /// Why no store can grant a claim.
 ///
