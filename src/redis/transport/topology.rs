@@ -336,7 +336,7 @@ where
 }
 
 /// How many slots there are.
-const SLOTS: usize = 16_384;
+pub(super) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with, as the specification of Redis Cluster
 /// has it.

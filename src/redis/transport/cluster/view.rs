@@ -1,6 +1,9 @@
 //! What one node says of the cluster.
 
-use crate::redis::{error::Error, transport::topology::Address};
+use crate::redis::{
+    error::Error,
+    transport::topology::{Address, SLOTS},
+};
 use redis::{Cmd, Value};
 use std::ops::Range;
 
@@ -52,8 +55,9 @@ fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
     let [Value::Int(first), Value::Int(last), primary, ..] = &range[..] else {
         return None;
     };
-    let slots = (*first).try_into().ok()?..usize::try_from(*last).ok()? + 1;
-    Some((slots, address(primary, host)?))
+    let [first, last] = [*first, *last].map(|slot| usize::try_from(slot).ok());
+    let (first, last) = (first?, last.filter(|last| *last < SLOTS)?);
+    (first <= last).then_some((first..last + 1, address(primary, host)?))
 }
 
 /// The address of a node, which may say that it is on the host that answers, or that its name is not
@@ -127,6 +131,17 @@ mod tests {
         assert_eq!(host(vec![bulk(""), port.clone()]), "here");
         assert_eq!(host(vec![Value::Nil, port.clone()]), "here");
         assert_eq!(host(vec![bulk("?"), port, bulk("id"), fields]), "10.0.0.2");
+    }
+
+    #[test]
+    fn slots_that_no_cluster_has_are_no_view() {
+        let node = || vec![bulk("here"), Value::Int(7_001)];
+        for (first, last) in [(-1, 5), (7, 5), (0, 16_384), (0, i64::MAX)] {
+            let range = vec![Value::Int(first), Value::Int(last), Value::Array(node())];
+            let slots = Value::Array(vec![Value::Array(range)]);
+            let view = View::read(vec![Ok(Value::Nil), Ok(slots)], "here");
+            assert!(view.is_err(), "{first} to {last}: {view:?}");
+        }
     }
 
     #[test]
