@@ -163,9 +163,9 @@ impl Cell {
         }
     }
 
-    /// Wakes who waits for what was written.
-    pub(super) fn wake(&self) {
-        if self.loss.is_set() {
+    /// Wakes who waits for what was written. A loss is told even if it is over by now.
+    pub(super) fn wake(&self, is_loss: bool) {
+        if is_loss {
             self.loss.wake();
         }
         self.waker.wake();
@@ -282,5 +282,26 @@ impl Cells {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Cell>> {
         self.0.iter().flatten().map(|(_, cell)| cell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::{iter, pin::pin};
+
+    #[test]
+    fn who_waits_for_a_loss_is_told_of_one_that_is_over_before_the_wake() {
+        let cell = Cell::new(iter::empty());
+        let mut waiting = pin!(cell.loss().wait());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        cell.lose(LostBy::Lease);
+        // The step of another thread.
+        cell.regain(&[]);
+        cell.wake(false);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        cell.wake(true);
+        assert!(waiting.now_or_never().is_some());
     }
 }

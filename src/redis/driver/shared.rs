@@ -107,8 +107,8 @@ pub(super) struct Outbox {
     news: Vec<News>,
     /// Those that have begun or ended, and of which server.
     outages: Vec<(usize, Outage)>,
-    /// The cells that were written to.
-    wakes: Vec<Arc<Cell>>,
+    /// The cells that were written to, and whether a loss was.
+    wakes: Vec<(Arc<Cell>, bool)>,
     /// Dropped without the lock, because it holds wakers, and what a transport has.
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
     thread: Needs,
@@ -265,8 +265,8 @@ impl<T: Transport> Shared<T> {
             let why = self.transport.error(server);
             self.tell(News::Outage(outage, why));
         }
-        for cell in outbox.wakes {
-            contained(|| cell.wake());
+        for (cell, is_loss) in outbox.wakes {
+            contained(|| cell.wake(is_loss));
             contained(|| drop(cell));
         }
         contained(|| drop(outbox.dropped));
@@ -350,12 +350,13 @@ impl<C: Connection> Rest<C> {
             };
             // Nobody waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
+            let is_loss = matches!(event, Event::Lost(_) | Event::Revoked(_));
             if self.write(&cell, event, &mut outbox.news) {
                 let cell = self.cells.remove(id);
                 outbox.dropped.extend(cell.map(|cell| cell as _));
             }
             if wakes {
-                outbox.wakes.push(cell);
+                outbox.wakes.push((cell, is_loss));
             }
         }
         while let Some(outage) = core.poll_outage() {
@@ -390,8 +391,9 @@ impl<C: Connection> Rest<C> {
     fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
         for cell in self.cells.all() {
             let (has_changed, lost) = cell.close(now);
+            let wake = has_changed.then(|| (Arc::clone(cell), !lost.is_empty()));
             outbox.news.extend(lost);
-            outbox.wakes.extend(has_changed.then(|| Arc::clone(cell)));
+            outbox.wakes.extend(wake);
         }
     }
 
