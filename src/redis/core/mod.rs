@@ -255,7 +255,9 @@ impl Core {
             return;
         };
         match reply {
-            Ok(_) if now >= flight.deadline => self.unanswered(now, &flight, Failure::TimedOut),
+            Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline => {
+                self.unanswered(now, &flight, Failure::TimedOut);
+            }
             Ok(answers) if self.is_confirmed(&flight, &answers) => {
                 self.answered(now, &flight, answers);
             }
