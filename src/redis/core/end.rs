@@ -138,8 +138,8 @@ impl Core {
         self.file(at.0);
     }
 
-    /// Tells that a permit is held again, if nothing of it is lost or degraded any more. Others may have had what was added to
-    /// it, so each level has the highest token of its units.
+    /// Tells that a permit is held again, if nothing of it is lost or degraded any more. Others may have had what was
+    /// added to it, so each level has the highest token of its units.
     pub(super) fn tell_return(&mut self, root: PermitId) {
         if !self.is_in_place(root) {
             return;
