@@ -284,24 +284,3 @@ impl Cells {
         self.0.iter().flatten().map(|(_, cell)| cell)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futures_util::FutureExt;
-    use std::{iter, pin::pin};
-
-    #[test]
-    fn who_waits_for_a_loss_is_told_of_one_that_is_over_before_the_wake() {
-        let cell = Cell::new(iter::empty());
-        let mut waiting = pin!(cell.loss().wait());
-        assert!(waiting.as_mut().now_or_never().is_none());
-        cell.lose(LostBy::Lease);
-        // The step of another thread.
-        cell.regain(&[]);
-        cell.wake(false);
-        assert!(waiting.as_mut().now_or_never().is_none());
-        cell.wake(true);
-        assert!(waiting.now_or_never().is_some());
-    }
-}

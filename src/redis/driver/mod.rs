@@ -43,3 +43,6 @@ pub(in crate::redis) use claim::{Driver, Held};
 pub(in crate::redis) use shared::Health;
 pub(in crate::redis) use transport::News;
 pub(in crate::redis) use wire::{Session, Wire};
+
+#[cfg(test)]
+mod tests;
