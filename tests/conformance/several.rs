@@ -11,7 +11,7 @@ use crate::{
 use std::{slice, time::Duration};
 use tower_semaphore::{
     AcquireError, Claim, Claims, Semaphore,
-    semaphore::{ClaimError, MAX_CLAIMS, MAX_WEIGHT},
+    semaphore::{ClaimError, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
 };
 
 /// How many units are held at each limit, as a claim for far more is told.
@@ -187,7 +187,7 @@ pub(crate) async fn more_claims_than_one_call_serves_are_invalid(store: Store) {
 }
 
 pub(crate) async fn more_units_than_one_call_may_grant_are_invalid(store: Store) {
-    let heavy = |at| claim(at, MAX_WEIGHT).with_weight(MAX_WEIGHT);
+    let heavy = |at| claim(at, MAX_WEIGHT).with_weight(MAX_UNITS / 4);
     let most: Claims = (0..4).map(heavy).collect();
     assert!(
         store
@@ -199,7 +199,7 @@ pub(crate) async fn more_units_than_one_call_may_grant_are_invalid(store: Store)
     );
     let many: Claims = (0..4).map(heavy).chain([claim(4, 1)]).collect();
     let error = store.acquire_all(many).await.expect_err("invalid");
-    let expected = ClaimError::TooManyUnits(4 * MAX_WEIGHT + 1);
+    let expected = ClaimError::TooManyUnits(MAX_UNITS + 1);
     assert!(is_invalid(&error, &expected), "{error:?}");
 }
 
