@@ -146,8 +146,8 @@ impl Builder {
     ///   workers unblocked, or permits cannot be refreshed.
     /// - Pub/Sub is not available, so waiters poll: the head of a queue every 50 ms, the others
     ///   every 250 ms.
-    /// - Each claim is a call of its own, because keys may live on several nodes, and a node that does
-    ///   not answer delays no claim of another. Refreshes and releases have a call for each semaphore.
+    /// - A command names keys of one slot, because keys may live on several nodes, and what is sent together
+    ///   travels side by side.
     /// - Which of the keys are [unavailable](Self::when_unavailable) is found out for each sixteenth of
     ///   the slots that a cluster has. Keys of a living node whose slots are in a sixteenth with some of
     ///   a dead one's count as unavailable too, but for a claim now and then. All keys may be on one
@@ -201,7 +201,8 @@ impl Builder {
     ///   until then.
     /// - While a slot moves, its semaphores are not served, because a server refuses scripts of which
     ///   some keys have moved and others not. Claims are sent again for as long as their budget lasts.
-    /// - Several limits are decided one after the other, because they live on several nodes.
+    /// - Several limits are decided one after the other, because they live on several nodes, all in the budget of one
+    ///   claim.
     ///
     /// # Errors
     ///
