@@ -101,6 +101,8 @@ pub(super) struct Lease {
     pub(super) waits_in: Option<(Queue, usize)>,
     /// Whether a command names only it: one that named others too has met an error of a key.
     pub(super) is_alone: bool,
+    /// A message has told of its grant, or to poll, before the answer that it waits.
+    pub(super) was_notified: bool,
     /// The acquire or refresh in flight.
     pub(super) call: Option<CallId>,
     /// The one that names units that were given up since, so it does not find them all.
@@ -125,6 +127,7 @@ impl Lease {
             next: Time::ZERO,
             waits_in: None,
             is_alone: false,
+            was_notified: false,
             call: None,
             outdated: None,
             was_sent: false,

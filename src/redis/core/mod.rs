@@ -39,7 +39,8 @@
 //! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
 //!    of a lease that is granted or refreshed is ahead.
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
-//!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it.
+//!    An answer to a poll that was sent before changes nothing, because only a wanted or waiting lease takes it. One
+//!    that comes before the answer that its claim waits makes that claim poll at once.
 //! 9. *A lease is in one acquire or refresh at a time*: [`Lease::work`] names none while one is in flight.
 //! 10. *A permit has one timer*: the list `due` has each permit once, at the least of its timers or before. A
 //!     timer that moves ahead is found when the earlier one pops, so a permit that is released at once is filed
@@ -121,7 +122,7 @@ enum Stay {
 pub(in crate::redis) struct Core {
     settings: Settings,
     permits: Slab<Permit>,
-    /// The permits that wait in a queue, or have waited, by their serials.
+    /// The permits of claims that may wait in a queue, by their serials.
     waiters: BTreeMap<u64, PermitId>,
     /// In the order of their deadlines, which are that of their numbers.
     calls: BTreeMap<CallId, Flight>,
@@ -212,6 +213,10 @@ impl Core {
 
     fn claim(&mut self, now: Time, permit: Permit) {
         let id = permit.id;
+        // Its grant may be told before the answer that it waits.
+        if permit.levels.iter().any(|level| level.wait.is_some()) {
+            self.waiters.insert(id.serial, id);
+        }
         self.add(permit);
         self.want(At(id, 0), now);
         self.file(id);

@@ -9,7 +9,7 @@ use super::{
     time::{PAUSE, Time},
 };
 use crate::redis::protocol::{Acquired, Answer, Fault};
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
     /// Ends a call. `None`: it has ended before.
@@ -374,16 +374,18 @@ impl Core {
         };
         let level = permit.leases[at.1].levels.start + level;
         let over = permit.waits_until(level).max(now);
-        let before = permit.leases[at.1].queued_at();
-        permit.leases[at.1].state = State::Queued(Queued {
+        let lease = &mut permit.leases[at.1];
+        let before = lease.queued_at();
+        let pause = match mem::take(&mut lease.was_notified) {
+            true => Duration::ZERO,
+            false => pause,
+        };
+        lease.state = State::Queued(Queued {
             level,
             arrival,
             last_token,
             polled: sent,
         });
-        if before.is_none() {
-            self.waiters.insert(at.0.serial, at.0);
-        }
         self.uncount(at.0);
         if before != Some(level) {
             self.events.push_back(Event::Queued(at.0, level));
@@ -422,7 +424,12 @@ impl Core {
             return;
         };
         let Some(lease) = permit.queued() else {
-            return;
+            // The answer that it waits may be on its way.
+            let current = permit.current().filter(|_| !permit.is_decided());
+            let current = current.and_then(|current| self.lease(At(id, current)));
+            return current
+                .into_iter()
+                .for_each(|lease| lease.was_notified = true);
         };
         let State::Queued(queued) = &permit.leases[lease].state else {
             return;
