@@ -3,7 +3,7 @@ use super::{
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
-    protocol::Answer,
+    protocol::{Acquired, Answer, Command, Message},
 };
 use std::{
     future::poll_fn,
@@ -496,4 +496,29 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
             .max(now);
     }
     assert!(core.is_open(0));
+}
+
+/// A subscription is another connection than that of the claim.
+#[test]
+fn a_grant_that_is_told_before_the_answer_that_its_claim_waits_is_asked_for_at_once() {
+    let mut core = Core::new(settings(LEASE));
+    let now = Duration::from_secs(1_000);
+    core.handle_servers(now, Change::Connected(THREAD, 0));
+    core.handle_timeout(now);
+    let call = core.poll_call(now, THREAD).expect("it announces itself");
+    let presence = Answer::Presence(1_000_000, Some(1), Some(1));
+    core.handle_reply(now, call.id, Ok(vec![presence]));
+    let (id, call) = core.acquire(now, THREAD, &[waiting("a", 1)]);
+    let call = call.expect("it is sent");
+    core.handle_message(now, Message::Granted(id.serial, 7, 1));
+    let queued = Acquired::Queued {
+        level: 0,
+        arrival: 1,
+        recheck: None,
+        last_token: 6,
+    };
+    let answer = Answer::Acquired(1_000_000, vec![queued]);
+    core.handle_reply(now, call.id, Ok(vec![answer]));
+    let poll = core.poll_call(now, THREAD).expect("it polls");
+    assert!(matches!(poll.commands[..], [Command::Acquire { .. }]));
 }
