@@ -165,6 +165,24 @@ async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claims_that_are_polled_once_and_left_hold_up_nobody_until_their_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let mut left: Vec<_> = (0..100)
+        .map(|key| store.acquire(Claim::new(key).with_limit(1)))
+        .collect();
+    server.stop();
+    left.iter_mut().for_each(poll);
+    server.cont();
+    let began = Instant::now();
+    for key in 100..103 {
+        let permit = store.acquire(Claim::new(key).with_limit(1)).await;
+        assert!(permit.is_ok(), "{permit:?}");
+    }
+    assert!(began.elapsed() < BOUND / 2, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_used_fails_alone() {
     let server = RedisServer::start();
     let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);

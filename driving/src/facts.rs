@@ -161,34 +161,6 @@ fn a_dropped_acquire_is_taken_back() {
     });
 }
 
-/// So the claims that travelled with it are decided.
-#[test]
-fn a_carrier_that_is_dropped_leaves_its_call_to_the_thread() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        while fake.0.own_calls.load(SeqCst) == 0 {
-            drop(acquire(&driver, limited("a", 9)).await);
-        }
-        fake.0.is_silent.store(true, SeqCst);
-        let mut claims: Vec<_> = (0..20)
-            .map(|_| Box::pin(claim_levels(&driver, vec![limited("b", 99)])))
-            .collect();
-        for claim in &mut claims {
-            assert!(once(claim.as_mut()).await.is_pending());
-        }
-        fake.0.is_silent.store(false, SeqCst);
-        // A call leaves when as many claims wait as are in flight: so these carry one each.
-        for carrier in [15, 7, 3, 1, 0] {
-            drop(claims.remove(carrier));
-        }
-        for claim in claims {
-            let held = tokio::time::timeout(Duration::from_millis(200), claim).await;
-            drop(held.expect("at once").expect("room"));
-        }
-        until("all is released", || fake.0.holds("b") == (0, 0));
-    });
-}
-
 #[test]
 fn a_blocked_runtime_loses_no_permit() {
     let lease = Duration::from_millis(500);

@@ -39,8 +39,6 @@ pub(crate) struct Server {
     /// Whether nothing is answered.
     pub(crate) is_silent: AtomicBool,
     pub(crate) calls: AtomicUsize,
-    /// Those that the thread did not carry.
-    pub(crate) own_calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
     /// Refreshes that have found nothing.
     pub(crate) lost: AtomicUsize,
@@ -55,7 +53,6 @@ type Delayed = (Instant, oneshot::Sender<()>);
 
 pub(crate) struct Wire {
     server: Arc<Server>,
-    is_own: bool,
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
@@ -101,7 +98,6 @@ impl Fake {
             broken: Notify::new(),
             is_silent: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
-            own_calls: AtomicUsize::new(0),
             connects: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
             refreshes: AtomicU64::new(0),
@@ -249,24 +245,17 @@ impl Transport for Fake {
 
     async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Wire> {
         self.0.connects.fetch_add(1, SeqCst);
-        let is_own = messages.is_none();
-        if !is_own {
+        if messages.is_some() {
             *self.0.messages.lock() = messages;
         }
         let delayed = (!self.0.delay.is_zero()).then(delayed);
         let server = Arc::clone(&self.0);
-        Some(Wire {
-            server,
-            is_own,
-            delayed,
-        })
+        Some(Wire { server, delayed })
     }
 }
 
 impl Connection for Wire {
     async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
-        let own_calls = &self.server.own_calls;
-        own_calls.fetch_add(usize::from(self.is_own), SeqCst);
         let answers = self.server.run(&mem::take(&mut commands));
         if self.server.is_silent.load(SeqCst) {
             pending::<()>().await;

@@ -40,6 +40,14 @@ impl Core {
         servers.find_map(|server| self.call_to(now, from, server))
     }
 
+    /// A call for a claim that has just been made, unless others wait with it.
+    pub(super) fn call_alone(&mut self, now: Time, at: At) -> Option<Call> {
+        let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
+        let lane = self.lanes.get(&(from, server))?;
+        let is_alone = lane.claims.len() == 1;
+        is_alone.then(|| self.call_to(now, from, server)).flatten()
+    }
+
     fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
         if !self.may_send(runtime, server) {
             return None;
@@ -249,7 +257,7 @@ impl Core {
         self.last_call = id.0;
         let keeps_order = self.settings.is_own;
         let lane = self.lane(draft.runtime, draft.server);
-        lane.send((flight.claims, flight.units), keeps_order);
+        lane.send(draft.now, (flight.claims, flight.units), keeps_order);
         self.calls.insert(id, flight);
         Some(Call {
             id,

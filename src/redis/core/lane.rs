@@ -1,6 +1,6 @@
 //! One runtime's connection to a server.
 
-use super::id::At;
+use super::{id::At, time::Time};
 use std::collections::VecDeque;
 
 /// So many may be in flight when the thread has one that no caller waits for.
@@ -36,6 +36,8 @@ pub(super) struct Lane {
     pub(super) is_connected: bool,
     /// The claims that wait to be sent.
     pub(super) claims: VecDeque<At>,
+    /// When a call last left, or was over.
+    pub(super) moved: Time,
     /// How many calls have no answer yet.
     pub(super) in_flight: usize,
     /// How many claims and units these have.
@@ -64,14 +66,16 @@ impl Lane {
     }
 
     /// A call leaves. Where the connection does not keep the order, what follows counts as sent over another one.
-    pub(super) fn send(&mut self, (claims, units): (usize, usize), keeps_order: bool) {
+    pub(super) fn send(&mut self, now: Time, (claims, units): (usize, usize), keeps_order: bool) {
+        self.moved = now;
         self.in_flight += 1;
         (self.claimed, self.units) = (self.claimed + claims, self.units + units);
         self.generation += u64::from(!keeps_order);
     }
 
     /// A call is over.
-    pub(super) fn land(&mut self, (claims, units): (usize, usize)) {
+    pub(super) fn land(&mut self, now: Time, (claims, units): (usize, usize)) {
+        self.moved = now;
         self.in_flight -= 1;
         (self.claimed, self.units) = (self.claimed - claims, self.units - units);
     }

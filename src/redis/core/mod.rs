@@ -172,7 +172,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. The call, if there is one, is for the caller's own task to carry.
+    /// Claims. The call, if there is one, names no other claim, and is for the caller's own task to carry: one that is
+    /// not polled again holds up nobody else.
     pub(in crate::redis) fn acquire(
         &mut self,
         now: Time,
@@ -194,7 +195,7 @@ impl Core {
         if self.is_closed {
             self.close(now, id);
         }
-        (id, self.poll_call(now, from))
+        (id, self.call_alone(now, At(id, 0)))
     }
 
     /// The id of the permit that is added next.
@@ -256,7 +257,7 @@ impl Core {
         id: CallId,
         reply: Result<Vec<Answer>, Failure>,
     ) {
-        let Some(flight) = self.land(id) else {
+        let Some(flight) = self.land(now, id) else {
             return;
         };
         match reply {
@@ -358,7 +359,9 @@ impl Core {
         let permit = self.due.first().map(|(at, _)| *at);
         let call = self.calls.values().next().map(|flight| flight.deadline);
         let servers = self.servers.iter().filter_map(Server::timer);
-        servers.chain(now).chain(permit).chain(call).min()
+        let lanes = self.stalls().map(|(at, _)| at);
+        let others = [now, permit, call].into_iter().flatten();
+        servers.chain(lanes).chain(others).min()
     }
 
     /// Does what is due. Ends come before sends.
@@ -383,9 +386,30 @@ impl Core {
         for server in &mut self.servers {
             server.pass(now, &self.settings);
         }
+        let stalled = self.stalls().filter(|(at, _)| *at <= now);
+        for (_, (from, server)) in stalled.collect::<Vec<_>>() {
+            self.hand_over(from, server);
+        }
         if self.is_to_leave() {
             self.leave();
         }
+    }
+
+    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and of which lane: the tasks
+    /// that carry these may be polled no more, though the server works.
+    fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
+        let patience = self.settings.patience();
+        let waiting = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| !lane.claims.is_empty());
+        let takes = |server| {
+            self.lanes
+                .get(&(THREAD, server))
+                .is_some_and(|lane| lane.is_connected)
+        };
+        let others = waiting.filter(move |((from, server), _)| *from != THREAD && takes(*server));
+        others.map(move |(at, lane)| (lane.moved + patience, *at))
     }
 
     /// Ends come first, then what is to be sent.

@@ -13,10 +13,10 @@ use std::{collections::BTreeSet, mem, time::Duration};
 
 impl Core {
     /// Ends a call. `None`: it has ended before.
-    pub(super) fn land(&mut self, id: CallId) -> Option<Flight> {
+    pub(super) fn land(&mut self, now: Time, id: CallId) -> Option<Flight> {
         let flight = self.calls.remove(&id)?;
         let lane = self.lane(flight.runtime, flight.server);
-        lane.land((flight.claims, flight.units));
+        lane.land(now, (flight.claims, flight.units));
         Some(flight)
     }
 

@@ -102,6 +102,11 @@ impl Settings {
         self.margin().min(self.alive() / 5) / 2
     }
 
+    /// How long claims wait for calls in flight of their runtime before the thread sends them.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout / 4
+    }
+
     pub(super) fn announcement(&self) -> Duration {
         self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
     }

@@ -13,8 +13,15 @@ use crate::{
     },
     semaphore::timer::{sleep, timeout},
 };
-use std::{future::poll_fn, mem, pin::pin, sync::Arc, time::Instant};
-use tokio::{runtime::Handle, select};
+use std::{
+    future::poll_fn,
+    mem,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Instant,
+};
+use tokio::{runtime::Handle, select, task::unconstrained};
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {
@@ -71,7 +78,8 @@ impl<T: Transport> Carrier<T> {
             return (Vec::new(), false);
         };
         let reply = {
-            let mut call = pin!(load.connection.call(commands, load.left));
+            // It leaves when it is polled first, whatever else its task has done in this turn.
+            let mut call = pin!(unconstrained(load.connection.call(commands, load.left)));
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
                 // It arrives in the order in which it was polled first.
@@ -143,8 +151,8 @@ impl<T: Transport> Drop for Carrier<T> {
     }
 }
 
-/// Carries calls in tasks of the current runtime. Without a runtime their carriers are dropped, and the thread takes
-/// over.
+/// Carries calls in tasks of the current runtime, in which they leave in this order. Without a runtime their carriers are
+/// dropped, and the thread takes over.
 pub(super) fn spawn_all<T: Transport>(
     shared: &Arc<Shared<T>>,
     loads: impl IntoIterator<Item = Load<T::Connection>>,
@@ -152,7 +160,11 @@ pub(super) fn spawn_all<T: Transport>(
     for load in loads {
         let carrier = Carrier::new(shared, load);
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(carrier.carry_on());
+            let mut carrying = Box::pin(carrier.carry_on());
+            let mut context = Context::from_waker(Waker::noop());
+            if carrying.as_mut().poll(&mut context).is_pending() {
+                runtime.spawn(carrying);
+            }
         }
     }
 }
