@@ -6,12 +6,9 @@
 #![cfg(feature = "redis")]
 
 mod budget;
-mod deadlines;
 mod full;
 mod gateway;
 mod goodput;
 mod load;
 mod overload;
-mod resent;
-mod stalled;
 mod weight;

@@ -2,14 +2,12 @@
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 
-mod after_outage;
 mod answers;
 mod batches;
 mod clock;
 mod ends;
 mod heavy;
 mod heavy_nodes;
-mod hung_up;
 mod keeper_nodes;
 mod load;
 mod nodes;

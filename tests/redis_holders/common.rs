@@ -1,7 +1,7 @@
 //! What these tests share: one key, and what Redis itself says of it.
 
 use std::{future::Future, time::Duration};
-use testing::{proxy::Proxy, resp::Raw, wait::eventually};
+use testing::{proxy::Proxy, resp::Raw};
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 
 /// What must happen, but not at a certain time.
@@ -10,7 +10,6 @@ pub(crate) const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 pub(crate) const HELD: &str = "semaphore:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:{concurrency:a}:queue";
-const ALIVE: &str = "semaphore:{concurrency:a}:alive";
 
 pub(crate) type Outcome = Result<Permit, AcquireError>;
 
@@ -51,11 +50,6 @@ pub(crate) async fn queued(raw: &mut Raw) -> usize {
     raw.zcard(QUEUE).await
 }
 
-/// How many waiters have a heartbeat, dead or alive.
-pub(crate) async fn heartbeats(raw: &mut Raw) -> usize {
-    raw.zcard(ALIVE).await
-}
-
 /// How many calls of scripts clients have sent for a key since the log was cleared.
 pub(crate) fn calls_for(proxy: &Proxy, key: &str) -> usize {
     let is_call = |args: &[Vec<u8>]| {
@@ -64,17 +58,4 @@ pub(crate) fn calls_for(proxy: &Proxy, key: &str) -> usize {
     };
     let log = proxy.log();
     log.iter().filter(|seen| is_call(&seen.args)).count()
-}
-
-/// Returns when the waiters behind a proxy can be reached by messages, and what followed from that
-/// is over.
-pub(crate) async fn settled(proxy: &Proxy) {
-    eventually("a store is subscribed", BOUND, async || {
-        let log = proxy.log();
-        let mut names = log.iter().map(|seen| seen.args[0].to_ascii_uppercase());
-        names.any(|name| name.ends_with(b"SUBSCRIBE"))
-    })
-    .await;
-    // A poll may follow at once. Without this pause the test would meet it, and prove less.
-    tokio::time::sleep(Duration::from_millis(200)).await;
 }

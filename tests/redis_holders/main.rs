@@ -5,11 +5,8 @@
 
 mod blocked;
 mod common;
-mod cuts;
 mod ends;
-mod heartbeats;
 mod long_leases;
-mod outages;
 mod runtimes;
 #[cfg(target_os = "linux")]
 mod server_clock;

@@ -4,7 +4,6 @@
 
 mod answers;
 mod kept;
-mod late;
 mod limits;
 mod lost;
 mod storm;
