@@ -76,20 +76,6 @@ pub(super) struct Flight {
     pub(super) units: usize,
 }
 
-impl Flight {
-    /// The leases that it acquires or refreshes.
-    pub(super) fn named(&self, work: Work) -> impl Iterator<Item = At> {
-        self.items
-            .iter()
-            .flat_map(move |items| match items {
-                Items::Acquire(all) if work == Work::Acquire => &all[..],
-                Items::Refresh(all) if work == Work::Refresh => &all[..],
-                _ => &[],
-            })
-            .copied()
-    }
-}
-
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(Vec<At>),

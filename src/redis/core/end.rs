@@ -48,7 +48,7 @@ impl Core {
             return self.degrade(now, at, (then, is_gone));
         }
         let was_held = self.held_until(root).is_some();
-        self.set_absent(now, at, State::Lost(Lost { end: None, is_gone }));
+        self.set_absent(now, at, (None, is_gone));
         if was_held {
             self.events.push_back(Event::Lost(root));
         }
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// A server has nothing of a lease, or its end has passed, or it never answered.
-    pub(super) fn set_absent(&mut self, now: Time, at: At, state: State) {
+    pub(super) fn set_absent(&mut self, now: Time, at: At, (end, is_gone): (Option<Time>, bool)) {
         let Some(permit) = self.permit(at.0) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Core {
         let is_heavy = levels.any(|level| level.units.weight > 1);
         let lease = &mut permit.leases[at.1];
         let was_held = matches!(lease.state, State::Held(_));
-        lease.state = state;
+        lease.state = State::Lost(Lost { end, is_gone });
         if was_held && is_heavy {
             self.renew(now, at);
         }
@@ -118,24 +118,16 @@ impl Core {
         let Some(permit) = self.permits.get_mut(at.0.slot) else {
             return;
         };
-        let length = permit.leases[at.1].length;
-        let end = self.settings.held_until(sent, length);
         let lease = &permit.leases[at.1];
+        let (length, root) = (lease.length, permit.root());
         let was_told = lease.end().is_none() || lease.is_degraded();
         if was_told {
             permit.take(at.1, grants);
         }
-        let root = permit.root();
-        let refresh = self.refresh_at(sent, length);
-        if let Some(lease) = self.lease(at) {
-            lease.hold(end, refresh);
-        }
-        self.tell_end(root);
+        self.hold(now, at, self.lasts(sent, length));
         if was_told {
             self.tell_return(root);
         }
-        self.send_if_due(now, at);
-        self.file(at.0);
     }
 
     /// Tells that a permit is held again, if nothing of it is lost or degraded any more. Others may have had what was
@@ -213,13 +205,14 @@ impl Core {
         self.send_if_due(now, at);
     }
 
-    /// A release was answered. One that was sent while an acquire could run is sent once more, after that.
-    pub(super) fn released(&mut self, now: Time, all: &[(At, bool)]) {
+    /// A release was answered, or is to be sent again then. One that was sent while an acquire could run is sent once more,
+    /// after that.
+    pub(super) fn released(&mut self, now: Time, all: &[(At, bool)], again: Option<Time>) {
         // A lease of several levels is named once for each.
         for (at, is_settled) in all.iter().copied().collect::<BTreeSet<_>>() {
-            match is_settled {
-                true => self.done(at),
-                false => self.release_landed(now, at, now),
+            match again {
+                None if is_settled => self.done(at),
+                _ => self.release_landed(now, at, again.unwrap_or(now)),
             }
         }
     }
@@ -252,12 +245,6 @@ impl Core {
         match &mut self.lease(at)?.state {
             State::Released(released) => Some(released),
             _ => None,
-        }
-    }
-
-    pub(super) fn release_again(&mut self, now: Time, all: &[(At, bool)], then: Time) {
-        for (at, _) in all.iter().copied().collect::<BTreeSet<_>>() {
-            self.release_landed(now, at, then);
         }
     }
 

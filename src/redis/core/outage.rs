@@ -5,7 +5,6 @@ use super::{
     call::Flight,
     health::Outage,
     id::{At, PermitId, RuntimeId},
-    lease::{Lost, State},
     permit::{Event, Own, Permit, Refusal},
     policy::Policy,
     time::{FOREVER, Time},
@@ -195,8 +194,7 @@ impl Core {
         if !self.permits[at.0.slot].leases[at.1].is_degraded() {
             self.events.push_back(Event::Degraded(root));
         }
-        let end = Some(FOREVER);
-        self.set_absent(now, at, State::Lost(Lost { end, is_gone }));
+        self.set_absent(now, at, (Some(FOREVER), is_gone));
         if let Some(lease) = self.lease(at) {
             lease.waits_in = None;
         }

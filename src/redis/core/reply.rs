@@ -2,9 +2,9 @@
 
 use super::{
     Core, Stay,
-    call::{Failure, Flight, Items, Work},
+    call::{Failure, Flight, Items},
     id::{At, CallId, PermitId, THREAD},
-    lease::{Lost, Queued, State},
+    lease::{Queued, State},
     permit::{Event, Refusal},
     time::{PAUSE, Time},
 };
@@ -64,13 +64,13 @@ impl Core {
                     }
                 }
             }
-            (Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),
+            (Items::Acquire(_), Answer::Late(_)) => self.repeat(now, flight, (items, now)),
             (Items::Refresh(all), Answer::Held(each)) => self.refreshed(now, flight, all, &each),
             (Items::Release(all), Answer::Held(each)) => {
                 self.freed(now, all, &each);
-                self.released(now, all);
+                self.released(now, all, None);
             }
-            (Items::Release(all), Answer::Done) => self.released(now, all),
+            (Items::Release(all), Answer::Done) => self.released(now, all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live)) => {
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
@@ -89,14 +89,6 @@ impl Core {
             }
             (items, Answer::Failed(fault)) => self.not_run(now, flight, items, fault),
             (items, _) => self.not_run(now, flight, items, Fault::Mistake),
-        }
-    }
-
-    /// Leases of a call that has not run, or not to the end, are named by another one.
-    fn send_again(&mut self, now: Time, call: CallId, all: &[At], then: Time) {
-        for at in all {
-            self.landed(*at, call);
-            self.next_at(now, *at, then);
         }
     }
 
@@ -126,12 +118,42 @@ impl Core {
 
     /// A command has not run. What it named is due then.
     pub(super) fn repeat(&mut self, now: Time, flight: &Flight, (items, then): (&Items, Time)) {
+        self.again(now, flight, (items, then), None);
+    }
+
+    /// What a command named is due then. It has not run, or has no answer for this reason.
+    fn again(
+        &mut self,
+        now: Time,
+        flight: &Flight,
+        (items, then): (&Items, Time),
+        failure: Option<Failure>,
+    ) {
+        let may_run = !matches!(failure, None | Some(Failure::NotConnected));
         match items {
             Items::Acquire(all) | Items::Refresh(all) => {
-                self.send_again(now, flight.id, all, then);
+                for at in all {
+                    match may_run {
+                        true => self.gave_up(*at, flight.id),
+                        false => drop(self.landed(*at, flight.id)),
+                    }
+                    self.next_at(now, *at, then);
+                }
             }
-            Items::Release(all) => self.release_again(now, all, then),
-            Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
+            Items::Release(all) => {
+                if may_run {
+                    self.may_have_freed(all);
+                }
+                self.released(now, all, Some(then));
+            }
+            Items::Presence(_) => {
+                let server = &mut self.servers[flight.server];
+                let pause = match failure {
+                    Some(Failure::Abandoned) => Duration::ZERO,
+                    _ => server.health.pause(&self.settings),
+                };
+                server.presence_at = Some(now + pause);
+            }
             Items::Leave => self.stay = Stay::Gone,
             Items::Asking | Items::Confirm => {}
         }
@@ -170,41 +192,10 @@ impl Core {
             Failure::NotConnected | Failure::Broken => now + PAUSE,
             _ => now,
         };
-        for work in [Work::Refresh, Work::Acquire] {
-            for at in flight.named(work) {
-                match failure {
-                    Failure::NotConnected => drop(self.landed(at, flight.id)),
-                    _ => self.gave_up(at, flight.id),
-                }
-                self.next_at(now, at, then);
-            }
-        }
         for items in &flight.items {
-            match items {
-                Items::Release(all) => {
-                    if failure != Failure::NotConnected {
-                        self.may_have_freed(all);
-                    }
-                    self.release_again(now, all, then);
-                }
-                Items::Presence(_) if failure == Failure::Abandoned => {
-                    self.announce_after(flight.server, now, Time::ZERO);
-                }
-                Items::Presence(_) => self.announce_after(flight.server, now, self.pause(flight)),
-                Items::Leave => self.stay = Stay::Gone,
-                Items::Acquire(_) | Items::Refresh(_) | Items::Asking | Items::Confirm => {}
-            }
+            self.again(now, flight, (items, then), Some(failure));
         }
         self.hand_over(flight.runtime, flight.server);
-    }
-
-    /// How long a server is left in peace after a call that has failed.
-    fn pause(&self, flight: &Flight) -> Duration {
-        self.servers[flight.server].health.pause(&self.settings)
-    }
-
-    fn announce_after(&mut self, server: usize, now: Time, pause: Duration) {
-        self.servers[server].presence_at = Some(now + pause);
     }
 
     /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
@@ -263,14 +254,13 @@ impl Core {
                 self.lose(now, at, (now + pause, is_gone));
             }
             (State::Held(held), Acquired::Granted(_)) => {
-                let end = held.end.max(self.settings.held_until(sent, lease.length));
-                self.hold(now, at, end, self.refresh_at(sent, lease.length));
+                let (end, next) = self.lasts(sent, lease.length);
+                self.hold(now, at, (end.max(held.end), next));
             }
             (State::Held(_), _) => self.next_at(now, at, now),
             (_, Acquired::Granted(grants)) => {
-                let end = self.settings.held_until(sent, lease.length);
-                let refresh = self.refresh_at(sent, lease.length);
-                self.granted(now, at, &grants, (end, refresh));
+                let lasts = self.lasts(sent, lease.length);
+                self.granted(now, at, &grants, lasts);
             }
             (_, queued @ Acquired::Queued { .. }) => self.queued(now, sent, at, &queued),
             (_, refusal) => self.refused(now, at, &refusal),
@@ -289,7 +279,7 @@ impl Core {
 
     /// When a lease is refreshed that was acquired or refreshed then, and lasts so long. Those of a tick travel
     /// together.
-    pub(super) fn refresh_at(&self, sent: Time, length: Duration) -> Time {
+    fn refresh_at(&self, sent: Time, length: Duration) -> Time {
         if length < self.settings.lease {
             return sent + self.settings.heartbeat();
         }
@@ -298,7 +288,13 @@ impl Core {
         Time::from_micros((next - next % tick) as u64)
     }
 
-    fn hold(&mut self, now: Time, at: At, end: Time, next: Time) {
+    /// Until when a lease is held that was acquired or refreshed then, and when it is refreshed.
+    pub(super) fn lasts(&self, sent: Time, length: Duration) -> (Time, Time) {
+        let end = self.settings.held_until(sent, length);
+        (end, self.refresh_at(sent, length))
+    }
+
+    pub(super) fn hold(&mut self, now: Time, at: At, (end, next): (Time, Time)) {
         if let Some(lease) = self.lease(at) {
             lease.hold(end, next);
         }
@@ -317,11 +313,11 @@ impl Core {
     }
 
     /// A lease of a claim is held. Its next lease is acquired, or the claim is granted.
-    fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], (end, next): (Time, Time)) {
+    fn granted(&mut self, now: Time, at: At, grants: &[(u64, u32)], lasts: (Time, Time)) {
         if let Some(permit) = self.permit(at.0) {
             permit.take(at.1, grants);
         }
-        self.hold(now, at, end, next);
+        self.hold(now, at, lasts);
         let Some(permit) = self.permit(at.0) else {
             return;
         };
@@ -488,8 +484,8 @@ impl Core {
                     self.lease(at)
                         .into_iter()
                         .for_each(|lease| lease.refreshed(now));
-                    let end = end.max(self.settings.held_until(flight.sent, length));
-                    self.hold(now, at, end, self.refresh_at(flight.sent, length));
+                    let (until, next) = self.lasts(flight.sent, length);
+                    self.hold(now, at, (until.max(end), next));
                 }
             }
         }
@@ -505,14 +501,14 @@ impl Core {
             return;
         };
         // The server may have other levels and units of it.
-        let (is_gone, end) = (false, Some(end));
+        let is_gone = false;
         if permit.is_strict {
             return self.lose(now, at, (now, is_gone));
         }
         if self.is_kept(at) && !self.is_well(now, at) {
             return self.degrade(now, at, (now, is_gone));
         }
-        self.set_absent(now, at, State::Lost(Lost { end, is_gone }));
+        self.set_absent(now, at, (Some(end), is_gone));
         self.next_at(now, at, now);
     }
 
