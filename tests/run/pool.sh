@@ -12,9 +12,22 @@ tests() {
     cargo test --all-features --no-run --message-format=json-render-diagnostics >"$logs/built" ||
         return
     export -f run_logged count_passed
-    commands "$logs/built" | tr '\n' '\0' | xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1"' "$logs" ||
+    commands "$logs/built" | tr '\n' '\0' |
+        xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" || echo "$1" >>"$0/again"' "$logs" ||
         return
+    again "$logs" || return
     cargo test --all-features --doc
+}
+
+# A machine that others keep busy too may be too slow for several programs at a time: what has failed has to pass alone.
+again() {
+    [ -f "$1/again" ] || return 0
+    printf '\nAgain, one at a time:\n'
+    local command failed=0
+    while IFS= read -r command; do
+        run_logged "$1" "$command" </dev/null || failed=1
+    done <"$1/again"
+    return "$failed"
 }
 
 # Prints what is to be run, the longest first.
