@@ -46,7 +46,7 @@ impl Core {
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root.slot].growths.push(id);
         self.claim(now, growth);
-        Some((id, self.poll_call(now, from)))
+        Some((id, self.call_alone(now, At(id, 0))))
     }
 
     /// Releases units of a level of a permit, fewer than it has: first what was added last. Returns what is
