@@ -1,6 +1,6 @@
 //! Deploy Redis: rights, memory, processor, topology.
 //!
-//! Redis 6.2 or newer, or Valkey; the README lists the servers on which the tests have passed. What the
+//! Redis 6.2 or newer, or Valkey; `tests/matrix.sh` has passed on Redis 6.2.14 and 7.0.15, Valkey 8.1.8 and 9.1.2. What the
 //! store does with the server is described in [`redis`](crate::redis); this chapter is the list of what to
 //! set, in the order in which you will need it.
 //!
@@ -88,6 +88,20 @@
 //! rows are also how far one server goes: 256 tasks made 122,000 pairs/s while they shared two cores with it. A
 //! busy process sends fewer commands, because claims then travel in batches. Each process has a connection for
 //! each of its runtimes, one for the keeper and one for messages.
+//!
+//! # Addresses
+//!
+//! [`connect`](crate::RedisSemaphore::connect) takes the URLs of redis-rs, and [`builder`](crate::RedisSemaphore::builder) has further
+//! settings: the prefix of all keys, the lease, the timeout, certificates.
+//!
+//! | URL | |
+//! |---|---|
+//! | `redis://USER:PASSWORD@HOST:PORT/DATABASE` | TCP; all but the host may be left out |
+//! | `rediss://…` | the same over TLS: enable the feature `tls-rustls` or `tls-native-tls` |
+//! | `unix:///PATH?user=USER&pass=PASSWORD&db=DATABASE` | a Unix socket; the query may be left out |
+//!
+//! The builder's `root_certificate` sets a private CA, and `client_certificate` the certificate and key
+//! of a client.
 //!
 //! # Topology
 //!

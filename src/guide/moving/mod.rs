@@ -9,6 +9,30 @@
 //!
 //! Try the new limit [in shadow](super::operate#try-a-limit-before-it-bites) beside the old one before you take the
 //! old one away.
+//!
+//! # Beside others
+//!
+//! | | this crate | tower's `ConcurrencyLimit` | nginx `limit_conn` | redis-semaphore (npm) | DistributedLock.Redis (.NET) |
+//! |---|---|---|---|---|---|
+//! | a limit for each key | yes | – | yes | yes, in code | yes, in code |
+//! | finds the key in the request | yes | – | yes | – | – |
+//! | held until | the body's last frame | the response's head | the body's end | released in code | released in code |
+//! | across processes | Redis, a cluster, Sentinels | – | – | Redis, several by Redlock | Redis |
+//! | who holds what | listed for each key; a permit can be revoked | – | – | – | – |
+//! | without room | 429, or a bounded queue | waits, unbounded | refused | waits, polls | waits, polls |
+//! | order of those who wait | first come, first served, in the fleet | in the process | – | any | any |
+//! | several limits, all or none | yes, in one round trip; on a cluster one for each | – | yes | – | one after the other |
+//! | priority, weight | both | – | – | weight: `MultiSemaphore` | – |
+//! | whose clock decides | the server's | – | – | the client's | the server's |
+//! | refreshed while held | one keeper for all permits | – | – | each by its own timer | each by its own task |
+//! | a lost permit | told at once; the response may be cut | – | – | a callback | signalled |
+//! | fencing token | yes | – | – | – | – |
+//! | when Redis fails | 503, open, or each process's share | – | – | an error | an error |
+//! | backpressure in `poll_ready` | for a fixed key | yes | – | – | – |
+//!
+//! `–` is no, or does not apply. BENCHMARKS.md measures redis-semaphore and
+//! nginx beside this crate, and says first where it loses. In the same run 50 contenders for 5 permits were granted
+//! with 1 inversion of 1,225 pairs and 110 commands here, with 342 and 1,887 by redis-semaphore.
 
 pub mod governor;
 pub mod nginx;
