@@ -548,6 +548,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "if sent < Time::ZERO {",
     ),
     (
+        "in outages: strict is forgotten at the second level",
+        "mod",
+        "levels.iter().any(|level| level.is_strict)",
+        "levels[0].is_strict",
+    ),
+    (
         "in outages: a share is off by one",
         "outage",
         "units <= self.share(level)",

@@ -302,9 +302,13 @@ impl Schedule {
         let mut key = random.below(limits.len() as u64) as usize;
         let most = random.pick(&[1, 1, 2, LEVELS]);
         for place in levels.iter_mut().take(most) {
-            *place = limits
+            let level = limits
                 .get(key)
                 .map(|limit| level(random, (key, *limit), how));
+            *place = level.map(|level| Level {
+                is_strict: self.shares && random.one_in(8),
+                ..level
+            });
             let step = if self.is_cluster { 1 } else { self.servers };
             key += step * random.from(1, 2) as usize;
         }
@@ -321,6 +325,7 @@ impl Schedule {
                 limit,
                 weight: random.from(1, heaviest.min(u64::from(limit))) as u32,
                 wait: None,
+                is_strict: false,
             };
             let claim = Claim([Some(level), None, None]);
             let step = Step::Claim {
@@ -420,6 +425,7 @@ fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u6
         limit: limit as u32,
         weight: random.pick(&[1, 1, 1, 2, 3]).min(limit) as u32,
         wait,
+        is_strict: false,
     }
 }
 

@@ -195,7 +195,7 @@ impl subject::Subject for Shipped {
                 max_waiting: wait.max_waiting,
                 head_start: wait.head_start,
             }),
-            is_strict: false,
+            is_strict: level.is_strict,
             label: None,
         });
         self.entered = from;

@@ -161,6 +161,8 @@ pub struct Level {
     pub weight: u32,
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
+    /// Whether the claim is never admitted without its server.
+    pub is_strict: bool,
 }
 
 /// How a claim waits.
@@ -193,6 +195,7 @@ impl Resize {
             limit: self.limit,
             weight: self.units,
             wait: None,
+            is_strict: false,
         };
         Claim([Some(level), None, None])
     }

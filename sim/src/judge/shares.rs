@@ -62,7 +62,13 @@ impl Shares {
             return Ok(());
         };
         match event {
-            Event::Degraded(_) => record.is_degraded = true,
+            Event::Degraded(_) => {
+                record.is_degraded = true;
+                let is_strict = record.claim.levels().any(|level| level.is_strict);
+                check(!is_strict, "strict", || {
+                    format!("{who:?} goes on without its server")
+                })?;
+            }
             Event::Regained(..) => (record.is_degraded, record.room_since) = (false, None),
             Event::Granted(..) => {
                 record.is_held = true;
