@@ -554,6 +554,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "levels[0].is_strict",
     ),
     (
+        "in outages: a server that lost its data counts from one again",
+        "policy",
+        "self.most[0].max(count)",
+        "count",
+    ),
+    (
         "in outages: a share is off by one",
         "outage",
         "units <= self.share(level)",

@@ -38,8 +38,10 @@ pub struct Schedule {
     pub slots: Slots,
     /// Of each server: its clock less the first one's, ms, and how much faster it is, parts in a million.
     pub clocks: Vec<(i64, i64)>,
-    /// Whether claims are admitted up to half of their limits while their server is unavailable.
+    /// Whether claims are admitted up to a share of their limits while their server is unavailable.
     pub shares: bool,
+    /// Whether their share is that of one of the processes that live, and not half.
+    pub counts: bool,
     /// Whether a grant counts once the server's replica has it.
     pub has_replicas: bool,
     /// How many runtimes a process has. The first is that of the keeper's thread, which claims nothing unless
@@ -139,6 +141,7 @@ impl Schedule {
             slots: Slots::default(),
             clocks: vec![(0, 0); 3],
             shares: workload == Workload::Outage,
+            counts: workload == Workload::Outage && random.one_in(2),
             has_replicas: false,
             runtimes: random.pick(&[1, 2, 2, 3]),
             lease,
@@ -234,6 +237,7 @@ impl Schedule {
             has_slots: self.has_slots,
             slots: self.slots.clone(),
             shares: self.shares,
+            counts: self.counts,
             replicas: u32::from(self.has_replicas),
             runtimes: self.runtimes,
         }

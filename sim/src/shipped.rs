@@ -31,9 +31,10 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         slot_of_process: None,
         replicas: settings.replicas,
         is_own: true,
-        policy: match settings.shares {
-            true => Policy::ShareOf(0.5),
-            false => Policy::Refuse,
+        policy: match (settings.shares, settings.counts) {
+            (true, true) => Policy::Share,
+            (true, false) => Policy::ShareOf(0.5),
+            (false, _) => Policy::Refuse,
         },
     });
     core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));

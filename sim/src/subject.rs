@@ -58,8 +58,10 @@ pub struct Settings {
     pub has_slots: bool,
     /// Where semaphores are that have moved.
     pub slots: Slots,
-    /// Whether claims are admitted up to half of their limits while their server is unavailable.
+    /// Whether claims are admitted up to a share of their limits while their server is unavailable.
     pub shares: bool,
+    /// Whether the share is the limit divided by how many processes live, and not half of it.
+    pub counts: bool,
     /// How many replicas must have a grant before it counts.
     pub replicas: u32,
     /// How many runtimes the process has, that of the keeper's thread among them.
@@ -330,6 +332,8 @@ pub enum Command {
     Clock {
         /// The highest that the process has seen, microseconds. `None`: the server does not keep it.
         highest: Option<u64>,
+        /// Whether it counts the processes that live.
+        counts: bool,
     },
     /// The process counts no more.
     Leave,
@@ -401,8 +405,8 @@ pub enum Answer {
     Held(Vec<bool>),
     /// The release was done.
     Released,
-    /// The server's time, ms.
-    Clock(u64),
+    /// The server's time, ms, and how many processes live.
+    Clock(u64, Option<u32>),
     /// So many replicas have it.
     Replicas(u32),
     /// The server has not run the script. Nothing was changed.

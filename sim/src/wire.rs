@@ -109,7 +109,7 @@ impl Script {
             return Some(Command::Leave);
         }
         args.lease(owner)?;
-        let mut highest = None;
+        let (mut highest, mut counts) = (None, false);
         for key in &self.keys {
             let part = key.strip_prefix(PREFIX)?;
             (args.number()? == 2 && args.next()? == part).then_some(())?;
@@ -118,12 +118,13 @@ impl Script {
                 "processes" => {
                     let (process, lease) = args.next()?.split_once(':')?;
                     let own = (owner.process.as_str(), owner.lease.as_millis().to_string());
-                    ((process, lease.to_owned()) == own).then_some(())?;
+                    counts = (process, lease.to_owned()) == own;
+                    counts.then_some(())?;
                 }
                 _ => return None,
             }
         }
-        Some(Command::Clock { highest })
+        Some(Command::Clock { highest, counts })
     }
 
     fn leaves(&self, owner: &Settings) -> bool {
@@ -280,9 +281,11 @@ impl Command {
             // Which of them were held.
             Self::Release { of, .. } => held(reply, of).map(|_| Answer::Released),
             // Behind it is what the keys have.
-            Self::Clock { .. } => {
-                numbers(reply).and_then(|all| all.first().copied().map(Answer::Clock))
-            }
+            Self::Clock { highest, counts } => numbers(reply).and_then(|all| {
+                let live = all.get(1 + usize::from(highest.is_some()));
+                let live = live.filter(|_| *counts).map(|live| *live as u32);
+                Some(Answer::Clock(*all.first()?, live))
+            }),
             Self::Leave => numbers(reply).map(|_| Answer::Released),
         };
         read.ok_or_else(|| format!("a strange reply {reply:?} to {self:?}"))

@@ -224,6 +224,10 @@ impl Judge {
         if let Some(flight) = self.flights.remove(&(at, id)) {
             self.callers.replied(at, &flight, reply, local);
             self.calls.replied(at, &flight, reply, local);
+            let in_time = local < flight.call.deadline;
+            if let Some(shares) = self.shares.as_mut().filter(|_| in_time) {
+                shares.counted(at, reply, local);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
-    subject::{Claim, Event, Settings, Time},
+    subject::{Answer, Claim, Event, Failure, Settings, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,6 +26,8 @@ struct Record {
 pub(super) struct Shares {
     settings: Settings,
     records: BTreeMap<Who, Record>,
+    /// How many processes live, as each was told, and when.
+    live: BTreeMap<usize, Vec<(Time, u32)>>,
 }
 
 impl Shares {
@@ -33,6 +35,7 @@ impl Shares {
         Self {
             settings: schedule.settings(0),
             records: BTreeMap::new(),
+            live: BTreeMap::new(),
         }
     }
 
@@ -54,6 +57,31 @@ impl Shares {
 
     pub(super) fn killed(&mut self, at: usize) {
         self.records.retain(|(process, _), _| *process != at);
+        self.live.remove(&at);
+    }
+
+    /// A process was told how many live.
+    pub(super) fn counted(&mut self, at: usize, reply: &Result<Vec<Answer>, Failure>, local: Time) {
+        for answer in reply.iter().flatten() {
+            if let Answer::Clock(_, Some(live)) = answer {
+                self.live.entry(at).or_default().push((local, *live));
+            }
+        }
+    }
+
+    /// At most so many units a process may have admitted of a limit: a server that has lost its data counts from one
+    /// again, so the most counts that was told within a lease before the last.
+    fn share(&self, at: usize, limit: u32) -> u32 {
+        if !self.settings.counts {
+            return limit.div_ceil(2);
+        }
+        let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
+        let last = told.last().map_or(Time::ZERO, |(then, _)| *then);
+        let lately = told
+            .iter()
+            .filter(|(then, _)| *then + self.settings.lease >= last);
+        let live = lately.map(|(_, live)| *live).max();
+        live.map_or(1, |live| limit.div_ceil(live))
     }
 
     /// What is admitted without a server is within the share, with all that its process has.
@@ -82,7 +110,6 @@ impl Shares {
         Ok(())
     }
 
-    /// The share is half of the limit.
     fn is_within(&self, who: Who) -> Verdict {
         for level in self.records[&who].claim.levels() {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
@@ -90,7 +117,8 @@ impl Shares {
             let levels = own.flat_map(|(_, record)| record.claim.levels());
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
-            check(units <= level.limit.div_ceil(2), "the share", || {
+            let share = self.share(who.0, level.limit);
+            check(units <= share, "the share", || {
                 format!("{who:?} is admitted, with {units} units of {level:?}")
             })?;
         }
