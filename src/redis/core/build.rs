@@ -40,11 +40,11 @@ impl Core {
         servers.find_map(|server| self.call_to(now, from, server))
     }
 
-    /// A call for a claim that has just been made, unless others wait with it.
+    /// A call for a claim that has just been made, unless others wait with it: for a claim, or for a release.
     pub(super) fn call_alone(&mut self, now: Time, at: At) -> Option<Call> {
         let (from, server) = (self.permit(at.0)?.from, self.server_of(at));
         let lane = self.lanes.get(&(from, server))?;
-        let is_alone = lane.claims.len() == 1;
+        let is_alone = lane.claims == [at] && !self.servers[server].releases_now;
         is_alone.then(|| self.call_to(now, from, server)).flatten()
     }
 

@@ -172,8 +172,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. The call, if there is one, names no other claim, and is for the caller's own task to carry: one that is
-    /// not polled again holds up nobody else.
+    /// Claims. The call, if there is one, names no other claim and no release that anybody waits for, and is for the
+    /// caller's own task to carry: one that is not polled again holds up nobody else.
     pub(in crate::redis) fn acquire(
         &mut self,
         now: Time,
