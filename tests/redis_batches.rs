@@ -182,6 +182,43 @@ async fn claims_that_are_polled_once_and_left_hold_up_nobody_until_their_timeout
     assert!(began.elapsed() < BOUND / 2, "{:?}", began.elapsed());
 }
 
+#[tokio::test]
+async fn a_growth_that_is_polled_once_and_left_holds_up_no_claim_until_its_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
+    let permit = claim(0).await.expect("there is room");
+    // A call leaves when as many claims wait as are in flight: so these carry one each, and the third waits.
+    let mut in_flight = [claim(1), claim(2)];
+    in_flight.iter_mut().for_each(poll);
+    let mut claim = claim(3);
+    poll(&mut claim);
+    let mut growth = Box::pin(permit.resize(2));
+    poll(&mut growth);
+    let began = Instant::now();
+    assert!(claim.await.is_ok());
+    assert!(began.elapsed() < BOUND / 2, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_polled_once_and_left_holds_up_no_release_until_its_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = |key: u64| store.acquire(Claim::new(key).with_limit(1));
+    for key in (0..10).map(|key| 2 * key) {
+        let permit = claim(key).await.expect("there is room");
+        let mut release = Box::pin(permit.release());
+        let mut left = claim(key + 1);
+        if (&mut release).now_or_never().is_some() {
+            continue;
+        }
+        let _ = (&mut left).now_or_never();
+        let began = Instant::now();
+        assert!(release.await, "it was held");
+        assert!(began.elapsed() < BOUND / 2, "{:?}", began.elapsed());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_used_fails_alone() {
     let server = RedisServer::start();
