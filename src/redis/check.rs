@@ -8,14 +8,19 @@ use super::{
     store::Store,
     transport::Place,
 };
-use crate::semaphore::timer::timeout_at;
-use futures_util::future::{join, join_all};
+use crate::semaphore::{BoxFuture, timer::timeout_at};
+use futures_util::{
+    FutureExt,
+    future::{Shared, WeakShared, join, join_all},
+};
 use redis::{Cmd, cmd, from_redis_value};
 use std::{
     collections::BTreeMap,
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::runtime::{Handle, Id};
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -26,27 +31,34 @@ const FEW: u32 = 3;
 /// So many keys are on all servers, and in all parts of the slots.
 const SAMPLES: usize = 128;
 
+/// A check that is running, in which runtime, and until when it may be joined.
+pub(super) type Running = (Id, Instant, WeakShared<BoxFuture<Checked>>);
+
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
-    pub(super) async fn check(&self) -> Checked {
+    pub(super) async fn check(self: &Arc<Self>) -> Checked {
         let deadline = after(BOUND);
-        let checked = timeout_at(deadline, self.check_together(deadline)).await;
+        let checked = timeout_at(deadline, self.running_check(deadline)).await;
         checked.unwrap_or_else(|late| Err(self.judge().connecting(late.or(Error::Timeout(BOUND)))))
     }
 
-    /// Checks, unless another check ends before it is this one's turn. That one may have been cancelled, or
-    /// belong to a runtime that has ended.
-    async fn check_together(&self, deadline: Instant) -> Checked {
-        let asked = Instant::now();
-        let mut last = self.checks.lock().await;
-        if let Some((ended, checked)) = &*last
-            && *ended >= asked
-        {
-            return checked.clone();
+    /// The check that is running in this runtime, or else a new one. Whoever is polled goes on with it, so one who is
+    /// not holds up nobody. It belongs to its runtime, as its connections do.
+    fn running_check(self: &Arc<Self>, deadline: Instant) -> Shared<BoxFuture<Checked>> {
+        let (here, mut running) = (Handle::current().id(), self.running_check.lock());
+        let joined = running
+            .as_ref()
+            .filter(|(runtime, until, _)| *runtime == here && Instant::now() < *until);
+        let joined = joined.and_then(|(.., check)| check.upgrade());
+        if let Some(check) = joined.filter(|check| check.peek().is_none()) {
+            return check;
         }
-        let checked = self.check_until(deadline).await;
-        *last = Some((Instant::now(), checked.clone()));
-        checked
+        let store = Arc::clone(self);
+        let check = Box::pin(async move { store.check_until(deadline).await }) as BoxFuture<_>;
+        let check = check.shared();
+        let weak = check.downgrade();
+        *running = weak.map(|weak| (here, deadline - BOUND / 2, weak));
+        check
     }
 
     async fn check_until(&self, deadline: Instant) -> Checked {

@@ -399,7 +399,7 @@ impl Builder {
             driver,
             reports,
             server: Default::default(),
-            checks: Default::default(),
+            running_check: Default::default(),
             max_waiting: self.max_waiting_total,
             waiting: Default::default(),
         }))

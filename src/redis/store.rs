@@ -1,7 +1,8 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    connect_error::{Checked, ConnectError, Risk},
+    check::Running,
+    connect_error::{ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Session, Wire},
     error::{Error, after, by},
@@ -12,6 +13,7 @@ use super::{
 use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
     semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},
+    sync::Mutex,
 };
 use redis::{Cmd, Value, cmd};
 use std::{
@@ -19,7 +21,7 @@ use std::{
     sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
-use tokio::{sync::Mutex, time::sleep};
+use tokio::time::sleep;
 
 /// How often a request is sent elsewhere. While a slot moves two are usual: to the new node, and back.
 const MOST_HOPS: usize = 5;
@@ -59,8 +61,8 @@ impl RedisSemaphore {
     /// harms its own keys only, so that is an error if no node works.
     ///
     /// Returns what works but may fail later. Takes a second at most. Runs a few
-    /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running share its
-    /// answer, so a health route may call it as often as it is called.
+    /// scripts, `INFO`, and a connection for Pub/Sub. Calls that come while one is running in their runtime share
+    /// its answer, so a health route may call it as often as it is called.
     ///
     /// # Errors
     ///
@@ -167,8 +169,7 @@ pub(super) struct Store {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) driver: Driver<Wire>,
     pub(super) reports: Arc<Reports>,
-    /// What the last check has found, and when. Who waits for the lock has asked while a check was running.
-    pub(super) checks: Mutex<Option<(Instant, Checked)>>,
+    pub(super) running_check: Mutex<Option<Running>>,
     pub(super) database: i64,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.
