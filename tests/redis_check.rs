@@ -2,8 +2,10 @@
 
 #![cfg(feature = "redis")]
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use futures_util::FutureExt;
+use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
 use testing::{causes::causes, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::runtime;
 use tower_semaphore::{
     RedisSemaphore,
     redis::{ConnectError, Risk},
@@ -281,4 +283,25 @@ async fn a_key_of_another_type_blames_the_prefix() {
             "{said}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_check_that_is_polled_once_and_left_fails_no_other() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    let store = store.expect("it connects");
+    let mut left = Box::pin(store.check());
+    assert!((&mut left).now_or_never().is_none(), "it is not answered");
+    for _ in 0..2 {
+        let checked = store.check().await;
+        assert!(checked.is_ok(), "{checked:?}");
+    }
+    let other = store.clone();
+    let elsewhere = thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(other.check())
+    });
+    let elsewhere = elsewhere.join().expect("it ends");
+    assert!(elsewhere.is_ok(), "{elsewhere:?}");
+    assert!(left.await.is_ok());
 }
