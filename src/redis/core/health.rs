@@ -45,11 +45,13 @@ struct Failing {
 }
 
 impl Health {
-    /// A call was answered that was sent then. Returns whether it ends a row of failures.
-    pub(super) fn works(&mut self, sent: Time, now: Time) -> bool {
+    /// A call was answered that was sent then. Returns whether it ends a row of failures. If the server was there within
+    /// the last timeout nobody has taken it for unavailable, as when only a subscription of the thread has ended.
+    pub(super) fn works(&mut self, sent: Time, now: Time, settings: &Settings) -> bool {
+        let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);
         let over = self.failing.take_if(|failing| failing.since <= sent);
-        if over.is_some_and(|failing| failing.of_thread > 0) {
+        if over.is_some_and(|failing| failing.of_thread > 0) && was_silent {
             self.returned = Some(now);
         }
         over.is_some()

@@ -17,7 +17,7 @@ impl Core {
         let server = &mut self.servers[number];
         let was_open = server.health.is_open(&self.settings);
         server.is_denied &= !works;
-        if !server.health.works(sent, now) {
+        if !server.health.works(sent, now, &self.settings) {
             return;
         }
         server.presence_at = server.presence_at.map(|_| now);
