@@ -2,12 +2,14 @@
 
 use crate::{
     nodes::Nodes,
-    server::{builder, claim, know_each_other},
+    server::{all, builder, claim, granted, know_each_other},
 };
 use std::time::{Duration, Instant};
 use testing::{
     redis::{RedisServer, slot},
+    resp::Raw,
     rig::Rig,
+    wait::eventually,
 };
 use tokio::time::{sleep, timeout};
 use tower_semaphore::{
@@ -104,4 +106,24 @@ async fn a_claim_is_admitted_while_the_share_is_free_whatever_blips() {
         answer.is_none(),
         "nothing is held of a share of 5, and after {took:?}: {answer:?}"
     );
+}
+
+/// All that it takes is one answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_ends_refuses_no_claim_beyond_the_share_while_the_server_answers() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let patient = || builder(Share).lease(Duration::from_secs(15));
+    let slow = patient().timeout(Duration::from_secs(5));
+    let store = slow.connect(server.url()).await.expect("a server");
+    let _other = patient().connect(server.url()).await.expect("a server");
+    know_each_other(&server, 2).await;
+    drop(granted(&store, 8).await);
+    let killed = raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert!(killed.error().is_none(), "{killed:?}");
+    let second = Duration::from_secs(1);
+    eventually("all is granted", second, async || {
+        all(&store, 8).await.len() == 8
+    })
+    .await;
 }
