@@ -151,18 +151,17 @@ fn timed<R: Reply>(reply: &R) -> Option<(u64, &[R])> {
 
 fn presence(reply: &impl Reply, has_highest: bool, counts: bool) -> Option<Answer> {
     let (now, items) = timed(reply)?;
-    let (highest, live) = match (items, has_highest, counts) {
-        ([], false, false) => (None, None),
-        ([highest], true, false) => (Some(highest), None),
-        ([live], false, true) => (None, Some(live)),
-        ([highest, live], true, true) => (Some(highest), Some(live)),
-        _ => return None,
+    let mut items = items.iter();
+    let highest = match has_highest {
+        true => Some(micros(items.next()?.integer()?)?),
+        false => None,
     };
-    let highest = highest.map(|item| micros(item.integer()?));
-    let live = live.map(number);
-    let is_read =
-        highest.is_none_or(|read| read.is_some()) && live.is_none_or(|read| read.is_some());
-    is_read.then(|| Answer::Presence(now, highest.flatten(), live.flatten()))
+    let live = match counts {
+        true => Some(number(items.next()?)?),
+        false => None,
+    };
+    let is_all = items.next().is_none();
+    is_all.then_some(Answer::Presence(now, highest, live))
 }
 
 fn permits(groups: &[Group]) -> usize {
@@ -176,11 +175,8 @@ fn held(reply: &impl Reply, groups: &[Group]) -> Option<Answer> {
     for permit in groups.iter().flat_map(|group| &group.permits) {
         let (own, rest) = items.split_at_checked(permit.units() as usize)?;
         items = rest;
-        let mut is_held = true;
-        for unit in own {
-            is_held &= flag(unit)?;
-        }
-        each.push(is_held);
+        let units: Vec<_> = own.iter().map(flag).collect::<Option<_>>()?;
+        each.push(!units.contains(&false));
     }
     items.is_empty().then_some(Answer::Held(each))
 }
@@ -200,37 +196,26 @@ fn acquired(reply: &impl Reply, claims: &[Vec<Wanted>]) -> Option<Answer> {
     }
     let mut each = Vec::with_capacity(claims.len());
     for claim in claims {
-        let count = Acquired::items(items.first(), claim.len());
-        let (own, rest) = items.split_at_checked(count)?;
+        let (answer, rest) = Acquired::read(items, claim.len())?;
         items = rest;
-        each.push(Acquired::read(own, claim.len())?);
+        each.push(answer);
     }
     items.is_empty().then_some(Answer::Acquired(now, each))
 }
 
 impl Acquired {
-    /// How many items are for a claim of so many levels, of which this is the first.
-    pub(super) fn items(first: Option<&impl Reply>, levels: usize) -> usize {
-        match first.and_then(Reply::list) {
-            Some(_) => 1,
-            None => 2 * levels,
+    /// Reads the answer for a claim of so many levels. Returns the items behind it too.
+    fn read<R: Reply>(items: &[R], levels: usize) -> Option<(Self, &[R])> {
+        let (first, rest) = items.split_first()?;
+        if let Some(refusal) = first.list() {
+            return Some((Self::refused(refusal, levels)?, rest));
         }
-    }
-
-    /// Reads these items for a claim of so many levels.
-    pub(super) fn read<R: Reply>(items: &[R], levels: usize) -> Option<Self> {
-        match items {
-            [refusal] => Self::refused(refusal.list()?, levels),
-            granted if granted.len() == 2 * levels => {
-                let pairs = granted.chunks_exact(2);
-                let grants = pairs.map(|pair| {
-                    let token = number(&pair[0]).filter(|token| *token > 0);
-                    Some((token?, number(&pair[1])?))
-                });
-                grants.collect::<Option<_>>().map(Self::Granted)
-            }
-            _ => None,
-        }
+        let (granted, rest) = items.split_at_checked(2 * levels)?;
+        let grants = granted.chunks_exact(2).map(|pair| {
+            let token = number(&pair[0]).filter(|token| *token > 0);
+            Some((token?, number(&pair[1])?))
+        });
+        Some((Self::Granted(grants.collect::<Option<_>>()?), rest))
     }
 
     fn refused<R: Reply>(items: &[R], levels: usize) -> Option<Self> {

@@ -23,11 +23,7 @@ const LONGEST: usize = 64;
 /// `PREFIX{POLICY:KEY}`, what all keys of a semaphore begin with. The braces are a hash tag: on a
 /// cluster they keep its keys together.
 pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<str> {
-    let mut name = String::with_capacity(prefix.len() + policy.len() + 32);
-    name.push_str(prefix);
-    name.push('{');
-    push(&mut name, policy.as_bytes());
-    name.push(':');
+    let mut name = names_of(prefix, policy);
     push(&mut name, key.as_bytes());
     name.push('}');
     name.into()
@@ -35,7 +31,9 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
 
 /// What the names of all semaphores of a policy begin with.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
-    let mut names = format!("{prefix}{{");
+    let mut names = String::with_capacity(prefix.len() + policy.len() + 32);
+    names.push_str(prefix);
+    names.push('{');
     push(&mut names, policy.as_bytes());
     names.push(':');
     names
