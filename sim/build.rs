@@ -28,12 +28,9 @@ fn main() {
             mod command;
             #[path = \"{redis}/protocol/id.rs\"]
             mod id;
-            #[path = \"{redis}/protocol/tag.rs\"]
-            mod tag;
             pub(in crate::redis) use answer::{{Acquired, Answer, Fault, Message, Reply}};
             pub(in crate::redis) use command::{{Command, Group, Position, Sink, Verb, Wanted}};
-            pub(in crate::redis) use id::{{Owner, PermitId}};
-            pub(in crate::redis) use tag::{{Of, Tag}};
+            pub(in crate::redis) use id::{{Of, Owner, PermitId, Tag}};
         }}
         #[path = \"{sim}/src/shipped.rs\"]
         pub(crate) mod shipped;"

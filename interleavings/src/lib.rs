@@ -26,11 +26,9 @@ mod redis {
         mod answer;
         mod command;
         mod id;
-        mod tag;
         pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
         pub(in crate::redis) use command::{Command, Group, Position, Wanted};
-        pub(in crate::redis) use id::PermitId;
-        pub(in crate::redis) use tag::{Of, Tag};
+        pub(in crate::redis) use id::{Of, PermitId, Tag};
     }
 }
 #[path = "../../src/semaphore/mod.rs"]

@@ -3,7 +3,8 @@
 use super::{
     error::Error,
     protocol::{
-        Ending, Listed, ReadId, is_revoked, key_of, listed, names_of, process, revoke, usage,
+        Ending, Listed, Of, ReadId, Tag, is_revoked, key_of, listed, names_of, process, revoke,
+        usage,
     },
     store::{RedisSemaphore, Store},
     transport::Place,
@@ -84,7 +85,7 @@ impl Store {
             return Ok(false);
         };
         let reply = self.request("revoke", (name, command), self.deadline());
-        is_revoked(&reply.await?)
+        is_revoked(reply.await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
@@ -137,12 +138,18 @@ fn held(units: &[Ending]) -> Vec<PermitInfo> {
         let Some(read) = ReadId::read(id) else {
             continue;
         };
-        let process = unit.split('.').next().unwrap_or_default();
+        let added_to = match read.tag {
+            Some(Tag {
+                of: Of::Added(serial),
+                ..
+            }) => Some(serial),
+            _ => None,
+        };
         let new = info(id, &read, 0, *ends);
-        let permit = permits.entry((process, read.permit()));
+        let permit = permits.entry((read.process, added_to.unwrap_or(read.serial)));
         let permit = permit.or_insert_with(|| new.clone());
         let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
-        if !read.is_added() {
+        if added_to.is_none() {
             *permit = new;
         }
         (permit.weight, permit.ends) = (weight, ends);
@@ -153,9 +160,16 @@ fn held(units: &[Ending]) -> Vec<PermitInfo> {
 fn info(id: &str, read: &ReadId<'_>, weight: u32, ends: u64) -> PermitInfo {
     let process = Process::new(read.process);
     // A lease is as long at least; an id without a time was written by an older version.
-    let since = read.since.unwrap_or(ends.saturating_sub(read.lease_ms));
+    let since = ends.saturating_sub(read.lease_ms);
+    let since = read.tag.as_ref().map_or(since, |tag| tag.since);
     let mut info = PermitInfo::new(id, process, weight, read.limit, time(since));
-    info.label.clone_from(&read.label);
+    if let Some(Tag {
+        of: Of::Claim(label),
+        ..
+    }) = &read.tag
+    {
+        info.label = label.as_deref().map(str::to_owned);
+    }
     info.ends = Some(time(ends));
     info
 }

@@ -175,15 +175,24 @@ impl Command {
                 highest,
                 counts,
                 part,
-            } => encode_presence(owner, *highest, *counts, *part, sink),
+            } => {
+                let clock = highest.map(|highest| ("clock", highest.to_string()));
+                let processes = counts.then(|| ("processes", owner.member()));
+                let said = clock.into_iter().chain(processes);
+                let said = said.map(|said| (owner.key(said.0), Some(said)));
+                let mut parts: Vec<_> = said.collect();
+                if let (true, Some(part)) = (parts.is_empty(), part) {
+                    parts.push((owner.parts[*part].clone(), None));
+                }
+                encode_presence(owner.lease_ms, &parts, sink);
+            }
             Self::Introduce => {
-                let key = format!("{}process:{}", owner.prefix, owner.process);
-                encode_part((owner.lease_ms, "process", &key), &owner.about, sink);
+                let said = ("process", owner.about.clone());
+                encode_presence(owner.lease_ms, &[(owner.process_key(), Some(said))], sink);
             }
             Self::Leave => {
-                let key = format!("{}processes", owner.prefix);
-                let value = format!("{}:{}", owner.process, owner.lease_ms);
-                encode_part((0, "processes", &key), &value, sink);
+                let said = ("processes", owner.member());
+                encode_presence(0, &[(owner.key(said.0), Some(said))], sink);
             }
             Self::Asking => sink.plain(&[&"ASKING"]),
             Self::Confirm { replicas, within } => {
@@ -194,41 +203,18 @@ impl Command {
     }
 }
 
-/// Each part has a key, and two arguments.
-fn encode_presence(
-    owner: &Owner,
-    highest: Option<u64>,
-    counts: bool,
-    part: Option<usize>,
-    sink: &mut impl Sink,
-) {
-    let parts = [highest.map(|_| "clock"), counts.then_some("processes")];
-    let keys = parts.into_iter().flatten();
-    let keys: Vec<_> = keys.map(|part| format!("{}{part}", owner.prefix)).collect();
-    let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    if let (true, Some(part)) = (keys.is_empty(), part) {
-        keys.push(&owner.parts[part]);
-    }
-    begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
-    sink.add(owner.lease_ms);
-    if let Some(highest) = highest {
-        sink.add(2);
-        sink.add("clock");
-        sink.add(highest);
-    }
-    if counts {
-        sink.add(2);
-        sink.add("processes");
-        sink.add(format_args!("{}:{}", owner.process, owner.lease_ms));
-    }
-}
+/// A key, and which part of a presence it is with what is said there. Without that it only says which node is asked.
+type Part = (String, Option<(&'static str, String)>);
 
-fn encode_part((lease_ms, part, key): (u64, &str, &str), value: &str, sink: &mut impl Sink) {
-    begin(Verb::Presence, &[key], 4, sink);
+fn encode_presence(lease_ms: u64, parts: &[Part], sink: &mut impl Sink) {
+    let keys: Vec<&str> = parts.iter().map(|(key, _)| &**key).collect();
+    begin(Verb::Presence, &keys, 1 + 3 * keys.len(), sink);
     sink.add(lease_ms);
-    sink.add(2);
-    sink.add(part);
-    sink.add(value);
+    for (part, value) in parts.iter().filter_map(|(_, said)| said.as_ref()) {
+        sink.add(2);
+        sink.add(part);
+        sink.add(value);
+    }
 }
 
 fn millis(time: Duration) -> u64 {

@@ -1,10 +1,11 @@
-//! The ids under which a server knows permits.
+//! The ids under which a server knows permits, as they are written, and as they are read from a server or an
+//! operator.
 
-use super::tag::Tag;
-use std::{fmt, sync::Arc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use std::{fmt, str::from_utf8, sync::Arc};
 
 /// What a permit's number grows by when the permit gets another id. A process numbers fewer permits.
-pub(super) const GENERATION: u64 = 1 << 48;
+const GENERATION: u64 = 1 << 48;
 
 /// Identifies a permit within its process. Has all values that a grant of the permit needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,9 +88,29 @@ pub(in crate::redis) struct Owner {
 }
 
 impl Owner {
+    /// A key of the store itself, or a channel.
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The keys of the highest time, and of the processes.
+    pub(in crate::redis) fn keys(&self) -> [String; 2] {
+        ["clock", "processes"].map(|part| self.key(part))
+    }
+
+    /// This process, among all that live.
+    pub(super) fn member(&self) -> String {
+        format!("{}:{}", self.process, self.lease_ms)
+    }
+
+    /// The key in which this process says who it is.
+    pub(in crate::redis) fn process_key(&self) -> String {
+        self.key(&format!("process:{}", self.process))
+    }
+
     /// The channel of messages to this process.
     pub(in crate::redis) fn channel(&self) -> String {
-        format!("{}wake:{}", self.prefix, self.process)
+        self.key(&format!("wake:{}", self.process))
     }
 
     /// The id of a permit, which is that of its first unit.
@@ -139,6 +160,211 @@ impl fmt::Display for UnitId<'_> {
         match self.unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),
+        }
+    }
+}
+
+/// The characters of a label that are percent-encoded, with `~` for the sign: what is left needs no
+/// encoding in a URL, and no pattern of a script can mistake it for another part of the id.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+/// What operators see of a permit, as the end of its id: so it needs no key and no call of its own, and
+/// ends with the permit.
+///
+/// `.SINCE` and, if the claim has a label, `.LABEL`; or, for units that were added to a permit,
+/// `.SINCE.+SERIAL` with the serial of that permit. SINCE is in base 36, so that most ids are short enough
+/// for Redis to store a small set in one piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct Tag {
+    /// When the permit was claimed, ms of the server's clock as this process estimates it.
+    pub(in crate::redis) since: u64,
+    pub(in crate::redis) of: Of,
+}
+
+/// What is tagged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum Of {
+    Claim(Option<Arc<str>>),
+    /// Units that were added to the permit of this serial.
+    Added(u64),
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(".")?;
+        base36(f, self.since)?;
+        match &self.of {
+            Of::Claim(None) => Ok(()),
+            Of::Claim(Some(label)) => encoded(f, label),
+            Of::Added(serial) => write!(f, ".+{serial:x}"),
+        }
+    }
+}
+
+fn base36(f: &mut fmt::Formatter<'_>, mut number: u64) -> fmt::Result {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    // As many as the highest number has.
+    let (mut digits, mut first) = ([0; 13], 13);
+    loop {
+        first -= 1;
+        digits[first] = DIGITS[(number % 36) as usize];
+        number /= 36;
+        if number == 0 {
+            return f.write_str(from_utf8(&digits[first..]).unwrap_or_default());
+        }
+    }
+}
+
+fn encoded(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
+    f.write_str(".")?;
+    for part in utf8_percent_encode(label, ENCODED) {
+        match part.strip_prefix('%') {
+            Some(hex) => write!(f, "~{hex}")?,
+            None => f.write_str(part)?,
+        }
+    }
+    Ok(())
+}
+
+/// A permit's id as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) struct ReadId<'a> {
+    pub(in crate::redis) process: &'a str,
+    pub(in crate::redis) serial: u64,
+    pub(in crate::redis) limit: u32,
+    pub(in crate::redis) weight: u32,
+    pub(in crate::redis) lease_ms: u64,
+    /// `None`: an older version of this crate has written it.
+    pub(in crate::redis) tag: Option<Tag>,
+}
+
+impl<'a> ReadId<'a> {
+    /// Reads the id of a permit's first unit.
+    pub(in crate::redis) fn read(id: &'a str) -> Option<Self> {
+        let parts: Vec<_> = id.split('.').collect();
+        let [process, serial, limit, weight, lease_ms, tag @ ..] = &parts[..] else {
+            return None;
+        };
+        Some(Self {
+            process: is_word(process).then_some(process)?,
+            serial: number::<u64>(serial, 16)? % GENERATION,
+            limit: number(limit, 10)?,
+            weight: number(weight, 10)?,
+            lease_ms: number(lease_ms, 10)?,
+            tag: match tag {
+                [] => None,
+                tag => Some(Tag::read(tag)?),
+            },
+        })
+    }
+}
+
+impl Tag {
+    /// Reads the parts of an id that it is.
+    fn read(parts: &[&str]) -> Option<Self> {
+        let (since, of) = match *parts {
+            [since] => (since, Of::Claim(None)),
+            [since, of] => match of.strip_prefix('+') {
+                Some(serial) => (since, Of::Added(number(serial, 16)?)),
+                None => (since, Of::Claim(Some(decoded(of)?.into()))),
+            },
+            _ => return None,
+        };
+        let since = number(since, 36)?;
+        Some(Self { since, of })
+    }
+}
+
+/// The label that was encoded so.
+fn decoded(label: &str) -> Option<String> {
+    let is_plain = |byte: u8| b"-_~".contains(&byte) || byte.is_ascii_alphanumeric();
+    let label = label
+        .bytes()
+        .all(is_plain)
+        .then(|| label.replace('~', "%"))?;
+    Some(percent_decode_str(&label).decode_utf8_lossy().into_owned())
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn number<T: TryFrom<u64>>(text: &str, radix: u32) -> Option<T> {
+    let number = u64::from_str_radix(text, radix).ok();
+    T::try_from(number.filter(|_| is_word(text))?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_back(of: Of) {
+        let tag = Tag {
+            since: 1_795_345_200_123,
+            of,
+        };
+        let id = format!("0123456789abcdef.1a.5.1.10000{tag}");
+        let id = ReadId::read(&id).expect("it is an id");
+        assert_eq!((id.process, id.serial), ("0123456789abcdef", 0x1a));
+        assert_eq!((id.limit, id.weight, id.lease_ms), (5, 1, 10_000));
+        assert_eq!(id.tag, Some(tag));
+    }
+
+    #[test]
+    fn what_is_tagged_is_read_back() {
+        let labels = [
+            "a",
+            "GET /market",
+            "a.b:c",
+            "~",
+            "+1",
+            "%41",
+            "\u{1f600}",
+            "\0",
+            "-_",
+        ];
+        for label in labels {
+            read_back(Of::Claim(Some(label.into())));
+        }
+        read_back(Of::Claim(None));
+        read_back(Of::Added(0x2b));
+        let of = Of::Claim(None);
+        let oldest = ReadId::read("p.1.5.1.1.0").and_then(|id| id.tag);
+        assert_eq!(oldest, Some(Tag { since: 0, of }));
+    }
+
+    #[test]
+    fn the_id_of_an_older_version_has_no_tag() {
+        let id = ReadId::read("p.1.5.1.10000").expect("it is an id");
+        assert_eq!(id.tag, None);
+    }
+
+    #[test]
+    fn what_is_no_id_is_not_read() {
+        let texts = [
+            "",
+            "p",
+            "p.1.5.1",
+            "p.1.5.1.10000:2",
+            "p.1.5.1.+1",
+            "p.g.5.1.1",
+            "*.1.5.1.1",
+            "p.1.5.1.1.",
+            "p.1.5.1.1.a.",
+            "p.1.5.1.1.a.b.c",
+            "p.1.5.1.1.a.%41",
+            "p.1.5.1.1.a.b:2",
+            "p.+1.5.1.1",
+            "p.1.99999999999.1.1",
+            "p.1.5.1.1.a.+",
+            "p.1.5.1.1.-a",
+            " p.1.5.1.1",
+        ];
+        for text in texts {
+            let label = Of::Claim(Some("".into()));
+            let read =
+                ReadId::read(text).filter(|id| id.tag.as_ref().is_none_or(|tag| tag.of != label));
+            assert_eq!(read, None, "{text}");
         }
     }
 }

@@ -8,30 +8,18 @@ mod check;
 mod command;
 mod id;
 mod name;
+mod operate;
 mod presence;
-mod read_id;
-mod reply;
-mod revoke;
 mod script;
-mod tag;
-mod usage;
 
-pub(super) use answer::Acquired;
-pub(super) use answer::{Answer, Fault, Message};
-pub(super) use check::Inspected;
-pub(super) use check::{elsewhere, own_question, questions};
-pub(super) use command::{Command, Sink, Verb};
-pub(super) use command::{Group, Position, Wanted};
-pub(super) use id::Owner;
-pub(super) use id::PermitId;
+pub(super) use answer::{Acquired, Answer, Fault, Message};
+pub(super) use check::{Inspected, elsewhere, own_question, questions};
+pub(super) use command::{Command, Group, Position, Sink, Verb, Wanted};
+pub(super) use id::{Of, Owner, PermitId, ReadId, Tag};
 pub(super) use name::{key_of, name, names_of};
+pub(super) use operate::{Ending, Listed, is_revoked, listed, revoke, usage};
 pub(super) use presence::{described, process};
-pub(super) use read_id::ReadId;
-pub(super) use revoke::{is_revoked, revoke};
 pub(super) use script::{Form, Script};
-pub(super) use tag::{Of, Tag};
-pub(super) use usage::{Ending, Listed};
-pub(super) use usage::{listed, usage};
 
 #[cfg(test)]
 mod tests;

@@ -16,19 +16,9 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 const LONGEST: usize = 128;
 
 impl Owner {
-    /// The keys of the store itself: of the highest time, and of the processes.
-    pub(in crate::redis) fn keys(&self) -> [String; 2] {
-        ["clock", "processes"].map(|part| format!("{}{part}", self.prefix))
-    }
-
-    /// The key in which this process says who it is.
-    pub(in crate::redis) fn process_key(&self) -> String {
-        format!("{}process:{}", self.prefix, self.process)
-    }
-
     /// The key in which a process says who it is, and the question who it is.
     pub(in crate::redis) fn who(&self, id: &str) -> (String, Cmd) {
-        let key = format!("{}process:{id}", self.prefix);
+        let key = self.key(&format!("process:{id}"));
         let mut command = SCRIPT.call(Form::Source, 8, 0);
         command.arg(1).arg(&key);
         command.arg(self.lease_ms).arg(2).arg("process").arg("");

@@ -1,10 +1,10 @@
-//! A script, and how a command names it to the server.
+//! A script, how a command names it to the server, and replies of redis-rs.
 //!
 //! A command is `EVALSHA` first and, if the server does not know the script, `EVAL`. With
 //! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
 
-use super::command::Verb;
-use redis::{Cmd, RedisWrite, ToRedisArgs};
+use super::{answer::Reply, command::Verb};
+use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
 use std::fmt;
 
 /// How a script is named to the server.
@@ -63,5 +63,21 @@ pub(super) struct Text<T>(pub(super) T);
 impl<T: fmt::Display> ToRedisArgs for Text<T> {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         out.write_arg_fmt(&self.0);
+    }
+}
+
+impl Reply for Value {
+    fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
     }
 }
