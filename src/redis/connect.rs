@@ -10,7 +10,7 @@ use super::{
     report::Reports,
     store::{RedisSemaphore, Store},
     tls,
-    transport::{Nodes, Place, Sentinels, Single, Supplied, Topology, Unnamed},
+    transport::{Nodes, Place, Sentinels, Single, Supplied, Topology},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
@@ -298,12 +298,7 @@ impl Builder {
         self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
         let found = sentinels.find_primary().await;
-        found.map_err(|unnamed| match unnamed {
-            Unnamed::WrongName => {
-                ConnectError::setting("sentinel", "the Sentinels know no primary of this name")
-            }
-            Unnamed::Unavailable(error) => self.judge(Place::Sentinel).connecting(error),
-        })?;
+        found.map_err(|error| self.judge(Place::Sentinel).connecting(error))?;
         self.started(Arc::new(sentinels)).await
     }
 

@@ -271,6 +271,9 @@ impl Judge<'_> {
     fn of_kind(&self, error: &RedisError) -> Option<ConnectError> {
         let reason = match (Unfit::of(error), error.kind()) {
             (Some(Unfit::Handshake(error)), _) => return Some(ConnectError::tls(error.clone())),
+            (Some(Unfit::WrongName), _) if self.place == Place::Sentinel => {
+                return Some(ConnectError::setting("sentinel", WRONG_NAME));
+            }
             (Some(Unfit::SpeaksTls), _) => "the server speaks TLS: it needs `rediss://`",
             (Some(Unfit::SpeaksNoTls), _) => "the server speaks no TLS: it needs `redis://`",
             (_, ErrorKind::InvalidClientConfig) => "redis-rs cannot connect with it",
@@ -375,6 +378,7 @@ const PHRASES: [&str; 6] = [
     "wrong number of arguments",
 ];
 
+const WRONG_NAME: &str = "the Sentinels know no primary of this name";
 const NO_REDIS: &str = "what answers there is no Redis";
 const NO_PASSWORD: &str = "the server requires a password, and there is none";
 const REFUSED: &str = "the server refuses the user or the password";

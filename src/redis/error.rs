@@ -203,13 +203,13 @@ pub(super) fn after(time: Duration) -> Instant {
 }
 
 /// The outcome of some work, or this error if it is not done by then.
-pub(super) async fn by<T, E: From<Error>>(
+pub(super) async fn by<T>(
     deadline: Instant,
     late: Error,
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     let done = timeout_at(deadline, work).await;
-    done.unwrap_or_else(|elapsed| Err(elapsed.or(late).into()))
+    done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
 }
 
 /// What an error of redis-rs says. One that has a source only repeats its text.

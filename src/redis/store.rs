@@ -230,7 +230,7 @@ impl Store {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = left.min(self.settings.timeout);
         let commands = with_wait(commands, replicas, left / 2);
-        let replies = async { Ok::<_, Error>(connection.request(commands).await) };
+        let replies = async { Ok(connection.request(commands).await) };
         let replies = by(after(left), Error::Timeout(left), replies).await?;
         Ok(confirmed(replies, replicas))
     }

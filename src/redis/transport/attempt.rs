@@ -24,6 +24,8 @@ pub(in crate::redis) enum Unfit {
     SpeaksNoTls,
     /// The two sides have not agreed on TLS.
     Handshake(RedisError),
+    /// The Sentinels know no primary of this name.
+    WrongName,
 }
 
 /// How long a port may take to show what it speaks.
@@ -55,6 +57,7 @@ impl fmt::Display for Unfit {
             Self::SpeaksTls => f.write_str("a TLS alert came"),
             Self::SpeaksNoTls => f.write_str("an answer came that is not TLS"),
             Self::Handshake(error) => error.fmt(f),
+            Self::WrongName => f.write_str("no Sentinel knows the primary's name"),
         }
     }
 }

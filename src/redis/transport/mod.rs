@@ -9,5 +9,5 @@ mod topology;
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
 pub(super) use connection::{Replies, Subscription, confirmed, with_wait};
-pub(super) use sentinel::{Sentinels, Unnamed};
+pub(super) use sentinel::Sentinels;
 pub(super) use topology::{Line, Place, Single, Supplied, Topology};

@@ -9,7 +9,7 @@ use crate::redis::{
     },
 };
 use redis::{Client, Cmd, Value, cmd};
-use std::{io, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 /// How long a Sentinel may take to answer, a new connection included.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -22,53 +22,48 @@ pub(super) struct Named {
     pub(super) epoch: u64,
 }
 
-/// Why no primary is known.
-pub(in crate::redis) enum Unnamed {
-    /// The Sentinels know no primary of this name.
-    WrongName,
-    /// No Sentinel answers, or none is allowed to.
-    Unavailable(Error),
+/// Whether the Sentinels know no primary of the name.
+pub(super) fn is_wrong_name(error: &Error) -> bool {
+    says(error) == 2
 }
 
-impl Unnamed {
-    /// How much it says: nothing if another answer may come a moment later.
-    pub(super) fn says(&self) -> u8 {
-        match self {
-            Self::WrongName => 2,
-            Self::Unavailable(Error::Unavailable(error)) => {
-                (!error.is_io_error() || Unfit::of(error).is_some()).into()
-            }
-            Self::Unavailable(_) => 1,
-        }
+/// How much an error says of why no primary is known: nothing if another answer may come a moment later.
+fn says(error: &Error) -> u8 {
+    let Error::Unavailable(error) = error else {
+        return 1;
+    };
+    match Unfit::of(error) {
+        Some(Unfit::WrongName) => 2,
+        Some(_) => 1,
+        None => (!error.is_io_error()).into(),
     }
 }
 
 /// Connects to a Sentinel, and queries it for the primary of this name.
-pub(super) async fn query(sentinel: &Client, name: &str) -> Result<Named, Unnamed> {
+pub(super) async fn query(sentinel: &Client, name: &str) -> Result<Named, Error> {
     within(async { named(&attempt::connect(sentinel).await?, name).await }).await
 }
 
 /// Queries the Sentinel at the other end of a connection.
-pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Named, Unnamed> {
+pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Named, Error> {
     within(named(connection, name)).await
 }
 
 /// An answer that comes in time.
-pub(super) async fn within<T, E: From<Error>>(
-    answer: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
+pub(super) async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
-async fn named(connection: &Connection, name: &str) -> Result<Named, Unnamed> {
+async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(|command| about(command, name));
     let mut replies = connection.call(commands.into()).await.into_iter();
     let (Some(address), Some(details)) = (replies.next(), replies.next()) else {
-        return Err(timed_out().into());
+        return Err(timed_out());
     };
     let address = address.map_err(|error| Error::unconnected(error.into_cause()))?;
+    let unknown = || Error::unconnected(Unfit::WrongName);
     Ok(Named {
-        address: read_address(address).ok_or(Unnamed::WrongName)?,
+        address: read_address(address).ok_or_else(unknown)?,
         epoch: details.ok().and_then(epoch).unwrap_or_default(),
     })
 }
@@ -83,66 +78,50 @@ fn read_address(reply: Value) -> Option<Address> {
 }
 
 fn epoch(details: Value) -> Option<u64> {
-    let details: Vec<(String, String)> = redis::from_redis_value(details).ok()?;
-    let (_, epoch) = details
-        .into_iter()
-        .find(|(name, _)| name == "config-epoch")?;
-    epoch.parse().ok()
+    let details: HashMap<String, String> = redis::from_redis_value(details).ok()?;
+    details.get("config-epoch")?.parse().ok()
 }
 
-impl From<Error> for Unnamed {
-    fn from(error: Error) -> Self {
-        Self::Unavailable(error)
-    }
-}
-
-impl From<Unnamed> for Error {
-    fn from(unnamed: Unnamed) -> Self {
-        match unnamed {
-            Unnamed::WrongName => {
-                Self::unconnected(io::Error::other("no Sentinel knows the primary's name"))
-            }
-            Unnamed::Unavailable(error) => error,
-        }
-    }
-}
-
-/// The answers so far.
-#[derive(Default)]
+/// The answers of Sentinels so far.
 pub(super) struct Heard {
     named: Vec<Named>,
-    /// How many have refused to name one.
-    refusals: usize,
-    /// The refusal that says most.
-    refusal: Option<Unnamed>,
-    /// Why one has not answered.
-    silence: Option<Unnamed>,
+    errors: Vec<Error>,
+    /// How many Sentinels there are.
+    of: usize,
 }
 
 impl Heard {
-    pub(super) fn add(&mut self, answer: Result<Named, Unnamed>) {
-        match answer {
-            Ok(named) => self.named.push(named),
-            Err(silence) if silence.says() == 0 => self.silence = Some(silence),
-            Err(error) => {
-                self.refusals += 1;
-                let says_more = |known: &Unnamed| error.says() > known.says();
-                if self.refusal.as_ref().is_none_or(says_more) {
-                    self.refusal = Some(error);
-                }
-            }
+    pub(super) fn of(sentinels: usize) -> Self {
+        Self {
+            named: Vec::new(),
+            errors: Vec::new(),
+            of: sentinels,
         }
     }
 
-    /// Why no primary will be named by most of so many Sentinels, however long the others take.
-    pub(super) fn refusal(&mut self, of: usize, most: usize) -> Option<Unnamed> {
-        let refused = self.refusals + most > of;
-        self.refusal.take_if(|_| refused)
+    pub(super) fn add(&mut self, answer: Result<Named, Error>) {
+        match answer {
+            Ok(named) => self.named.push(named),
+            Err(error) => self.errors.push(error),
+        }
     }
 
-    /// How many Sentinels have named a primary.
-    pub(super) fn count(&self) -> usize {
-        self.named.len()
+    /// Whether so many are most of the Sentinels.
+    fn is_most(&self, count: usize) -> bool {
+        count > self.of / 2
+    }
+
+    /// Whether most Sentinels have named a primary.
+    pub(super) fn is_of_most(&self) -> bool {
+        self.is_most(self.named.len())
+    }
+
+    /// Why no primary will be named by most Sentinels, however long those take that have not answered.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        let refusals = self.errors.iter().filter(|error| says(error) > 0);
+        let others = self.of - refusals.clone().count();
+        let refusal = refusals.max_by_key(|error| says(error));
+        refusal.filter(|_| !self.is_most(others)).cloned()
     }
 
     /// The primary of the latest failover. If Sentinels disagree about that, it is the one that more of
@@ -155,25 +134,20 @@ impl Heard {
         self.named.iter().max_by_key(rank)
     }
 
-    /// Whether so many Sentinels name this primary, or none another one of the same failover.
-    pub(super) fn is_settled(&self, best: &Named, most: usize) -> bool {
+    /// Whether most Sentinels name this primary, or none another one of the same failover.
+    pub(super) fn is_settled(&self, best: &Named) -> bool {
         let of_epoch = |named: &&Named| named.epoch == best.epoch;
         let votes = self.votes(best);
-        votes >= most || votes == self.named.iter().filter(of_epoch).count()
+        self.is_most(votes) || votes == self.named.iter().filter(of_epoch).count()
     }
 
-    /// The same of so many Sentinels, or why there is none: while others might name one, because they have
-    /// not answered.
-    pub(super) fn into_best(
-        mut self,
-        known: Option<&Address>,
-        of: usize,
-        most: usize,
-    ) -> Result<Named, Unnamed> {
-        let best = self.best(known).cloned();
-        let refusal = self.refusal(of, most);
-        let error = refusal.or(self.silence).or(self.refusal);
-        best.ok_or_else(|| error.unwrap_or_else(|| timed_out().into()))
+    /// The best primary, or why there is none: while others might name one, because they have not answered.
+    pub(super) fn into_best(self, known: Option<&Address>) -> Result<Named, Error> {
+        self.best(known).cloned().ok_or_else(|| {
+            let silence = self.errors.iter().min_by_key(|error| says(error));
+            let error = self.refusal().or_else(|| silence.cloned());
+            error.unwrap_or_else(timed_out)
+        })
     }
 
     fn votes(&self, one: &Named) -> usize {
@@ -192,7 +166,7 @@ pub(super) struct ServerInfo {
 impl ServerInfo {
     pub(super) async fn of(server: &Connection) -> Result<Self, Error> {
         let commands = vec![cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let replies = within(async { Ok::<_, Error>(server.call(commands).await) });
+        let replies = within(async { Ok(server.call(commands).await) });
         let mut replies = replies.await?.into_iter();
         let role = replies.next().ok_or_else(timed_out)?;
         let role = role.map_err(|error| Error::unconnected(error.into_cause()))?;
@@ -220,13 +194,13 @@ mod tests {
     }
 
     fn best(answers: &[(u16, u64)], known: u16) -> (Option<u16>, bool) {
-        let mut heard = Heard::default();
+        let mut heard = Heard::of(3);
         for (port, epoch) in answers {
             let (address, epoch) = (address(*port), *epoch);
             heard.add(Ok(Named { address, epoch }));
         }
         let best = heard.best(Some(&address(known)));
-        let is_settled = best.is_some_and(|best| heard.is_settled(best, 2));
+        let is_settled = best.is_some_and(|best| heard.is_settled(best));
         (best.map(|best| best.address.port), is_settled)
     }
 

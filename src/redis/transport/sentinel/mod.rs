@@ -15,14 +15,12 @@ use super::{
     topology::{Address, Line, Own, Place, Slots, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use answer::{Heard, Named, ServerInfo};
+use answer::{Heard, Named, ServerInfo, is_wrong_name};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{Client, ConnectionInfo};
 use std::{future::pending, io, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
-
-pub(in crate::redis) use answer::Unnamed;
 
 /// How often a Sentinel is queried whether there is another primary.
 const WATCH: Duration = Duration::from_secs(1);
@@ -53,35 +51,34 @@ impl Sentinels {
 
     /// Finds the primary that the Sentinels name, until most have answered or their time is over.
     /// Returns whether it was they who named it; if too few answer, it is the last one.
-    pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Unnamed> {
+    pub(in crate::redis) async fn find_primary(&self) -> Result<bool, Error> {
         let before = self.known.generation();
         let clients = self.clients.iter();
         let answers = clients.map(|client| answer::query(client, &self.name));
         let mut answers: FuturesUnordered<_> = answers.collect();
-        let most = self.clients.len() / 2 + 1;
-        let mut heard = Heard::default();
+        let mut heard = Heard::of(self.clients.len());
         while let Some(answer) = answers.next().await {
             heard.add(answer);
-            if heard.count() >= most && self.is_enough(&heard, most) {
+            if heard.is_of_most() && self.is_enough(&heard) {
                 break;
             }
         }
         if self.address().is_none()
-            && let Some(refusal) = heard.refusal(self.clients.len(), most)
+            && let Some(refusal) = heard.refusal()
         {
             return Err(refusal);
         }
         // What was said before another primary was found may be what that was found instead of.
-        let is_of_most = heard.count() >= most && self.known.generation() == before;
-        let best = heard.into_best(self.address().as_ref(), self.clients.len(), most);
+        let is_of_most = heard.is_of_most() && self.known.generation() == before;
+        let best = heard.into_best(self.address().as_ref());
         self.known.learn(best, is_of_most)
     }
 
     /// Whether those who are missing need not be waited for. Right after a failover most do not know of it
     /// yet, and while Sentinels are set up anew they may disagree.
-    fn is_enough(&self, heard: &Heard, most: usize) -> bool {
+    fn is_enough(&self, heard: &Heard) -> bool {
         let best = heard.best(self.address().as_ref());
-        best.is_some_and(|best| self.known.is_news(best) && heard.is_settled(best, most))
+        best.is_some_and(|best| self.known.is_news(best) && heard.is_settled(best))
     }
 
     /// The address that is known now.
@@ -108,7 +105,7 @@ impl Sentinels {
 
     /// Watches one Sentinel. What it says is a reason to query the others. Returns if it does not
     /// answer any more, and after each such reason.
-    async fn watch_one(&self, sentinel: &Client) -> Result<(), Unnamed> {
+    async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
         let connection = answer::within(attempt::connect(sentinel)).await?;
         loop {
             sleep(WATCH).await;
@@ -193,7 +190,7 @@ impl Known {
     /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
     /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
     /// than most count as that only until it has said who it is.
-    fn learn(&self, answer: Result<Named, Unnamed>, is_of_most: bool) -> Result<bool, Unnamed> {
+    fn learn(&self, answer: Result<Named, Error>, is_of_most: bool) -> Result<bool, Error> {
         let mut known = self.primary.lock();
         match (answer, &mut *known) {
             (Ok(named), Some(primary)) if named.address == primary.address => {
@@ -204,13 +201,13 @@ impl Known {
             (Ok(named), Some(primary)) if !is_of_most && named.epoch <= primary.epoch => Ok(false),
             (Ok(_), None) if !is_of_most => {
                 // Most Sentinels have to answer before anything is known.
-                Err(gone("too few of the Sentinels answer").into())
+                Err(gone("too few of the Sentinels answer"))
             }
             (Ok(named), primary) => {
                 *primary = Some(self.succeeded(named));
                 Ok(true)
             }
-            (Err(Unnamed::Unavailable(_)), Some(_)) => Ok(false),
+            (Err(error), Some(_)) if !is_wrong_name(&error) => Ok(false),
             (Err(error), _) => Err(error),
         }
     }
@@ -264,7 +261,7 @@ mod tests {
         Named { address, epoch }
     }
 
-    fn named(port: u16, epoch: u64) -> Result<Named, Unnamed> {
+    fn named(port: u16, epoch: u64) -> Result<Named, Error> {
         Ok(name(port, epoch))
     }
 
