@@ -108,7 +108,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// The hash slot of a key, where that matters.
     fn slot(&self, key: &str) -> u16 {
         match self.has_slots() {
-            true => slot_of(key.as_bytes()) as u16,
+            true => slot_of(key) as u16,
             false => 0,
         }
     }
@@ -185,12 +185,6 @@ impl Own {
     }
 }
 
-impl From<Own> for Line {
-    fn from(own: Own) -> Self {
-        Self::Own(Arc::new(own))
-    }
-}
-
 impl Line {
     /// Whether nothing is to be sent over it any more.
     pub(in crate::redis) fn is_replaced(&self) -> bool {
@@ -254,7 +248,8 @@ impl Topology for Single {
 
     fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
         Box::pin(async move {
-            let line = Own::open(self.client.clone()).await?.into();
+            let own = Own::open(self.client.clone()).await?;
+            let line = Line::Own(Arc::new(own));
             if self.is_node.get().is_none() {
                 let is_node = is_node(&line).await;
                 self.is_node.get_or_init(|| is_node);
@@ -314,7 +309,7 @@ where
         let key = |number: usize| format!("{prefix}{{{number}}}part");
         let keys = |part| {
             let mut keys = (0..).map(key);
-            keys.find(|key| slot_of(key.as_bytes()) / PART == part)
+            keys.find(|key| slot_of(key) / PART == part)
         };
         (0..PARTS).filter_map(keys).collect()
     }
@@ -339,45 +334,24 @@ where
 pub(super) const SLOTS: usize = 16_384;
 
 /// The slot of a key, or of a semaphore's name, which all of its keys begin with, as the specification of Redis Cluster
-/// has it.
-fn slot_of(key: &[u8]) -> usize {
-    usize::from(crc16(tag(key))) % SLOTS
-}
-
-/// What is hashed: the text within the first braces, unless there is none.
-fn tag(key: &[u8]) -> &[u8] {
-    let within = |key: &[u8]| {
-        let start = key.iter().position(|byte| *byte == b'{')? + 1;
-        let length = key[start..].iter().position(|byte| *byte == b'}')?;
-        (length > 0).then_some(start..start + length)
-    };
-    within(key).map_or(key, |range| &key[range])
+/// has it: what is hashed is the text within the first braces, unless there is none.
+fn slot_of(key: &str) -> usize {
+    let within = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    let tag = within.map_or("", |(tag, _)| tag);
+    let hashed = if tag.is_empty() { key } else { tag };
+    usize::from(crc16(hashed.as_bytes())) % SLOTS
 }
 
 /// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        let index = (crc >> 8) as u8 ^ byte;
-        crc << 8 ^ TABLE[usize::from(index)]
-    })
-}
-
-const TABLE: [u16; 256] = table();
-
-const fn table() -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        let (mut crc, mut bit) = ((index as u16) << 8, 0);
-        while bit < 8 {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
             let carry = crc & 0x8000 != 0;
-            crc = crc << 1 ^ if carry { 0x1021 } else { 0 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
+            crc << 1 ^ if carry { 0x1021 } else { 0 }
+        })
+    })
 }
 
 #[cfg(test)]
@@ -400,10 +374,10 @@ mod tests {
     #[test]
     fn slots_are_those_of_the_server() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
-        assert_eq!(slot_of(b"foo"), 12_182);
-        assert_eq!(slot_of(b"p:{foo}:held"), 12_182);
-        assert_eq!(slot_of(b"{}foo"), slot_of(b"{}foo"));
-        assert_ne!(slot_of(b"{}foo"), slot_of(b""));
-        assert_eq!(slot_of(b"{{foo}}"), slot_of(b"{foo"));
+        assert_eq!(slot_of("foo"), 12_182);
+        assert_eq!(slot_of("p:{foo}:held"), 12_182);
+        assert_eq!(slot_of("{}foo"), slot_of("{}foo"));
+        assert_ne!(slot_of("{}foo"), slot_of(""));
+        assert_eq!(slot_of("{{foo}}"), slot_of("{foo"));
     }
 }

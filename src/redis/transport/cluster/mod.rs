@@ -13,7 +13,7 @@ use super::{
     topology::{Address, Line, Own, Place, Slots, Topology},
 };
 use crate::{
-    redis::error::{Error, by},
+    redis::error::Error,
     semaphore::{BoxFuture, timer::timeout_at},
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -109,28 +109,29 @@ impl Nodes {
     /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
     /// them. A node that is cut off knows no new epoch.
     async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
-        let (epoch, mut nodes) = self.views(deadline);
+        let (epoch, mut nodes) = self.views();
         let others = nodes.split_off(nodes.len().min(FIRST)).into_iter();
         let others = others.chain(self.seeds.iter().map(view_of_seed));
         let alone = deadline.min(Instant::now() + ALONE);
-        let (mut views, mut best) = (FuturesUnordered::new(), None);
+        let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
         for (more, until) in [(nodes, alone), (others.collect(), deadline)] {
             views.extend(more);
             while let Some(view) = next(&mut views, until).await? {
                 let is_good = |view: &View| view.is_ok && view.epoch >= epoch;
-                match better(best.take(), view) {
-                    Ok(view) if is_good(&view) => return Ok(view),
-                    view => best = Some(view),
+                if view.as_ref().is_ok_and(is_good) {
+                    return view;
                 }
+                seen.push(view);
             }
         }
+        let best = seen.into_iter().max_by_key(rank);
         // Others might have one, because they have not answered.
-        let is_known = |best: &Result<_, _>| best.is_ok() || views.is_empty();
-        best.filter(is_known).unwrap_or_else(|| Err(timed_out()))
+        let best = best.filter(|best| best.is_ok() || views.is_empty());
+        best.unwrap_or_else(|| Err(timed_out()))
     }
 
     /// The latest epoch, and the views of all nodes, first of those with a connection.
-    fn views(&self, deadline: Instant) -> (u64, Vec<Seen>) {
+    fn views(&self) -> (u64, Vec<Seen>) {
         let map = self.map.lock();
         let here = Handle::current().id();
         let primaries = map.primaries().into_iter();
@@ -145,7 +146,7 @@ impl Nodes {
         let views = nodes.into_iter().filter_map(|(node, line)| {
             let client = node.address.client(&self.template).ok()?;
             Some(match line {
-                Some(line) => view_over(line, node.address.host.clone(), deadline),
+                Some(line) => view_over(line, node.address.host.clone()),
                 None => view_of_seed(&client),
             })
         });
@@ -154,12 +155,8 @@ impl Nodes {
 }
 
 /// Over a connection that there is.
-fn view_over(line: Arc<Own>, host: String, deadline: Instant) -> Seen {
-    Box::pin(async move {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let seen = async { View::read(line.connection.call(view::commands()).await, &host) };
-        by(deadline, Error::Timeout(left), seen).await
-    })
+fn view_over(line: Arc<Own>, host: String) -> Seen {
+    Box::pin(async move { View::read(line.connection.call(view::commands()).await, &host) })
 }
 
 impl Map {
@@ -302,15 +299,11 @@ fn view_of_seed(seed: &Client) -> Seen {
     })
 }
 
-/// The newer view of a node that is not cut off; of two errors the one that may pass.
-fn better(best: Option<Seeing>, next: Seeing) -> Seeing {
-    match (best, next) {
-        (Some(Ok(one)), Ok(other)) if (one.is_ok, one.epoch) < (other.is_ok, other.epoch) => {
-            Ok(other)
-        }
-        (Some(Ok(view)), _) => Ok(view),
-        (Some(Err(error)), Err(_)) if may_pass(&error) => Err(error),
-        (_, next) => next,
+/// First the newest view of a node that is not cut off; of errors one that may pass.
+fn rank(seeing: &Seeing) -> (bool, bool, u64) {
+    match seeing {
+        Ok(view) => (true, view.is_ok, view.epoch),
+        Err(error) => (false, may_pass(error), 0),
     }
 }
 

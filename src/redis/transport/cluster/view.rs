@@ -49,10 +49,7 @@ impl View {
 }
 
 fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
-    let Value::Array(range) = range else {
-        return None;
-    };
-    let [Value::Int(first), Value::Int(last), primary, ..] = &range[..] else {
+    let [Value::Int(first), Value::Int(last), primary, ..] = range.as_sequence()? else {
         return None;
     };
     let [first, last] = [*first, *last].map(|slot| usize::try_from(slot).ok());
@@ -63,10 +60,7 @@ fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
 /// The address of a node, which may say that it is on the host that answers, or that its name is not
 /// known but its number is.
 fn address(node: &Value, host: &str) -> Option<Address> {
-    let Value::Array(node) = node else {
-        return None;
-    };
-    let [own, Value::Int(port), rest @ ..] = &node[..] else {
+    let [own, Value::Int(port), rest @ ..] = node.as_sequence()? else {
         return None;
     };
     let host = match text(own.clone()) {
@@ -74,23 +68,14 @@ fn address(node: &Value, host: &str) -> Option<Address> {
         Some(own) if !own.is_empty() => own,
         _ => host.to_owned(),
     };
-    Some(Address {
-        host,
-        port: u16::try_from(*port).ok()?,
-    })
+    let port = u16::try_from(*port).ok()?;
+    Some(Address { host, port })
 }
 
 /// The `ip` among a node's further fields.
 fn number(fields: &Value) -> Option<String> {
-    let is_ip = |name: &Value| text(name.clone()).is_some_and(|name| name == "ip");
-    let number = match fields {
-        Value::Array(fields) => fields
-            .chunks_exact(2)
-            .find(|pair| is_ip(&pair[0]))?
-            .get(1)?,
-        Value::Map(fields) => &fields.iter().find(|(name, _)| is_ip(name))?.1,
-        _ => return None,
-    };
+    let mut fields = fields.as_map_iter()?;
+    let (_, number) = fields.find(|(name, _)| text((*name).clone()).as_deref() == Some("ip"))?;
     text(number.clone())
 }
 

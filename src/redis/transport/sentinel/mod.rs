@@ -135,7 +135,7 @@ impl Topology for Sentinels {
             let info = ServerInfo::of(&own.connection).await?;
             self.known.check(&primary, is_named, info)?;
             own.replaced = Some(self.known.replaced(&primary)?);
-            Ok(own.into())
+            Ok(Line::Own(Arc::new(own)))
         })
     }
 
