@@ -70,11 +70,9 @@ impl Store {
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
         }
-        let mut risks = inspected.risks(&judge)?;
+        let risks = inspected.risks(&judge)?;
         inspected.verdict(&judge)?;
-        if !matches!(judge.place, Place::Url | Place::Primary) {
-            risks.retain(|risk| *risk != Risk::ClusterNode);
-        } else if risks.contains(&Risk::ClusterNode) {
+        if risks.contains(&Risk::ClusterNode) {
             let elsewhere = self.check_elsewhere(deadline).await;
             elsewhere.map_err(|error| judge.connecting(error))?;
         }
@@ -198,17 +196,16 @@ impl Inspected {
     /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
     /// cluster one that is down harms its own keys.
     fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
-        let mut passing = None;
-        for (command, error) in &self.failed {
-            match judge.judge(command, error.clone()) {
-                error @ ConnectError::Unavailable(_) => passing.get_or_insert(error),
-                error => return Err(error),
-            };
-        }
-        match passing {
-            Some(error) if !self.works => Err(error),
-            _ => Ok(()),
-        }
+        let failed = self.failed.iter();
+        let errors = failed.map(|(command, error)| judge.judge(command, error.clone()));
+        let may_pass = |error: &_| matches!(error, ConnectError::Unavailable(_));
+        let (passing, lasting): (Vec<_>, Vec<_>) = errors.partition(may_pass);
+        let passing = passing.into_iter().filter(|_| !self.works);
+        lasting
+            .into_iter()
+            .chain(passing)
+            .next()
+            .map_or(Ok(()), Err)
     }
 
     fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
@@ -234,7 +231,8 @@ impl Inspected {
         let eviction = evicts.map(|policy| Risk::Eviction {
             policy: policy.to_owned(),
         });
-        let is_node = self.field("cluster_enabled") == Some("1");
+        let is_of_cluster = self.field("cluster_enabled") == Some("1");
+        let is_node = is_of_cluster && matches!(judge.place, Place::Url | Place::Primary);
         Ok(eviction
             .into_iter()
             .chain(is_node.then_some(Risk::ClusterNode))

@@ -19,7 +19,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     future::ready,
-    ops::Bound,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -245,10 +244,8 @@ impl Scan {
             Ok(page) => stream::iter(page.keys.into_iter().map(Ok).collect::<Vec<_>>()),
             Err(error) => stream::iter(vec![Err(error)]),
         });
-        Box::pin(keys.filter(move |key| {
-            let is_new = key
-                .as_ref()
-                .map_or(true, |key| seen.insert(StoredKey::clone(key)));
+        Box::pin(keys.filter(move |key: &Result<StoredKey, _>| {
+            let is_new = key.as_ref().map_or(true, |key| seen.insert(key.clone()));
             ready(is_new)
         }))
     }
@@ -270,30 +267,24 @@ impl Scan {
 
     /// Where the scan goes on, and some names.
     async fn step(&self, at: Position) -> Result<(Option<Position>, Vec<Vec<u8>>), Error> {
-        let after = |bound| {
-            self.servers
-                .range::<String, _>((bound, Bound::Unbounded))
-                .next()
-        };
-        let Some((name, server)) = after(Bound::Included(&at.server)) else {
+        let mut servers = self.servers.range(at.server.clone()..);
+        let Some((name, server)) = servers.next() else {
             return Ok((None, Vec::new()));
         };
         let cursor = if *name == at.server { at.cursor } else { 0 };
         let (cursor, names) = self.scan(*server, cursor).await?;
         let server = match cursor {
-            0 => after(Bound::Excluded(name)).map(|(next, _)| next),
-            _ => Some(name),
+            0 => servers.next().map(|(next, _)| next.clone()),
+            _ => Some(name.clone()),
         };
-        let server = server.cloned();
         Ok((server.map(|server| Position { server, cursor }), names))
     }
 
     /// The next cursor of a server, and some names.
     async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut scan = cmd("SCAN");
-        scan.arg(cursor)
-            .arg("MATCH")
-            .arg(literal(&self.names) + "*");
+        let pattern = literal(&self.names) + "*";
+        scan.arg(cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);
         let reply = self.store.ask(server, scan, self.store.deadline()).await?;
         from_redis_value(reply).map_err(|_| Error::Reply)
@@ -309,12 +300,10 @@ impl Scan {
 
 /// A pattern that matches this text only.
 fn literal(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for character in text.chars() {
-        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
+    let escaped = text.chars().flat_map(|character| {
+        let is_special = r"*?[]\^-".contains(character);
+        let escape = is_special.then_some('\\');
+        escape.into_iter().chain([character])
+    });
+    escaped.collect()
 }

@@ -4,7 +4,7 @@
 //! `SCRIPT LOAD` on every node instead, one dead shard would break all others.
 
 use super::{answer::Reply, command::Verb};
-use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 use std::fmt;
 
 /// How a script is named to the server.
@@ -49,21 +49,12 @@ pub(super) fn run(script: &Script, name: &str, args: &[&dyn fmt::Display]) -> Cm
     let mut command = script.call(Form::Source, 8, 0);
     command.arg(script.keys.len());
     for end in script.keys {
-        command.arg(Text(format_args!("{name}{end}")));
+        command.arg(format!("{name}{end}"));
     }
     for arg in args {
-        command.arg(Text(arg));
+        command.arg(arg.to_string());
     }
     command
-}
-
-/// An argument written by its `Display`, without a string in between.
-pub(super) struct Text<T>(pub(super) T);
-
-impl<T: fmt::Display> ToRedisArgs for Text<T> {
-    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        out.write_arg_fmt(&self.0);
-    }
 }
 
 impl Reply for Value {
