@@ -47,28 +47,13 @@ pub(super) fn client(
     match (info.addr(), certificates.setting()) {
         // The certificates that a user gave to redis-rs already are kept.
         (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => open(info),
-        (ConnectionAddr::TcpTls { .. }, _) => {
-            let Certificates { root, client } = certificates;
-            secure_client(info, root.as_deref(), client.as_ref())
-        }
+        (ConnectionAddr::TcpTls { .. }, _) => secure::client(info, certificates),
         (_, Some(setting)) => Err(ConnectError::setting(
             setting,
             "only a `rediss://` URL uses certificates",
         )),
         (_, None) => open(info),
     }
-}
-
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-use secure::client as secure_client;
-
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-fn secure_client(
-    _: ConnectionInfo,
-    _: Option<&[u8]>,
-    _: Option<&Identity>,
-) -> Result<Client, ConnectError> {
-    Err(ConnectError::setting("url", NO_TLS))
 }
 
 /// Parses a URL.
@@ -89,9 +74,19 @@ fn wrong_url(error: RedisError) -> ConnectError {
     ConnectError::url(error)
 }
 
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+mod secure {
+    use super::{Certificates, Client, ConnectError, ConnectionInfo, NO_TLS};
+
+    pub(super) fn client(_: ConnectionInfo, _: &Certificates) -> Result<Client, ConnectError> {
+        Err(ConnectError::setting("url", NO_TLS))
+    }
+}
+
 /// The client for `rediss://`. Certificates that cannot work are detected before it connects.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure {
+    use super::{Certificates, Identity};
     use crate::redis::connect_error::ConnectError;
     use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
@@ -99,12 +94,11 @@ mod secure {
 
     pub(super) fn client(
         info: ConnectionInfo,
-        root: Option<&[u8]>,
-        client: Option<&(Vec<u8>, Vec<u8>)>,
+        certificates: &Certificates,
     ) -> Result<Client, ConnectError> {
         backend::prepare();
-        let client_tls = client.map(identity).transpose()?;
-        let root_cert = match root {
+        let client_tls = certificates.client.as_ref().map(identity).transpose()?;
+        let root_cert = match &certificates.root {
             Some(root) => Some(checked(root)?),
             None if is_insecure(&info) => None,
             None => backend::system_roots()?,
@@ -120,7 +114,7 @@ mod secure {
     }
 
     /// Checks that the key belongs to the certificate.
-    fn identity(identity: &(Vec<u8>, Vec<u8>)) -> Result<ClientTlsConfig, ConnectError> {
+    fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
         let reason = "it is not a certificate and its private key, both in PEM";
         backend::check(identity).map_err(|error| {
             ConnectError::setting("client_certificate", reason).with_source(error)
@@ -135,15 +129,11 @@ mod secure {
     /// Checks that there is at least one root certificate: rustls accepts an empty list, and then trusts
     /// no server.
     fn checked(root: &[u8]) -> Result<Vec<u8>, ConnectError> {
-        match root
-            .windows(CERTIFICATE.len())
-            .any(|text| text == CERTIFICATE)
-        {
+        let mut parts = root.windows(CERTIFICATE.len());
+        let reason = "it holds no certificate in PEM";
+        match parts.any(|part| part == CERTIFICATE) {
             true => Ok(root.to_vec()),
-            false => Err(ConnectError::setting(
-                "root_certificate",
-                "it holds no certificate in PEM",
-            )),
+            false => Err(ConnectError::setting("root_certificate", reason)),
         }
     }
 
@@ -180,14 +170,12 @@ mod secure {
         pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
             let loaded = load_native_certs();
             // redis-rs would refuse all certificates because of one that rustls does not accept.
-            let accepted =
-                |der: &CertificateDer<'static>| RootCertStore::empty().add(der.clone()).is_ok();
-            let roots: String = loaded
-                .certs
-                .iter()
-                .filter(|der| accepted(der))
-                .map(pem)
-                .collect();
+            let is_accepted = |der: &&CertificateDer<'static>| {
+                let mut store = RootCertStore::empty();
+                store.add((*der).clone()).is_ok()
+            };
+            let accepted = loaded.certs.iter().filter(is_accepted);
+            let roots: String = accepted.map(pem).collect();
             if !roots.is_empty() {
                 return Ok(Some(roots.into_bytes()));
             }
