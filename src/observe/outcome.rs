@@ -60,7 +60,7 @@ impl Store {
 }
 
 /// How a permit was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LostBy {
     /// Its lease ended, or the store forgot it.
     Lease,

@@ -36,6 +36,11 @@ impl Store {
         queue.leave(&answer);
         self.note(&answer);
         match answer {
+            Ok(held) if held.is_gone() => Err(self.revoked()),
+            // It was granted, but its future was not polled before the lease has ended.
+            Ok(held) if held.is_lost() => {
+                Err(StoreError::new(Error::Expired(self.settings.lease)).into())
+            }
             Ok(held) => self.permit(held, claims),
             Err(why) => Err(self.refusal(why, claims)),
         }
@@ -74,15 +79,25 @@ impl Store {
         }
     }
 
+    /// The permit of claims that were granted.
     fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
-        if held.is_gone() {
-            return Err(self.revoked());
-        }
-        // It was granted, but its future was not polled before the lease has ended.
-        if held.is_lost() {
-            return Err(StoreError::new(Error::Expired(self.settings.lease)).into());
-        }
-        permit(self, held, claims)
+        let whole = Arc::new(Whole {
+            store: Arc::clone(self),
+            held,
+            releasing: OnceLock::new(),
+        });
+        let levels = claims.iter().enumerate().map(|(number, claim)| {
+            let (policy, units) = (claim.policy().clone(), claim.units()?);
+            let level = Level {
+                whole: Arc::clone(&whole),
+                number,
+                weight: Arc::new(AtomicU32::new(units.weight)),
+                is_released: AtomicBool::new(false),
+            };
+            let held = whole.held.held(number);
+            Ok(Permit::granted(level, REDIS, policy, units, held))
+        });
+        Permit::join(levels.collect::<Result<_, AcquireError>>()?)
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
@@ -220,27 +235,6 @@ struct Level {
     number: usize,
     weight: Arc<AtomicU32>,
     is_released: AtomicBool,
-}
-
-/// The permit of claims that were granted.
-fn permit(store: &Arc<Store>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
-    let whole = Arc::new(Whole {
-        store: Arc::clone(store),
-        held,
-        releasing: OnceLock::new(),
-    });
-    let levels = claims.iter().enumerate().map(|(number, claim)| {
-        let (policy, units) = (claim.policy().clone(), claim.units()?);
-        let level = Level {
-            whole: Arc::clone(&whole),
-            number,
-            weight: Arc::new(AtomicU32::new(units.weight)),
-            is_released: AtomicBool::new(false),
-        };
-        let held = whole.held.held(number);
-        Ok(Permit::granted(level, REDIS, policy, units, held))
-    });
-    Permit::join(levels.collect::<Result<_, AcquireError>>()?)
 }
 
 impl Grant for Level {

@@ -25,7 +25,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     mem,
     sync::{
         Arc,
@@ -58,7 +58,7 @@ struct Queue {
     news: VecDeque<News>,
     dropped: u64,
     /// How many permits of each policy were lost, or became degraded, since they were last counted.
-    counts: Vec<(Policy, Option<LostBy>, u64)>,
+    counts: HashMap<(Policy, Option<LostBy>), u64>,
     /// Whether a thread empties it.
     runs: bool,
 }
@@ -156,10 +156,13 @@ impl Reports {
 
 impl Queue {
     fn push(&mut self, news: News) {
-        match &news {
-            News::Lost(policy, _, by) => self.count(policy, Some(*by)),
-            News::Degraded(policy, ..) => self.count(policy, None),
-            _ => {}
+        let counted = match &news {
+            News::Lost(policy, _, by) => Some((policy.clone(), Some(*by))),
+            News::Degraded(policy, ..) => Some((policy.clone(), None)),
+            _ => None,
+        };
+        if let Some(counted) = counted {
+            *self.counts.entry(counted).or_default() += 1;
         }
         match self.news.len() < MOST {
             true => self.news.push_back(news),
@@ -167,17 +170,9 @@ impl Queue {
         }
     }
 
-    fn count(&mut self, policy: &Policy, lost: Option<LostBy>) {
-        let mut known = self.counts.iter_mut();
-        match known.find(|(of, known, _)| of == policy && *known == lost) {
-            Some((.., count)) => *count += 1,
-            None => self.counts.push((policy.clone(), lost, 1)),
-        }
-    }
-
     /// A recorder or a subscriber that panics ends nothing.
     fn tell(self) {
-        for (policy, lost, count) in self.counts {
+        for ((policy, lost), count) in self.counts {
             let meter = Meter::of(REDIS, &policy);
             (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }

@@ -5,10 +5,7 @@ use super::{command::Verb, id::Owner, script::Script};
 use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Cmd, Value, from_redis_value};
-use std::{
-    sync::LazyLock,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::LazyLock;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 
@@ -32,18 +29,10 @@ pub(in crate::redis) fn process(id: &str, reply: Option<Value>) -> Process {
     read(id, &said.map(|(_, said)| said).unwrap_or_default())
 }
 
-/// `HOST PID NAME VERSION SINCE`, percent-encoded; SINCE is when it said so first, in seconds of Unix time.
+/// `HOST PID NAME VERSION`, percent-encoded.
 pub(in crate::redis) fn described(process: &Process) -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let since = since.unwrap_or_default().as_secs().to_string();
     let pid = process.pid.map(|pid| pid.to_string());
-    let parts = [
-        &process.host,
-        &pid,
-        &process.name,
-        &process.version,
-        &Some(since),
-    ];
+    let parts = [&process.host, &pid, &process.name, &process.version];
     let parts = parts.map(|part| encoded(part.as_deref().unwrap_or_default()));
     parts.join(" ")
 }

@@ -128,7 +128,7 @@ fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
     }
     let queue = reports.take();
     let (lost, news, dropped) = match &queue {
-        Some(queue) => (queue.counts[0].2, queue.news.len(), queue.dropped),
+        Some(queue) => (queue.counts.values().sum(), queue.news.len(), queue.dropped),
         None => (0, 0, 0),
     };
     let expected = if IS_ON {
