@@ -17,7 +17,7 @@ fn main() {
         Err(_) => format!("{redis}/core/mod.rs"),
     };
     let modules = format!(
-        "#[allow(dead_code, unused_imports)]
+        "#[allow(dead_code, unreachable_pub, unused_imports)]
         #[path = {core:?}]
         mod core;
         #[allow(dead_code)]

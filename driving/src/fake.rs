@@ -83,7 +83,7 @@ pub(crate) fn settings(lease: Duration) -> Settings {
         slot_of_process: None,
         replicas: 0,
         is_own: true,
-        policy: super::core::Policy::Refuse,
+        policy: super::core::WhenUnavailable::Refuse,
     }
 }
 

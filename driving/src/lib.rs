@@ -8,9 +8,9 @@
 #[path = "../../src/redis"]
 #[allow(missing_docs)]
 pub mod redis {
-    #[allow(dead_code, unused_imports)]
+    #[allow(dead_code, unreachable_pub, unused_imports)]
     mod core;
-    #[allow(dead_code, unused_imports)]
+    #[allow(dead_code, unreachable_pub, unused_imports)]
     #[path = "../../driving/src/driver.rs"]
     mod driver;
     #[allow(dead_code)]

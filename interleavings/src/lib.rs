@@ -18,7 +18,7 @@ pub mod memory;
 mod observe;
 #[path = "../../src/redis"]
 mod redis {
-    #[allow(unused_imports)]
+    #[allow(unreachable_pub, unused_imports)]
     mod core;
     #[path = "../../interleavings/src/redis/driver.rs"]
     mod driver;

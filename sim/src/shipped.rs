@@ -2,8 +2,8 @@
 
 use super::{
     core::{
-        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Policy, Refusal, RuntimeId,
-        Settings, Time, Wait,
+        Call, CallId, Change, Core, Event, Failure, Level, PermitId, Refusal, RuntimeId,
+        Settings, Time, Wait, WhenUnavailable,
     },
     protocol::{Answer, Command, Fault, Message, Owner, Reply, Sink, Verb},
 };
@@ -32,9 +32,9 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         replicas: settings.replicas,
         is_own: true,
         policy: match (settings.shares, settings.counts) {
-            (true, true) => Policy::Share,
-            (true, false) => Policy::ShareOf(0.5),
-            (false, _) => Policy::Refuse,
+            (true, true) => WhenUnavailable::Share,
+            (true, false) => WhenUnavailable::ShareOf(0.5),
+            (false, _) => WhenUnavailable::Refuse,
         },
     });
     core.handle_servers(Time::ZERO, Change::Slots(settings.all_slots()));

@@ -1,9 +1,9 @@
 //! From settings to a running store: on one server, on several, or over a connection that is supplied.
 
 use super::{
-    builder::{Builder, Credentials, WhenUnavailable},
+    builder::{Builder, Credentials},
     connect_error::{ConnectError, Judge},
-    core::{Policy, Settings},
+    core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
     protocol::{Owner, described},
@@ -379,7 +379,7 @@ impl Builder {
             slot_of_process: Some(topology.slot(&owner.process_key())),
             replicas: self.min_replicas,
             is_own: topology.place() != Place::Supplied,
-            policy: policy(self.when_unavailable),
+            policy: self.when_unavailable,
         };
         let reports = Arc::new(Reports::new(self.lease, self.timeout));
         let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));
@@ -417,14 +417,4 @@ fn without_database(client: &Client) -> Result<Client, ConnectError> {
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_db(0);
     Client::open(info.set_redis_settings(settings)).map_err(ConnectError::url)
-}
-
-/// As the core calls it.
-fn policy(when_unavailable: WhenUnavailable) -> Policy {
-    match when_unavailable {
-        WhenUnavailable::Refuse => Policy::Refuse,
-        WhenUnavailable::Admit => Policy::Admit,
-        WhenUnavailable::Share => Policy::Share,
-        WhenUnavailable::ShareOf(fraction) => Policy::ShareOf(fraction),
-    }
 }

@@ -168,7 +168,8 @@ mod transport;
 /// [`RedisSemaphore::with_connection`] and the sources of [`Error`] and [`ConnectError`] have its
 /// types.
 pub use ::redis as client;
-pub use builder::{Builder, WhenUnavailable};
+pub use builder::Builder;
 pub use connect_error::{ConnectError, Risk};
+pub use core::WhenUnavailable;
 pub use error::Error;
 pub use store::{RedisSemaphore, Unreleased};

@@ -64,7 +64,7 @@ impl World {
             slot_of_process: None,
             replicas: 0,
             is_own: true,
-            policy: core::Policy::Refuse,
+            policy: core::WhenUnavailable::Refuse,
         };
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);

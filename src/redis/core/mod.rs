@@ -84,7 +84,7 @@ pub(in crate::redis) use call::{Call, Failure};
 pub(in crate::redis) use health::Outage;
 pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
-pub(in crate::redis) use policy::Policy;
+pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
 pub(in crate::redis) use time::{Settings, Time};
 

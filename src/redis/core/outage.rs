@@ -6,7 +6,7 @@ use super::{
     health::Outage,
     id::{At, PermitId, RuntimeId},
     permit::{Event, Own, Permit, Refusal},
-    policy::Policy,
+    policy::WhenUnavailable,
     time::{FOREVER, Time},
 };
 use std::mem;
@@ -163,7 +163,7 @@ impl Core {
         let permit = &self.permits[id.slot];
         let is_refused = permit.is_strict || permit.adds_to.is_some();
         match self.settings.policy {
-            Policy::Refuse => self.refuse(now, id, Refusal::Unavailable(server)),
+            WhenUnavailable::Refuse => self.refuse(now, id, Refusal::Unavailable(server)),
             _ if is_refused || !self.is_within_share(permit) => {
                 self.refuse(now, id, Refusal::Unavailable(server));
             }
@@ -204,7 +204,7 @@ impl Core {
     /// Whether a permit may go on although its server has nothing of it.
     pub(super) fn is_kept(&self, At(id, _): At) -> bool {
         let permit = &self.permits[id.slot];
-        permit.is_decided() && !permit.is_strict && self.settings.policy != Policy::Refuse
+        permit.is_decided() && !permit.is_strict && self.settings.policy != WhenUnavailable::Refuse
     }
 
     /// Whether nobody can have taken the server of a lease for unavailable.

@@ -1,6 +1,6 @@
 //! Instants, and the lengths of time that follow from the settings.
 
-use super::policy::Policy;
+use super::policy::WhenUnavailable;
 use std::time::Duration;
 
 /// An instant of this machine's clock, since it has booted.
@@ -46,7 +46,7 @@ pub(in crate::redis) struct Settings {
     /// in any order.
     pub(in crate::redis) is_own: bool,
     /// What becomes of claims while one is unavailable.
-    pub(in crate::redis) policy: Policy,
+    pub(in crate::redis) policy: WhenUnavailable,
 }
 
 impl Settings {
