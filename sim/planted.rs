@@ -562,8 +562,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "in outages: a share is off by one",
         "outage",
-        "units <= self.share(level)",
-        "units <= self.share(level) + 1",
+        "self.counted_with(permit, level) <= self.share(level)",
+        "self.counted_with(permit, level) <= self.share(level) + 1",
     ),
     (
         "in outages: what is admitted counts in no share",
@@ -574,8 +574,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "in outages: what is released counts on",
         "end",
-        "if was_granted {",
-        "if was_granted && id.serial % 2 == 0 {",
+        "self.uncount(id);",
+        "if id.serial % 2 == 0 {\n            self.uncount(id);\n        }",
+    ),
+    (
+        "in outages: a claim counts from its grant",
+        "build",
+        "Queue::Claims if has_room => self.count(at.0),",
+        "Queue::Claims if has_room => {}",
+    ),
+    (
+        "in outages: what waits in a lane is sent beyond the share",
+        "build",
+        "queue != Queue::Claims || !self.is_beyond_share(draft.now, at.0);",
+        "queue != Queue::Claims || draft.id.0 > 0;",
     ),
     (
         "in outages: what was admitted claims its place late",

@@ -8,7 +8,7 @@ found() {
     local log seed rule test=the_shipped_core_passes
     [[ $1 == 'on a cluster:'* ]] && test+=_on_a_cluster
     [[ $1 == 'in outages:'* ]] && test+=_in_outages
-    log=$(PLANTED=$1 SCHEDULES=20000 RUST_BACKTRACE=0 timeout 900 \
+    log=$(PLANTED=$1 SCHEDULES=${SCHEDULES:-20000} RUST_BACKTRACE=0 timeout 900 \
         cargo test -q --release -p tower-semaphore-sim --test simulation "$test" -- --exact 2>&1)
     seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
     rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)

@@ -25,9 +25,10 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, schedule, .. } = self;
-        let workload = match schedule.is_cluster {
-            true => "WORKLOAD=cluster ",
-            false => "",
+        let workload = match (schedule.is_cluster, schedule.shares) {
+            (true, _) => "WORKLOAD=cluster ",
+            (_, true) => "WORKLOAD=outage ",
+            _ => "",
         };
         let again = format!("{workload}SEED={seed} cargo test -p tower-semaphore-sim one");
         writeln!(f, "{}", self.violation)?;

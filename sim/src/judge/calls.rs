@@ -65,6 +65,9 @@ struct Record {
 /// How long a process may wait until it looks again whether a server is back.
 const PROBES: Duration = Duration::from_millis(500);
 
+/// How long after the first answer a process may not take more than its share yet.
+const SETTLES: Duration = Duration::from_secs(2);
+
 /// What a process has seen of a server, by its own clock.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
@@ -75,6 +78,9 @@ struct Seen {
     sent: Time,
     /// When it was answered again.
     returned: Time,
+    /// When a call of the thread has failed last, and when the first one after that was answered.
+    outage: Time,
+    over: Time,
 }
 
 /// What was sent for the leases of each permit.
@@ -206,10 +212,21 @@ impl Calls {
         seen.is_none_or(|seen| seen.failed <= seen.worked)
     }
 
+    /// Whether a process knows that others may have taken a server for unavailable.
+    pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
+        let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
+        let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
+        seen.outage > Time::ZERO && local > seen.outage + LATE && !is_back
+    }
+
     /// A call that was sent before the last answered one tells nothing.
     fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
         let server = flight.call.server;
-        if flight.sent >= self.seen.entry((at, server)).or_default().sent {
+        let seen = self.seen.entry((at, server)).or_default();
+        if flight.sent >= seen.sent {
+            if flight.call.runtime == 0 {
+                seen.outage = seen.outage.max(local);
+            }
             self.failed(at, server, local);
         }
     }
@@ -219,6 +236,11 @@ impl Calls {
         seen.sent = seen.sent.max(flight.sent);
         if seen.failed >= seen.worked {
             seen.returned = local;
+        }
+        if seen.over <= seen.outage {
+            // A core that has met the answer first knows of no failure.
+            let is_known = local > seen.outage + LATE;
+            (seen.outage, seen.over) = (if is_known { seen.outage } else { Time::ZERO }, local);
         }
         seen.worked = local;
     }

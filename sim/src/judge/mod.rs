@@ -202,8 +202,16 @@ impl Judge {
     }
 
     /// A process has sent a call.
-    pub fn sent(&mut self, at: usize, call: &Call, local: Time) {
+    pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
+        let (now, local) = times;
         let verdict = self.calls.sent(at, call, local, &self.flights);
+        self.note(verdict);
+        let shares = self
+            .shares
+            .iter()
+            .filter(|_| !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local));
+        let mut verdicts = shares.map(|shares| shares.sent(at, call, (local, &self.flights)));
+        let verdict = verdicts.next().unwrap_or(Ok(()));
         self.note(verdict);
         let flight = Flight {
             given_up: self.calls.given_up(at),

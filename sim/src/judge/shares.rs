@@ -1,13 +1,16 @@
 //! Where claims are admitted up to a share while their server is unavailable: what callers are told.
 
-use super::{LATE, Verdict, Who, calls::Calls, check, is_dazed};
+use super::{Flights, LATE, Verdict, Who, calls::Calls, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
-    subject::{Answer, Claim, Event, Failure, Settings, Time},
+    subject::{Answer, Call, CallId, Claim, Command, Event, Failure, PermitId, Settings, Time},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// A claim, or its permit.
 #[derive(Debug)]
@@ -20,6 +23,12 @@ struct Record {
     was_dazed: bool,
     /// Since when a degraded one could have its place: there is room, and its server works.
     room_since: Option<Time>,
+}
+
+impl Record {
+    fn is_strict(&self) -> bool {
+        self.claim.levels().any(|level| level.is_strict)
+    }
 }
 
 #[derive(Debug)]
@@ -92,8 +101,7 @@ impl Shares {
         match event {
             Event::Degraded(_) => {
                 record.is_degraded = true;
-                let is_strict = record.claim.levels().any(|level| level.is_strict);
-                check(!is_strict, "strict", || {
+                check(!record.is_strict(), "strict", || {
                     format!("{who:?} goes on without its server")
                 })?;
             }
@@ -101,7 +109,7 @@ impl Shares {
             Event::Granted(..) => {
                 record.is_held = true;
                 if record.is_degraded {
-                    return self.is_within(who);
+                    return self.is_within(who, &BTreeSet::new());
                 }
             }
             Event::Refused(..) | Event::Revoked(_) => self.over(who),
@@ -110,16 +118,38 @@ impl Shares {
         Ok(())
     }
 
-    fn is_within(&self, who: Who) -> Verdict {
+    /// While others may have admitted claims up to their shares, no process asks for more than its own.
+    pub(super) fn sent(
+        &self,
+        at: usize,
+        call: &Call,
+        (local, flights): (Time, &Flights),
+    ) -> Verdict {
+        let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+        let others = others.filter(|(_, other)| other.call.deadline > local);
+        let others = others.flat_map(|(_, other)| first_of(&other.call));
+        let mut all: BTreeSet<_> = others.collect();
+        for who in first_of(call).map(|permit| (at, permit)) {
+            all.insert(who.1);
+            let bound = |record: &Record| !record.is_held && !record.is_strict();
+            if self.records.get(&who).is_some_and(bound) {
+                self.is_within(who, &all)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a process has counts, and what it has `asked` for.
+    fn is_within(&self, who: Who, asked: &BTreeSet<PermitId>) -> Verdict {
         for level in self.records[&who].claim.levels() {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
-            let own = own.filter(|(_, record)| record.is_held);
+            let own = own.filter(|((_, permit), record)| record.is_held || asked.contains(permit));
             let levels = own.flat_map(|(_, record)| record.claim.levels());
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
             let share = self.share(who.0, level.limit);
             check(units <= share, "the share", || {
-                format!("{who:?} is admitted, with {units} units of {level:?}")
+                format!("{who:?} is admitted or sent, with {units} units of {level:?}")
             })?;
         }
         Ok(())
@@ -168,4 +198,11 @@ impl Shares {
         }
         Ok(())
     }
+}
+
+/// The claims that a call is the first to name.
+fn first_of(call: &Call) -> impl Iterator<Item = PermitId> {
+    let wanted = call.commands.iter().flat_map(Command::wanted);
+    let wanted = wanted.filter(|(_, wanted)| !wanted.was_sent);
+    wanted.map(|(_, wanted)| wanted.id.permit())
 }

@@ -33,7 +33,8 @@ impl World<'_> {
     pub(super) fn send(&mut self, at: usize, call: Call) {
         let local = self.processes[at].local(self.now);
         self.note(|| format!("p{at} sends {:?} {:?}", call.id, call.commands));
-        self.judge.sent(at, &call, local);
+        self.judge
+            .sent(at, &self.processes[at], &call, (self.now, local));
         let link = self.processes[at].link(call.runtime, call.server);
         if !link.is_up {
             let failed = Input::Reply(call.id, Err(Failure::NotConnected));

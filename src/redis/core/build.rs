@@ -127,12 +127,19 @@ impl Core {
             self.pop(draft, queue);
             return true;
         };
-        if !self.put(draft, at, work) {
+        // Since it came its server may have failed, or others have left.
+        let has_room = queue != Queue::Claims || !self.is_beyond_share(draft.now, at.0);
+        if has_room && !self.put(draft, at, work) {
             return false;
         }
         self.pop(draft, queue);
         if let Some(lease) = self.lease(at) {
             lease.waits_in = None;
+        }
+        match queue {
+            Queue::Claims if has_room => self.count(at.0),
+            Queue::Claims => self.next_at(draft.now, at, draft.now + self.settings.short_tick()),
+            _ => {}
         }
         true
     }

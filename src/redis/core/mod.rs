@@ -50,9 +50,9 @@
 //!     make an outage, because the runtime of a caller may stand still; a caller's failure makes a probe due.
 //!     While there is an outage only probes are sent, one at a time, with the releases that wait, and the policy decides
 //!     each claim.
-//! 12. *A claim counts in its process's share* from when it may be sent, and its permit until it is given up, whether or
+//! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
 //!     not its server has it; not while it waits in a queue. So where a policy shares, what is sent has room in the share
-//!     from the sending of the first failure on until nobody can have taken the server for unavailable any more, and takes
+//!     from the first failure that is known until nobody can have taken the server for unavailable any more, and takes
 //!     no place of another process's for a moment.
 //! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one of which only
 //!     the release is left. So a change of weight meets no fault that a claim and a release do not.
@@ -561,9 +561,6 @@ impl Core {
         // The caller's task carries its claim. Of what comes later, as a return under a new id, it does not know.
         let is_claim = !lease.was_sent && !permit.is_decided();
         let from = if is_claim { from } else { THREAD };
-        if queue == Queue::Claims {
-            self.count(at.0);
-        }
         self.push(now, at, (queue, from));
     }
 
