@@ -88,6 +88,7 @@ impl Core {
             if let Some(lease) = lease {
                 (lease.waits_in, lease.asks) = (None, None);
                 self.send_if_due(now, at);
+                self.file(id);
             }
         }
     }
