@@ -220,6 +220,18 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "let is_grant = is_one && token > queued.last_token && end > now;",
         "let is_grant = is_one && token > queued.last_token;",
     ),
+    (
+        "a message that comes before its answer is forgotten",
+        "reply",
+        "lease.was_notified = lease.call.is_some();",
+        "lease.was_notified = lease.call.is_some() && lease.is_queued();",
+    ),
+    (
+        "a message that comes before the answer to a poll is forgotten",
+        "reply",
+        "lease.was_notified = lease.call.is_some();",
+        "lease.was_notified = lease.call.is_some() && !lease.is_queued();",
+    ),
     // What is lost.
     (
         "a lease that is not found is told at once",
@@ -391,6 +403,12 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "mod",
         "self.wait_elsewhere(now, id);",
         "let _ = Self::wait_elsewhere;",
+    ),
+    (
+        "on a cluster: what waits elsewhere is not filed",
+        "moving",
+        "self.send_if_due(now, at);\n                self.file(id);",
+        "self.send_if_due(now, at);",
     ),
     (
         "on a cluster: a connection to another server is the same connection",

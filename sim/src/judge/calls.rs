@@ -17,7 +17,11 @@ use std::{
 /// The most arguments of a call.
 const MOST_ARGS: usize = 3_999;
 
-/// With so many calls in flight a release waits for an answer, and with so many everything does.
+/// With so many units in flight everything waits for an answer.
+const MANY_UNITS: usize = 12_000;
+
+/// With so many calls in flight a poll waits for an answer, with so many a release, and with so many everything does.
+const FEW_CALLS: usize = 4;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
@@ -40,6 +44,8 @@ struct Record {
     is_over: bool,
     /// Since when a call of it is due because its server has lost others.
     recheck: Option<Time>,
+    /// Since when one is due because a message has told of its grant, and an answer that was under way has not.
+    told: Option<Time>,
     /// When the last call that acquires or refreshes it was sent.
     named: Time,
     was_sent: bool,
@@ -151,6 +157,16 @@ impl Calls {
     pub(super) fn granted(&mut self, who: Who) {
         for record in self.leases(who).filter(|record| !record.is_over) {
             (record.was_granted, record.is_whole) = (true, true);
+            record.told = None;
+        }
+    }
+
+    /// A message has told of the grant of a claim that waits.
+    pub(super) fn notified(&mut self, who: Who, local: Time) {
+        if let Some([record]) = self.permits.get_mut(&who).map(Vec::as_mut_slice) {
+            // Of several levels it does not say which is granted.
+            let waits = !record.is_over && !record.was_granted && record.keys.len() == 1;
+            record.told = waits.then_some(local);
         }
     }
 
@@ -279,14 +295,24 @@ impl Calls {
         let all = self.permits.iter();
         let all = all.flat_map(|(who, records)| records.iter().map(move |record| (who, record)));
         for ((at, permit), record) in all {
+            let process = &processes[*at];
             let recheck = record.recheck.filter(|_| !record.is_over);
-            let (process, Some(since)) = (&processes[*at], record.due.or(recheck)) else {
+            let told = record.told_since(process.local(now));
+            let Some(since) = record.due.or(recheck).or(told) else {
                 continue;
             };
             // The keeper's thread carries what nothing else does.
             let server = self.settings.server_of(record.keys[0]);
             let link = &process.links[self.settings.link(0, server)];
-            let has_room = link.in_flight.len() < MANY_CALLS;
+            let most = if told.is_some() {
+                FEW_CALLS
+            } else {
+                MANY_CALLS
+            };
+            let units = flights.range((*at, CallId(0))..(*at + 1, CallId(0)));
+            let units = units.filter(|(_, other)| other.call.server == server);
+            let units: usize = units.map(|(_, other)| other.units()).sum();
+            let has_room = link.in_flight.len() < most && units < MANY_UNITS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
             let is_over = process.local(now) > record.lasts;
@@ -298,7 +324,9 @@ impl Calls {
             let since = since.max(seen.returned).max(process.local(known.min(now)));
             let is_late = could && !is_over && process.local(now) > since + LATE;
             check(!is_late, "L2", || {
-                format!("p{at} does not release {permit:?}, or refresh it")
+                format!(
+                    "p{at} does not release {permit:?}, or refresh it, or ask for it: {record:?}"
+                )
             })?;
         }
         Ok(())
@@ -422,7 +450,7 @@ impl Calls {
         }
         match command {
             Command::Acquire { .. } => {
-                (record.was_sent, record.is_gone) = (true, false);
+                (record.was_sent, record.is_gone, record.told) = (true, false, None);
                 record.may_run.insert(call.id, call.deadline);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
@@ -477,8 +505,12 @@ impl Calls {
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
-                let acquired =
-                    acquired(command, answer, (key, id)).filter(|_| is_timely && !may_hold);
+                let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
+                if acquired.is_some() {
+                    let waits = matches!(acquired, Some(Acquired::Queued { .. }));
+                    record.told = record.told.filter(|_| waits).map(|_| local);
+                }
+                let acquired = acquired.filter(|_| !may_hold);
                 record.is_gone |= is_refused(acquired);
                 record.falls_back |= has_lost;
                 // A core may release what was revoked all the same.
@@ -492,6 +524,13 @@ impl Calls {
 }
 
 impl Record {
+    /// Since when its grant was told, and no call of it is in flight.
+    fn told_since(&self, local: Time) -> Option<Time> {
+        let last = self.may_run.values().max().copied().unwrap_or_default();
+        let told = self.told.filter(|_| !self.is_over && last <= local);
+        told.map(|told| told.max(last))
+    }
+
     /// Takes away all but the first units of a semaphore. They are to be released.
     fn part(&mut self, key: Key, keep: u32, local: Time) -> Self {
         let old = self.units.insert(key, (1, keep)).unwrap_or_default();

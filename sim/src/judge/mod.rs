@@ -13,7 +13,10 @@ use crate::{
     process::Process,
     schedule::{Data, Schedule},
     server::{Run, Server},
-    subject::{Answer, Call, CallId, Claim, Event, Failure, Key, PermitId, Resize, Time},
+    subject::{
+        Answer, Call, CallId, Claim, Command, Event, Failure, GENERATION, Key, Message, PermitId,
+        Resize, Time,
+    },
 };
 use callers::Callers;
 use calls::Calls;
@@ -68,6 +71,14 @@ struct Flight {
     sent: Time,
     /// What its process has given up, and no other call can bring back.
     given_up: Vec<GivenUp>,
+}
+
+impl Flight {
+    /// How many units it names.
+    fn units(&self) -> usize {
+        let ids = self.call.commands.iter().flat_map(Command::ids);
+        ids.map(|(_, id)| id.count() as usize).sum()
+    }
 }
 
 /// Calls in flight, of each process.
@@ -323,6 +334,16 @@ impl Judge {
         self.note(verdict);
         for (_, id) in run.command.ids().into_iter().filter(|_| was_there) {
             self.callers.revoked((run.process, id.permit()), server);
+        }
+    }
+
+    /// The message of a grant has come to its process.
+    pub fn notified(&mut self, at: usize, message: Message, local: Time) {
+        let who = (at, PermitId(message.serial % GENERATION));
+        // One that was to be sent again may be beyond its share.
+        let is_last = self.storage.tokens(who).max() == Some(message.token);
+        if is_last && self.shares.is_none() {
+            self.calls.notified(who, local);
         }
     }
 

@@ -69,7 +69,10 @@ impl World<'_> {
                 self.judge.replied(at, call, &answers, local);
                 core.handle_reply(local, call, reply);
             }
-            Input::Message(message) => core.handle_message(local, message),
+            Input::Message(message) => {
+                self.judge.notified(at, message, local);
+                core.handle_message(local, message);
+            }
             Input::Revoked(serial) => core.handle_revocation(local, serial),
             Input::Servers(change) => core.handle_servers(local, change),
         }

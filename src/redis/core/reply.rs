@@ -419,24 +419,22 @@ impl Core {
         let Some(permit) = self.permits.get(id.slot) else {
             return;
         };
-        let Some(lease) = permit.queued() else {
-            // The answer that it waits may be on its way.
-            let current = permit.current().filter(|_| !permit.is_decided());
-            let current = current.and_then(|current| self.lease(At(id, current)));
-            return current
-                .into_iter()
-                .for_each(|lease| lease.was_notified = true);
+        let Some(number) = permit.current().filter(|_| !permit.is_decided()) else {
+            return;
         };
-        let State::Queued(queued) = &permit.leases[lease].state else {
+        // Else it does not say of which level it tells, or no replica may have it.
+        let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
+        let is_one = is_one && self.settings.replicas == 0;
+        let at = At(id, number);
+        let lease = &mut self.permits[id.slot].leases[number];
+        // An answer from before it may be on its way.
+        lease.was_notified = lease.call.is_some();
+        let State::Queued(queued) = &lease.state else {
             return;
         };
         let end = self
             .settings
             .held_until(queued.polled, self.settings.alive());
-        // Else it does not say of which level it tells, or no replica may have it.
-        let is_one = permit.levels.len() == 1 && permit.levels[0].units.serial == serial;
-        let is_one = is_one && self.settings.replicas == 0;
-        let at = At(id, lease);
         let is_grant = is_one && token > queued.last_token && end > now;
         self.carried_by(THREAD, id);
         if is_grant {
