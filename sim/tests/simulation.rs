@@ -91,7 +91,7 @@ fn a_seed_gives_the_same_trace_each_time() {
 }
 
 /// A file of the scripts, a place in it, and what is planted there.
-const PATCHES: [(&str, &str, &str); 17] = [
+const PATCHES: [(&str, &str, &str); 18] = [
     (
         "acquire",
         "ARGV[arg + 2] - used[number] > 0",
@@ -138,6 +138,11 @@ const PATCHES: [(&str, &str, &str); 17] = [
         "refresh",
         "call('ZADD', held, 'XX', 'CH',",
         "call('ZADD', held, 'CH',",
+    ),
+    (
+        "queue",
+        "local of_root = root and string",
+        "local of_root = false and string",
     ),
     (
         "release",

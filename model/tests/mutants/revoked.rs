@@ -21,7 +21,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "call('ZSCORE', level.alive, revocation_of(level.id))",
+        "call('ZSCORE', level.alive, own)",
         "call('ZSCORE', level.alive, level.id)",
         "revoked",
         "A",
@@ -49,8 +49,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "if level.is_known and call",
-        "if false and call",
+        "if level.is_known and is_revoked",
+        "if false and is_revoked",
         "revoked",
         "R",
     ),

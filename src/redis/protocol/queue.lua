@@ -173,11 +173,18 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     return {-2, at, levels[at].used, arrival, recheck, last_token}
   end
 
+  -- Whether an operator has revoked a permit, or the one that it adds units to.
+  local function is_revoked(level)
+    local own, root = revocation_of(level.id), string.match(level.id, '%.%+(%x+)$')
+    local of_root = root and string.match(own, '^revoked:%w+%.') .. root
+    return call('ZSCORE', level.alive, own) or of_root and call('ZSCORE', level.alive, of_root)
+  end
+
   -- Whether the claim is admitted at all levels; else the answer to it.
   local function admit(levels)
     for at, level in ipairs(levels) do
       -- An acquire from before the revocation may have come after it.
-      if level.is_known and call('ZSCORE', level.alive, revocation_of(level.id)) then
+      if level.is_known and is_revoked(level) then
         return false, refuse(levels, -3, at)
       end
     end

@@ -1,9 +1,9 @@
 -- revoke: takes a permit from whoever holds it, or a claim from the queue, for an operator.
 --
 -- Promises: only the permit that is named is touched, with the units that were added to it, and only if
--- its id is held or waits now. Its id is remembered for a while, and acquires nothing meanwhile, unless it is
--- the delayed first acquire of all: what that brings back lasts until the owner hears of the revocation. The
--- next waiters are granted in the same call, and the owner is told.
+-- its id is held or waits now. Its id is remembered for a while, and acquires nothing meanwhile, nor do units
+-- that were added to it, unless it is the delayed first acquire of all: what that brings back lasts until the
+-- owner hears of the revocation. The next waiters are granted in the same call, and the owner is told.
 --
 -- KEYS  held, queue, alive, token; see grant.lua
 -- ARGV  1 floor     microseconds, the least token for a semaphore that has none yet
