@@ -345,14 +345,20 @@ pub(super) fn knows(view: &View, who: Who, clock: i64) -> bool {
         .any(|name| name.who() == who)
 }
 
-/// The semaphore that has given a waiter a token in this run: one that it waited for, if there are several.
+/// The semaphore that has given a waiter a token in this run: one that it waited for, or holds since, if there are several.
 fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     let semaphores = run.semaphores.iter();
     let mut givers =
         semaphores.filter(|(_, before, after)| before.token < token && token <= after.token);
     let waited = |view: &View| waiting(view, i64::MIN).any(|(name, _)| name.who() == who);
+    let holds = |view: &View| live(&view.held, i64::MIN).any(|name| name.who() == who);
+    let joined = |before: &View, after: &View| holds(after) && !holds(before);
     let first = givers.clone().find(|(_, before, _)| waited(before));
-    first.or_else(|| givers.next()).map(|(key, ..)| *key)
+    let second = givers
+        .clone()
+        .find(|(_, before, after)| joined(before, after));
+    let found = first.or(second).or_else(|| givers.next());
+    found.map(|(key, ..)| *key)
 }
 
 /// A claim is not refused because of units that its own process had given up before.
