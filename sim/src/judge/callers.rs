@@ -368,11 +368,11 @@ impl Callers {
         }
     }
 
-    /// Whether a permit is over that this adds to.
+    /// Whether a permit is over, or revoked, that this adds to.
     fn is_orphan(&self, who: Who) -> bool {
         let parent = self.weights.parent(who);
         let parent = parent.and_then(|parent| self.records.get(&parent));
-        parent.is_some_and(|parent| parent.state == State::Over)
+        parent.is_some_and(|parent| parent.state == State::Over || parent.revoked.is_some())
     }
 
     /// Whether a process that ran could not ask a server of a claim, or got no answer.

@@ -249,13 +249,15 @@ impl Calls {
 
     fn worked(&mut self, at: usize, flight: &Flight, local: Time) {
         let seen = self.seen.entry((at, flight.call.server)).or_default();
+        let was_silent = seen.sent + self.settings.timeout <= local;
         seen.sent = seen.sent.max(flight.sent);
         if seen.failed >= seen.worked {
             seen.returned = local;
         }
         if seen.over <= seen.outage {
-            // A core that has met the answer first knows of no failure.
-            let is_known = local > seen.outage + LATE;
+            // A core that has met the answer first knows of no failure, and nobody has taken a server for unavailable
+            // that was there within a timeout.
+            let is_known = was_silent && local > seen.outage + LATE;
             (seen.outage, seen.over) = (if is_known { seen.outage } else { Time::ZERO }, local);
         }
         seen.worked = local;
