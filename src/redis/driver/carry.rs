@@ -2,7 +2,7 @@
 
 use super::{
     runtimes::PAUSE,
-    shared::{Dropped, Load, Shared},
+    shared::{Dropped, Load, Shared, contained},
     transport::{Connection, Messages, News, Transport},
 };
 use crate::{
@@ -18,7 +18,7 @@ use std::{
     mem,
     pin::pin,
     sync::Arc,
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 use tokio::{runtime::Handle, select, task::unconstrained};
@@ -162,7 +162,8 @@ pub(super) fn spawn_all<T: Transport>(
         if let Ok(runtime) = Handle::try_current() {
             let mut carrying = Box::pin(carrier.carry_on());
             let mut context = Context::from_waker(Waker::noop());
-            if carrying.as_mut().poll(&mut context).is_pending() {
+            // A connection that was supplied may panic. That is not a matter of whoever makes the call.
+            if let Some(Poll::Pending) = contained(|| carrying.as_mut().poll(&mut context)) {
                 runtime.spawn(carrying);
             }
         }

@@ -117,7 +117,7 @@ pub(super) struct Outbox {
 }
 
 /// Runs what may panic. What the panic carries is not dropped, because that may panic too.
-fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
+pub(super) fn contained<R>(run: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(run))
         .map_err(mem::forget)
         .ok()
