@@ -12,6 +12,7 @@ mod keeper_nodes;
 mod load;
 mod nodes;
 mod offered;
+mod panics;
 mod releases;
 mod resumed;
 mod routes;
