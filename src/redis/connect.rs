@@ -350,15 +350,11 @@ impl Builder {
         let connected = by(after(ATTEMPT), Error::Timeout(ATTEMPT), select_ok(connect)).await;
         connected.map_err(|error| self.judge(topology.place()).connecting(error))?;
         let semaphore = self.build(topology);
-        semaphore
-            .check()
-            .await?
-            .iter()
-            .for_each(|risk| events::risk(risk));
-        let Store {
-            driver, settings, ..
-        } = &*semaphore.0;
-        driver.warm_up(after(settings.budget())).await;
+        let risks = semaphore.check().await?;
+        risks.iter().for_each(|risk| events::risk(risk));
+        let store = &semaphore.0;
+        let ready = after(store.settings.budget());
+        store.driver.warm_up(ready).await;
         Ok(semaphore)
     }
 

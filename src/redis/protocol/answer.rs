@@ -81,17 +81,14 @@ pub(in crate::redis) enum Message {
 impl Message {
     /// Reads `SERIAL TOKEN HELD`, or `SERIAL revoked`.
     pub(in crate::redis) fn read(text: &str) -> Option<Self> {
-        let words: Vec<_> = text.split(' ').collect();
-        let serial = u64::from_str_radix(words[0], 16).ok()?;
-        match words[1..] {
-            ["revoked"] => Some(Self::Revoked(serial)),
-            [token, held] => Some(Self::Granted(
-                serial,
-                token.parse().ok()?,
-                held.parse().ok()?,
-            )),
-            _ => None,
+        let (serial, rest) = text.split_once(' ')?;
+        let serial = u64::from_str_radix(serial, 16).ok()?;
+        if rest == "revoked" {
+            return Some(Self::Revoked(serial));
         }
+        let (token, held) = rest.split_once(' ')?;
+        let (token, held) = (token.parse().ok()?, held.parse().ok()?);
+        Some(Self::Granted(serial, token, held))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Only `std` is used, so that the core says what it wants without a client of Redis, and
 //! the simulation runs the same words.
 
-use super::id::{Owner, PermitId};
+use super::id::{Owner, PermitId, UnitId};
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// One run of a script.
@@ -291,7 +291,7 @@ impl Wanted {
     }
 
     fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
-        sink.add(owner.id(&self.units));
+        sink.add(UnitId(owner, &self.units, 1));
         sink.add(self.limit());
         match &self.position {
             Some(position) => sink.add(position),
@@ -303,10 +303,7 @@ impl Wanted {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (alive, head_start) = (self.alive.as_millis(), self.head_start.as_micros());
-        write!(
-            f,
-            "{alive} {} {} {head_start}",
-            self.max_waiting, self.arrival
-        )
+        let (max_waiting, arrival) = (self.max_waiting, self.arrival);
+        write!(f, "{alive} {max_waiting} {arrival} {head_start}")
     }
 }

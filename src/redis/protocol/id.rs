@@ -113,51 +113,29 @@ impl Owner {
         self.key(&format!("wake:{}", self.process))
     }
 
-    /// The id of a permit, which is that of its first unit.
-    pub(super) fn id<'a>(&'a self, permit: &'a PermitId) -> UnitId<'a> {
-        let owner = self;
-        UnitId {
-            owner,
-            permit,
-            unit: 1,
-        }
-    }
-
-    /// The ids of a permit's units.
+    /// The ids of a permit's units. That of the permit is that of its first unit.
     pub(super) fn units<'a>(&'a self, permit: &'a PermitId) -> impl Iterator<Item = UnitId<'a>> {
-        (permit.first..=permit.last).map(move |unit| UnitId {
-            unit,
-            ..self.id(permit)
-        })
+        (permit.first..=permit.last).map(move |unit| UnitId(self, permit, unit))
     }
 }
 
 /// The id of one unit: `PROCESS.SERIAL.LIMIT.WEIGHT.LEASE`, then its [`Tag`], and for each unit after
 /// the first `:UNIT` behind that. A script that another process calls can grant the permit from its id
 /// alone.
-pub(super) struct UnitId<'a> {
-    owner: &'a Owner,
-    permit: &'a PermitId,
-    unit: u32,
-}
+pub(super) struct UnitId<'a>(
+    pub(super) &'a Owner,
+    pub(super) &'a PermitId,
+    pub(super) u32,
+);
 
 impl fmt::Display for UnitId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Owner {
-            process, lease_ms, ..
-        } = self.owner;
-        let PermitId {
-            serial,
-            limit,
-            weight,
-            ref tag,
-            ..
-        } = *self.permit;
+        let Self(owner, permit, unit) = self;
+        let (process, lease_ms) = (&owner.process, owner.lease_ms);
+        let (serial, limit, weight) = (permit.serial, permit.limit, permit.weight);
         write!(f, "{process}.{serial:x}.{limit}.{weight}.{lease_ms}")?;
-        if let Some(tag) = tag {
-            tag.fmt(f)?;
-        }
-        match self.unit {
+        permit.tag.iter().try_for_each(|tag| tag.fmt(f))?;
+        match unit {
             1 => Ok(()),
             unit => write!(f, ":{unit}"),
         }
@@ -195,7 +173,7 @@ impl fmt::Display for Tag {
         base36(f, self.since)?;
         match &self.of {
             Of::Claim(None) => Ok(()),
-            Of::Claim(Some(label)) => encoded(f, label),
+            Of::Claim(Some(label)) => write!(f, ".{}", encoded(label)),
             Of::Added(serial) => write!(f, ".+{serial:x}"),
         }
     }
@@ -215,15 +193,10 @@ fn base36(f: &mut fmt::Formatter<'_>, mut number: u64) -> fmt::Result {
     }
 }
 
-fn encoded(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
-    f.write_str(".")?;
-    for part in utf8_percent_encode(label, ENCODED) {
-        match part.strip_prefix('%') {
-            Some(hex) => write!(f, "~{hex}")?,
-            None => f.write_str(part)?,
-        }
-    }
-    Ok(())
+fn encoded(label: &str) -> String {
+    utf8_percent_encode(label, ENCODED)
+        .to_string()
+        .replace('%', "~")
 }
 
 /// A permit's id as it was read.
