@@ -590,12 +590,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "self.tell_end(id);",
     ),
     (
-        "in outages: what is released counts on",
-        "end",
-        "self.uncount(id);",
-        "if id.serial % 2 == 0 {\n            self.uncount(id);\n        }",
-    ),
-    (
         "in outages: a claim counts from its grant",
         "build",
         "Queue::Claims if has_room => self.count(at.0),",

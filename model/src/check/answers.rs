@@ -87,9 +87,9 @@ fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     let Some((item, view)) = views.get(usize::from(level)) else {
         return false;
     };
-    let permit = item.unit.permit();
     let mut known = view.before.revoked.iter();
-    let is_known = known.any(|(other, _)| *other == permit) && item.was_sent;
+    let is_it = |permit| item.unit.permit() == permit || item.unit.is_added_to(permit);
+    let is_known = known.any(|(permit, _)| is_it(*permit)) && item.was_sent;
     let mut all = views.iter();
     is_known && (!is_final || all.all(|(item, view)| has_nothing(view, item.unit)))
 }

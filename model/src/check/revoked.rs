@@ -92,7 +92,7 @@ fn is_left(after: &Semaphore, id: Unit) -> bool {
     waits || id.all().any(|unit| after.held.get(unit).is_some())
 }
 
-/// Who was revoked is told so by every acquire, but for the first one of a permit.
+/// Who was revoked is told so by every acquire, but for the first one of a permit, and so is what was added to it.
 pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
     if !call.is_acquire() {
         return Ok(());
@@ -100,7 +100,8 @@ pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
     let is_over = |item: &Item| {
         let mut revoked = effect.before[usize::from(item.key)].revoked.iter();
         let is_it = |(permit, until): &(Permit, i64)| {
-            *permit == item.unit.permit() && is_live(Some(*until))
+            let is_own = *permit == item.unit.permit() || item.unit.is_added_to(*permit);
+            is_own && is_live(Some(*until))
         };
         item.was_sent && revoked.any(is_it)
     };

@@ -84,6 +84,8 @@ struct Seen {
     sent: Time,
     /// When it was answered again.
     returned: Time,
+    /// When the task that carried a call was dropped last.
+    abandoned: Time,
     /// When a call of the thread has failed last, and when the first one after that was answered.
     outage: Time,
     over: Time,
@@ -270,7 +272,8 @@ impl Calls {
         let is_unwell = seen.failed > seen.worked && link.is_up && !is_dazed(process, now);
         let pause = PROBES + LATE;
         let could = link.since.max(process.suspended_until);
-        let is_late = process.local(now) > seen.failed + pause && now > could + pause;
+        let last = seen.failed.max(seen.abandoned);
+        let is_late = process.local(now) > last + pause && now > could + pause;
         check(
             !is_unwell || !is_late || !link.in_flight.is_empty(),
             "L2",
@@ -473,7 +476,10 @@ impl Calls {
         let is_timely = local < flight.call.deadline;
         let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
         match reply {
-            Err(Failure::Abandoned) => {}
+            Err(Failure::Abandoned) => {
+                let seen = self.seen.entry((at, flight.call.server)).or_default();
+                seen.abandoned = local;
+            }
             Ok(answers) if is_timely && !answers.iter().any(is_error) => {
                 self.worked(at, flight, local);
             }

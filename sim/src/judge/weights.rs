@@ -81,7 +81,9 @@ impl Callers {
         let (leases, revoked) = (std::mem::take(&mut record.leases), record.revoked);
         (record.state, record.is_released) = (State::Over, true);
         if let Some(record) = self.records.get_mut(&parent) {
+            // In the order in which they were asked for, which may be granted in another.
             record.leases.extend(leases);
+            record.leases.sort_by_key(|lease| lease.permit);
             record.revoked = record.revoked.or(revoked);
         }
     }
