@@ -11,7 +11,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a waiter that gives up stays in the queue",
         "lease",
         "self.was_sent && (!is_gone || self.runs_until() > now)",
-        "self.was_sent && !is_gone && !self.is_queued()",
+        "self.was_sent && !is_gone && !self.queued_at().is_some()",
     ),
     (
         "a release is settled while an acquire may run",
@@ -53,7 +53,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a retry has a new id",
         "build",
         "units: level.units.clone(),",
-        "units: if lease.was_sent && !lease.is_queued() { level.units.renewed() } else { level.units.clone() },",
+        "units: if lease.was_sent && !lease.queued_at().is_some() { level.units.renewed() } else { level.units.clone() },",
     ),
     (
         "a permit's number is used again",
@@ -168,8 +168,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an answer counts after its deadline",
         "mod",
-        "Ok(_) if now >= flight.deadline =>",
-        "Ok(_) if now >= flight.deadline * 2 =>",
+        "Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline",
+        "Err(Failure::Abandoned) if now >= flight.deadline",
     ),
     (
         "a claim without a budget",
@@ -224,13 +224,13 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a message that comes before its answer is forgotten",
         "reply",
         "lease.was_notified = lease.call.is_some();",
-        "lease.was_notified = lease.call.is_some() && lease.is_queued();",
+        "lease.was_notified = lease.call.is_some() && lease.queued_at().is_some();",
     ),
     (
         "a message that comes before the answer to a poll is forgotten",
         "reply",
         "lease.was_notified = lease.call.is_some();",
-        "lease.was_notified = lease.call.is_some() && !lease.is_queued();",
+        "lease.was_notified = lease.call.is_some() && !lease.queued_at().is_some();",
     ),
     // What is lost.
     (

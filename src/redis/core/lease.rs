@@ -180,10 +180,6 @@ impl Lease {
         matches!(self.state, State::Lost(_))
     }
 
-    pub(super) fn is_queued(&self) -> bool {
-        self.queued_at().is_some()
-    }
-
     /// The level in whose queue it waits, by its number in the permit.
     pub(super) fn queued_at(&self) -> Option<usize> {
         match &self.state {

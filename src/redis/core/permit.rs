@@ -202,11 +202,6 @@ impl Permit {
         self.leases.iter().all(is_over)
     }
 
-    /// The lease whose acquire is a poll.
-    pub(super) fn queued(&self) -> Option<usize> {
-        self.leases.iter().position(Lease::is_queued)
-    }
-
     /// The number of the lease at which a claim has arrived.
     pub(super) fn current(&self) -> Option<usize> {
         self.leases.iter().position(|lease| !lease.is_held())
