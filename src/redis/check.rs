@@ -11,7 +11,7 @@ use super::{
 use crate::semaphore::{BoxFuture, timer::timeout_at};
 use futures_util::{
     FutureExt,
-    future::{Shared, WeakShared, join, join_all},
+    future::{Shared, join, join_all},
 };
 use redis::{Cmd, cmd, from_redis_value};
 use std::{
@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 
 /// How long a check may take.
 const BOUND: Duration = Duration::from_secs(1);
@@ -30,9 +30,6 @@ const FEW: u32 = 3;
 
 /// So many keys are on all servers, and in all parts of the slots.
 const SAMPLES: usize = 128;
-
-/// A check that is running, in which runtime, and until when it may be joined.
-pub(super) type Running = (Id, Instant, WeakShared<BoxFuture<Checked>>);
 
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).

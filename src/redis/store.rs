@@ -1,8 +1,7 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    check::Running,
-    connect_error::{ConnectError, Risk},
+    connect_error::{Checked, ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Session, Wire},
     error::{Error, after, by},
@@ -12,16 +11,19 @@ use super::{
 };
 use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
-    semaphore::{Acquire, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest},
+    semaphore::{
+        Acquire, BoxFuture, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest,
+    },
     sync::Mutex,
 };
+use futures_util::future::WeakShared;
 use redis::{Cmd, Value, cmd};
 use std::{
     fmt, io,
     sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
-use tokio::time::sleep;
+use tokio::{runtime::Id, time::sleep};
 
 /// How often a request is sent elsewhere. While a slot moves two are usual: to the new node, and back.
 const MOST_HOPS: usize = 5;
@@ -162,6 +164,9 @@ impl fmt::Debug for RedisSemaphore {
 /// A permit of the driver.
 pub(super) type Held = driver::Held<Wire>;
 
+/// A check, in which runtime it runs, and until when it may be joined.
+type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
+
 /// What all handles and permits of a store share.
 pub(super) struct Store {
     pub(super) owner: Arc<Owner>,
@@ -169,7 +174,7 @@ pub(super) struct Store {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) driver: Driver<Wire>,
     pub(super) reports: Arc<Reports>,
-    pub(super) running_check: Mutex<Option<Running>>,
+    pub(super) running_check: Mutex<Option<RunningCheck>>,
     pub(super) database: i64,
     /// What the server calls itself, once a check has seen it: two stores with other addresses of one server
     /// find out that they are one.

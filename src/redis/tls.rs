@@ -76,25 +76,25 @@ fn wrong_url(error: RedisError) -> ConnectError {
 
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 mod secure {
-    use super::{Certificates, Client, ConnectError, ConnectionInfo, NO_TLS};
+    use crate::redis::{connect_error::ConnectError, tls};
+    use redis::{Client, ConnectionInfo};
 
-    pub(super) fn client(_: ConnectionInfo, _: &Certificates) -> Result<Client, ConnectError> {
-        Err(ConnectError::setting("url", NO_TLS))
+    pub(super) fn client(_: ConnectionInfo, _: &tls::Certificates) -> Result<Client, ConnectError> {
+        Err(ConnectError::setting("url", tls::NO_TLS))
     }
 }
 
 /// The client for `rediss://`. Certificates that cannot work are detected before it connects.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure {
-    use super::{Certificates, Identity};
-    use crate::redis::connect_error::ConnectError;
+    use crate::redis::{connect_error::ConnectError, tls};
     use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
     const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
     pub(super) fn client(
         info: ConnectionInfo,
-        certificates: &Certificates,
+        certificates: &tls::Certificates,
     ) -> Result<Client, ConnectError> {
         backend::prepare();
         let client_tls = certificates.client.as_ref().map(identity).transpose()?;
@@ -114,7 +114,7 @@ mod secure {
     }
 
     /// Checks that the key belongs to the certificate.
-    fn identity(identity: &Identity) -> Result<ClientTlsConfig, ConnectError> {
+    fn identity(identity: &tls::Identity) -> Result<ClientTlsConfig, ConnectError> {
         let reason = "it is not a certificate and its private key, both in PEM";
         backend::check(identity).map_err(|error| {
             ConnectError::setting("client_certificate", reason).with_source(error)
