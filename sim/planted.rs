@@ -11,7 +11,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a waiter that gives up stays in the queue",
         "lease",
         "self.was_sent && (!is_gone || self.runs_until() > now)",
-        "self.was_sent && !is_gone && !self.queued_at().is_some()",
+        "self.was_sent && !is_gone && self.queued_at().is_none()",
     ),
     (
         "a release is settled while an acquire may run",
@@ -28,32 +28,32 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call whose connection broke counts as never sent",
         "reply",
-        "!matches!(failure, None | Some(Failure::NotConnected))",
-        "!matches!(failure, None | Some(Failure::NotConnected | Failure::Broken))",
+        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
+        "Failure::NotConnected | Failure::Broken => drop(self.landed(at, flight.id)),",
     ),
     (
         "an abandoned call counts as never sent",
         "reply",
-        "!matches!(failure, None | Some(Failure::NotConnected))",
-        "!matches!(failure, None | Some(Failure::NotConnected | Failure::Abandoned))",
+        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
+        "Failure::NotConnected | Failure::Abandoned => drop(self.landed(at, flight.id)),",
     ),
     (
         "a release without an answer is not sent again",
         "reply",
-        "self.released(now, all, Some(then));",
-        "match failure {\n                    Some(_) => all.iter().for_each(|(at, _)| self.done(*at)),\n                    None => self.released(now, all, Some(then)),\n                }",
+        "Items::Release(all) => self.release_again(now, all, then),",
+        "Items::Release(all) => all.iter().for_each(|(at, _)| self.done(*at)),",
     ),
     (
         "a refused release is not sent again",
         "reply",
-        "self.released(now, all, Some(then));",
-        "if failure.is_some() {\n                    self.released(now, all, Some(then));\n                }",
+        "Items::Release(all) => self.release_again(now, all, then),",
+        "Items::Release(_) => {}",
     ),
     (
         "a retry has a new id",
         "build",
         "units: level.units.clone(),",
-        "units: if lease.was_sent && !lease.queued_at().is_some() { level.units.renewed() } else { level.units.clone() },",
+        "units: if lease.was_sent && lease.queued_at().is_none() { level.units.renewed() } else { level.units.clone() },",
     ),
     (
         "a permit's number is used again",
@@ -76,7 +76,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire that came too late is not sent again",
         "reply",
-        "(Items::Acquire(_), Answer::Late(_)) => self.repeat(now, flight, (items, now)),",
+        "(Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),",
         "(Items::Acquire(_), Answer::Late(_)) => {}",
     ),
     (
@@ -112,8 +112,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call that is over keeps its slot",
         "reply",
-        "lane.land(now, (flight.claims, flight.units));",
-        "let _ = (lane, now);",
+        "lane.land((flight.claims, flight.units));",
+        "let _ = lane;",
     ),
     // Releases.
     (
@@ -156,20 +156,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a lease counts from its answer",
         "reply",
-        "let lasts = self.lasts(sent, lease.length);",
-        "let lasts = (self.lasts(now, lease.length).0, self.lasts(sent, lease.length).1);",
+        "let end = self.settings.held_until(sent, lease.length);\n                let refresh",
+        "let end = self.settings.held_until(now, lease.length);\n                let refresh",
     ),
     (
         "a refresh counts from its answer",
         "reply",
-        "let (until, next) = self.lasts(flight.sent, length);",
-        "let (until, next) = (self.lasts(now, length).0, self.lasts(flight.sent, length).1);",
+        "let end = end.max(self.settings.held_until(flight.sent, length));",
+        "let end = end.max(self.settings.held_until(now, length));",
     ),
     (
         "an answer counts after its deadline",
         "mod",
-        "Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline",
-        "Err(Failure::Abandoned) if now >= flight.deadline",
+        "Ok(_) if now >= flight.deadline =>",
+        "Ok(_) if now >= flight.deadline * 2 =>",
     ),
     (
         "a claim without a budget",
@@ -230,7 +230,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "a message that comes before the answer to a poll is forgotten",
         "reply",
         "lease.was_notified = lease.call.is_some();",
-        "lease.was_notified = lease.call.is_some() && !lease.queued_at().is_some();",
+        "lease.was_notified = lease.call.is_some() && lease.queued_at().is_none();",
     ),
     // What is lost.
     (
@@ -425,8 +425,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: a redirected release is forgotten",
         "reply",
-        "self.released(now, all, Some(then));",
-        "let again = failure.map(|_| then);\n                let all: Vec<_> = all.iter().map(|(at, settled)| (*at, *settled || again.is_none())).collect();\n                self.released(now, &all, again);",
+        "Items::Release(all) => self.release_again(now, all, then),",
+        "Items::Release(all) => {\n                let all: Vec<_> = all.iter().map(|(at, _)| (*at, true)).collect();\n                self.released(now, &all);\n            }",
     ),
     (
         "on a cluster: what follows of a claim waits for a runtime that does not look",
@@ -462,8 +462,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: a lease that was lost in part is forgotten whole",
         "reply",
-        "let is_gone = false;",
-        "let is_gone = true;",
+        "let (is_gone, end) = (false, Some(end));",
+        "let (is_gone, end) = (true, Some(end));",
     ),
     (
         "a growth outlives the loss of its permit",
@@ -564,18 +564,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "health",
         "if sent < self.answered {",
         "if sent < Time::ZERO {",
-    ),
-    (
-        "in outages: strict is forgotten at the second level",
-        "mod",
-        "levels.iter().any(|level| level.is_strict)",
-        "levels[0].is_strict",
-    ),
-    (
-        "in outages: a server that lost its data counts from one again",
-        "policy",
-        "self.most[0].max(count)",
-        "count",
     ),
     (
         "in outages: a share is off by one",
