@@ -28,26 +28,26 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call whose connection broke counts as never sent",
         "reply",
-        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
-        "Failure::NotConnected | Failure::Broken => drop(self.landed(at, flight.id)),",
+        "!matches!(failure, None | Some(Failure::NotConnected))",
+        "!matches!(failure, None | Some(Failure::NotConnected | Failure::Broken))",
     ),
     (
         "an abandoned call counts as never sent",
         "reply",
-        "Failure::NotConnected => drop(self.landed(at, flight.id)),",
-        "Failure::NotConnected | Failure::Abandoned => drop(self.landed(at, flight.id)),",
+        "!matches!(failure, None | Some(Failure::NotConnected))",
+        "!matches!(failure, None | Some(Failure::NotConnected | Failure::Abandoned))",
     ),
     (
         "a release without an answer is not sent again",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, then),",
-        "Items::Release(all) => all.iter().for_each(|(at, _)| self.done(*at)),",
+        "self.released(now, all, Some(then));",
+        "match failure {\n                    Some(_) => all.iter().for_each(|(at, _)| self.done(*at)),\n                    None => self.released(now, all, Some(then)),\n                }",
     ),
     (
         "a refused release is not sent again",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, then),",
-        "Items::Release(_) => {}",
+        "self.released(now, all, Some(then));",
+        "if failure.is_some() {\n                    self.released(now, all, Some(then));\n                }",
     ),
     (
         "a retry has a new id",
@@ -76,7 +76,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "an acquire that came too late is not sent again",
         "reply",
-        "(Items::Acquire(all), Answer::Late(_)) => self.send_again(now, flight.id, all, now),",
+        "(Items::Acquire(_), Answer::Late(_)) => self.repeat(now, flight, (items, now)),",
         "(Items::Acquire(_), Answer::Late(_)) => {}",
     ),
     (
@@ -112,8 +112,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call that is over keeps its slot",
         "reply",
-        "lane.land((flight.claims, flight.units));",
-        "let _ = lane;",
+        "lane.land(now, (flight.claims, flight.units));",
+        "let _ = (lane, now);",
     ),
     // Releases.
     (
@@ -156,20 +156,20 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a lease counts from its answer",
         "reply",
-        "let end = self.settings.held_until(sent, lease.length);\n                let refresh",
-        "let end = self.settings.held_until(now, lease.length);\n                let refresh",
+        "let lasts = self.lasts(sent, lease.length);",
+        "let lasts = (self.lasts(now, lease.length).0, self.lasts(sent, lease.length).1);",
     ),
     (
         "a refresh counts from its answer",
         "reply",
-        "let end = end.max(self.settings.held_until(flight.sent, length));",
-        "let end = end.max(self.settings.held_until(now, length));",
+        "let (until, next) = self.lasts(flight.sent, length);",
+        "let (until, next) = (self.lasts(now, length).0, self.lasts(flight.sent, length).1);",
     ),
     (
         "an answer counts after its deadline",
         "mod",
-        "Ok(_) if now >= flight.deadline =>",
-        "Ok(_) if now >= flight.deadline * 2 =>",
+        "Ok(_) | Err(Failure::Abandoned) if now >= flight.deadline",
+        "Err(Failure::Abandoned) if now >= flight.deadline",
     ),
     (
         "a claim without a budget",
@@ -425,8 +425,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: a redirected release is forgotten",
         "reply",
-        "Items::Release(all) => self.release_again(now, all, then),",
-        "Items::Release(all) => {\n                let all: Vec<_> = all.iter().map(|(at, _)| (*at, true)).collect();\n                self.released(now, &all);\n            }",
+        "self.released(now, all, Some(then));",
+        "let again = failure.map(|_| then);\n                let all: Vec<_> = all.iter().map(|(at, settled)| (*at, *settled || again.is_none())).collect();\n                self.released(now, &all, again);",
     ),
     (
         "on a cluster: what follows of a claim waits for a runtime that does not look",
@@ -462,8 +462,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: a lease that was lost in part is forgotten whole",
         "reply",
-        "let (is_gone, end) = (false, Some(end));",
-        "let (is_gone, end) = (true, Some(end));",
+        "let is_gone = false;",
+        "let is_gone = true;",
     ),
     (
         "a growth outlives the loss of its permit",
@@ -564,6 +564,18 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "health",
         "if sent < self.answered {",
         "if sent < Time::ZERO {",
+    ),
+    (
+        "in outages: strict is forgotten at the second level",
+        "mod",
+        "levels.iter().any(|level| level.is_strict)",
+        "levels[0].is_strict",
+    ),
+    (
+        "in outages: a server that lost its data counts from one again",
+        "policy",
+        "self.most[0].max(count)",
+        "count",
     ),
     (
         "in outages: a share is off by one",
