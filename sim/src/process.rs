@@ -48,6 +48,8 @@ pub struct Process {
     pub links: Vec<Link>,
     /// Until when it stands still.
     pub suspended_until: Duration,
+    /// When the last map of slots comes that was sent to it: they come in order.
+    pub slots_at: Duration,
     /// What has come meanwhile.
     pub inbox: Vec<Input>,
     /// What its core has named as its next timeout, and when the world wakes it.
@@ -68,6 +70,7 @@ impl Process {
             core: Some(core),
             links,
             suspended_until: Duration::ZERO,
+            slots_at: Duration::ZERO,
             inbox: Vec::new(),
             wake: None,
             boot,

@@ -66,9 +66,11 @@ impl World<'_> {
         self.schedule.slots.end(key, self.now);
         self.judge.moves(&self.processes, self.now);
         for at in 0..self.processes.len() {
-            let slots = self.processes[at].settings.all_slots();
             let delay = self.random.up_to_ms(300);
-            let told = Input::Servers(Servers::Slots(slots));
+            let process = &mut self.processes[at];
+            let told = Input::Servers(Servers::Slots(process.settings.all_slots()));
+            process.slots_at = process.slots_at.max(self.now + delay);
+            let delay = process.slots_at - self.now;
             self.after(delay, Happening::Input(at, told));
         }
         self.after(crate::slots::KNOWN, Happening::Known);
