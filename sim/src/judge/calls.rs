@@ -89,6 +89,8 @@ struct Seen {
     /// When a call of the thread has failed last, and when the first one after that was answered.
     outage: Time,
     over: Time,
+    /// When the first call was sent that has failed since.
+    since: Option<Time>,
 }
 
 /// What was sent for the leases of each permit.
@@ -242,6 +244,10 @@ impl Calls {
         let server = flight.call.server;
         let seen = self.seen.entry((at, server)).or_default();
         if flight.sent >= seen.sent {
+            seen.since = Some(
+                seen.since
+                    .map_or(flight.sent, |since| since.min(flight.sent)),
+            );
             if flight.call.runtime == 0 {
                 seen.outage = seen.outage.max(local);
             }
@@ -256,7 +262,8 @@ impl Calls {
         if seen.failed >= seen.worked {
             seen.returned = local;
         }
-        if seen.over <= seen.outage {
+        let ends = seen.since.take_if(|since| *since <= flight.sent).is_some();
+        if ends && seen.over <= seen.outage {
             // A core that has met the answer first knows of no failure, and nobody has taken a server for unavailable
             // that was there within a timeout.
             let is_known = was_silent && local > seen.outage + LATE;
