@@ -347,11 +347,28 @@ fn slot_of(key: &str) -> usize {
 /// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-            let carry = crc & 0x8000 != 0;
-            crc << 1 ^ if carry { 0x1021 } else { 0 }
-        })
+        let index = (crc >> 8) as u8 ^ byte;
+        crc << 8 ^ TABLE[usize::from(index)]
     })
+}
+
+/// Each claim on a cluster asks for the slots of its keys.
+const TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let (mut crc, mut bit) = ((index as u16) << 8, 0);
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc = crc << 1 ^ if carry { 0x1021 } else { 0 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
 }
 
 #[cfg(test)]
