@@ -138,7 +138,7 @@ impl Core {
         }
         match queue {
             Queue::Claims if has_room => self.count(at.0),
-            Queue::Claims => self.next_at(draft.now, at, draft.now),
+            Queue::Claims => self.hold_back(draft.now, at),
             _ => {}
         }
         true
