@@ -217,13 +217,11 @@ impl Judge {
         let (now, local) = times;
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
-        let shares = self
-            .shares
-            .iter()
-            .filter(|_| !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local));
-        let mut verdicts = shares.map(|shares| shares.sent(at, call, (local, &self.flights)));
-        let verdict = verdicts.next().unwrap_or(Ok(()));
-        self.note(verdict);
+        let is_unwell = !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local);
+        if let Some(shares) = self.shares.as_ref().filter(|_| is_unwell) {
+            let verdict = shares.sent(at, call, (local, &self.flights));
+            self.note(verdict);
+        }
         let flight = Flight {
             given_up: self.calls.given_up(at),
             call: call.clone(),
