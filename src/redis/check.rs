@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 const BOUND: Duration = Duration::from_secs(1);
 
 /// At how many of several servers a check tries to subscribe.
-const FEW: u32 = 3;
+const FEW: usize = 3;
 
 /// So many keys are on all servers, and in all parts of the slots.
 const SAMPLES: usize = 128;
@@ -174,10 +174,10 @@ impl Store {
     /// Subscribes until then, to see whether this client may. Where there are several servers it is enough that one
     /// of a few answers: messages come through any of them.
     async fn check_messages(&self, deadline: Instant) -> Result<(), Error> {
-        let servers = self.topology.servers().into_iter();
+        let servers = self.topology.servers();
         let mut subscribed = Ok(());
-        for (server, left) in servers.zip((1..=FEW).rev()) {
-            let time = deadline.saturating_duration_since(Instant::now()) / left;
+        for (&server, left) in servers.iter().zip((1..=servers.len().min(FEW)).rev()) {
+            let time = deadline.saturating_duration_since(Instant::now()) / left as u32;
             let until = after(time);
             let subscribe = async { self.connection(server, until).await?.subscribes().await };
             subscribed = by(until, Error::Timeout(time), subscribe).await;

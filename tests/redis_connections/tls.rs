@@ -4,7 +4,7 @@ use crate::{
     BOUND, claim,
     client_list::{assert_all, clients_of_a_notified_waiter, others},
     secure_server::SecureServer,
-    support::wait::eventually,
+    support::{stores::connected, wait::eventually},
     works,
 };
 use std::time::Duration;
@@ -15,15 +15,14 @@ fn builder(server: &SecureServer) -> Builder {
 }
 
 async fn store(server: &SecureServer) -> RedisSemaphore {
-    let connected = builder(server).connect(server.url()).await;
-    connected.expect("the authority is trusted")
+    connected(async || builder(server).connect(server.url()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
     let mut server = SecureServer::start().await;
     let builder = builder(&server).lease(Duration::from_secs(2));
-    let store = builder.connect(server.url()).await.expect("it connects");
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
     let permit = store.acquire(claim()).await.expect("there is room");
     server.raw.reset_stats().await;
     eventually("it is refreshed", BOUND, async || {
@@ -40,7 +39,7 @@ async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
 async fn waiters_are_notified_over_tls() {
     let mut server = SecureServer::start().await;
     let builder = builder(&server).lease(Duration::from_secs(60));
-    let store = builder.connect(server.url()).await.expect("it connects");
+    let store = connected(async || builder.clone().connect(server.url()).await).await;
     let clients = clients_of_a_notified_waiter(&store, &mut server.raw).await;
     assert_all(&clients, &[("laddr", &server.address)]);
 }
@@ -79,7 +78,7 @@ async fn a_user_a_password_and_a_database_work_over_tls() {
     ];
     server.raw.cmd(&rule).await;
     let url = format!("rediss://ann:secret@{}/3", server.address);
-    let store = builder(&server).connect(url).await.expect("it connects");
+    let store = connected(async || builder(&server).connect(&*url).await).await;
     works(&store).await;
     let clients = others(&mut server.raw).await;
     assert_all(&clients, &[("user", "ann"), ("db", "3")]);
