@@ -1,8 +1,19 @@
 #!/usr/bin/env bash
-# All checks that a change has to pass. Needs Rust; installs a Redis server if there is none.
+# The checks that each change has to pass, in some ten minutes; with `--all` also those that take an hour: before a
+# release, and each night. Needs Rust; installs a Redis server if there is none.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
+
+is_night=
+case "$*" in
+    "") ;;
+    --all) is_night=yes ;;
+    *)
+        printf 'usage: tests/run.sh [--all]\n' >&2
+        exit 2
+        ;;
+esac
 
 # Nothing is built twice here, and what cargo keeps for that takes more disk than all else.
 export CARGO_INCREMENTAL=0
@@ -20,12 +31,8 @@ step() {
     printf -- '--- %s: %d s\n' "$heading" $((SECONDS - start))
 }
 
-# The README's command has the default features, docs.rs has all, and a service in memory has none.
 docs() {
-    local features
-    for features in --all-features --no-default-features --features=default; do
-        RUSTDOCFLAGS="-D warnings" cargo doc --no-deps "$features" || return
-    done
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps "$@"
 }
 
 lint() {
@@ -43,21 +50,40 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis_connections
 }
 
+# What the simulation runs 3,000 of in each change, of each workload.
+schedules() {
+    local workload
+    for workload in "" _on_a_cluster _in_outages; do
+        SCHEDULES=35000 cargo test --release -p tower-semaphore-sim --test simulation \
+            "the_shipped_core_passes$workload" -- --exact || return
+    done
+}
+
+night() {
+    step "lints, no features" lint_only ""
+    step "lints, native TLS" lint_only tower-semaphore/tls-native-tls
+    step "lints, no TLS" lint_only tower-semaphore/redis
+    # The README's command has the default features, docs.rs has all, and a service in memory has none.
+    step "documentation, no features" docs --no-default-features
+    step "documentation, default features" docs --features=default
+    step "the matrix" tests/matrix.sh --brief installed resp3-tls
+    step "soak, one minute" tests/soak.sh 1
+    step "interleavings" cargo test --release -p tower-semaphore-interleavings
+    step "simulation, 105,000 schedules" schedules
+    step "model, every state" env DEEP=1 cargo test --all-features -p tower-semaphore-model --test walks
+    step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
+    step "tests, no features" cargo test --no-default-features -p tower-semaphore -p tower-semaphore-properties
+    # With all features rustls does the work, and no TLS URL is refused.
+    step "tests, native TLS" connections tls-native-tls
+    step "tests, no TLS" connections redis
+}
+
 step "tools" tools
 step "format" cargo fmt --all --check
 step "lints, all features" lint --workspace --all-features
-step "lints, no features" lint_only ""
-step "lints, native TLS" lint_only tower-semaphore/tls-native-tls
-step "lints, no TLS" lint_only tower-semaphore/redis
-step "documentation" docs
+step "documentation, all features" docs --all-features
 step "tests, all features" tests
-# Here, because the tests have just built them with these features.
+step "examples in the documentation" cargo test --all-features "${members[@]}" --doc
 step "examples" examples
-step "soak, one minute" tests/soak.sh 1
-step "interleavings" cargo test --release -p tower-semaphore-interleavings
-step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
-step "tests, no features" cargo test --no-default-features -p tower-semaphore -p tower-semaphore-properties
-# With all features rustls does the work, and no TLS URL is refused.
-step "tests, native TLS" connections tls-native-tls
-step "tests, no TLS" connections redis
+[ -z "$is_night" ] || night
 printf '\nAll good after %d s.\n' "$SECONDS"

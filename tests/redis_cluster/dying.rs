@@ -4,7 +4,7 @@ use crate::{
     BOUND, connect,
     load::{Load, Seen},
     name, patient,
-    support::{machine::alone, redis::Cluster, wait::eventually},
+    support::{machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -85,7 +85,7 @@ impl Outcome {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_is_killed_harms_its_own_keys_only_until_its_replica_is_promoted() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let outcome = fail_over(|cluster, node| cluster.node_mut(node).kill()).await;
     outcome.assert_that_others_are_unharmed();
     outcome.assert_that_own_are_served_within(Duration::from_secs(2));
@@ -95,7 +95,7 @@ async fn a_primary_that_is_killed_harms_its_own_keys_only_until_its_replica_is_p
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_is_promoted() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let outcome = fail_over(|cluster, node| cluster.node(node).stop()).await;
     outcome.assert_that_others_are_unharmed();
     // A claim that was sent to the silent node before fails after two timeouts.
@@ -118,7 +118,7 @@ async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_i
 /// The store looks for the node as long as it is away, whether or not anybody claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_are_granted_soon_after_a_failover_that_no_claim_has_met() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut cluster = Cluster::of_pairs(3).await;
     let store = connect(patient(), &cluster).await;
     let key = cluster.keys_of(0, 1, name).await.remove(0);

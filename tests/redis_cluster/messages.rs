@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, connect, name, patient,
-    support::{machine::alone, redis::Cluster, wait::eventually},
+    support::{machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::time::{Duration, Instant};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
@@ -66,7 +66,7 @@ async fn waiters_on_every_node_are_woken_and_do_not_poll() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_sends_no_more_than_its_heartbeats() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(slow_to_poll(), &cluster).await;
     let key = cluster.keys_of(1, 1, name).await.remove(0);
@@ -90,7 +90,7 @@ async fn a_waiter_sends_no_more_than_its_heartbeats() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_of_the_subscription_dies_and_the_store_subscribes_at_another() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut cluster = Cluster::of_primaries(3).await;
     let store = connect(slow_to_poll(), &cluster).await;
     wake(&store, &cluster, 0).await;
@@ -117,7 +117,7 @@ async fn the_node_of_the_subscription_dies_and_the_store_subscribes_at_another()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_silent_replica_does_not_make_a_check_fail() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_pairs(3).await;
     let store = connect(patient(), &cluster).await;
     store.check().await.expect("all answer");

@@ -4,7 +4,11 @@ use crate::{
     BOUND, connect,
     load::Load,
     name, patient,
-    support::{machine::alone, redis::Cluster, wait::eventually},
+    support::{
+        machine::{alone, beside_others},
+        redis::Cluster,
+        wait::eventually,
+    },
 };
 use futures_util::future::join_all;
 use std::{collections::BTreeSet, error::Error as _, time::Duration};
@@ -105,7 +109,7 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time() {
     const TIMEOUT: Duration = Duration::from_secs(1);
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(patient().timeout(TIMEOUT), &cluster).await;
     let keys = cluster.keys_of(0, 20, name).await;
@@ -127,7 +131,7 @@ async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time
 /// Claims on a slot that nobody serves, and then one on another slot of the same node.
 async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
     const TIMEOUT: Duration = Duration::from_secs(1);
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut cluster = Cluster::of_primaries(3).await;
     let store = connect(patient().timeout(TIMEOUT), &cluster).await;
     let keys = cluster.keys_of(0, 2, name).await;
@@ -202,7 +206,7 @@ async fn claims_on_a_slot_that_does_not_end_its_move_are_told_so_however_many_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
         // Redis 6.2 has no names. Nobody announces one here, so the nodes say `MOVED 1234 ?:7000`.

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, name,
-    support::{machine::alone, redis::Cluster, wait::eventually},
+    support::{machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -125,7 +125,7 @@ async fn admitted(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
 }
 
 async fn a_dead_node_leaves_its_own_keys_to_the_policy(is_counting: bool) {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Share).await;
     let counting = fixture.counting_node().await;
     let dead = if is_counting {
@@ -157,7 +157,7 @@ async fn without_the_node_that_counts_the_processes_the_last_count_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let fixture = Fixture::new(Cluster::of_primaries(3).await, Refuse).await;
     fixture.cluster.node(0).stop();
     let is_fast = async |store: &RedisSemaphore| {
@@ -184,7 +184,7 @@ async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
 
 /// The limit of permits that were admitted without the server holds again, whichever node has the key.
 async fn degraded_permits_are_in_the_books_after_the_promotion(policy: WhenUnavailable) {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut fixture = Fixture::new(Cluster::of_pairs(3).await, policy).await;
     let key = fixture.keys[0].clone();
     let mut permits = vec![
@@ -247,7 +247,7 @@ async fn what_was_admitted_is_in_the_books_after_the_promotion() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_there() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Admit).await;
     fixture.cluster.node_mut(0).kill();
     for (narrow, wide) in [(1, 0), (0, 1)] {

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, connect, messages, name, patient,
-    support::{front::Front, machine::alone, redis::Cluster, wait::eventually},
+    support::{front::Front, machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::time::Duration;
 use tokio::time::sleep;
@@ -29,7 +29,7 @@ async fn remove(cluster: &Cluster, node: usize, nodes: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_subscribed_at_a_node_that_was_removed_subscribes_at_another_one() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_pairs(3).await;
     let store = connect(patient().lease(Duration::from_secs(60)), &cluster).await;
     let key = cluster.keys_of(0, 1, name).await.remove(0);
@@ -55,7 +55,7 @@ async fn a_store_that_is_subscribed_at_a_node_that_was_removed_subscribes_at_ano
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_ones() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let (old, new) = (
         Cluster::of_primaries(3).await,
         Cluster::of_primaries(3).await,
@@ -79,7 +79,7 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_was_set_up_anew_at_the_same_addresses_is_found() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     let store = connect(builder, &cluster).await;

@@ -4,7 +4,7 @@ use crate::{
     BOUND, connect,
     load::Load,
     name, patient,
-    support::{machine::alone, redis::Cluster, wait::eventually},
+    support::{machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::{error::Error as _, time::Duration};
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ fn is_not_replicated(answer: &Result<Permit, AcquireError>) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_replica_is_silent_grants_nothing_and_the_others_do() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let cluster = Cluster::of_pairs(3).await;
     let builder = patient().timeout(Duration::from_secs(1)).min_replicas(1);
     let store = connect(builder, &cluster).await;
@@ -47,7 +47,7 @@ async fn a_node_whose_replica_is_silent_grants_nothing_and_the_others_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_are_known_to_the_replica_that_takes_the_place_of_a_dead_primary() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut cluster = Cluster::of_pairs(3).await;
     let builder = patient().timeout(Duration::from_secs(1)).min_replicas(1);
     let store = connect(builder.lease(BOUND), &cluster).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, name, patient,
-    support::{front::Front, machine::alone, redis::Cluster, wait::eventually},
+    support::{front::Front, machine::beside_others, redis::Cluster, wait::eventually},
 };
 use std::{
     sync::mpsc::{Receiver, SyncSender, sync_channel},
@@ -80,7 +80,7 @@ impl Stepwise {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let (old, new) = (
         Cluster::of_primaries(3).await,
         Cluster::of_primaries(3).await,

@@ -2,7 +2,7 @@
 
 use crate::{
     BOUND, claim, patient, scripts,
-    support::{machine::alone, redis::Sentinels, resp::Raw, wait::eventually},
+    support::{machine::beside_others, redis::Sentinels, resp::Raw, wait::eventually},
     works,
 };
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ async fn store(sentinels: &Sentinels) -> RedisSemaphore {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when_it_returns() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let mut sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
     assert!(works(&store).await);
@@ -47,7 +47,7 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_speaks_again() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
     assert!(works(&store).await);
@@ -68,7 +68,7 @@ async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_spe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_new_primary() {
-    let _alone = alone().await;
+    let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
     let permit = store.acquire(claim()).await.expect("there is room");

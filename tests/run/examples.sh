@@ -21,8 +21,8 @@ trap 'exit 130' INT TERM
 
 examples() {
     local source name try
-    cargo build --all-features --examples || return
-    cargo build -p tower-semaphore-grpc || return
+    # As the tests have built them.
+    cargo build --all-features "${members[@]}" --examples --bins || return
     start_redis
     for source in examples/*.rs examples/*/main.rs examples/*/src/main.rs; do
         name=${source#examples/}

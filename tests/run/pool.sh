@@ -1,7 +1,18 @@
-# Runs the tests with all features, a few programs at a time: most of the time they wait.
+# Runs test programs, a few at a time: most of the time they wait.
 
-# How many at a time. Each runs as many tests at once as there are processors.
+# How many programs at a time, and how many tests of each.
 at_once=3
+export RUST_TEST_THREADS=4
+
+# All that is tested with all features, in one build: a member that is built alone has other features of what all
+# depend on, which would be built again.
+members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-properties -p tower-semaphore-grpc
+    -p tower-semaphore-browser)
+# They compile sources of the library, whose examples work only in it.
+parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
+
+# Those that take long, or load the machine, are left to the night.
+of_the_night='/redis_(soak|memory)-'
 
 tests() {
     local logs=${CARGO_TARGET_DIR:-target}/tests
@@ -9,55 +20,49 @@ tests() {
     export RUST_BACKTRACE=0
     rm -rf "$logs"
     mkdir -p "$logs"
-    cargo test --all-features --no-run --message-format=json-render-diagnostics >"$logs/built" ||
-        return
+    cargo test --all-features "${members[@]}" "${parts[@]}" --no-run \
+        --message-format=json-render-diagnostics >"$logs/built" || return
+    programs "$logs/built" >"$logs/programs"
+    # Also if cargo tells of them otherwise than it did.
+    [ -s "$logs/programs" ] || fail "no test program is known"
     export -f run_logged count_passed
-    commands "$logs/built" | tr '\n' '\0' |
+    in_order "$logs/programs" | tr '\n' '\0' |
         xargs -0 -n 1 -P "$at_once" bash -c 'run_logged "$0" "$1" || echo "$1" >>"$0/again"' "$logs" ||
         return
-    again "$logs" || return
-    cargo test --all-features --doc
+    again "$logs"
 }
 
 # A machine that others keep busy too may be too slow for several programs at a time: what has failed has to pass alone.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'
-    local command failed=0
-    while IFS= read -r command; do
-        run_logged "$1" "$command" </dev/null || failed=1
+    local program failed=0
+    while IFS= read -r program; do
+        run_logged "$1" "$program" </dev/null || failed=1
     done <"$1/again"
     return "$failed"
 }
 
-# Prints what is to be run, the longest first.
-commands() {
-    local programs
-    programs=$(sed -n 's/.*"overflow_checks":[a-z]*,"test":true}.*"executable":\("[^"]*"\).*/\1/p' "$1")
-    # Also if cargo tells of them otherwise than it did.
-    [ -n "$programs" ] || fail "no test program is known"
-    echo "tests/matrix.sh --brief installed resp3-tls"
-    grep -E '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
-    echo "cargo test -p tower-semaphore-model"
-    echo "cargo test -p tower-semaphore-sim"
-    echo "cargo test -p tower-semaphore-driving"
-    echo "cargo test -p tower-semaphore-properties"
-    echo "cargo test -p tower-semaphore-grpc"
-    # In a real browser.
-    echo "cargo test -p tower-semaphore-browser"
-    grep -vE '/redis_(cluster|outage|attacks|soak)-' <<<"$programs"
+# Prints the folder of each package that has been built, and the program of its tests.
+programs() {
+    sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2|p' "$1"
 }
 
-# Runs a command. Prints one line if it succeeds, and its whole output if not.
+# Prints what is to be run, the longest first.
+in_order() {
+    local first='/(redis_(cluster|outage|attacks|sentinel|answers)|walks|simulation|page)-'
+    [ -z "$is_night" ] || grep -E "$of_the_night" "$1"
+    grep -E "$first" "$1"
+    grep -vE "$first|$of_the_night" "$1"
+}
+
+# Runs a program in the folder of its package. Prints one line if it succeeds, and its whole output if not.
 run_logged() {
-    local name log count start=$SECONDS
-    name=$(sed 's|.*/deps/||; s|-[0-9a-f]*"$||' <<<"$2")
-    log=$1/${name//[ \/]/_}.log
-    if eval "$2" >"$log" 2>&1; then
-        count=$(count_passed "$log")
-        # A script counts by itself.
-        [ "$count" = 0 ] && count=all
-        printf '%s: %s passed, %d s\n' "$name" "$count" $((SECONDS - start))
+    local folder=${2%% *} program=${2#* } name log start=$SECONDS
+    name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
+    log=$1/$name.log
+    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program") >"$log" 2>&1; then
+        printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))
     else
         cat "$log"
         printf '%s: FAILED, %d s\n' "$name" $((SECONDS - start))
