@@ -13,7 +13,7 @@ use futures_util::{
     FutureExt,
     future::{Shared, join, join_all},
 };
-use redis::{Cmd, cmd, from_redis_value};
+use redis::{Cmd, cmd};
 use std::{
     collections::BTreeMap,
     io,
@@ -109,7 +109,9 @@ impl Store {
             .map(async |(server, questions)| {
                 let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
                 let replies = self.call(server, commands, confirmed);
-                let (info, replies) = join(self.info(server, terms), replies).await;
+                // It travels alone, because with too few replicas no other answer counts.
+                let info = self.ask(server, cmd("INFO"), terms);
+                let (info, replies) = join(info, replies).await;
                 (info, names, replies)
             });
         let answers = join_all(answers).await;
@@ -127,12 +129,6 @@ impl Store {
             all.extend(names.into_iter().zip(replies));
         }
         Ok(Inspected::new(info, all.into_iter()))
-    }
-
-    /// It travels alone, because with too few replicas no other answer counts.
-    async fn info(&self, server: usize, terms: Terms) -> Result<String, Error> {
-        let info = self.ask(server, cmd("INFO"), terms).await?;
-        from_redis_value(info).map_err(|_| Error::Reply)
     }
 
     /// What each server is asked.

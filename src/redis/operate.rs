@@ -14,7 +14,7 @@ use crate::semaphore::{
     StoredKey, Usage,
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use redis::{cmd, from_redis_value};
+use redis::cmd;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
@@ -87,14 +87,14 @@ impl Store {
             replicas: self.settings.replicas,
             // The second answer would be that there is none.
             may_repeat: false,
-            ..Terms::read(self.deadline())
+            ..self.terms()
         };
         let reply = self.request("revoke", (name, command), terms);
         is_revoked(reply.await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
-        let terms = Terms::read(self.deadline());
+        let terms = self.terms();
         let reply = self.request("usage", (name, usage(name)), terms);
         let mut usage = read_usage(&listed(reply.await?)?);
         let all = usage.held.iter().chain(&usage.waiting);
@@ -292,9 +292,7 @@ impl Scan {
         let pattern = literal(&self.names) + "*";
         scan.arg(cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);
-        let terms = Terms::read(self.store.deadline());
-        let reply = self.store.ask(server, scan, terms).await?;
-        from_redis_value(reply).map_err(|_| Error::Reply)
+        self.store.ask(server, scan, self.store.terms()).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

@@ -17,7 +17,7 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     fmt, io,
     sync::{Arc, OnceLock, atomic::AtomicUsize},
@@ -220,9 +220,9 @@ impl Store {
         }
     }
 
-    /// Until when a request of an operator is answered.
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.settings.budget()
+    /// How an operator's question is sent.
+    pub(super) fn terms(&self) -> Terms {
+        Terms::read(Instant::now() + self.settings.budget())
     }
 
     /// The number of the server of a key, as far as is known.
@@ -241,8 +241,8 @@ impl Store {
         server: usize,
         until: Instant,
     ) -> Result<Arc<Session>, Error> {
-        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
         let connection = self.driver.connection(server, until).await;
+        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
@@ -278,15 +278,16 @@ impl Store {
         Ok(confirmed(replies, terms.replicas))
     }
 
-    /// Sends a command to a server.
-    pub(super) async fn ask(
+    /// Sends a command to a server, and reads the reply.
+    pub(super) async fn ask<T: FromRedisValue>(
         &self,
         server: usize,
         question: Cmd,
         terms: Terms,
-    ) -> Result<Value, Error> {
+    ) -> Result<T, Error> {
         let mut replies = self.call(server, vec![question], terms).await?;
-        replies.pop().ok_or(Error::Reply)?
+        let reply = replies.pop().ok_or(Error::Reply)??;
+        from_redis_value(reply).map_err(|_| Error::Reply)
     }
 
     /// Sends a command to the server of a key, and counts that.

@@ -102,8 +102,7 @@ impl<T: Transport> Driver<T> {
         server: usize,
         until: Instant,
     ) -> Option<Arc<T::Connection>> {
-        let (shared, here) = (&self.0.0, here());
-        let asked = (shared.clock)();
+        let (shared, here, asked) = (&self.0.0, here(), (self.0.0.clock)());
         loop {
             let (connects, connection, has_failed) = shared.change(|rest| {
                 let (from, now) = (rest.runtimes.enter(here), (shared.clock)());

@@ -65,11 +65,8 @@ impl<C> Runtimes<C> {
             None => self.all.len(),
         };
         if known.is_none() {
-            let lines = Vec::new();
-            match self.all.get_mut(number) {
-                Some(vacant) => *vacant = Runtime { id, lines },
-                None => self.all.push(Runtime { id, lines }),
-            }
+            let (lines, end) = (Vec::new(), self.all.len().min(number + 1));
+            self.all.splice(number..end, [Runtime { id, lines }]);
         }
         RuntimeId(number as u32)
     }

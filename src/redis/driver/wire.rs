@@ -197,13 +197,11 @@ impl Session {
 
     /// Subscribes, to see whether that is permitted.
     pub(in crate::redis) async fn subscribes(&self) -> Result<(), Error> {
-        match self.line.client() {
-            Some(client) => {
-                let subscribed = Subscription::open(client, &self.owner.channel()).await;
-                subscribed.map(drop)
-            }
-            None => Ok(()),
-        }
+        let Some(client) = self.line.client() else {
+            return Ok(());
+        };
+        let subscribed = Subscription::open(client, &self.owner.channel()).await;
+        subscribed.map(drop)
     }
 
     fn failed(&self, error: Error) {
