@@ -3,11 +3,23 @@
 #![cfg(feature = "redis")]
 
 use futures_util::FutureExt;
-use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
-use testing::{causes::causes, redis::RedisServer, resp::Raw, wait::eventually};
-use tokio::runtime;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+use testing::{
+    causes::causes,
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::{join, runtime, time::sleep};
 use tower_semaphore::{
-    RedisSemaphore,
+    Claim, Operate, Policy, RedisSemaphore, Semaphore,
     redis::{ConnectError, Risk},
 };
 
@@ -304,4 +316,48 @@ async fn a_check_that_is_polled_once_and_left_fails_no_other() {
     let elsewhere = elsewhere.join().expect("it ends");
     assert!(elsewhere.is_ok(), "{elsewhere:?}");
     assert!(left.await.is_ok());
+}
+
+/// At any time of the reconnecting, which takes a tenth of a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = RedisSemaphore::connect(proxy.url()).await;
+    let store = store.expect("a connection");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    for round in 0..24 {
+        proxy.kill([End::Close, End::HalfClose, End::Reset][round % 3]);
+        sleep(Duration::from_millis(5 * round as u64)).await;
+        let claim = store.acquire(Claim::new("a").with_limit(5));
+        let keys = store.keys_page(&policy, None, Duration::ZERO);
+        let usage = store.usage(&policy, &key);
+        let (claimed, checked, keys, usage) = join!(claim, store.check(), keys, usage);
+        assert!(claimed.is_ok(), "{round}: {claimed:?}");
+        assert!(checked.is_ok(), "{round}: {checked:?}");
+        assert!(keys.is_ok(), "{round}: {keys:?}");
+        assert!(usage.is_ok(), "{round}: {usage:?}");
+    }
+}
+
+/// Its error is that of an attempt to connect, however long an answer may take, and whenever it is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_server_that_is_down_the_reason_is_told_at_once() {
+    let mut server = RedisServer::start();
+    let (lease, timeout) = (Duration::from_secs(60), Duration::from_secs(20));
+    let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
+    let store = builder.connect(server.url()).await.expect("a connection");
+    server.kill();
+    for round in 0..12 {
+        sleep(Duration::from_millis(10 * round)).await;
+        let asked = Instant::now();
+        let (policy, key) = (Policy::DEFAULT, "a".into());
+        let (checked, usage) = join!(store.check(), store.usage(&policy, &key));
+        let took = asked.elapsed();
+        let checked = causes(&checked.expect_err("it is down"));
+        let usage = causes(&usage.expect_err("it is down"));
+        assert!(checked.contains("refused"), "{round}: {checked}");
+        assert!(usage.contains("refused"), "{round}: {usage}");
+        assert!(took < timeout / 10, "{round}: {took:?}");
+    }
 }

@@ -95,6 +95,17 @@ async fn while_the_replica_is_silent_claims_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test]
+async fn while_the_replica_is_silent_operators_see_who_holds_what() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store(1).await;
+    let _permit = store.acquire(claim(3)).await.expect("there is room");
+    servers.0.replica.stop();
+    let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
+    assert_eq!(usage.expect("it answers").held.len(), 1);
+    servers.0.replica.cont();
+}
+
+#[tokio::test]
 async fn a_message_is_not_enough_for_a_waiter() {
     let servers = Servers::start(Duration::ZERO).await;
     let (other, store) = (servers.store(0).await, servers.store(1).await);

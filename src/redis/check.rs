@@ -5,7 +5,7 @@ use super::{
     driver::Health,
     error::{Error, after, by},
     protocol::{Inspected, elsewhere, own_question, questions},
-    store::Store,
+    store::{Store, Terms},
     transport::Place,
 };
 use crate::semaphore::{BoxFuture, timer::timeout_at};
@@ -13,7 +13,7 @@ use futures_util::{
     FutureExt,
     future::{Shared, join, join_all},
 };
-use redis::{Cmd, cmd, from_redis_value};
+use redis::{Cmd, cmd};
 use std::{
     collections::BTreeMap,
     io,
@@ -62,7 +62,7 @@ impl Store {
         let judge = self.judge();
         self.check_well().map_err(|error| judge.connecting(error))?;
         let subscribed = self.check_messages(deadline);
-        let (inspected, subscribed) = join(self.inspected(deadline), subscribed).await;
+        let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
         let inspected = inspected.map_err(|error| judge.connecting(error))?;
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
@@ -94,31 +94,24 @@ impl Store {
         Err(Error::unconnected(io::Error::other(reason)))
     }
 
-    /// A call that a busy machine has delayed is repeated, while there is time.
-    async fn inspected(&self, deadline: Instant) -> Result<Inspected, Error> {
-        loop {
-            match self.inspect(deadline).await {
-                Err(Error::Timeout(_)) if Instant::now() < deadline => {}
-                // The last attempt had only what was left.
-                Err(Error::Timeout(_)) => return Err(Error::Timeout(BOUND)),
-                inspected => return inspected,
-            }
-        }
-    }
-
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Result<Inspected, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         // Before the deadline, so that one silent node leaves time for what the others say.
-        let bound = deadline - left / 4;
+        let terms = Terms::read(deadline - left / 4);
+        let confirmed = Terms {
+            replicas: self.settings.replicas,
+            ..terms
+        };
         let answers = self
             .questions()
             .into_iter()
             .map(async |(server, questions)| {
                 let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-                let until = (bound, self.settings.replicas);
-                let replies = self.call(server, commands, until);
-                let (info, replies) = join(self.info(server, bound), replies).await;
+                let replies = self.call(server, commands, confirmed);
+                // It travels alone, because with too few replicas no other answer counts.
+                let info = self.ask(server, cmd("INFO"), terms);
+                let (info, replies) = join(info, replies).await;
                 (info, names, replies)
             });
         let answers = join_all(answers).await;
@@ -136,12 +129,6 @@ impl Store {
             all.extend(names.into_iter().zip(replies));
         }
         Ok(Inspected::new(info, all.into_iter()))
-    }
-
-    /// It travels alone, because with too few replicas no other answer counts.
-    async fn info(&self, server: usize, deadline: Instant) -> Result<String, Error> {
-        let info = self.ask(server, cmd("INFO"), deadline).await?;
-        from_redis_value(info).map_err(|_| Error::Reply)
     }
 
     /// What each server is asked.
@@ -166,7 +153,8 @@ impl Store {
     /// Fails if the only server says that another one has some of the keys: one node of a cluster of several.
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
-        let replies = self.call(0, commands.collect(), (deadline, 0)).await?;
+        let terms = Terms::read(deadline);
+        let replies = self.call(0, commands.collect(), terms).await?;
         let mut errors = replies.into_iter().filter_map(Result::err);
         errors.find(Error::is_moving).map_or(Ok(()), Err)
     }

@@ -79,6 +79,11 @@ impl Error {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
+    /// Whether the command may have run, and has no answer.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.is_disconnect() || matches!(self, Self::Timeout(_))
+    }
+
     /// Whether the server does not know the script.
     pub(super) fn is_no_script(&self) -> bool {
         self.is_code(&["NOSCRIPT"])

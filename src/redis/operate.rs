@@ -6,7 +6,7 @@ use super::{
         Ending, Listed, Of, ReadId, Tag, is_revoked, key_of, listed, names_of, process, revoke,
         usage,
     },
-    store::{RedisSemaphore, Store},
+    store::{RedisSemaphore, Store, Terms},
     transport::Place,
 };
 use crate::semaphore::{
@@ -14,7 +14,7 @@ use crate::semaphore::{
     StoredKey, Usage,
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use redis::{cmd, from_redis_value};
+use redis::cmd;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
@@ -83,18 +83,24 @@ impl Store {
         let Some(command) = revoke(name, id, self.driver.floor()) else {
             return Ok(false);
         };
-        let reply = self.request("revoke", (name, command), self.deadline());
+        let terms = Terms {
+            replicas: self.settings.replicas,
+            // The second answer would be that there is none.
+            may_repeat: false,
+            ..self.terms()
+        };
+        let reply = self.request("revoke", (name, command), terms);
         is_revoked(reply.await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, Error> {
-        let deadline = self.deadline();
-        let reply = self.request("usage", (name, usage(name)), deadline);
+        let terms = self.terms();
+        let reply = self.request("usage", (name, usage(name)), terms);
         let mut usage = read_usage(&listed(reply.await?)?);
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
         let known = ids.into_iter().map(async |id| {
-            let who = self.who(&id, deadline).await;
+            let who = self.who(&id, terms).await;
             (id, who)
         });
         let known: HashMap<_, _> = join_all(known).await.into_iter().collect();
@@ -105,14 +111,14 @@ impl Store {
     }
 
     /// Who a process is, as far as it has said so lately. A failure tells nothing of it.
-    async fn who(&self, id: &str, deadline: Instant) -> Process {
+    async fn who(&self, id: &str, terms: Terms) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
             return own;
         }
         let (key, command) = self.owner.who(id);
-        let reply = self.request("presence", (&key, command), deadline).await;
+        let reply = self.request("presence", (&key, command), terms).await;
         process(id, reply.ok())
     }
 }
@@ -286,8 +292,7 @@ impl Scan {
         let pattern = literal(&self.names) + "*";
         scan.arg(cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);
-        let reply = self.store.ask(server, scan, self.store.deadline()).await?;
-        from_redis_value(reply).map_err(|_| Error::Reply)
+        self.store.ask(server, scan, self.store.terms()).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

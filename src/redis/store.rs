@@ -7,7 +7,7 @@ use super::{
     error::{Error, after, by},
     protocol::{Owner, name},
     report::Reports,
-    transport::{Replies, Topology, confirmed, with_wait},
+    transport::{Replies, Topology, confirmed, wait},
 };
 use crate::{
     observe::{Answered, Store::Redis as REDIS, called},
@@ -17,7 +17,7 @@ use crate::{
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     fmt, io,
     sync::{Arc, OnceLock, atomic::AtomicUsize},
@@ -25,10 +25,7 @@ use std::{
 };
 use tokio::{runtime::Id, time::sleep};
 
-/// How often a request is sent elsewhere. While a slot moves two are usual: to the new node, and back.
-const MOST_HOPS: usize = 5;
-
-/// The pause before a request is sent again whose keys are just moving.
+/// The pause before a request is sent again, as one whose keys are just moving.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
@@ -164,6 +161,31 @@ impl fmt::Debug for RedisSemaphore {
 /// A permit of the driver.
 pub(super) type Held = driver::Held<Wire>;
 
+/// How a request is sent.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) deadline: Instant,
+    /// How many replicas must have what it wrote.
+    pub(super) replicas: u32,
+    /// Whether it is sent again if it may have run, and has no answer.
+    pub(super) may_repeat: bool,
+}
+
+impl Terms {
+    /// Of one that changes nothing.
+    pub(super) fn read(deadline: Instant) -> Self {
+        Self {
+            deadline,
+            replicas: 0,
+            may_repeat: true,
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
 /// A check, in which runtime it runs, and until when it may be joined.
 type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
 
@@ -198,9 +220,9 @@ impl Store {
         }
     }
 
-    /// Until when a request of an operator is answered.
-    pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.settings.budget()
+    /// How an operator's question is sent.
+    pub(super) fn terms(&self) -> Terms {
+        Terms::read(Instant::now() + self.settings.budget())
     }
 
     /// The number of the server of a key, as far as is known.
@@ -219,36 +241,53 @@ impl Store {
         server: usize,
         until: Instant,
     ) -> Result<Arc<Session>, Error> {
-        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
         let connection = self.driver.connection(server, until).await;
+        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Sends commands to a server. As many replies, which count if so many replicas have what was written.
+    /// Sends commands to a server. As many replies.
     pub(super) async fn call(
         &self,
         server: usize,
         commands: Vec<Cmd>,
-        (deadline, replicas): (Instant, u32),
+        terms: Terms,
     ) -> Result<Replies, Error> {
-        let connection = self.connection(server, deadline).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = left.min(self.settings.timeout);
-        let commands = with_wait(commands, replicas, left / 2);
-        let replies = async { Ok(connection.request(commands).await) };
-        let replies = by(after(left), Error::Timeout(left), replies).await?;
-        Ok(confirmed(replies, replicas))
+        loop {
+            let replies = self.send(server, commands.clone(), terms).await;
+            let is_unanswered = replies.as_ref().is_err_and(Error::is_unanswered);
+            if !(is_unanswered && terms.may_repeat && terms.left() > PAUSE) {
+                return replies;
+            }
+            // Until its end is noticed a connection that is broken takes what is sent.
+            sleep(PAUSE).await;
+        }
     }
 
-    /// Asks a server what changes nothing.
-    pub(super) async fn ask(
+    async fn send(
+        &self,
+        server: usize,
+        mut commands: Vec<Cmd>,
+        terms: Terms,
+    ) -> Result<Replies, Error> {
+        let connection = self.connection(server, terms.deadline).await?;
+        let left = terms.left().min(self.settings.timeout);
+        commands.extend(wait(terms.replicas, left / 2));
+        let replies = connection.request(commands);
+        let replies = by(after(left), Error::Timeout(left), replies).await?;
+        Ok(confirmed(replies, terms.replicas))
+    }
+
+    /// Sends a command to a server, and reads the reply.
+    pub(super) async fn ask<T: FromRedisValue>(
         &self,
         server: usize,
         question: Cmd,
-        deadline: Instant,
-    ) -> Result<Value, Error> {
-        let mut replies = self.call(server, vec![question], (deadline, 0)).await?;
-        replies.pop().ok_or(Error::Reply)?
+        terms: Terms,
+    ) -> Result<T, Error> {
+        let mut replies = self.call(server, vec![question], terms).await?;
+        let reply = replies.pop().ok_or(Error::Reply)??;
+        from_redis_value(reply).map_err(|_| Error::Reply)
     }
 
     /// Sends a command to the server of a key, and counts that.
@@ -256,10 +295,10 @@ impl Store {
         &self,
         verb: &'static str,
         (key, command): (&str, Cmd),
-        deadline: Instant,
+        terms: Terms,
     ) -> Result<Value, Error> {
         let sent = Instant::now();
-        let reply = self.follow(key, command, deadline).await;
+        let reply = self.follow(key, command, terms).await;
         let answered = match &reply {
             Ok(_) => Answered::Ok,
             Err(Error::Timeout(_)) => Answered::Timeout,
@@ -270,25 +309,20 @@ impl Store {
     }
 
     /// Sends a command to the server of a key, wherever that has moved.
-    async fn follow(&self, key: &str, command: Cmd, deadline: Instant) -> Result<Value, Error> {
-        let (mut server, mut is_asking) = (self.server_of(key), false);
-        let until = (deadline, self.settings.replicas);
-        for _ in 0..MOST_HOPS {
-            let asking = is_asking.then(|| cmd("ASKING"));
+    async fn follow(&self, key: &str, command: Cmd, terms: Terms) -> Result<Value, Error> {
+        let (mut server, mut asking) = (self.server_of(key), None);
+        loop {
             let commands = asking.into_iter().chain([command.clone()]).collect();
-            let mut replies = self.call(server, commands, until).await?;
+            let mut replies = self.call(server, commands, terms).await?;
             let error = match replies.pop().ok_or(Error::Reply)? {
-                Err(error) if error.is_moving() && Instant::now() < deadline => error,
+                Err(error) if error.is_moving() && terms.left() > PAUSE => error,
                 reply => return reply,
             };
             let redirect = error.redirect();
             let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
-            is_asking = redirect.is_some_and(|(_, is_moving)| is_moving);
-            match next {
-                Some(next) => server = next,
-                None => sleep(PAUSE).await,
-            }
+            asking = redirect.and_then(|(_, is_moving)| is_moving.then(|| cmd("ASKING")));
+            server = next.unwrap_or(server);
+            sleep(PAUSE).await;
         }
-        Err(Error::Timeout(self.settings.timeout))
     }
 }

@@ -89,7 +89,7 @@ pub(in crate::redis) use id::{CallId, PermitId, RuntimeId, THREAD};
 pub(in crate::redis) use permit::{Event, Level, Refusal, Wait};
 pub use policy::WhenUnavailable;
 pub(in crate::redis) use server::Change;
-pub(in crate::redis) use time::{Settings, Time};
+pub(in crate::redis) use time::{FOREVER, Settings, Time};
 
 use crate::redis::protocol::{Answer, Message, Of, PermitId as UnitsOf};
 use call::Flight;

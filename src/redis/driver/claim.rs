@@ -8,7 +8,9 @@ use super::{
     transport::{Cause, News, Observer, Slots, Transport},
 };
 use crate::{
-    redis::core::{Call, Change, Core, Level, PermitId, Refusal, RuntimeId, Settings, Time},
+    redis::core::{
+        Call, Change, Core, FOREVER, Level, PermitId, Refusal, RuntimeId, Settings, Time,
+    },
     semaphore::{Policy, timer},
 };
 use std::{
@@ -20,9 +22,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::runtime::{Handle, Id};
-
-/// Longer than anybody waits, and short enough to be added to an instant.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How often a store that starts looks whether it is connected.
 const LOOK: Duration = Duration::from_millis(1);
@@ -96,28 +95,27 @@ impl<T: Transport> Driver<T> {
         floor.unwrap_or_default()
     }
 
-    /// This runtime's connection to a server, which is made if there is none. `None`: that has failed, or takes longer.
+    /// This runtime's connection to a server, which is made if there is none. `None`: an attempt has failed that began
+    /// after this call, or it takes longer.
     pub(in crate::redis) async fn connection(
         &self,
         server: usize,
         until: Instant,
     ) -> Option<Arc<T::Connection>> {
-        let (shared, here) = (&self.0.0, here());
+        let (shared, here, asked) = (&self.0.0, here(), (self.0.0.clock)());
         loop {
-            let (from, connects, connection) = shared.change(|rest| {
+            let (connects, connection, has_failed) = shared.change(|rest| {
                 let (from, now) = (rest.runtimes.enter(here), (shared.clock)());
                 let connects = rest.runtimes.connects(now, from, server);
-                (from, connects, rest.runtimes.state(from, server))
+                let connection = rest.runtimes.connection(from, server);
+                let has_failed = rest.runtimes.has_failed(asked, from, server);
+                (connects.then_some(from), connection, has_failed)
             });
-            if connects {
+            if let Some(from) = connects {
                 Link::new(shared, from, server).spawn();
             }
-            let has_failed = || connection.is_none() && self.error(server).is_some();
-            if let Some(Some(connection)) = connection {
-                return Some(connection);
-            }
-            if has_failed() || Instant::now() >= until {
-                return None;
+            if connection.is_some() || has_failed || Instant::now() >= until {
+                return connection;
             }
             timer::sleep(LOOK).await;
         }

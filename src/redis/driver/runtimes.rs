@@ -1,6 +1,6 @@
 //! The runtimes of this process, and the connections of each; and what the keeper's thread needs.
 
-use crate::redis::core::{Core, RuntimeId, THREAD, Time};
+use crate::redis::core::{Core, FOREVER, RuntimeId, THREAD, Time};
 use std::{mem, sync::Arc, time::Duration};
 use tokio::runtime::Id;
 
@@ -20,19 +20,22 @@ const SLACK: Duration = Duration::from_millis(1);
 /// The longest sleep, because a timer does not notice that the machine was suspended.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// A runtime's connection to a server.
 #[derive(Debug)]
-enum Line<C> {
-    /// There is none, and none is to be made before.
-    Absent(Time),
-    Connecting,
-    Connected(Arc<C>),
+struct Line<C> {
+    connection: Option<Arc<C>>,
+    was_connected: bool,
+    /// When the last attempt to connect has begun.
+    tried: Time,
+    /// When the next one may begin. [`FOREVER`]: there is a connection, or it is being made.
+    next: Time,
 }
 
 #[derive(Debug)]
 struct Runtime<C> {
     id: Option<Id>,
-    /// To each server that it has claimed from, and whether there was ever a connection.
-    lines: Vec<(Line<C>, bool)>,
+    /// To each server that it has claimed from.
+    lines: Vec<Line<C>>,
 }
 
 /// By their numbers. The first is the thread's.
@@ -54,8 +57,7 @@ impl<C> Runtimes<C> {
         if id.is_none() {
             return NOWHERE;
         }
-        let is_absent = |(line, _): &(Line<C>, bool)| matches!(line, Line::Absent(_));
-        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(is_absent);
+        let is_vacant = |runtime: &Runtime<C>| runtime.lines.iter().all(|line| line.next < FOREVER);
         let others = &self.all[1..];
         let known = others.iter().position(|runtime| runtime.id == id);
         let number = match known.or_else(|| others.iter().position(is_vacant)) {
@@ -63,45 +65,36 @@ impl<C> Runtimes<C> {
             None => self.all.len(),
         };
         if known.is_none() {
-            let lines = Vec::new();
-            match self.all.get_mut(number) {
-                Some(vacant) => *vacant = Runtime { id, lines },
-                None => self.all.push(Runtime { id, lines }),
-            }
+            let (lines, end) = (Vec::new(), self.all.len().min(number + 1));
+            self.all.splice(number..end, [Runtime { id, lines }]);
         }
         RuntimeId(number as u32)
     }
 
-    fn line(
-        &mut self,
-        RuntimeId(runtime): RuntimeId,
-        server: usize,
-    ) -> Option<&mut (Line<C>, bool)> {
+    fn line(&mut self, RuntimeId(runtime): RuntimeId, server: usize) -> Option<&mut Line<C>> {
         let lines = &mut self.all.get_mut(runtime as usize)?.lines;
         let count = lines.len().max(server + 1);
-        lines.resize_with(count, || (Line::Absent(Time::ZERO), false));
+        lines.resize_with(count, || Line {
+            connection: None,
+            was_connected: false,
+            tried: Time::ZERO,
+            next: Time::ZERO,
+        });
         lines.get_mut(server)
     }
 
     /// Whether a connection is to be made now, by whoever asks.
     pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
-        let Some((line, _)) = self.line(runtime, server) else {
-            return false;
-        };
-        let connects = matches!(line, Line::Absent(at) if *at <= now);
-        if connects {
-            *line = Line::Connecting;
-        }
-        connects
+        let line = self.line(runtime, server);
+        let line = line.filter(|line| line.next <= now);
+        let begins = line.map(|line| (line.tried, line.next) = (now, FOREVER));
+        begins.is_some()
     }
 
     /// When the thread is to connect to one of these servers.
     pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
-        let absent = servers.filter_map(|server| match self.line(THREAD, server)? {
-            (Line::Absent(at), _) => Some(*at),
-            (Line::Connecting | Line::Connected(_), _) => None,
-        });
-        absent.min()
+        let next = servers.filter_map(|server| Some(self.line(THREAD, server)?.next));
+        next.min()
     }
 
     /// Returns whether there was a connection before.
@@ -114,26 +107,26 @@ impl<C> Runtimes<C> {
         let Some(line) = self.line(runtime, server) else {
             return false;
         };
-        let (_, was_connected) = mem::replace(line, (Line::Connected(connection), true));
-        was_connected
+        line.connection = Some(connection);
+        mem::replace(&mut line.was_connected, true)
     }
 
     /// Returns the connection that is gone, if there was one.
     pub(super) fn gone(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
-        let (line, _) = self.line(runtime, server)?;
-        match mem::replace(line, Line::Absent(now + PAUSE)) {
-            Line::Connected(connection) => Some(connection),
-            Line::Absent(_) | Line::Connecting => None,
-        }
+        let line = self.line(runtime, server)?;
+        line.next = now + PAUSE;
+        line.connection.take()
     }
 
-    /// The connection, or `None` while it is being made. Nothing: there is none.
-    pub(super) fn state(&mut self, runtime: RuntimeId, server: usize) -> Option<Option<Arc<C>>> {
-        match self.line(runtime, server)? {
-            (Line::Connected(connection), _) => Some(Some(Arc::clone(connection))),
-            (Line::Connecting, _) => Some(None),
-            (Line::Absent(_), _) => None,
-        }
+    /// The connection, if there is one.
+    pub(super) fn connection(&mut self, runtime: RuntimeId, server: usize) -> Option<Arc<C>> {
+        self.line(runtime, server)?.connection.clone()
+    }
+
+    /// Whether an attempt to connect has failed that began since then. One that began before says nothing.
+    pub(super) fn has_failed(&mut self, since: Time, runtime: RuntimeId, server: usize) -> bool {
+        let line = self.line(runtime, server);
+        line.is_some_and(|line| line.tried >= since && line.next < FOREVER)
     }
 }
 

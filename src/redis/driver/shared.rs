@@ -418,7 +418,7 @@ impl<C: Connection> Rest<C> {
         now: Time,
         (from, call): (RuntimeId, Call),
     ) -> Option<Load<C>> {
-        let Some(connection) = self.runtimes.state(from, call.server).flatten() else {
+        let Some(connection) = self.runtimes.connection(from, call.server) else {
             core.handle_reply(now, call.id, Err(Failure::NotConnected));
             return None;
         };

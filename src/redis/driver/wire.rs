@@ -186,23 +186,22 @@ impl Session {
         subscription.receive(take).await;
     }
 
-    /// Sends what the core does not know of.
-    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
+    /// Sends what the core does not know of. An error: the connection is broken.
+    pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Result<Replies, Error> {
         let replies = self.line.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        errors.for_each(|error| self.topology.failed(error));
-        replies
+        let mut errors = errors.inspect(|error| self.topology.failed(error));
+        let broken = errors.find(|error| error.is_disconnect()).cloned();
+        broken.map_or(Ok(replies), Err)
     }
 
     /// Subscribes, to see whether that is permitted.
     pub(in crate::redis) async fn subscribes(&self) -> Result<(), Error> {
-        match self.line.client() {
-            Some(client) => {
-                let subscribed = Subscription::open(client, &self.owner.channel()).await;
-                subscribed.map(drop)
-            }
-            None => Ok(()),
-        }
+        let Some(client) = self.line.client() else {
+            return Ok(());
+        };
+        let subscribed = Subscription::open(client, &self.owner.channel()).await;
+        subscribed.map(drop)
     }
 
     fn failed(&self, error: Error) {

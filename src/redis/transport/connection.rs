@@ -160,23 +160,16 @@ pub(super) fn timed_out() -> Error {
     Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// Adds the command that waits for replicas, if any are needed. It travels behind the others, on their connection, so
+/// The command that waits for replicas, if any are needed. It travels behind the others, on their connection, so
 /// it speaks of the very server that ran them. A replica that acknowledges has applied all that was written before, so
 /// a failover to it keeps that.
-pub(in crate::redis) fn with_wait(
-    mut commands: Vec<Cmd>,
-    replicas: u32,
-    bound: Duration,
-) -> Vec<Cmd> {
-    if replicas > 0 {
-        // Zero would be no bound.
-        let bound = bound.as_millis().max(1) as u64;
-        commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
-    }
-    commands
+pub(in crate::redis) fn wait(replicas: u32, bound: Duration) -> Option<Cmd> {
+    // Zero would be no bound.
+    let bound = bound.as_millis().max(1) as u64;
+    (replicas > 0).then(|| cmd("WAIT").arg(replicas).arg(bound).take())
 }
 
-/// Takes the reply to [`with_wait`]'s command away. Unless enough replicas have what was written, no
+/// Takes the reply to [`wait`] away. Unless enough replicas have what was written, no
 /// answer counts.
 pub(in crate::redis) fn confirmed(mut replies: Replies, replicas: u32) -> Replies {
     if replicas == 0 {
