@@ -60,7 +60,7 @@ pub type Claim = Vec<Level>;
 /// What a walk visits.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Its name in TESTING.md.
+    /// Its name in `tests/mutants/planted.md`.
     pub name: &'static str,
     /// The claims that each client may make, one at a time.
     pub clients: Vec<Vec<Claim>>,

@@ -43,7 +43,7 @@
 //! one that started with old data has again what was released.
 //!
 //! Does it see? Bugs are planted one at a time: in the core (`sim/planted.rs`; `sim/planted.sh` plants each and prints
-//! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). TESTING.md has the table.
+//! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `sim/planted.md` has the table.
 //!
 //! ```text
 //! cargo test -p tower-semaphore-sim

@@ -1,4 +1,4 @@
-//! Planted mistakes in the scripts, each of which a walk finds. TESTING.md has the table.
+//! Planted mistakes in the scripts, each of which a walk finds. `planted.md` has the table.
 
 mod acquire;
 mod grant;
@@ -48,8 +48,8 @@ fn wrong(mutant: &Mutant) -> Option<String> {
     if fault.violation.invariant != *invariant {
         return Some(format!("found otherwise\n{row}\n{fault}"));
     }
-    let table = include_str!("../../../TESTING.md");
-    (!table.contains(&row)).then(|| format!("TESTING.md has no row\n{row}"))
+    let table = include_str!("planted.md");
+    (!table.contains(&row)).then(|| format!("planted.md has no row\n{row}"))
 }
 
 /// The row of a mistake in the table.
