@@ -4,7 +4,34 @@
 //! A [walk](walk::walk) visits every state that a few [clients](client) can reach with them: every
 //! interleaving of claims, polls, refreshes, releases and revocations, of lost, late and repeated
 //! requests, of crashes and of steps of the clocks. In each state, and for each call, it checks the invariants
-//! that TESTING.md lists.
+//! of this table:
+//!
+//! | | invariant |
+//! |---|---|
+//! | S1 | after a grant at most `limit` units are held |
+//! | S2 | a client that counts as holding a permit holds it on the server, unless an operator has revoked it |
+//! | S3 | tokens strictly grow per key, also after a clock was set back; the highest time never falls |
+//! | S4 | a call touches only what it names, what has ended, and what it grants |
+//! | S5 | a permit has each of its units once, all with one end; a late call changes nothing |
+//! | F1 | no waiter is passed by a later claim; a position is kept |
+//! | F2 | a poll is a heartbeat |
+//! | F3 | a claim joins a queue only if fewer waiters are ahead than it allows |
+//! | F4 | exactly the granted waiters are notified |
+//! | L | when every message is lost and no client comes, no waiter waits beside free room for ever |
+//! | L1 | the units and the waiters of the dead go |
+//! | L3 | a refused or released claim leaves nothing behind |
+//! | W | after an acquire or a release the head of the queue lives and does not fit |
+//! | A | an answer says what the server has, except for what a later claim of the call changes; a late acquire brings back no released unit |
+//! | R | what is revoked is free, with units added to it; its owners are told, and find out if the message is lost; its id is remembered for its time, and only a delayed first acquire gets anything for it; a forged id changes nothing |
+//! | U | an operator is shown each held unit and its end, and the live waiters in order; that changes nothing |
+//! | T | every key expires, and none before its content has ended |
+//! | M | the first write of a script needs no memory |
+//! | E | no script fails, names an undeclared key, or sets a global |
+//!
+//! A lease lasts three ticks, a waiter counts as alive for two, and a call is out of date after one, so leases end in the
+//! very millisecond of other calls. Times count from now, and only the order of past tokens and arrivals matters. Of the
+//! 1,900,000 states 640,000 have two keys and everything under way, to a depth of 8 steps. All take little more than a
+//! minute of one core.
 //!
 //! ```text
 //! walk -> liveness -> steps -> model -> state, client -> server -> check -> call -> semaphore

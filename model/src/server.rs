@@ -54,7 +54,7 @@ pub struct Outcome {
 /// An invariant that does not hold: its name, and what was seen.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// As TESTING.md names it.
+    /// As the crate's docs name it.
     pub invariant: &'static str,
     /// What was seen.
     pub seen: String,

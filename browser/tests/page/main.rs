@@ -1,4 +1,15 @@
 //! The page of the market as a visitor sees it, in a real browser.
+//!
+//! | promise | judged by |
+//! |---|---|
+//! | slots fill and empty, waiters queue in order, a refusal has its `Retry-After`, a killed process's slots empty, a store's death and return are shown | the page's text, beside clients on plain sockets |
+//! | a name of any text is shown as text | no element comes of it, the title stays, the console is empty |
+//! | of long queues, high limits and many listings the first are drawn, and the number of the rest is right | clients on plain sockets, the prices shown |
+//! | a trade leads from its seller to its buyer, whatever their script | where the names are drawn |
+//! | every control has a name, every landmark is there | the accessibility tree |
+//! | a change is announced once, a countdown never, many refusals as a number | an observer of the live regions |
+//! | text has enough contrast in both themes | WCAG 2.2's formula over computed colours |
+//! | it fits widths from 320 to 1280 pixels | the document's width, each target's size |
 
 mod contrast;
 mod crowds;
