@@ -55,7 +55,14 @@
 //!
 //! There are three [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
-//! share. Left out as yet: replicas, Sentinels.
+//! share. Left out as yet: Sentinels.
+//!
+//! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
+//! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A
+//! cluster has 2 or 3, with all semaphores of a server in one slot or each in its own; of the latter three in four move up
+//! to five slots, at once or within a second, half of them to servers with other clocks. In an outage each server stands
+//! still for 0.7 to 2.2 s, and claims are admitted up to half of their limits, or up to the limit divided by the number
+//! of processes; one level in eight is strict. In some of them replicas lag and take over.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));
