@@ -209,7 +209,11 @@ fn ci_runs_the_scripts_that_everybody_runs() {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- run: "));
     let commands: BTreeSet<_> = commands.filter(|command| *command != SETUP).collect();
-    let expected = ["tests/package.sh ${{ matrix.step }}", "tests/run.sh"];
+    let expected = [
+        "tests/package.sh ${{ matrix.step }}",
+        "tests/run.sh",
+        "tests/run.sh --all",
+    ];
     assert_eq!(commands, expected.into());
     assert!(!workflow.contains("run: |"));
 }
