@@ -11,9 +11,10 @@ use crate::{
 };
 use std::{future::ready, mem, sync::Arc};
 
-/// A permit for units that were acquired from an entry. It is listed if it has details.
+/// A permit for units acquired from an entry. It is listed for operators if it has details.
 ///
-/// Always inlined, so that the grant is not built twice: that would take a tenth of a pair.
+/// Always inlined, so that the grant is not copied, which would cost a tenth of an acquire and its
+/// release.
 #[inline(always)]
 pub(super) fn permit(
     entry: Arc<Entry>,
@@ -59,7 +60,7 @@ fn new(
     Permit::granted(grant, Store::Memory, policy, units, acquired.held)
 }
 
-/// Units of a key. They are released once, by `release` or by the drop.
+/// Units of a key, released once: by `release` or by the drop.
 struct MemoryGrant {
     entry: Arc<Entry>,
     /// How many units are held; 0 after the release.
@@ -74,12 +75,12 @@ impl MemoryGrant {
         if *self.weight.lock() == 0 {
             return Err(StoreError::new(PermitLost).into());
         }
-        // Without the lock, which is taken where the entry is locked.
+        // Not under the lock of `weight`: other code takes that lock while the entry is locked.
         let acquired = self.entry.try_acquire(units);
         acquired.map_err(|refusal| full(units.limit, refusal))?;
         let mut weight = self.weight.lock();
         if *weight == 0 {
-            // It was released meanwhile.
+            // The permit was released during the acquire.
             drop(weight);
             self.entry.release(units.weight);
             return Err(StoreError::new(PermitLost).into());
@@ -94,14 +95,14 @@ impl MemoryGrant {
             return Err(StoreError::new(PermitLost).into());
         }
         *weight -= units;
-        // Waiters are notified without the lock.
+        // Notifies waiters without holding the lock.
         drop(weight);
         self.entry.release(units);
         Ok(())
     }
 }
 
-/// The permit itself names its policy.
+/// Has the default policy: the permit replaces it by its own.
 fn full(limit: u32, refusal: Refusal) -> AcquireError {
     AcquireError::Full {
         policy: Policy::DEFAULT,

@@ -4,8 +4,8 @@ use crate::{semaphore::Key, sync::RandomState};
 use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::hash::{BuildHasher, Hasher};
 
-/// A fast hash with a random seed. A client that found out the seed could send keys that collide;
-/// such keys would slow each other down only while their permits are held at the same time.
+/// A fast hash with a random seed. A client that guessed the seed could send colliding keys; they
+/// slow each other down only while their permits are held at the same time.
 pub(super) struct KeyHasher(SeedableRandomState);
 
 impl KeyHasher {

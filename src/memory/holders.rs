@@ -1,4 +1,4 @@
-//! What operators see of one key: its permits, and the claims behind them.
+//! The permits of one key and their claims, as operators see them.
 
 use crate::{
     semaphore::{Claim, Label, Permit, PermitInfo, Process, WeakPermit},
@@ -15,7 +15,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// What the clock of a store says at some instant. Ages are those of Tokio's clock, which a test can pause.
+/// The system time that a store's clock assigns to an instant. Ages follow Tokio's clock, which a
+/// test can pause.
 #[derive(Clone, Copy)]
 struct Reading {
     instant: Instant,
@@ -24,13 +25,13 @@ struct Reading {
 
 impl Reading {
     fn now() -> Self {
-        // In this order nothing is shown as older than it is.
+        // Read in this order, so that ages are never overstated.
         let instant = Instant::now();
         let system = SystemTime::now();
         Self { instant, system }
     }
 
-    /// What the clock says at another instant, if it is a time at all.
+    /// The system time of another instant, if it is representable.
     fn at(self, instant: Instant) -> Option<SystemTime> {
         match instant.checked_duration_since(self.instant) {
             Some(later) => self.system.checked_add(later),
@@ -39,8 +40,8 @@ impl Reading {
     }
 }
 
-/// The clock of a store: what it says of an instant stays the same, until the system's clock is a second
-/// ahead of it or behind.
+/// The clock of a store. It assigns the same system time to an instant each time, until the
+/// system's clock differs by a second.
 pub(super) struct Clock(Mutex<Reading>);
 
 impl Clock {
@@ -81,7 +82,7 @@ impl Now {
     }
 }
 
-/// What operators see of a claim.
+/// The details of a claim for operators.
 #[derive(Debug)]
 pub(super) struct Details {
     /// Unique within the store.
@@ -92,7 +93,7 @@ pub(super) struct Details {
     weight: u32,
     /// Whether its permit is listed.
     is_listed: bool,
-    /// Set under the lock of the queue, by an operator who revokes the claim there.
+    /// Set under the queue's lock when an operator revokes the claim there.
     is_revoked: AtomicBool,
 }
 
@@ -125,7 +126,7 @@ impl Details {
         self.is_revoked.load(Acquire)
     }
 
-    /// What is shown of a claim that has no permit yet.
+    /// The info of a claim without a permit yet.
     pub(super) fn info(&self, now: Now) -> PermitInfo {
         self.with_weight(self.weight, now)
     }
@@ -139,18 +140,18 @@ impl Details {
     }
 }
 
-/// The first serial of a store: anywhere, so that an id from another store, or from this process before it
-/// was restarted, is none of this one.
+/// The first serial of a store: random, so that ids of another store, or from before a restart,
+/// match nothing here.
 pub(super) fn first_serial() -> u64 {
     1 + (RandomState::new().hash_one(0) >> 1)
 }
 
-/// What operators call a claim.
+/// The id of a claim for operators.
 fn id(serial: u64) -> String {
     format!("{serial:x}")
 }
 
-/// The serial that an operator means, if the text is an id.
+/// The serial of an id, if the text is one.
 pub(super) fn serial_of(text: &str) -> Option<u64> {
     let serial = u64::from_str_radix(text, 16).ok()?;
     (id(serial) == text).then_some(serial)
@@ -194,8 +195,8 @@ impl Holders {
         Some(holdings.swap_remove(at))
     }
 
-    /// The permits that are held now, and how many units each has. Each may be the last clone by now, and
-    /// its drop locks.
+    /// The permits held now, each with its units. Drop them outside of locks: each may be the last
+    /// clone, whose drop locks.
     pub(super) fn all(&self) -> Vec<Listed> {
         let holdings = self.0.lock();
         let listed = |holding: &Holding| {
@@ -207,10 +208,11 @@ impl Holders {
     }
 }
 
-/// A permit, and how many units it has.
+/// A permit and its units.
 type Listed = (Arc<Details>, u32, Permit);
 
-/// What is shown of permits, and of claims that are granted. Some of these may have their permit by now.
+/// The infos of permits and of granted claims. A claim may be in both lists, if its permit was just
+/// made.
 pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>], now: Now) -> Vec<PermitInfo> {
     let with_permit = permits.iter().map(|(details, weight, _)| {
         let info = (*weight > 0).then(|| details.with_weight(*weight, now));
@@ -219,7 +221,7 @@ pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>], now: Now) -> V
     let granted = granted
         .iter()
         .map(|details| (details.serial, Some(details.info(now))));
-    // In the order of their claims.
+    // Ordered by serial, without duplicates.
     let infos: BTreeMap<_, _> = granted.chain(with_permit).collect();
     infos.into_values().flatten().collect()
 }

@@ -28,8 +28,8 @@ const FLAGS: u64 = QUEUED | RETIRED;
 
 /// The counters and the queue of one key.
 ///
-/// Counters suffice, where Redis needs a set: a permit of this process ends only by its release or
-/// its drop, so no permit can end without being counted.
+/// Counters suffice where Redis needs a set: a permit of this process ends only by its release or
+/// its drop, and both are counted.
 #[repr(C)]
 pub(super) struct KeySemaphore {
     acquired: AtomicU64,
@@ -42,7 +42,7 @@ pub(super) struct KeySemaphore {
 pub(super) enum Refusal {
     /// The entry is no longer in its shard: the key has to be looked up again.
     Retired,
-    /// The units do not fit, or the queue is not empty. Has the number of units held.
+    /// The units do not fit, or the queue is not empty. Holds the number of units held.
     Full(u32),
 }
 
@@ -91,8 +91,8 @@ impl KeySemaphore {
         }
     }
 
-    /// Joins the queue, unless as many claims wait already as `wait` allows. A claim that fits by now is
-    /// granted at once, through its position. `None`: the entry is retired.
+    /// Joins the queue, unless it is as long as `wait` allows. A claim that fits now is granted at
+    /// once, through its position. `None`: the entry is retired.
     pub(super) fn enqueue(
         &self,
         units: Units,
@@ -111,8 +111,8 @@ impl KeySemaphore {
         Ok(Some(position))
     }
 
-    /// From here on only a thread that has locked the queue acquires, and each release locks it.
-    /// `false`: the entry is retired.
+    /// Routes all acquires and releases through the queue's lock from now on. `false`: the entry is
+    /// retired.
     pub(super) fn exclude_others(&self) -> bool {
         if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
             return false;
@@ -128,8 +128,8 @@ impl KeySemaphore {
         }
     }
 
-    /// Removes a waiter from the queue, or releases its units if it was granted meanwhile. One that was
-    /// revoked has neither.
+    /// Removes a waiter from the queue, or releases its units if it was granted since. A revoked
+    /// waiter has neither a place nor units.
     pub(super) fn cancel(&self, position: &Position, weight: u32) {
         let is_revoked = || position.details.is_revoked();
         let (removed, is_granted) = self.change_queue(|queue| {
@@ -144,8 +144,8 @@ impl KeySemaphore {
         self.grant_waiters();
     }
 
-    /// Revokes a claim without a permit for an operator, unless it was revoked before: `false`. `None`: there
-    /// is none.
+    /// Revokes a claim without a permit for an operator. `false`: it was revoked before. `None`:
+    /// there is no such claim.
     pub(super) fn revoke(&self, serial: u64) -> Option<bool> {
         match self.change_queue(|queue| queue.revoke(serial))? {
             // Wakes its task, without the lock.
@@ -175,7 +175,7 @@ impl KeySemaphore {
         queue.grant_head(grant)
     }
 
-    /// The grant of `units` while `held` are held. Only while no other thread acquires.
+    /// The grant of `units` while `held` are held. Only for use while no other thread acquires.
     pub(super) fn grant(&self, held: u64, units: Units) -> Option<Acquired> {
         grant(self.acquired.load(Acquire) & !FLAGS, held, units)
     }
@@ -184,7 +184,7 @@ impl KeySemaphore {
         self.acquired.fetch_add(u64::from(units.weight), AcqRel);
     }
 
-    /// Changes the queue under its lock. A queue that is left empty admits other threads again.
+    /// Changes the queue under its lock. Leaving it empty re-enables the lock-free path.
     fn change_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
         let mut queue = self.queue.lock();
         let changed = change(&mut queue);
@@ -211,8 +211,8 @@ impl KeySemaphore {
         self.acquired.load(Acquire) != self.released.load(Acquire)
     }
 
-    /// A lower bound of the units held: it misses what is acquired after the first load. Exact while
-    /// the queue is locked and not empty, because then no other thread acquires.
+    /// A lower bound of the units held: acquires after the first load are missed. Exact while the
+    /// queue is locked and not empty, because then no other thread acquires.
     pub(super) fn held(&self) -> u64 {
         let acquired = self.acquired.load(Acquire) & !FLAGS;
         acquired.saturating_sub(self.released())

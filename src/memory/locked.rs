@@ -1,4 +1,4 @@
-//! The semaphore of one key, locked so that it can be decided together with others.
+//! The semaphore of one key, locked so that several can be decided together.
 
 use super::{
     holders::Details,
@@ -8,7 +8,7 @@ use super::{
 use crate::{semaphore::Units, sync::MutexGuard};
 use std::sync::Arc;
 
-/// A semaphore from which only the holder of this acquires.
+/// A semaphore from which only the owner of this value can acquire.
 pub(super) struct Locked<'a> {
     semaphore: &'a KeySemaphore,
     queue: MutexGuard<'a, Queue>,
@@ -22,7 +22,7 @@ impl Locked<'_> {
         grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
     }
 
-    /// How many units are held. No more will be while this exists.
+    /// The units held. They cannot increase while this value exists.
     pub(super) fn held(&self) -> u32 {
         self.semaphore.held() as u32
     }

@@ -4,8 +4,8 @@
 //! store ─> waiter ─> grant ─> shard ─> locked ─> key_semaphore ─> queue ─> holders
 //! ```
 //!
-//! - `operate`: what operators ask.
-//! - `settings`: what can be set.
+//! - `operate`: usage and revocations for operators.
+//! - `settings`: the settings of a store.
 //! - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
 //! - `waiter`: a claim in the queue of its key.
 //! - `grant`: units of a key that a permit holds.
@@ -13,7 +13,7 @@
 //! - `locked`: one key, locked so that it can be decided together with others.
 //! - `key_semaphore`: the counters of one key.
 //! - `queue`: the waiters of one key.
-//! - `holders`: what operators see of one key.
+//! - `holders`: the permits of one key, as operators see them.
 //! - `hasher`: hashes of keys.
 
 mod grant;

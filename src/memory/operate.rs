@@ -1,4 +1,4 @@
-//! What operators ask of the store in memory.
+//! Usage and revocations of the store in memory, for operators.
 
 use super::{
     holders::serial_of,
@@ -19,11 +19,12 @@ use std::{
 };
 use tokio::{task::yield_now, time::Instant};
 
-/// Answers when it is polled first. Permits are listed only by a store [with holders](MemorySemaphore::with_holders);
-/// without, [`units`](Usage::units) counts them, and nothing but a claim that waits can be revoked.
+/// Each future answers at its first poll. Permits are listed only by a store [with
+/// holders](MemorySemaphore::with_holders); without, [`units`](Usage::units) counts them, and only
+/// waiting claims can be revoked.
 ///
-/// `now` and `since` of a usage follow Tokio's clock, which a test can pause. They are that of the system within a
-/// second.
+/// `now` and `since` of a usage follow Tokio's clock, which a test can pause, and differ from the
+/// system's clock by at most a second.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
@@ -55,7 +56,7 @@ impl Operate for MemorySemaphore {
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
         let (store, policy, key) = (self.clone(), policy.clone(), key.clone());
         let serial = serial_of(id);
-        // Not before it is polled: as little as over Redis may a future that is only made end a permit.
+        // Only once polled: as over Redis, making the future revokes nothing.
         Box::pin(async move { Ok(store.revoke_now(&policy, &key, serial)) })
     }
 }
@@ -73,7 +74,8 @@ impl MemorySemaphore {
         KeyPage::new(keys, at.map(|at| at.to_string()))
     }
 
-    /// Adds the keys of one shard, as far as a page has room. Returns where the next ones are.
+    /// Adds the keys of one shard, as far as the page has room. Returns the position of the next
+    /// ones.
     fn list(&self, policy: &Policy, at: Position, keys: &mut Vec<StoredKey>) -> Option<Position> {
         let Position { shard, hash } = at;
         let mut found = self.0.shards.get(shard)?.keys_of(policy, hash);
@@ -100,7 +102,7 @@ impl MemorySemaphore {
     }
 }
 
-/// Where a list goes on: at a shard, and at a hash of a key there.
+/// Where a list continues: a shard, and the hash of a key in it.
 #[derive(Clone, Copy, Default)]
 struct Position {
     shard: usize,
@@ -122,7 +124,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// The keys of a policy, shard by shard: no lock is held for longer than one takes.
+/// The keys of a policy, shard by shard, so that no lock is held for longer than one shard takes.
 struct Keys {
     shards: std::array::IntoIter<Arc<Shard>, SHARDS>,
     policy: Policy,

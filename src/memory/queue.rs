@@ -7,21 +7,21 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// The waiters of a key in the order of their arrivals less their head starts.
+/// The waiters of a key, ordered by arrival time minus head start.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Those that are granted, and whose tasks have not made their permits yet; only of a store that lists
-    /// permits, so that what a task holds that does not run is listed too.
+    /// Granted claims whose tasks have not made their permits yet. Kept only in a store that lists
+    /// permits, so that units are listed even if their task does not run.
     granted: Vec<Claimed>,
     last_number: u64,
 }
 
-/// A waiter. Dropping it wakes its task, so that is done without the queue's lock.
+/// A waiter. Its drop wakes its task, so drop it outside the queue's lock.
 #[must_use]
 pub(super) struct Waiting {
     number: u64,
-    /// When it arrived, in [nanoseconds](clock::nanos), less its head start.
+    /// Arrival time in [nanoseconds](clock::nanos), minus the head start.
     rank: i64,
     units: Units,
     details: Arc<Details>,
@@ -37,20 +37,20 @@ struct Claimed {
     is_taken: bool,
 }
 
-/// What an operator has revoked.
+/// The claim that an operator has revoked.
 #[must_use]
 pub(super) enum Revoked {
-    /// A claim that has nothing.
+    /// A waiting claim, without units.
     Waiting(Waiting),
-    /// A claim that was granted so many units, which are to be released.
+    /// A granted claim: so many units are to be released.
     Granted(u32),
-    /// A claim whose task is making a permit of it, and ends that.
+    /// A claim whose task is making its permit. The task ends the permit.
     Taken,
     /// The same, but it was revoked before.
     Again,
 }
 
-/// A waiter that is granted, but not notified yet.
+/// A granted waiter that is not notified yet.
 #[must_use]
 pub(super) struct Granted {
     waiter: oneshot::Sender<Acquired>,
@@ -58,21 +58,22 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// Wakes the waiter's task: without the queue's lock, because a waker may run that task at once.
+    /// Wakes the waiter's task. Call it outside the queue's lock, because a waker may run the task
+    /// at once.
     pub(super) fn notify(self) {
         // A dropped receiver is ignored: the drop of its waiter releases the units.
         let _ = self.waiter.send(self.acquired);
     }
 }
 
-/// A granted claim: its token, and how many units of the key are held now.
+/// A granted claim: its token, and the units of the key now held.
 #[derive(Debug)]
 pub(super) struct Acquired {
     pub(super) token: u64,
     pub(super) held: u32,
 }
 
-/// A position in a queue, as its waiter keeps it.
+/// A waiter's handle to its position in a queue.
 pub(super) struct Position {
     /// Unique within the queue.
     pub(super) number: u64,
@@ -85,8 +86,8 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Joins the queue behind all waiters that arrived before, or that had that much of a head start.
-    /// `None`: as many of them wait as `wait` allows.
+    /// Joins the queue by arrival time minus head start. `None`: as many waiters are ahead as
+    /// `wait` allows.
     pub(super) fn push(
         &mut self,
         units: Units,
@@ -121,7 +122,7 @@ impl Queue {
         self.waiting.front().map(|waiting| waiting.units)
     }
 
-    /// Removes the head, which is granted.
+    /// Removes the head to grant it.
     pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Granted> {
         let head = self.waiting.pop_front()?;
         if head.details.is_listed() {
@@ -138,27 +139,27 @@ impl Queue {
         })
     }
 
-    /// Removes a waiter, if it is still in the queue. It is not listed any more.
+    /// Removes a waiter, if it is still in the queue, and unlists it.
     pub(super) fn remove(&mut self, number: u64) -> Option<Waiting> {
         self.granted.retain(|claimed| claimed.number != number);
         self.remove_where(|waiting| waiting.number == number)
     }
 
-    /// A permit is being made of a granted claim. `false`: it was revoked.
+    /// Marks the permit of a granted claim as being made. `false`: the claim was revoked.
     pub(super) fn begin_permit(&mut self, number: u64) -> bool {
         let mut granted = self.granted.iter_mut();
         let found = granted.find(|claimed| claimed.number == number);
         found.map(|claimed| claimed.is_taken = true).is_some()
     }
 
-    /// The permit is listed. Returns whether it was revoked meanwhile.
+    /// Called once the permit is listed. Returns whether it was revoked since `begin_permit`.
     pub(super) fn end_permit(&mut self, position: &Position) -> bool {
         self.granted
             .retain(|claimed| claimed.number != position.number);
         position.details.is_revoked()
     }
 
-    /// Removes a claim without a permit that an operator revokes. `None`: there is none.
+    /// Revokes a claim without a permit for an operator. `None`: there is no such claim.
     pub(super) fn revoke(&mut self, serial: u64) -> Option<Revoked> {
         if let Some(waiting) = self.remove_where(|waiting| waiting.details.serial() == serial) {
             waiting.details.revoke();

@@ -4,8 +4,9 @@ use super::store::MemorySemaphore;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl MemorySemaphore {
-    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 unless
-    /// set. Further claims that would wait are refused with [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
+    /// Sets the maximum of waiting claims, for all keys of the store together. The default is
+    /// 10,000. Further claims that would wait are refused with
+    /// [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
     ///
     /// The setting applies to the store, so to all its handles.
     ///
@@ -21,9 +22,9 @@ impl MemorySemaphore {
         self
     }
 
-    /// Lists the permits that are granted from here on, so that [`usage`](crate::Operate::usage) shows who
-    /// holds them, and [`revoke`](crate::Operate::revoke) can end them. A pair of acquire and release takes
-    /// longer then: by about 100 ns where a key has few permits, and by a nanosecond for each further
+    /// Lists the permits granted from now on, so that [`usage`](crate::Operate::usage) shows their
+    /// holders and [`revoke`](crate::Operate::revoke) can end them. An acquire and its release then
+    /// take about 100 ns longer for a key with few permits, and a nanosecond more for each further
     /// permit of the key.
     ///
     /// The setting applies to the store, so to all its handles.

@@ -5,7 +5,7 @@ use crate::semaphore::{AcquireError, Claim, Permit, Units};
 use std::sync::Arc;
 
 /// Acquires for all claims or for none, in one step: their semaphores are locked together for a few
-/// instructions. All threads lock them in one order, so none waits for another in a circle.
+/// instructions. All threads lock them in the same order, so they cannot deadlock.
 pub(super) fn try_all(
     claims: &[Claim],
     entry: impl Fn(&Claim) -> Arc<Entry>,
@@ -16,7 +16,7 @@ pub(super) fn try_all(
     loop {
         let entries: Vec<_> = claims.iter().map(&entry).collect();
         let acquired = lock_all(&entries, claims, &units).inspect_err(|_| {
-            // The narrower ones may have been looked up for nothing.
+            // Entries that were inserted for this claim alone are idle again.
             entries.iter().for_each(|entry| entry.evict_if_idle());
         });
         if let Some(acquired) = acquired? {
@@ -31,7 +31,8 @@ pub(super) fn try_all(
     }
 }
 
-/// Units that have no permits yet. They are released if making those panics: a recorder of the user's may.
+/// Units without permits yet. They are released if making the permits panics, as a user's recorder
+/// may.
 struct Acquireds<I: Iterator<Item = ((Arc<Entry>, Units), Acquired)>>(I);
 
 impl<I: Iterator<Item = ((Arc<Entry>, Units), Acquired)>> Drop for Acquireds<I> {

@@ -114,7 +114,7 @@ impl Shard {
         }
     }
 
-    /// How many keys have permits or waiters.
+    /// The number of keys with permits or waiters.
     pub(super) fn keys(&self) -> usize {
         let table = self.0.lock();
         let busy = |entry: &&Arc<Entry>| entry.semaphore.is_busy();
@@ -147,8 +147,8 @@ impl Table {
         self.entries.find(hash, is_it)
     }
 
-    /// Counts an insert. After enough of them, evicts all idle entries: keys that are not used any
-    /// more make room for recent ones, at a cost that is small per insert.
+    /// Counts an insert. After enough of them, evicts all idle entries to make room for recent
+    /// keys, at a small cost per insert.
     fn count_insert(&mut self) {
         self.inserted += 1;
         if self.inserted / INSERTS_PER_EVICTION <= IDLE_CAPACITY.max(self.entries.len()) {
@@ -170,7 +170,7 @@ impl Entry {
         self.hash == hash && self.key == *key && self.policy == *policy
     }
 
-    /// There is no other entry of its policy and key while it is in use.
+    /// Unique while the entry is in use: there is no other entry of its policy and key.
     pub(super) fn semaphore_id(&self) -> SemaphoreId {
         SemaphoreId::new(format!("memory {:p}", ptr::from_ref(self)))
     }
@@ -183,11 +183,11 @@ impl Entry {
         let Some(locked) = self.semaphore.lock() else {
             return Usage::new(now.shown(), 0, Vec::new(), Vec::new());
         };
-        // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
+        // Under the lock nothing is acquired, so a unit that changes its permit is not shown twice.
         let units = locked.held();
         let (permits, (granted, waiting)) = (self.holders.all(), locked.details());
         drop(locked);
-        // A release meanwhile has left it to this.
+        // A release during the lock leaves the eviction to this call.
         self.evict_if_idle();
         let waiting = waiting.iter().map(|details| details.info(now)).collect();
         Usage::new(now.shown(), units, infos(&permits, &granted, now), waiting)
@@ -195,7 +195,7 @@ impl Entry {
 
     /// Ends a permit or a wait of this serial. `false`: there is none.
     pub(super) fn revoke(&self, serial: u64) -> bool {
-        // First: a claim goes from the queue to the holders.
+        // The queue first: a claim moves from there to the holders.
         if let Some(is_revoked) = self.semaphore.revoke(serial) {
             return is_revoked;
         }
@@ -242,7 +242,7 @@ impl Entry {
         self.evict_if_idle();
     }
 
-    /// Removes the entry if nobody uses it and the shard has enough of such.
+    /// Removes the entry if it is unused and the shard has enough idle ones.
     pub(super) fn evict_if_idle(&self) {
         if let Some(shard) = &self.overflow
             && self.semaphore.held() == 0

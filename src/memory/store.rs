@@ -24,14 +24,14 @@ use std::{
 
 /// A store of semaphores in this process: one for each policy and key.
 ///
-/// The store counts only what this process admits, with the same answers as the store in Redis. A
-/// permit needs no lease, because it ends with its process at the latest. A key takes memory while
-/// a permit of it is held. Of the idle keys the store keeps a few thousand at most, because the
-/// next claim is likely to be for one of them.
+/// The store counts only the permits of this process, and answers like the store in Redis. A permit
+/// needs no lease, because it ends with its process at the latest. A key takes memory while one of
+/// its permits is held. The store also keeps a few thousand idle keys at most, because the next
+/// claim is likely to be for one of them.
 ///
-/// A claim that can be answered at once is answered in the call of
-/// [`acquire`](Semaphore::acquire), and needs no Tokio runtime. A clone is a handle to the same
-/// store. A permit keeps counting after the last handle is dropped.
+/// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
+/// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,
+/// even after the last handle is dropped.
 ///
 /// # Panics
 ///
@@ -67,7 +67,7 @@ const MAX_WAITING_TOTAL: usize = 10_000;
 pub(super) struct Store {
     hasher: KeyHasher,
     pub(super) waiter_slots: Arc<WaiterSlots>,
-    /// Whether permits are listed.
+    /// Whether permits are listed for operators.
     pub(super) has_holders: AtomicBool,
     serial: AtomicU64,
     pub(super) clock: Clock,
@@ -87,8 +87,8 @@ impl MemorySemaphore {
         }))
     }
 
-    /// How many semaphores, one for each policy and key, have permits or waiters now. Takes time
-    /// proportional to the number of keys in memory.
+    /// The number of semaphores, one for each policy and key, that have permits or waiters now.
+    /// Takes time proportional to the number of keys in memory.
     ///
     /// # Examples
     ///
@@ -147,7 +147,7 @@ impl Store {
         (hash, &self.shards[(hash >> 32) as usize % SHARDS])
     }
 
-    /// What operators see of a claim that is granted at once, if permits are listed.
+    /// The details for operators of a claim that is granted at once, if permits are listed.
     #[inline]
     fn details(&self, claim: &Claim) -> Option<Arc<Details>> {
         let is_listed = self.has_holders.load(Relaxed);
@@ -188,8 +188,8 @@ impl Store {
         }
     }
 
-    /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile, and
-    /// the key has to be looked up again.
+    /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed, so look the
+    /// key up again.
     #[cold]
     fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
         let enqueued = match claim.wait() {

@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
-/// How many claims wait in a store, and how many may.
+/// Counts the waiting claims of a store against their maximum.
 pub(super) struct WaiterSlots {
     max: AtomicUsize,
     used: AtomicUsize,
-    /// By claims on trial, which may wait in the same number beside the others.
+    /// Slots of claims on trial. They have the same maximum, counted separately.
     used_on_trial: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ impl WaiterSlots {
     /// A slot, if one is free.
     pub(super) fn take(slots: &Arc<Self>, is_trial: bool) -> Option<WaiterSlot> {
         let before = slots.used(is_trial).fetch_add(1, Relaxed);
-        // Made even if no slot is free: dropping it takes the increment back.
+        // Made even if no slot is free: its drop reverts the increment.
         let slot = WaiterSlot {
             slots: Arc::clone(slots),
             is_trial,
@@ -68,8 +68,8 @@ impl Drop for WaiterSlot {
     }
 }
 
-/// A claim in a queue. A waiter that is dropped leaves the queue, or releases units that were
-/// granted meanwhile.
+/// A claim in a queue. A dropped waiter leaves the queue, or releases its units if it was granted
+/// since.
 pub(super) struct Waiter {
     entry: Arc<Entry>,
     units: Units,
@@ -131,7 +131,8 @@ impl Waiter {
         permit(entry, self.units, acquired, policy, details)
     }
 
-    /// A permit that operators see, and have seen without a permit since it was granted.
+    /// The permit of a claim that operators can see. Since its grant they have seen it without a
+    /// permit.
     fn listed(&mut self, acquired: &Acquired, policy: Policy) -> Result<Permit, AcquireError> {
         if !self.entry.begin_permit(&self.position) {
             return self.revoked();
