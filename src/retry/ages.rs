@@ -1,14 +1,14 @@
-//! How old the permits are that are held now.
+//! The ages of the permits that are held now.
 
 use std::time::Duration;
 
-/// The timed permits of a key that are held. Times are since the layer was made.
+/// The timed permits of a key that are held. Times count from the creation of the layer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ages {
     count: u32,
-    /// The sum of the times at which they were granted.
+    /// The sum of the times of their grants.
     granted: Duration,
-    /// When the last one was granted, or ended.
+    /// The time of the last grant or end.
     changed: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Ages {
         }
     }
 
-    /// Each is at least so old. A single old one among new ones says nothing of the others.
+    /// A lower bound of every age. One old permit among new ones says nothing about the others.
     pub(super) fn least(&self, now: Duration) -> Duration {
         match self.count {
             0 => Duration::ZERO,

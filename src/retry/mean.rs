@@ -1,16 +1,16 @@
-//! How long permits are held.
+//! The mean hold of permits.
 
 use super::ages::Ages;
 use std::time::Duration;
 
-/// A longer hold counts as one of this length, in seconds: a stream of hours tells nobody to come
-/// back in hours.
+/// Longer holds count as this many seconds, so that a stream of hours does not send clients away
+/// for hours.
 pub(super) const MAX_HOLD: f64 = 60.0;
 
-/// What counts as the mean while nothing was seen, in seconds.
+/// The mean in seconds before the first hold.
 const UNSEEN: f64 = 0.5;
 
-/// The weight of a new hold in the mean is one part in so many, once so many were seen.
+/// A new hold has a weight of 1 / `MEMORY` in the mean, once this many were seen.
 const MEMORY: u32 = 64;
 
 /// A mean of the last holds, in seconds.
@@ -30,7 +30,7 @@ impl Mean {
         if self.seen == 0 { UNSEEN } else { self.mean }
     }
 
-    /// The mean, where a hold is at least as long as these permits are held already.
+    /// The mean, but at least the age of the permits that are held now.
     pub(super) fn beside(self, held: Ages, now: Duration) -> f64 {
         let age = match self.seen {
             0 => held.mean(now),

@@ -1,18 +1,18 @@
-//! When to try again what no full limit has refused: the store failed, or the limit is 0.
+//! When to retry after a refusal without a full limit: the store failed, or the limit is 0.
 
-/// The spread of the first, and the longest spread, in seconds.
+/// The first and the longest spread, in seconds.
 const SPREAD: (f64, f64) = (3.0, 30.0);
 
-/// A failure so long after the last one begins another outage.
+/// A failure begins a new outage if the last one is this many seconds ago.
 const APART: f64 = 10.0;
 
-/// Failures in a row. Nothing tells when they are over, so clients are spread over as many seconds as
+/// Failures in a row. Their end cannot be predicted, so clients are spread over as many seconds as
 /// the outage has lasted.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     since: f64,
     last: Option<f64>,
-    /// How many were told, so that each is told another second.
+    /// How many clients were told, so that the next is told another second.
     told: u64,
 }
 

@@ -1,34 +1,34 @@
-//! The returns of one key's refused clients.
+//! The schedule of returns of one key's refused clients.
 
 use super::{ages::Ages, mean::Mean};
 use std::time::Duration;
 
-/// Into how many parts a second is divided at most. Clients that were refused in one part of a second
-/// return in that part of another one, because a client is told whole seconds.
+/// Maximum of parts (lanes) of a second. Clients are told whole seconds, so those refused in one
+/// part of a second return in the same part of a later one.
 const LANES: usize = 32;
 
-/// The shortest and the longest time that is told at most, in seconds, and how many mean holds
-/// within these.
+/// Bounds of the longest time told, in seconds. Within them it is this many mean holds.
 const MOST: (f64, f64) = (60.0, 600.0);
 const MOST_HOLDS: f64 = 20.0;
 
-/// How many square roots of the limit are left over.
+/// Units left free for chance, in square roots of the limit.
 const MARGIN: f64 = 1.25;
 
-/// The part of arrivals that may be refused while returns are due, and how much one arrival changes
-/// the pace.
+/// The share of arrivals that may be refused while returns are due, and how much one arrival
+/// changes the pace.
 const TARGET: f64 = 0.1;
 const GAIN: f64 = 0.1;
 const SLOWEST: f64 = 16.0;
 
-/// All times are seconds since the layer was made.
+/// Times are seconds since the creation of the layer.
 pub(super) struct Schedule {
     pub(super) mean: Mean,
-    /// The next free return of each part of a second.
+    /// The next free return of each lane.
     lanes: [f64; LANES],
-    /// The first and the last return of those that follow one another.
+    /// The first and the last return of the current run.
     due: (f64, f64),
-    /// How many times slower than planned returns are told, because too many were refused again.
+    /// Factor by which returns are spread further than planned, because too many clients were
+    /// refused again.
     pace: f64,
     told: u64,
 }
@@ -48,19 +48,19 @@ impl Schedule {
         now > self.due.1 + 1.0
     }
 
-    /// A claim was admitted at this time, and stands for so many.
+    /// A claim was admitted at this time. It stands for `of` claims.
     pub(super) fn admitted(&mut self, at: f64, of: u32) {
         if self.is_due(at) {
             self.adapt((1.0 - GAIN * TARGET).powi(of as i32));
         }
     }
 
-    /// The return of a client that is refused now: in how many seconds.
+    /// Seconds until the return of a client that is refused now.
     pub(super) fn next(&mut self, now: Duration, held: Ages, limit: u32, weight: u32) -> u64 {
         let hold = self.mean.beside(held, now);
         let now = now.as_secs_f64();
         if self.is_over(now) {
-            // Who took the places then says nothing of now.
+            // The pace of an earlier storm does not apply.
             self.pace = 1.0;
         } else if self.is_due(now) {
             self.adapt(1.0 + GAIN * (1.0 - TARGET));
@@ -81,7 +81,7 @@ impl Schedule {
         after as u64
     }
 
-    /// More clients than fit in the longest time share its second half.
+    /// Clients beyond the longest time share its second half.
     fn spread(&mut self, most: f64) -> u64 {
         let half = (most / 2.0) as u64;
         self.told += 1;
@@ -97,11 +97,11 @@ impl Schedule {
     }
 }
 
-/// What a refused claim needs of a schedule, in seconds.
+/// The times of a refused claim, in seconds.
 struct Plan {
-    /// How far the first return is from now.
+    /// From now to the first return.
     first: f64,
-    /// How far the next return of the same lane is from one.
+    /// Between two returns of one lane.
     apart: f64,
     /// The longest time that is told.
     most: f64,
@@ -109,8 +109,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// Holds are random, so a return finds a free unit only if some are left over: the square root
-    /// of the limit, as many as a staff needs beyond its load.
+    /// Holds are random, so a return finds a free unit only with some to spare. The margin is the
+    /// square root of the limit, as in the square-root staffing rule.
     fn new(hold: f64, limit: u32, weight: u32) -> Self {
         let parallel = f64::from(limit) / f64::from(weight.max(1));
         let margin = 1.0 + MARGIN / parallel.sqrt();

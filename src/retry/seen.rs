@@ -1,14 +1,14 @@
-//! What a layer has seen of each policy and key, in bounded memory.
+//! The state of a layer for each policy and key, in bounded memory.
 
 use super::{ages::Ages, mean::Mean, outage::Outage, schedule::Schedule};
 
-/// How many keys have a schedule and ages of their own at a time. Keys beyond that share them.
+/// Maximum of keys with their own schedule and ages. Further keys share them.
 pub(super) const KEYS: usize = 1_024;
 
-/// How many policies have a mean of their own. Policies beyond that share one.
+/// Maximum of policies with their own mean. Further policies share one.
 const POLICIES: usize = 16;
 
-/// Names the schedule of a key: the hashes of its policy, and of the key.
+/// Identifies the schedule of a key by the hashes of its policy and of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct KeyHash {
     pub(super) policy: u64,
@@ -30,7 +30,7 @@ impl Seen {
         &mut self.policies[hash.policy as usize % POLICIES]
     }
 
-    /// The permits of this key that are held, and of those that hash alike.
+    /// The held permits of this key and of keys with the same hash.
     pub(super) fn held(&mut self, hash: KeyHash) -> &mut Ages {
         if self.held.is_empty() {
             self.held.resize_with(KEYS, Ages::default);
@@ -38,14 +38,14 @@ impl Seen {
         &mut self.held[index(hash)]
     }
 
-    /// The schedule of this key, if it was refused of late.
+    /// The schedule of this key, if it was refused lately.
     pub(super) fn own(&mut self, hash: KeyHash) -> Option<&mut (KeyHash, Schedule)> {
         let found = self.schedules.get_mut(index(hash))?.as_deref_mut();
         found.filter(|(of, _)| *of == hash)
     }
 
-    /// The schedule of this key. A key whose schedule is not over shares it with those that hash
-    /// alike: then they are told to come later than they must.
+    /// The schedule of this key. Keys with the same hash share a schedule that is not over, and are
+    /// then told later times than necessary.
     pub(super) fn schedule(&mut self, hash: KeyHash, mean: Mean, now: f64) -> &mut Schedule {
         if self.schedules.is_empty() {
             self.schedules.resize_with(KEYS, || None);

@@ -18,7 +18,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Where the mean is shorter than this, permits come so often that one of [`SPARSE`] is timed.
+/// Mean hold in seconds below which only one of [`SPARSE`] permits is timed, because they are
+/// frequent.
 const OFTEN: f64 = 0.005;
 
 const SPARSE: u32 = 16;
@@ -31,11 +32,12 @@ pub(crate) struct Refused {
     pub(crate) weight: u32,
 }
 
-/// What one layer has seen of its permits and refusals.
+/// What one layer knows of its permits and refusals.
 pub(crate) struct Retry {
     hasher: RandomState,
     start: Instant,
-    /// For each key, or those that hash alike, whether its permits end so soon that few need to be timed.
+    /// For each key, or keys with the same hash: whether permits are so short that only a few are
+    /// timed.
     sparse: Box<[AtomicBool]>,
     seen: Mutex<Seen>,
 }
@@ -52,7 +54,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Part of every claim's way: the hash of the key alone.
+    /// The hash of the key alone. On the path of every claim.
     #[inline]
     pub(crate) fn key(&self, key: &Key) -> u64 {
         self.hasher.hash_one(key.as_bytes())
@@ -63,7 +65,7 @@ impl Retry {
         KeyHash { policy, key }
     }
 
-    /// Times a permit that was just granted, or not: see [`SPARSE`].
+    /// Times a permit that was just granted, or skips it: see [`SPARSE`].
     #[inline]
     pub(crate) fn time(self: &Arc<Self>, permit: &Permit, policy: &Policy, key: u64) {
         let sparse = self.sparse(key).load(Relaxed);
@@ -96,7 +98,7 @@ impl Retry {
         }
     }
 
-    /// After how many seconds a refused client should try again.
+    /// Seconds after which a refused client should try again.
     pub(crate) fn refused(&self, refused: Refused) -> u64 {
         let now = self.start.elapsed();
         let mut seen = self.seen.lock();
@@ -104,7 +106,7 @@ impl Retry {
             return seen.outage.next(now.as_secs_f64());
         }
         let mean = *seen.mean(refused.hash);
-        // Of few timed permits it is not known whether others are younger.
+        // With few timed permits the least age is unknown.
         let held = match self.sparse(refused.hash.key).load(Relaxed) {
             true => Ages::default(),
             false => *seen.held(refused.hash),
@@ -117,19 +119,19 @@ impl Retry {
         )
     }
 
-    /// After how many seconds a client should try again whom no full limit has refused.
+    /// Seconds after which a client should try again if no full limit refused it.
     pub(crate) fn failed(&self) -> u64 {
         let now = self.start.elapsed().as_secs_f64();
         self.seen.lock().outage.next(now)
     }
 }
 
-/// Times a permit: it is kept by the permit, and dropped when that ends.
+/// Times a permit, which keeps it and drops it when it ends.
 struct Hold {
     retry: Arc<Retry>,
     hash: KeyHash,
     since: Duration,
-    /// How many permits this one stands for.
+    /// The number of permits that this one stands for.
     of: u32,
 }
 
@@ -155,8 +157,8 @@ impl Drop for Hold {
     }
 }
 
-/// Whether it is the turn of one of [`SPARSE`]. Spread so that layers which take turns on one thread
-/// each get theirs.
+/// Chooses one of [`SPARSE`] permits, spread so that layers that alternate on one thread all get a
+/// share.
 fn is_chosen() -> bool {
     thread_local! {
         static TURN: Cell<u32> = const { Cell::new(0) };
