@@ -14,14 +14,14 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How many probes in a row may stay unanswered before a gate counts as abandoned. More than one,
-/// because a busy runtime may be late to poll the task that a probe has notified.
+/// Unanswered probes in a row after which a gate counts as abandoned. More than one, because a busy
+/// runtime may poll the notified task late.
 const PROBES: u8 = 3;
 
-/// After how long a wait is told: the permit that it waits for may be that of its own request.
+/// Wait after which a warning is logged, because the service may wait for its own request's permit.
 const LONG: Duration = Duration::from_secs(30);
 
-/// How long a refusal counts as an answer to the call that follows. Its cause may be over later.
+/// How long a refusal counts as the answer to further polls. After that its cause may be over.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The state of one service between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
@@ -36,10 +36,10 @@ struct Inner {
     waker: Option<Waker>,
     /// The limit under which the service waits.
     limit: u32,
-    /// Since when it waits, under this limit or another one.
+    /// The begin of the wait, under this limit or an earlier one.
     since: Option<Instant>,
     unanswered: u8,
-    /// Whether a long wait was told.
+    /// Whether the long wait was logged.
     is_told: bool,
 }
 
@@ -50,7 +50,7 @@ enum State {
     Waiting(Acquire),
     Granted(Permit),
     Refused(AcquireError, Instant),
-    /// The permit was not used in time, although the service was ready.
+    /// The permit was taken back because the ready service was not used in time.
     Reclaimed,
 }
 
@@ -58,16 +58,16 @@ enum State {
 pub(super) enum Answer {
     NotReady,
     Granted(Permit),
-    /// Under this limit, which may be another one by now.
+    /// With the limit of the refusal, which may have changed since.
     Refused(AcquireError, u32),
-    /// The permit was granted, and ended before the call.
+    /// The permit ended between its grant and the call.
     Lost,
 }
 
 impl Gate {
-    /// Whether there is a permit, once that is known. `acquire` is called if no acquire is pending
-    /// under this limit and no answer is left that still counts. Its argument is how long the service
-    /// has waited already.
+    /// Ready once the answer is known: `true` with a permit. `acquire` is called if no acquire is
+    /// pending under this limit and no answer still counts. Its argument is the time that the
+    /// service has waited already.
     #[inline]
     pub(super) fn poll(
         &self,
@@ -102,7 +102,7 @@ impl Gate {
         }
     }
 
-    /// The permit is held, and this task waits for the inner service.
+    /// Remembers the task, which waits for the inner service with the permit held.
     pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
         self.0.lock().remember(cx.waker());
     }
@@ -119,8 +119,8 @@ impl Gate {
         }
     }
 
-    /// Wakes the task that waits, so that it polls again and proves that it is alive. A gate that
-    /// was probed too often in vain is closed. Returns whether there was anything to probe.
+    /// Wakes the waiting task, so that it polls again and proves that it is alive. Closes a gate
+    /// after too many unanswered probes. Returns whether there was anything to probe.
     pub(super) fn probe(&self) -> bool {
         let mut inner = self.0.lock();
         if !inner.state.is_holding() {
@@ -154,8 +154,8 @@ impl Gate {
 }
 
 impl Inner {
-    /// Whether what the service waited for counts under this limit too. Its permit does if there was
-    /// room for it under both, so that a limit which changes all the time starves nobody.
+    /// Whether the answer or the wait is also valid under this limit. A permit is, if it had room
+    /// under both, so that a limit that keeps changing starves no service.
     #[inline]
     fn fits(&self, limit: u32) -> bool {
         match &self.state {
@@ -167,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// Acquires, after what was acquired before is dropped: that would keep its position in the queue.
+    /// Begins an acquire. Drops the previous one first, which would keep its position in the queue.
     fn begin(&mut self, limit: u32, acquire: impl Fn(Duration) -> Acquire) {
         self.state = State::Closed;
         self.limit = limit;

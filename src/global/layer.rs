@@ -67,9 +67,9 @@ impl GlobalConcurrencyLimitLayer {
          finds no room."
     );
 
-    /// Sets a function that gives the limit instead of a fixed one: it is called whenever a permit is
-    /// acquired, and should answer at once. A service that waits acquires anew at its next poll under
-    /// another limit, which a probe brings about within a second or so, and keeps its position in the
+    /// Sets a function that returns the limit, instead of a fixed one. It is called for each
+    /// acquire and should return at once. When the limit changes, a waiting service acquires anew
+    /// at its next poll, which a probe causes within a second or so, and keeps its position in the
     /// queue. A lowered limit ends no permit.
     ///
     /// # Examples

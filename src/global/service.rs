@@ -58,7 +58,7 @@ pub struct GlobalConcurrencyLimit<S> {
     watch: Arc<Watch>,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
-    /// Whether it is ready because a request that polled it holds a permit of this semaphore.
+    /// Whether it is ready because the polling request holds a permit of this semaphore.
     is_covered: bool,
 }
 
@@ -113,7 +113,7 @@ impl<S> GlobalConcurrencyLimit<S> {
         self.inner
     }
 
-    /// Whether there is a permit, once that is known.
+    /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let (settings, key) = (&self.settings, &self.key);
         let limit = settings.limit_now();
@@ -140,7 +140,7 @@ impl<S> GlobalConcurrencyLimit<S> {
         poll
     }
 
-    /// The permit for a call, or why the call is refused, and under which limit.
+    /// The permit for a call, or the reason and the limit of its refusal.
     fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, (Reason, u32)> {
         let is_covered = mem::take(&mut self.is_covered);
         let limit = self.settings.limit_now();
@@ -155,12 +155,12 @@ impl<S> GlobalConcurrencyLimit<S> {
             answer => answer,
         };
         if let Some(shared) = called_for(request.extensions(), wanted, &self.settings) {
-            // What was acquired before the outer limit's permit could be seen is not needed.
+            // A permit acquired before the outer limit's was visible is not needed.
             return shared.map_err(|error| (Reason::Acquire(error), limit));
         }
         match answer {
             Answer::Granted(permit) => Ok(permit),
-            // It was another request's permit that covered the poll, or that has ended since.
+            // The permit that covered the poll was another request's, or has ended.
             Answer::NotReady | Answer::Refused(..) => match self.acquire_now() {
                 Ok(answer) => answer.map_err(|error| (Reason::Acquire(error), limit)),
                 Err(_) => Err((Reason::Lost(PermitLost), limit)),
@@ -172,14 +172,14 @@ impl<S> GlobalConcurrencyLimit<S> {
         }
     }
 
-    /// A permit that needs no wait, if the answer is known at once.
+    /// A permit without a wait, if the answer is known at once.
     fn acquire_now(&self) -> Result<Result<Permit, AcquireError>, Acquire> {
         let limit = self.settings.limit_now();
         acquire(&self.settings, &self.key, limit, Duration::MAX).answer()
     }
 }
 
-/// A service that `waited` already, for another claim, keeps the position and the end of its wait.
+/// A service that `waited` already, for another claim, keeps its position and its deadline.
 fn acquire(settings: &Settings, key: &Key, limit: u32, waited: Duration) -> Acquire {
     let wait = settings.wait.saturating_sub(waited);
     let claim = claim(settings, key, limit).with_head_start(waited);
@@ -232,7 +232,7 @@ where
     }
 }
 
-/// A clone holds no permit, and is in no queue.
+/// A clone holds no permit and is in no queue.
 impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
     fn clone(&self) -> Self {
         Self {

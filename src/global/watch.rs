@@ -1,4 +1,4 @@
-//! Finds gates whose service is idle: kept, but not used any more.
+//! Finds gates of services that are kept but no longer used.
 //!
 //! Tower does not report to a service that its caller has lost interest: `load_shed` forgets a
 //! service that was not ready, a connection pool keeps one that is idle. So while a gate holds a
@@ -21,8 +21,8 @@ use tokio::{
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after the last probe another task takes over: the runtime of the first task may be alive
-/// but not driven, or may have no time enabled.
+/// Time after the last probe when another task takes over: the first task's runtime may be alive
+/// but not driven, or have no time enabled.
 const OVERDUE: Duration = Duration::from_secs(3);
 
 /// The value of `prober` while no task probes.
@@ -35,9 +35,9 @@ pub(super) struct Watch {
     /// The number of the task that probes.
     prober: AtomicU64,
     last_number: AtomicU64,
-    /// How often the background took over from a task whose runtime had ended.
+    /// The number of times that the background took over from a task whose runtime had ended.
     reliefs: AtomicU64,
-    /// When the gates were last probed, or a task for that was last started.
+    /// The time of the last probe, or of the last start of a probing task.
     probed: Mutex<Option<Instant>>,
 }
 
@@ -56,8 +56,8 @@ impl Watch {
         gate
     }
 
-    /// Starts probing, unless a task does so already or there is no Tokio runtime. Only for a service
-    /// that `waits` this checks whether that task still probes.
+    /// Starts probing, unless a task does so already or there is no Tokio runtime. Checks that the
+    /// task still probes only for a service that `waits`.
     #[inline]
     pub(super) fn start(self: &Arc<Self>, waits: bool) {
         let prober = self.prober.load(Ordering::Relaxed);
