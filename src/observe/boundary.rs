@@ -1,27 +1,28 @@
-//! The boundary to the recorder and the subscriber, which are code of the user's and may panic, over and over
-//! if a lock of theirs is poisoned. Each call goes through here, in its caller's place: with the caller's
-//! span, recorder and subscriber.
+//! The boundary to the recorder and the subscriber, which are user code and may panic, repeatedly
+//! if one of their locks is poisoned. All calls go through here, on the caller's thread: with the
+//! caller's span, recorder and subscriber.
 
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Calls code of the user's. `None`: it has panicked, as the panic hook has told. No state of this crate is
-/// behind the boundary, so none can be left at half; and a drop may call while its thread unwinds.
+/// Calls user code. `None`: it panicked, and the panic hook has reported it. No state of this crate
+/// is behind the boundary, so none is left half-changed. A drop may call this while its thread
+/// unwinds.
 #[inline]
 pub(super) fn contain<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(discard).ok()
 }
 
-/// The payload of a panic is the user's too, and its drop may panic.
+/// The payload of a panic is user code too: its drop may panic.
 #[cold]
 fn discard(payload: impl Sized) {
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     dropped.unwrap_or_else(mem::forget);
 }
 
-/// A value of the user's. To make, use and drop it is to call their code.
+/// A value of a user's type: making, using and dropping it calls user code.
 pub(super) struct Foreign<T>(Option<T>);
 
 impl<T> Foreign<T> {
@@ -29,7 +30,7 @@ impl<T> Foreign<T> {
         Self(contain(make))
     }
 
-    /// Returns whether the value was made, and the call has not panicked.
+    /// Returns whether the value was made and the call did not panic.
     #[inline]
     pub(super) fn with(&self, call: impl FnOnce(&T)) -> bool {
         let value = self.0.as_ref();

@@ -6,7 +6,7 @@ use super::{
 };
 use std::{error::Error, fmt};
 
-/// What a claim is for: remembered only while somebody wants to know the keys.
+/// The key of a claim, kept only while a subscriber records keys.
 pub(crate) struct Asked(Option<(Store, Box<str>, Box<[u8]>)>);
 
 impl Asked {
@@ -26,7 +26,7 @@ impl Asked {
     }
 }
 
-/// The store and the policy of something, which a meter knows too. By default there are none.
+/// A store and a policy, from a meter. By default none.
 #[derive(Clone, Default)]
 #[cfg(not(feature = "metrics"))]
 pub(crate) struct Origin(Option<(Store, std::sync::Arc<str>)>);
@@ -42,7 +42,7 @@ impl Origin {
     }
 }
 
-/// A claim in a queue. By default it is in none.
+/// A claim in a queue. By default in none.
 #[derive(Default)]
 pub(crate) struct WaitSpan(Option<(Wait, Store, Box<str>)>);
 
@@ -55,7 +55,7 @@ impl WaitSpan {
         Self(Some((span, store, policy.into())))
     }
 
-    /// Whether the claim is in the queue of that policy. One claim waits under each only once.
+    /// Whether the claim is in this policy's queue. A claim waits under each policy only once.
     #[cfg(not(feature = "metrics"))]
     pub(crate) fn is_of(&self, store: Store, policy: &str) -> bool {
         let is_it = |(_, of, known): &(Wait, Store, Box<str>)| *of == store && **known == *policy;
@@ -80,7 +80,7 @@ pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
     );
 }
 
-/// A request has no key, because the client has left it out or it is malformed.
+/// A request has no key, because the client sent none or a malformed one.
 pub(crate) fn without_key(policy: &str, error: &dyn Error) {
     tell!(DEBUG, policy, %error, "a request is refused without a key");
 }
@@ -120,7 +120,7 @@ pub(crate) fn waits_long(seconds: u64) {
     );
 }
 
-/// The first of several extractors has found nothing, as if the client had left its key out.
+/// The first of several extractors found nothing, as if the client had sent no key.
 pub(crate) fn no_extension(extension: &str) {
     tell!(
         DEBUG,
@@ -161,20 +161,20 @@ pub(crate) fn degraded(of: Option<(Store, &str)>, how: &'static str, name: &str)
     }
 }
 
-/// A time in which claims fail begins.
+/// A period in which claims fail begins.
 #[cfg(feature = "redis")]
 pub(crate) fn fails(error: &dyn Error) {
     let error = Causes(error);
     tell!(WARN, %error, "the store fails");
 }
 
-/// It is over.
+/// The period in which claims fail is over.
 #[cfg(feature = "redis")]
 pub(crate) fn works() {
     tell!(WARN, "the store works again");
 }
 
-/// So many events, and samples of calls, were dropped before a subscriber or a recorder took them.
+/// Events and samples of calls were dropped before a subscriber or a recorder took them.
 pub(crate) fn dropped(count: u64) {
     tell!(
         WARN,
@@ -219,7 +219,7 @@ pub(crate) fn risk(risk: &dyn fmt::Display) {
     tell!(WARN, "{risk}");
 }
 
-/// An error and its causes. One that repeats its cause itself is not doubled.
+/// An error and its causes, without repeating a cause that an error already shows.
 struct Causes<'a>(&'a dyn Error);
 
 impl fmt::Display for Causes<'_> {

@@ -8,7 +8,7 @@ use super::{
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::time::Instant;
 
-/// A permit that is held, until it ends or is dropped. By default it is that of no limit of its own.
+/// A permit, held until it ends or is dropped. By default it counts under no limit.
 #[derive(Default)]
 pub(crate) struct Held(Option<Holding>);
 
@@ -35,7 +35,7 @@ impl Held {
         }))
     }
 
-    /// A permit that was just made is of another policy.
+    /// Moves a new permit to another policy.
     pub(crate) fn under(&mut self, policy: &str) {
         if let Some(holding) = &mut self.0 {
             holding.leave();
@@ -44,7 +44,7 @@ impl Held {
         }
     }
 
-    /// The permit is released or ended. `false`: it was before, or is that of no limit of its own.
+    /// The permit is released or ended. `false`: it already was, or it counts under no limit.
     pub(crate) fn end(&self) -> bool {
         self.0.as_ref().is_some_and(Holding::end)
     }
@@ -59,7 +59,7 @@ impl Held {
         self.0.iter().for_each(|holding| holding.meter.lost(by));
     }
 
-    /// `None`: the permit is that of no limit of its own.
+    /// `None`: the permit counts under no limit.
     pub(crate) fn store(&self) -> Option<Store> {
         self.0.as_ref().map(|holding| holding.store)
     }

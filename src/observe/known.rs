@@ -1,10 +1,9 @@
-//! The instruments that a thread has looked up.
+//! The instruments that a thread has cached.
 //!
-//! To look an instrument up, a recorder hashes its labels and searches a table: half a microsecond for
-//! each, where acquiring a permit in memory takes a tenth of that. So a thread keeps those of the
-//! policies that it has seen last, until there is another recorder, and for a second at most: a
-//! recorder may forget instruments that are idle, and what an instrument counts that its recorder has
-//! forgotten is lost.
+//! A lookup hashes the labels and searches the recorder's table, which takes half a microsecond;
+//! acquiring a permit in memory takes a tenth of that. So a thread caches the instruments of recent
+//! policies, until the recorder changes and for a second at most: a recorder may forget idle
+//! instruments, and counts of a forgotten instrument are lost.
 
 #[cfg(feature = "redis")]
 use super::names::Calls;
@@ -22,18 +21,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long instruments are kept.
+/// How long instruments are cached.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// More are not kept: their names are not those of a few policies. To search so many takes much less time than
-/// to look one up, and a gateway may well have a policy for each of its routes.
+/// Maximum of cached policies; one more clears the cache. It suffices for a gateway with a policy
+/// per route, and searching this many is much cheaper than a lookup.
 const MOST: usize = 256;
 
 thread_local! {
     static KNOWN: RefCell<Known> = const { RefCell::new(Known::new()) };
 }
 
-/// The recorder that was told last what the instruments are.
+/// The recorder that last got the descriptions of the instruments.
 static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
 
 struct Known {
@@ -69,13 +68,13 @@ pub(super) fn calls(store: Store, verb: &'static str, now: Instant) -> Arc<Calls
     with(find).unwrap_or_else(|| make().into())
 }
 
-/// The requests that a policy in shadow would have refused so. Looked up anew for each.
+/// The requests that a policy in shadow would have refused with this outcome. Not cached.
 pub(super) fn shadow(policy: &str, outcome: Outcome) -> Counter {
     with(|known| known.fresh(None).since);
     names::shadow(policy, outcome)
 }
 
-/// `None` in a thread that ends, or in a recorder that uses this crate itself.
+/// `None` in a thread that ends, or within a recorder that itself uses this crate.
 fn with<T>(find: impl FnOnce(&mut Known) -> T) -> Option<T> {
     let known = KNOWN.try_with(|known| {
         known
@@ -98,8 +97,8 @@ impl Known {
         }
     }
 
-    /// What is kept, if it still counts. `now` costs as much as all the rest, so a caller that does
-    /// not need the time itself relies on the others.
+    /// The cached instruments, if still valid. Reading `now` costs as much as all the rest, so a
+    /// caller that does not need the time omits it and relies on other callers.
     fn fresh(&mut self, now: Option<Instant>) -> &mut Self {
         let recorder = recorder::address();
         let is_old = |since: Instant| now.is_some_and(|now| now - since >= FRESH);

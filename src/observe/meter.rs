@@ -13,7 +13,7 @@ use super::{
 use std::time::Duration;
 use std::{mem, sync::Arc, time::Instant};
 
-/// Counts what happens under a policy in a store. By default nothing.
+/// Counts the events of a policy in a store. By default none.
 #[derive(Clone, Default)]
 pub(crate) struct Meter(pub(super) Option<Arc<Claims>>);
 
@@ -53,7 +53,7 @@ impl Meter {
     }
 }
 
-/// A claim whose outcome is not known yet: cancelled, if it is dropped.
+/// A claim whose outcome is not known yet. Its drop counts it as cancelled.
 pub(crate) struct Claiming {
     store: Store,
     meter: Meter,
@@ -91,7 +91,7 @@ impl Drop for Claiming {
     }
 }
 
-/// A claim that may be in a queue. By default it is in none.
+/// A claim that may be in a queue. By default in none.
 #[derive(Default)]
 pub(crate) struct Waiting(Option<InQueue>);
 
@@ -146,11 +146,11 @@ impl Drop for InQueue {
     }
 }
 
-/// A request whose outcome is not known yet: cancelled, if it is dropped.
+/// A request whose outcome is not known yet. Its drop counts it as cancelled.
 pub(crate) struct Requesting(Option<Arc<Requests>>);
 
 impl Requesting {
-    /// Its claim, which is counted too, looks at the time.
+    /// Its claim, which is counted too, reads the time.
     pub(crate) fn begin(policy: &str) -> Self {
         Self(Some(known::requests(policy, None)))
     }
@@ -189,7 +189,8 @@ pub(crate) fn shadowed(policy: &str, outcome: impl FnOnce() -> Outcome) {
     known::shadow(policy, outcome()).increment();
 }
 
-/// Commands were sent together, and took so long. Each has so many claims or permits, and was answered so.
+/// Commands were sent together: their duration, the size of each in claims or permits, and its
+/// outcome.
 #[cfg(feature = "redis")]
 pub(crate) fn called(
     store: Store,

@@ -73,13 +73,13 @@
 //!
 //! ## Recorders
 //!
-//! A thread keeps the instruments of a policy for a second at most, so a recorder that is installed
-//! later counts from then on. A permit that was granted before counts at no recorder, or at the old
-//! one, until its end. Recorders are told apart by their addresses: if a test of yours makes one local recorder after
-//! the other, keep each until the last is made.
+//! A thread caches the instruments of a policy for a second at most, then uses a recorder that was
+//! installed later. A permit that was granted before that counts at no recorder, or at the old one,
+//! until its end. Recorders are distinguished by their addresses: a test that makes several local
+//! recorders has to keep each until the last is made.
 //!
-//! A recorder or subscriber that panics, once or at every call, loses what it was told, and nothing else: its panic
-//! goes to the panic hook and ends there. (Where panics abort the process, this one does too.)
+//! A recorder or subscriber that panics, once or at every call, loses only what it was told: the
+//! panic reaches the panic hook and ends there, unless panics abort the process.
 //!
 //! # Events
 //!
@@ -109,25 +109,27 @@
 //!  WARN tower_semaphore: the server may evict permits when its memory is full: maxmemory-policy is allkeys-lru
 //! ```
 //!
-//! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends with
-//!   an `outcome` as in the metrics.
+//! - The span `wait` begins when a claim joins a queue, within the span of its request, and ends
+//!   with an `outcome` like that of the metrics.
 //! - A key appears in events of level `DEBUG` only: that of the narrowest claim or, in `a permit is
 //!   degraded` and over Redis in `a claim waits`, what the names of the key's sets in Redis begin with.
-//! - A request in shadow is admitted, also where `a claim is refused` says what its claim met in the store:
-//!   that event has its key.
+//! - A request in shadow is admitted, also if `a claim is refused` reports its claim's refusal by
+//!   the store. That event has its key.
 //! - No event, span or error has a password of a URL, or a certificate's key.
-//! - Each runtime that uses a store has connections of its own, so there may be several lines of a
-//!   connection.
-//! - `the store fails` and `the store works again` are the beginning and the end of a time in which claims
-//!   fail, for each server of a cluster. What may pass, as silence does, is told once several claims in a row have
-//!   failed and it is no stall; what a person has to mend, as a password or a right, at the first, also if
-//!   something else was told before. The end is a claim that is answered once none has failed for a lease: so
-//!   failures and successes by turns are one time. After an outage it is told as soon as the server answers.
+//! - Each runtime that uses a store has its own connections, so there may be several lines about
+//!   connections.
+//! - `the store fails` and `the store works again` mark the begin and the end of a period in which
+//!   claims fail, for each server of a cluster. A failure that may pass by itself, such as silence,
+//!   is reported once several claims in a row have failed and it is no stall. A failure that needs
+//!   an operator, such as a wrong password or a missing right, is reported at once, even after
+//!   another report. The period ends with an answered claim once none has failed for a lease, so
+//!   alternating failures and successes are one period. After an outage the end is reported as soon
+//!   as the server answers.
 //!
 #![cfg_attr(not(feature = "metrics"), doc = include_str!("../guide/links/docs_rs.md"))]
 
-/// Whether anybody counts, or is told. Where nobody is, an answer need not be looked at, which takes as long as
-/// a tenth of a pair of acquire and release in memory.
+/// Whether `metrics` or `tracing` is enabled. If neither is, answers are not inspected, which saves
+/// a tenth of an acquire and its release in memory.
 pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"));
 
 #[cfg(any(feature = "metrics", feature = "tracing"))]

@@ -1,5 +1,4 @@
-//! What `events.rs` has, without the feature `tracing`: nothing is told, and nothing is left of a
-//! call.
+//! The interface of `events.rs` without the feature `tracing`. Calls compile to nothing.
 
 #![allow(dead_code, reason = "without some features some calls do not exist")]
 

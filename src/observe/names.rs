@@ -28,7 +28,7 @@ pub const LOST_PERMITS: &str = "tower_semaphore.lost_permits";
 pub const DEGRADED_PERMITS: &str = "tower_semaphore.degraded_permits";
 /// How long calls to a store's server took. Histogram in seconds; labels `store`, `verb`, `outcome`.
 pub const CALL_DURATION: &str = "tower_semaphore.store_call.duration";
-/// Claims or permits of a call to a store's server. Histogram; labels `store`, `verb`.
+/// Claims or permits per call to a store's server. Histogram; labels `store`, `verb`.
 pub const CALL_SIZE: &str = "tower_semaphore.store_call.size";
 
 /// Buckets for the histograms in seconds: from 0.1 ms to an hour, three to a decade up to a minute.
@@ -40,7 +40,7 @@ pub const SECONDS: [f64; 21] = [
 /// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
 pub const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// As many as there are outcomes.
+/// The number of outcomes.
 const OUTCOMES: usize = Outcome::Cancelled as usize + 1;
 
 const OF_REQUESTS: [Outcome; OUTCOMES] = [
@@ -59,7 +59,7 @@ const OF_REQUESTS: [Outcome; OUTCOMES] = [
     Outcome::Cancelled,
 ];
 
-/// What ends the time in a queue.
+/// The outcomes that end the time in a queue.
 const OF_WAITS: [Outcome; 5] = [
     Outcome::Admitted,
     Outcome::TimedOut,
@@ -142,7 +142,7 @@ impl Calls {
     }
 }
 
-/// Requests that a policy in shadow would have refused so.
+/// Requests that a policy in shadow would have refused with this outcome.
 pub(super) fn shadow(policy: &str, outcome: Outcome) -> Counter {
     let labels = [("policy", policy), ("outcome", outcome.as_str())];
     Counter::of(SHADOW_REFUSALS, &labels)
@@ -190,7 +190,7 @@ const DESCRIPTIONS: [(Kind, &str, &str); 11] = [
     ),
 ];
 
-/// Tells the recorder what the instruments are.
+/// Describes the instruments to the recorder.
 pub(super) fn describe_all() {
     DESCRIPTIONS.iter().for_each(describe);
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "without some features some never occur")]
 
-/// What became of a request or of a claim. [The module docs](super) have what each means.
+/// The outcome of a request or a claim. [The module docs](super) explain each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Admitted,
@@ -40,12 +40,12 @@ impl Outcome {
     }
 }
 
-/// The store that a claim is made to.
+/// The kind of store that a claim is made to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
     Redis,
-    /// A store of the user's.
+    /// A store by the user.
     Custom,
 }
 

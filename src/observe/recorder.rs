@@ -1,4 +1,5 @@
-//! The recorder of the crate `metrics`. No other file names that crate, so no call passes the boundary by.
+//! The recorder of the crate `metrics`. No other file names that crate, so no call bypasses the
+//! boundary.
 
 use super::boundary::{Foreign, contain};
 use metrics::{KeyName, Label, Recorder, Unit, counter, gauge, histogram, with_recorder};
@@ -31,7 +32,7 @@ impl Gauge {
         Self(Foreign::new(|| gauge!(name, owned(labels))))
     }
 
-    /// Returns whether it counts, so that it has to be decremented.
+    /// Returns whether the recorder counted it, so that it has to be decremented.
     #[inline]
     pub(super) fn increment(&self) -> bool {
         self.0.with(|gauge| gauge.increment(1.0))
@@ -70,7 +71,7 @@ fn owned(labels: Labels<'_>) -> Vec<Label> {
         .collect()
 }
 
-/// The address of the recorder that counts here and now.
+/// The address of the current recorder.
 #[inline]
 pub(super) fn address() -> usize {
     let address = |recorder: &dyn Recorder| ptr::from_ref(recorder).addr();
@@ -85,7 +86,7 @@ pub(super) enum Kind {
     Sizes,
 }
 
-/// Tells the recorder what an instrument is.
+/// Describes an instrument to the recorder.
 pub(super) fn describe((kind, name, text): &(Kind, &'static str, &'static str)) {
     let (name, text) = (KeyName::from(*name), (*text).into());
     contain(|| {

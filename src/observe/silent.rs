@@ -1,5 +1,4 @@
-//! What `meter.rs` has, without the feature `metrics`: nothing is counted, and nothing is left of a
-//! call.
+//! The interface of `meter.rs` without the feature `metrics`. Calls compile to nothing.
 
 #![allow(dead_code, reason = "without some features some calls do not exist")]
 

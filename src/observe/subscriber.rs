@@ -1,4 +1,5 @@
-//! The subscriber of the crate `tracing`. No other file names that crate, so no call passes the boundary by.
+//! The subscriber of the crate `tracing`. No other file names that crate, so no call bypasses the
+//! boundary.
 
 use super::{
     boundary::{Foreign, contain},
@@ -6,10 +7,10 @@ use super::{
 };
 use tracing::{Level, Span, debug, enabled, field::Empty, info_span};
 
-/// What events and spans belong to, wherever in this crate they are.
+/// The target of all events and spans of this crate.
 pub(super) const TARGET: &str = "tower_semaphore";
 
-/// Tells of an event: its level, its fields and its message, as `tracing::event!` takes them.
+/// Emits an event. Takes its level, fields and message like `tracing::event!`.
 macro_rules! tell {
     ($level:ident, $($event:tt)+) => {{
         use $crate::observe::{boundary::contain, subscriber::TARGET};
@@ -18,7 +19,7 @@ macro_rules! tell {
 }
 pub(super) use tell;
 
-/// Whether somebody wants to know the keys.
+/// Whether a subscriber records keys.
 #[inline]
 pub(super) fn is_debug() -> bool {
     contain(|| enabled!(target: TARGET, Level::DEBUG)).unwrap_or_default()
