@@ -18,7 +18,7 @@ use std::{
 
 type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 
-/// Holds a permit, and watches for its loss if that ends the body.
+/// Holds a permit, and watches for its loss if the loss ends the body.
 pub(crate) struct PermitGuard {
     loss: Option<LossWatch>,
     stall: Option<StallWatch>,
@@ -33,7 +33,7 @@ struct LossWatch {
 }
 
 impl PermitGuard {
-    /// The guard of the body that follows this head. `None` if the body holds no permit.
+    /// The guard of the body that belongs to this head. `None` if the body holds no permit.
     ///
     /// # Panics
     ///
@@ -51,7 +51,7 @@ impl PermitGuard {
         })
     }
 
-    /// The last frame of a body whose permit is lost, if that ends the body.
+    /// The last frame of a body whose permit is lost, if the loss ends the body.
     pub(super) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LastFrame> {
         match &mut self.loss {
             Some(loss) => Pin::new(&mut loss.lost).poll(cx).map(|()| loss.frame()),
@@ -59,7 +59,7 @@ impl PermitGuard {
         }
     }
 
-    /// The inner body was polled, and answered so.
+    /// Notes the result of polling the inner body.
     pub(super) fn polled<T>(&self, answer: &Poll<T>) {
         if let Some(stall) = &self.stall {
             stall.polled(answer.is_ready());
@@ -76,7 +76,7 @@ impl LossWatch {
         }
     }
 
-    /// A gRPC client is told a status. To others nothing but an error shows that a body is not whole.
+    /// gRPC clients get a status. Others can only tell by an error that the body is incomplete.
     fn frame(&self) -> LastFrame {
         match self.is_grpc {
             true => Ok(Frame::trailers(grpc::lost())),

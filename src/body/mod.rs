@@ -21,10 +21,10 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pin_project! {
     /// The body of a response, which releases the permit when it ends.
     ///
-    /// Frames, trailers and size are the inner body's. The body ends, whichever comes first, when
-    /// the inner body reports its end after a frame, returns trailers or no more frames, when it fails,
-    /// or when it is dropped. A body that a server has taken in one frame has ended, however slowly
-    /// the client reads it.
+    /// Frames, trailers and size are the inner body's. The body ends when the inner body reports
+    /// its end after a frame, returns trailers or no more frames, fails, or is dropped, whichever
+    /// comes first. A body that a server has taken in one frame has ended, however slowly the
+    /// client reads it.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// A frame, and whether the body has ended with it.
+/// A frame, and whether the body ends with it.
 type Step = (Option<Result<Frame<Bytes>, BoxError>>, bool);
 
 impl<B> Inner<B>
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// Whether no frame follows: trailers are the last, also of a body that does not report its end.
+/// Whether no frame follows. Trailers are the last frame, even if the body does not report its end.
 fn is_last<E>(frame: Option<&Result<Frame<Bytes>, E>>) -> bool {
     match frame {
         Some(Ok(frame)) => frame.is_trailers(),
@@ -142,8 +142,8 @@ fn is_last<E>(frame: Option<&Result<Frame<Bytes>, E>>) -> bool {
     }
 }
 
-/// The inner body's default, without a permit. Layers outside of the limit that make responses
-/// themselves, such as tower-http's `TimeoutLayer` and `CorsLayer`, need it.
+/// The inner body's default, without a permit. Needed by layers outside of the limit that create
+/// responses, such as tower-http's `TimeoutLayer` and `CorsLayer`.
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! Ends the permit of a body that a client does not read.
 //!
-//! A server polls a body when it has room for the next frame, so a body that has given a frame and is not
-//! polled again waits for the client. A body that was polled and had no frame waits for its handler,
-//! however long that takes.
+//! A server polls a body when it has room for the next frame. So a body that returned a frame and
+//! is not polled again waits for the client; a body that was polled and had no frame waits for its
+//! handler, however long that takes.
 
 use crate::{
     observe::LostBy,
@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-/// The time of a body that waits for its handler.
+/// Marks a body that waits for its handler.
 const NEVER: i64 = i64::MAX;
 
-/// One countdown for the whole of a body. A poll only notes the time.
+/// One countdown per body. A poll only notes the time.
 pub(super) struct StallWatch {
     stall: Arc<Stall>,
     _countdown: Countdown,
@@ -31,7 +31,7 @@ pub(super) struct StallWatch {
 struct Stall {
     permit: Permit,
     max_stall: Duration,
-    /// Since when the body waits for the client, in [nanoseconds](clock::nanos), or [`NEVER`].
+    /// The begin of the wait for the client, in [nanoseconds](clock::nanos), or [`NEVER`].
     since: AtomicI64,
 }
 
@@ -52,7 +52,7 @@ impl StallWatch {
         }
     }
 
-    /// The body was polled, and had a frame or not.
+    /// Notes a poll of the body, and whether it had a frame.
     pub(super) fn polled(&self, had_frame: bool) {
         let since = if had_frame { clock::nanos() } else { NEVER };
         self.stall.since.store(since, Relaxed);
