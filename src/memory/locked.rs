@@ -32,7 +32,7 @@ impl Locked<'_> {
         self.queue.details()
     }
 
-    /// Acquires `units`, which are admitted.
+    /// Acquires `units`, which fit.
     pub(super) fn acquire(&self, units: Units) {
         self.semaphore.add(units);
     }

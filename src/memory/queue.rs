@@ -46,7 +46,7 @@ pub(super) enum Revoked {
     Granted(u32),
     /// A claim whose task is making its permit. The task ends the permit.
     Taken,
-    /// The same, but it was revoked before.
+    /// Like `Taken`, but revoked before.
     Again,
 }
 
