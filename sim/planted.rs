@@ -16,8 +16,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a release is settled while an acquire may run",
         "lease",
-        "runs.all(|run| run.until <= now || run.connection == connection && run.left.is_noted())",
-        "runs.all(|_| connection.2 > 0 || now > Time::ZERO)",
+        "run.until <= now || run.connection == connection && run.left.is_noted()",
+        "connection.2 > 0 || now > Time::ZERO || run.until <= now",
     ),
     (
         "a release is settled by another connection",
@@ -370,8 +370,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call counts as left when it is made",
         "call",
-        "self.0.load(Ordering::Acquire)",
-        "true || self.0.load(Ordering::Acquire)",
+        "& LEFT != 0",
+        "& LEFT != OVER",
     ),
     (
         "a grant counts that no replica has",
