@@ -128,6 +128,13 @@ impl Callers {
         }
     }
 
+    /// Another program has written over a key of a semaphore, which remembers no revocation any more.
+    pub(super) fn poisoned(&mut self, key: Key) {
+        for record in self.records.values_mut() {
+            record.is_remembered &= record.units(key) == 0;
+        }
+    }
+
     /// A process that got the message of a revocation has told of it.
     pub(super) fn heard(&self, who: Who) -> Verdict {
         let record = self.records.get(&self.root(who));
@@ -172,6 +179,7 @@ impl Callers {
         local: Time,
     ) {
         match answer {
+            Answer::Error(Refused::WrongType) => {}
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
                 let Command::Acquire { lasts, claims, .. } = command else {
@@ -308,8 +316,9 @@ impl Callers {
                     let mut ids = flight.call.commands.iter().flat_map(Command::ids);
                     *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
                 });
-                let has_cause =
-                    is_refused || is_asked || self.was_silent(who.0, record, since, seen);
+                let is_told =
+                    is_refused || self.was_poisoned(record, self.settings.lease * 2, seen);
+                let has_cause = is_told || is_asked || self.was_silent(who.0, record, since, seen);
                 check(has_cause, "a loss", || says("though its server answers"))?;
             }
         }
@@ -363,9 +372,18 @@ impl Callers {
                 _ => false,
             }),
             Refusal::Closed => self.is_closed(who.0),
+            Refusal::Failed => self.was_poisoned(record, self.settings.timeout, seen),
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable => self.was_silent(who.0, record, record.asked, seen),
         }
+    }
+
+    /// Whether another program's value was in a key of a claim, so long ago at most.
+    fn was_poisoned(&self, record: &Record, ago: Duration, seen: &Seen<'_>) -> bool {
+        let mut ends = record
+            .levels()
+            .filter_map(|level| self.settings.slots.poisoned(level.key));
+        ends.any(|end| seen.times.0 <= end + ago)
     }
 
     /// Whether a permit is over, or revoked, that this adds to.

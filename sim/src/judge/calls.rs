@@ -220,6 +220,13 @@ impl Calls {
         }
     }
 
+    /// Whether another program has written over a key of a lease.
+    fn was_poisoned(&self, record: &Record) -> bool {
+        let slots = &self.settings.slots;
+        let mut keys = record.keys.iter();
+        keys.any(|key| slots.poisoned(*key).is_some())
+    }
+
     /// A server has not answered, or there is no connection.
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
@@ -348,7 +355,8 @@ impl Calls {
     pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
-            is_over && record.may_run.is_empty()
+            // Where a script meets an error of one of its keys, it goes no further.
+            is_over && record.may_run.is_empty() && !self.was_poisoned(record)
         });
         given_up
             .flat_map(|(_, record)| {

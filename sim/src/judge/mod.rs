@@ -378,6 +378,12 @@ impl Judge {
         self.storage.killed(at);
     }
 
+    /// Another program has written over a key of a semaphore.
+    pub fn poisoned(&mut self, key: Key) {
+        self.storage.poisoned(key);
+        self.callers.poisoned(key);
+    }
+
     /// The clock of a server was set.
     pub fn stepped(&mut self, server: usize, ms: i64) {
         self.storage.stepped(server, ms);

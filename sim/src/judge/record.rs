@@ -88,6 +88,12 @@ impl Moment<'_> {
         (server.view(key), server.clock(self.now) / 1_000)
     }
 
+    /// Whether another program has written over a key of a semaphore.
+    fn is_poisoned(&self, key: Key) -> bool {
+        let until = self.process.settings.slots.poisoned(key);
+        until.is_some_and(|until| self.now <= until)
+    }
+
     /// When a call to a server has failed last.
     fn failed(&self, server: usize) -> Option<Time> {
         self.failures.get(&(self.who.0, server)).copied()
@@ -235,7 +241,7 @@ impl Record {
         let settings = &moment.process.settings;
         let could = self.levels().all(|level| {
             let is_here = moment.is_here(settings.server_of(level.key));
-            is_here && self.has_room(level, moment)
+            is_here && !moment.is_poisoned(level.key) && self.has_room(level, moment)
         });
         self.room_since = could.then(|| self.room_since.unwrap_or(moment.local));
         let patience = settings.absence() + settings.timeout + LATE;
@@ -245,6 +251,11 @@ impl Record {
         check(is_late.is_none(), "a return", || {
             self.says(moment, "does not come back")
         })
+    }
+
+    /// Whether another program has written over a key of it.
+    fn is_poisoned(&self, moment: &Moment<'_>) -> bool {
+        self.levels().any(|level| moment.is_poisoned(level.key))
     }
 
     /// Whether a server could grant all that it has of a level.
@@ -258,7 +269,8 @@ impl Record {
     /// The holder of what was revoked is told when its server could be asked.
     fn check_revocation(&mut self, moment: &Moment<'_>, server: usize) -> Verdict {
         let settings = &moment.process.settings;
-        self.hears_since = moment.since(self.hears_since, self.is_remembered, &[server]);
+        let could = self.is_remembered && !self.is_poisoned(moment);
+        self.hears_since = moment.since(self.hears_since, could, &[server]);
         let patience = settings.lease / 3 + settings.timeout * 4;
         let is_late = self
             .hears_since
@@ -280,7 +292,9 @@ impl Record {
             .map(|lease| lease.is_known(moment))
             .collect();
         let held = self.leases.iter().position(|lease| !lease.is_held(moment));
+        let is_poisoned = self.is_poisoned(moment);
         let is_wrong = held.is_some_and(|first| known[first + 1..].contains(&true));
+        let is_wrong = is_wrong && !is_poisoned;
         let servers: Vec<_> = (0..moment.servers.len()).collect();
         self.disordered_since = moment.since(self.disordered_since, is_wrong, &servers);
         let patience = settings.heartbeat() + settings.timeout * 2 + LATE;

@@ -93,6 +93,12 @@ impl Storage {
         }
     }
 
+    /// Another program has written over a key of a semaphore: what was there is lost.
+    pub(super) fn poisoned(&mut self, key: Key) {
+        self.revoked.retain(|(other, _)| *other != key);
+        self.keys.entry(key).or_default().last_token = 0;
+    }
+
     /// Whether what was given up may be held again, or still.
     pub(super) fn brings_back(&self, server: usize) -> bool {
         self.past[server].stepped_back || self.past[server].has_old
@@ -120,7 +126,8 @@ impl Storage {
         let servers = place.map(|place| [Some(place.owner), Some(place.home), place.moves_to]);
         let servers = servers.unwrap_or([Some(self.settings.server_of(key)), None, None]);
         let mut pasts = servers.into_iter().flatten().map(|at| self.past[at]);
-        pasts.any(|past| past.has_lost || past.stepped_forward)
+        let is_poisoned = self.settings.slots.poisoned(key).is_some();
+        is_poisoned || pasts.any(|past| past.has_lost || past.stepped_forward)
     }
 
     /// The tokens that a claim was given.
