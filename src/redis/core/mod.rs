@@ -309,7 +309,7 @@ impl Core {
                     // Messages may have been lost while there was none.
                     self.look_again(now, server);
                     self.servers[server].presence_at = Some(now);
-                    self.servers[server].pass(now, &self.settings);
+                    self.servers[server].pass(now);
                 }
             }
             Change::Gone(runtime, server) => {
@@ -387,7 +387,7 @@ impl Core {
             }
         }
         for server in &mut self.servers {
-            server.pass(now, &self.settings);
+            server.pass(now);
         }
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {

@@ -73,6 +73,8 @@ impl Core {
             }
             (Items::Release(all), Answer::Done) => self.released(now, all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live)) => {
+                let next = flight.sent + self.settings.announcement();
+                self.servers[flight.server].presence_at = Some(next);
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
                     self.live.told(live, now, self.settings.lease);
