@@ -560,6 +560,42 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "let _ = pause;",
     ),
     (
+        "in outages: a breaker that lets ten probes through",
+        "server",
+        "(self.announces, self.presence_at) = (true, None);",
+        "(self.announces, self.presence_at) = (true, Some(now + Duration::from_millis(25)));",
+    ),
+    (
+        "in outages: a breaker that closes at a stale answer",
+        "health",
+        "self.failing.take_if(|failing| failing.since <= sent)",
+        "self.failing.take_if(|failing| failing.since > Time::ZERO)",
+    ),
+    (
+        "in outages: a call is judged by its answer's instant",
+        "health",
+        "self.answered = self.answered.max(sent);",
+        "self.answered = self.answered.max(now);",
+    ),
+    (
+        "a poisoned key fails its neighbours",
+        "reply",
+        "if fault == Fault::Mistake && self.take_apart(now, flight, items) {",
+        "if fault == Fault::Unavailable && self.take_apart(now, flight, items) {",
+    ),
+    (
+        "a poisoned key is called unavailable",
+        "reply",
+        "Fault::Mistake => self.failed_to(now, *id, flight.server),",
+        "Fault::Mistake => self.out_of_time(now, *id),",
+    ),
+    (
+        "what travelled with a poisoned key travels with it again",
+        "reply",
+        "lease.is_alone = true;",
+        "lease.is_alone = false;",
+    ),
+    (
         "a call that failed before the last answer is evidence",
         "health",
         "if sent < self.answered {",

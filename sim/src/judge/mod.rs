@@ -215,6 +215,10 @@ impl Judge {
     /// A process has sent a call.
     pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
         let (now, local) = times;
+        let verdict = self
+            .calls
+            .check_probe((at, process), call, (local, &self.flights));
+        self.note(verdict);
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
         let is_unwell = !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local);
