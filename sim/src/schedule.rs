@@ -169,7 +169,7 @@ impl Schedule {
         } else {
             schedule.add_resizes(&mut random, active);
         }
-        if !schedule.shares && random.one_in(6) {
+        if random.one_in(6) {
             let process = random.below(schedule.processes as u64) as usize;
             let at = random.up_to_ms(active.as_millis() as u64);
             schedule.steps.push((at, Step::Shutdown(process)));

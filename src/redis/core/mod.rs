@@ -195,9 +195,6 @@ impl Core {
         let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.claim(now, permit);
-        if self.is_closed {
-            self.close(now, id);
-        }
         (id, self.call_alone(now, At(id, 0)))
     }
 
@@ -222,7 +219,10 @@ impl Core {
             self.waiters.insert(id.serial, id);
         }
         self.add(permit);
-        self.want(At(id, 0), now);
+        match self.is_closed {
+            true => self.refuse(now, id, Refusal::Closed),
+            false => self.want(At(id, 0), now),
+        }
         self.file(id);
     }
 
