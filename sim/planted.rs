@@ -566,12 +566,6 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "(self.announces, self.presence_at) = (true, Some(now + Duration::from_millis(25)));",
     ),
     (
-        "in outages: a breaker that closes at a stale answer",
-        "health",
-        "self.failing.take_if(|failing| failing.since <= sent)",
-        "self.failing.take_if(|failing| failing.since > Time::ZERO)",
-    ),
-    (
         "in outages: a call is judged by its answer's instant",
         "health",
         "self.answered = self.answered.max(sent);",
@@ -638,7 +632,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "queue != Queue::Claims || draft.id.0 > 0;",
     ),
     (
-        "in outages: what was admitted claims its place late",
+        "what was lost is tried again late",
         "time",
         "self.refresh_interval().min(LONGEST_ABSENCE)",
         "(self.lease * 2).min(LONGEST_ABSENCE * 4)",

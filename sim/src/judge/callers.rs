@@ -29,6 +29,8 @@ pub(super) struct Seen<'a> {
     pub(super) flights: &'a Flights,
     /// What the servers have given to its claim.
     pub(super) tokens: BTreeSet<u64>,
+    /// Whether a token may be given again.
+    pub(super) repeats: bool,
 }
 
 /// All callers.
@@ -279,6 +281,9 @@ impl Callers {
         })?;
         match event {
             Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
+                check(tokens > record.tokens || seen.repeats, "S3", || {
+                    says(&format!("after {:?}", record.tokens))
+                })?;
                 let until = record.least(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
                 let given = tokens.all(|token| seen.tokens.contains(token));
@@ -338,6 +343,9 @@ impl Callers {
             Event::Lost(_) => State::Lost,
             Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
         };
+        if let Event::Granted(_, tokens) | Event::Regained(_, tokens) = event {
+            record.tokens = tokens;
+        }
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.

@@ -399,18 +399,14 @@ impl Calls {
         Ok(())
     }
 
-    /// A process has one probe of a server under way, until it leaves.
+    /// A process has one probe of a server under way, until it claims no more.
     pub(super) fn check_probe(
         &self,
         (at, process): (usize, &Process),
         call: &Call,
         (local, flights): (Time, &Flights),
     ) -> Verdict {
-        let is_probe = |call: &Call| {
-            let mut commands = call.commands.iter();
-            let is_last = matches!(call.commands.last(), Some(Command::Clock { .. }));
-            is_last && !commands.any(|command| matches!(command, Command::Leave))
-        };
+        let is_probe = |call: &Call| matches!(call.commands.last(), Some(Command::Clock { .. }));
         let woke = process.local(process.suspended_until + LATE);
         let mut others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let other = others.find(|(_, other)| {

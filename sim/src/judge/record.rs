@@ -4,7 +4,7 @@ use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, sto
 use crate::{
     process::Process,
     server::{Server, View},
-    subject::{Acquired, Claim, Key, Level, PermitId, Time},
+    subject::{Acquired, Claim, Key, LEVELS, Level, PermitId, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,6 +39,8 @@ pub(super) struct Record {
     pub(super) leases: Vec<Lease>,
     pub(super) asked: Time,
     pub(super) state: State,
+    /// The last tokens that its caller was told.
+    pub(super) tokens: [u64; LEVELS],
     /// Whether the caller has given it up.
     pub(super) is_released: bool,
     /// Since when a permit that is lost could come back: there is room, and a connection.
@@ -158,6 +160,7 @@ impl Record {
             leases: leases.map(|levels| Lease::new(permit, levels)).collect(),
             asked,
             state: State::Waits,
+            tokens: [0; LEVELS],
             is_released: false,
             room_since: None,
             revoked: None,

@@ -104,6 +104,12 @@ impl Storage {
         self.past[server].stepped_back || self.past[server].has_old
     }
 
+    /// Whether a token may be given again.
+    pub(super) fn repeats(&self) -> bool {
+        let mut pasts = self.past.iter();
+        pasts.any(|past| past.has_old || past.has_lost || past.stepped_back)
+    }
+
     fn past(&self, key: Key) -> &Past {
         &self.past[self.settings.server_of(key)]
     }
