@@ -328,8 +328,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: all levels are acquired at once",
         "mod",
-        "self.want(At(id, 0), now);",
-        "for lease in 0..self.permits[id.slot].leases.len() {\n            self.want(At(id, lease), now);\n        }",
+        "false => self.want(At(id, 0), now),",
+        "false => (0..self.permits[id.slot].leases.len()).for_each(|at| self.want(At(id, at), now)),",
     ),
     (
         "on a cluster: all servers have the clock of the first",
