@@ -555,8 +555,9 @@ impl Calls {
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
                 // The error of another key delays its release by one call.
                 let is_failed = answer == Ok(Some(&Answer::Error(Refused::WrongType)));
+                let is_last = record.last_releases.is_empty();
                 let is_owed = is_release(command) && is_timely && !is_left && !record.is_gone;
-                if is_failed && is_owed && !record.was_poisoned(&slots) {
+                if is_failed && is_owed && is_last && !record.was_poisoned(&slots) {
                     record.due = Some(local);
                 }
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
