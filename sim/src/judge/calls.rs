@@ -407,10 +407,11 @@ impl Calls {
         (local, flights): (Time, &Flights),
     ) -> Verdict {
         let is_probe = |call: &Call| matches!(call.commands.last(), Some(Command::Clock { .. }));
-        let woke = process.local(process.suspended_until + LATE);
+        // What has come while it stood still may have begun a second one.
+        let is_judged = process.suspended_until == Duration::ZERO;
         let mut others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let other = others.find(|(_, other)| {
-            let is_under_way = other.sent > woke && other.call.deadline > local;
+            let is_under_way = is_judged && other.call.deadline > local;
             is_under_way && other.call.server == call.server && is_probe(&other.call)
         });
         check(other.is_none() || !is_probe(call), "flow", || {
