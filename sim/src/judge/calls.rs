@@ -4,6 +4,7 @@ use super::{Flight, Flights, GivenUp, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
+    slots::Slots,
     subject::{
         Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
         Settings, Time,
@@ -348,7 +349,8 @@ impl Calls {
     pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
-            is_over && record.may_run.is_empty()
+            // Where a script meets an error of one of its keys, it goes no further.
+            is_over && record.may_run.is_empty() && !record.was_poisoned(&self.settings.slots)
         });
         given_up
             .flat_map(|(_, record)| {
@@ -395,6 +397,26 @@ impl Calls {
             }
         }
         Ok(())
+    }
+
+    /// A process has one probe of a server under way, until it claims no more.
+    pub(super) fn check_probe(
+        &self,
+        (at, process): (usize, &Process),
+        call: &Call,
+        (local, flights): (Time, &Flights),
+    ) -> Verdict {
+        let is_probe = |call: &Call| matches!(call.commands.last(), Some(Command::Clock { .. }));
+        // What has come while it stood still may have begun a second one.
+        let is_judged = process.suspended_until == Duration::ZERO;
+        let mut others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+        let other = others.find(|(_, other)| {
+            let is_under_way = is_judged && other.call.deadline > local;
+            is_under_way && other.call.server == call.server && is_probe(&other.call)
+        });
+        check(other.is_none() || !is_probe(call), "flow", || {
+            format!("p{at} sends a second probe to server {}", call.server)
+        })
     }
 
     fn check(
@@ -492,7 +514,7 @@ impl Calls {
             }
             _ => self.call_failed(at, flight, local),
         }
-        let has_lost = has_lost(flight, reply);
+        let (has_lost, slots) = (has_lost(flight, reply), self.settings.slots.clone());
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
@@ -532,6 +554,13 @@ impl Calls {
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+                // The error of another key delays its release by one call.
+                let is_failed = answer == Ok(Some(&Answer::Error(Refused::WrongType)));
+                let is_last = record.last_releases.is_empty();
+                let is_owed = is_release(command) && is_timely && !is_left && !record.is_gone;
+                if is_failed && is_owed && is_last && !record.was_poisoned(&slots) {
+                    record.due = Some(local);
+                }
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
         }
@@ -539,6 +568,12 @@ impl Calls {
 }
 
 impl Record {
+    /// Whether another program has written over a key of it.
+    fn was_poisoned(&self, slots: &Slots) -> bool {
+        let mut keys = self.keys.iter();
+        keys.any(|key| slots.poisoned(*key).is_some())
+    }
+
     /// Since when its grant was told, and no call of it is in flight.
     fn told_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
@@ -601,10 +636,11 @@ fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
     let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
-        && commands.any(|command| {
-            let is_release = matches!(command, Command::Release { .. });
-            !is_release && command.ids().into_iter().any(is_same)
-        })
+        && commands.any(|command| !is_release(command) && command.ids().into_iter().any(is_same))
+}
+
+fn is_release(command: &Command) -> bool {
+    matches!(command, Command::Release { .. })
 }
 
 /// Whether an answer says that the server knows nothing of a permit any more.
