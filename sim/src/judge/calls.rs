@@ -63,6 +63,10 @@ struct Record {
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
+    /// All releases in flight.
+    releases: BTreeSet<CallId>,
+    /// Its last acquire, until a release that was sent after it is answered.
+    acquired_by: Option<CallId>,
     /// Such a release was answered, or a refusal.
     is_gone: bool,
     /// An answer beside that has found a loss, for which what is wider is given back.
@@ -482,10 +486,14 @@ impl Calls {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
         }
+        if is_release(command) {
+            record.releases.insert(call.id);
+        }
         match command {
             Command::Acquire { .. } => {
                 (record.was_sent, record.is_gone, record.told) = (true, false, None);
                 record.may_run.insert(call.id, call.deadline);
+                record.acquired_by = Some(call.id);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
                 record.last_releases.insert(call.id);
@@ -553,12 +561,18 @@ impl Calls {
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
+                record.releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+                if is_timely && answer == Ok(Some(&Answer::Released)) {
+                    let is_later = |acquire: &CallId| *acquire > flight.call.id;
+                    record.acquired_by = record.acquired_by.filter(is_later);
+                }
                 // The error of another key delays its release by one call.
                 let is_failed = answer == Ok(Some(&Answer::Error(Refused::WrongType)));
-                let is_last = record.last_releases.is_empty();
+                let is_last = record.releases.is_empty();
                 let is_owed = is_release(command) && is_timely && !is_left && !record.is_gone;
-                if is_failed && is_owed && is_last && !record.was_poisoned(&slots) {
+                let is_held = record.acquired_by.is_some();
+                if is_failed && is_owed && is_last && is_held && !record.was_poisoned(&slots) {
                     record.due = Some(local);
                 }
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
@@ -594,6 +608,7 @@ impl Record {
             due: self.was_granted.then_some(local),
             lasts: self.lasts,
             may_run: self.may_run.clone(),
+            acquired_by: self.acquired_by,
             is_given_back: true,
             ..Self::default()
         }
