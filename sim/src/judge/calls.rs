@@ -26,6 +26,9 @@ const FEW_CALLS: usize = 4;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
 
+/// The pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// What was sent for a lease.
 #[derive(Debug, Default)]
 struct Record {
@@ -547,6 +550,10 @@ impl Calls {
                 );
                 if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
+                }
+                if answer.is_err() {
+                    // It asks again after a pause.
+                    record.told = record.told.map(|_| local + PAUSE);
                 }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
