@@ -16,8 +16,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a release is settled while an acquire may run",
         "lease",
-        "runs.all(|run| run.until <= now || run.connection == connection && run.left.is_noted())",
-        "runs.all(|_| connection.2 > 0 || now > Time::ZERO)",
+        "run.until <= now || run.connection == connection && run.left.is_noted()",
+        "connection.2 > 0 || now > Time::ZERO || run.until <= now",
     ),
     (
         "a release is settled by another connection",
@@ -328,8 +328,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "on a cluster: all levels are acquired at once",
         "mod",
-        "self.want(At(id, 0), now);",
-        "for lease in 0..self.permits[id.slot].leases.len() {\n            self.want(At(id, lease), now);\n        }",
+        "false => self.want(At(id, 0), now),",
+        "false => (0..self.permits[id.slot].leases.len()).for_each(|at| self.want(At(id, at), now)),",
     ),
     (
         "on a cluster: all servers have the clock of the first",
@@ -370,8 +370,8 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
     (
         "a call counts as left when it is made",
         "call",
-        "self.0.load(Ordering::Acquire)",
-        "true || self.0.load(Ordering::Acquire)",
+        "& LEFT != 0",
+        "& LEFT != OVER",
     ),
     (
         "a grant counts that no replica has",
@@ -560,6 +560,36 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "let _ = pause;",
     ),
     (
+        "in outages: a breaker that lets ten probes through",
+        "server",
+        "(self.announces, self.presence_at) = (true, None);",
+        "(self.announces, self.presence_at) = (true, Some(now + Duration::from_millis(25)));",
+    ),
+    (
+        "in outages: a call is judged by its answer's instant",
+        "health",
+        "self.answered = self.answered.max(sent);",
+        "self.answered = self.answered.max(now);",
+    ),
+    (
+        "a poisoned key fails its neighbours",
+        "reply",
+        "if fault == Fault::Mistake && self.take_apart(now, flight, items) {",
+        "if fault == Fault::Unavailable && self.take_apart(now, flight, items) {",
+    ),
+    (
+        "a poisoned key is called unavailable",
+        "reply",
+        "Fault::Mistake => self.failed_to(now, *id, flight.server),",
+        "Fault::Mistake => self.out_of_time(now, *id),",
+    ),
+    (
+        "what travelled with a poisoned key travels with it again",
+        "reply",
+        "lease.is_alone = true;",
+        "lease.is_alone = false;",
+    ),
+    (
         "a call that failed before the last answer is evidence",
         "health",
         "if sent < self.answered {",
@@ -602,7 +632,7 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "queue != Queue::Claims || draft.id.0 > 0;",
     ),
     (
-        "in outages: what was admitted claims its place late",
+        "what was lost is tried again late",
         "time",
         "self.refresh_interval().min(LONGEST_ABSENCE)",
         "(self.lease * 2).min(LONGEST_ABSENCE * 4)",

@@ -62,7 +62,8 @@
 //! cluster has 2 or 3, with all semaphores of a server in one slot or each in its own; of the latter three in four move up
 //! to five slots, at once or within a second, half of them to servers with other clocks. In an outage each server stands
 //! still for 0.7 to 2.2 s, and claims are admitted up to half of their limits, or up to the limit divided by the number
-//! of processes; one level in eight is strict. In some of them replicas lag and take over.
+//! of processes; one level in eight is strict. In some of them replicas lag and take over. In one of eight of the
+//! other schedules, unless slots move, another program writes over keys.
 
 mod redis {
     include!(concat!(env!("OUT_DIR"), "/redis.rs"));

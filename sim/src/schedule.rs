@@ -95,6 +95,8 @@ pub enum Step {
     Pause(usize, Duration),
     /// The slot of a semaphore moves to a server, which takes so long.
     Move(Key, usize, Duration),
+    /// Another program writes a value of another type over one of a semaphore's keys, and deletes it after so long.
+    Poison(Key, usize, Duration),
     /// A server's replica gets nothing for so long.
     Mute(usize, Duration),
     /// A server's replica takes its place, which takes so long.
@@ -167,10 +169,13 @@ impl Schedule {
         } else {
             schedule.add_resizes(&mut random, active);
         }
-        if !schedule.shares && random.one_in(6) {
+        if random.one_in(6) {
             let process = random.below(schedule.processes as u64) as usize;
             let at = random.up_to_ms(active.as_millis() as u64);
             schedule.steps.push((at, Step::Shutdown(process)));
+        }
+        if !schedule.shares && !schedule.has_slots && random.one_in(8) {
+            schedule.add_poison(&mut random, active);
         }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
@@ -360,12 +365,17 @@ impl Schedule {
         }
     }
 
-    fn add_revocations(&mut self, random: &mut Random) {
+    /// When which semaphores are claimed, and held for how long.
+    fn claims(&self) -> Vec<(Duration, Claim, Duration)> {
         let claims = self.steps.iter().filter_map(|(at, step)| match step {
             Step::Claim { claim, hold, .. } => Some((*at, *claim, *hold)),
             _ => None,
         });
-        let claims: Vec<_> = claims.collect();
+        claims.collect()
+    }
+
+    fn add_revocations(&mut self, random: &mut Random) {
+        let claims = self.claims();
         for _ in 0..random.pick(&[0, 0, 1, 4]) {
             // Something is held or waits then, mostly.
             let (at, claim, hold) = random.pick(&claims);
@@ -373,6 +383,19 @@ impl Schedule {
             let after = random.up_to_ms(hold.as_millis() as u64 + 10);
             let step = Step::Revoke(random.pick(&keys), random.below(100) as usize);
             self.steps.push((at + after, step));
+        }
+    }
+
+    fn add_poison(&mut self, random: &mut Random, active: Duration) {
+        let claims = self.claims();
+        for _ in 0..random.from(1, 2) {
+            let (at, claim, _) = random.pick(&claims);
+            let keys: Vec<_> = claim.levels().map(|level| level.key).collect();
+            let key = random.pick(&keys);
+            let at = (at + random.up_to_ms(10)).min(active);
+            let time = random.up_to_ms(2_000).min(active - at);
+            let step = Step::Poison(key, random.below(4) as usize, time);
+            self.steps.push((at, step));
         }
     }
 

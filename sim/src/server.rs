@@ -9,7 +9,7 @@ use crate::{
 use model::{
     lua::Runner,
     scripts::{Scripts, Verb},
-    stand_in::{Entry, Reply, StandIn, Value},
+    stand_in::{Entry, Reply, Sorted, StandIn, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,6 +27,14 @@ const SNAPSHOT: Duration = Duration::from_millis(700);
 
 /// How long a server remembers a revocation, ms.
 const REMEMBERED: &str = "3600000";
+
+/// What the keys of a semaphore end with.
+const SUFFIXES: [&str; 4] = [":held", ":queue", ":alive", ":token"];
+
+/// Whether a key has a value of another type than ours.
+fn is_foreign((key, entry): &(String, Entry)) -> bool {
+    key.ends_with(":token") != matches!(entry.value, Value::Text(_))
+}
 
 /// Compiles scripts, for any number of simulations.
 ///
@@ -189,9 +197,17 @@ impl Server {
             Some(refused) => (Err(refused), Answer::Error(refused)),
             None => {
                 let reply = runner.run(script.verb, &mut self.data, &script.keys, &script.args);
-                let reply = reply.map_err(|error| error.to_string())?;
-                let answer = command.decode(&reply)?;
-                (Ok(reply), answer)
+                match reply.map_err(|error| error.to_string()) {
+                    Err(error) if error.contains("WRONGTYPE") => {
+                        let refused = Refused::WrongType;
+                        (Err(refused), Answer::Error(refused))
+                    }
+                    reply => {
+                        let reply = reply?;
+                        let answer = command.decode(&reply)?;
+                        (Ok(reply), answer)
+                    }
+                }
             }
         };
         let semaphores = before
@@ -240,8 +256,7 @@ impl Server {
         };
         self.data.now = self.clock(now);
         let before = self.view(key);
-        let suffixes = [":held", ":queue", ":alive", ":token"];
-        let keys = suffixes.map(|suffix| wire::name(key) + suffix);
+        let keys = SUFFIXES.map(|suffix| wire::name(key) + suffix);
         let args = ["0", REMEMBERED, "1", id].map(str::to_owned);
         let reply = runner.run(Verb::Revoke, &mut self.data, &keys, &args);
         let reply = reply.map_err(|error| error.to_string())?;
@@ -291,6 +306,37 @@ impl Server {
         }
     }
 
+    /// Another program writes a value of another type over one of a semaphore's keys.
+    pub fn poison(&mut self, key: Key, which: usize) {
+        let suffix = SUFFIXES[which];
+        let value = match suffix {
+            ":token" => Value::Sorted(Sorted::default()),
+            _ => Value::Text("x".to_owned()),
+        };
+        let expires_at = None;
+        let entry = Entry { value, expires_at };
+        self.data.insert(wire::name(key) + suffix, entry);
+    }
+
+    /// Deletes what another program has written, also where it would come back from.
+    pub fn cure(&mut self, key: Key) {
+        let others = self.replica.iter_mut().chain([&mut self.snapshot.1]);
+        for data in others.chain([&mut self.data]) {
+            let own = data.take(&wire::name(key)).into_iter();
+            for (name, entry) in own.filter(|entry| !is_foreign(entry)) {
+                data.insert(name, entry);
+            }
+        }
+    }
+
+    /// Whether another program has written over a key of a semaphore.
+    pub fn is_poisoned(&self, key: Key) -> bool {
+        let name = wire::name(key);
+        let own = self.data.entries();
+        let mut own = own.filter(|(full, _)| full.starts_with(&name));
+        own.any(|(full, entry)| is_foreign(&(full.clone(), entry.clone())))
+    }
+
     /// Whether it has anything of a semaphore.
     pub fn has(&self, key: Key) -> bool {
         let name = wire::name(key);
@@ -310,12 +356,13 @@ impl Server {
             let Some(suffix) = full.strip_prefix(&name) else {
                 continue;
             };
-            let set = match &entry.value {
-                Value::Sorted(set) => set,
-                Value::Text(token) => {
+            let set = match (&entry.value, suffix) {
+                (Value::Sorted(set), ":held" | ":queue" | ":alive") => set,
+                (Value::Text(token), ":token") => {
                     view.token = token.parse().unwrap_or_default();
                     continue;
                 }
+                _ => continue,
             };
             let items = set.items().iter();
             let items = items.map(|(score, member)| (member.clone(), *score as i64));

@@ -174,6 +174,7 @@ fn answer(command: &Command, said: &subject::Said) -> Answer {
         Err(subject::Refused::NoScript) => Some(Answer::NotRun),
         Err(subject::Refused::Moved(server)) => Some(Answer::Failed(Fault::Moved(*server))),
         Err(subject::Refused::Ask(server)) => Some(Answer::Failed(Fault::Ask(*server))),
+        Err(subject::Refused::WrongType) => Some(Answer::Failed(Fault::Mistake)),
         Err(subject::Refused::Again) => Some(Answer::Failed(Fault::Again)),
     };
     answer.unwrap_or_else(|| panic!("{:?} is no answer to {command:?}", said.reply))
@@ -329,7 +330,8 @@ impl subject::Subject for Shipped {
                         Refusal::TimedOut(..) => subject::Refusal::TimedOut,
                         Refusal::Revoked => subject::Refusal::Revoked,
                         Refusal::Closed => subject::Refusal::Closed,
-                        Refusal::Unavailable(_) | Refusal::Failed(_) | Refusal::Congested(_) => {
+                        Refusal::Failed(_) => subject::Refusal::Failed,
+                        Refusal::Unavailable(_) | Refusal::Congested(_) => {
                             subject::Refusal::Unavailable
                         }
                     };

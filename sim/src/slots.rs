@@ -28,7 +28,10 @@ pub struct Place {
 
 /// All slots. Shared by all that know a schedule.
 #[derive(Debug, Clone, Default)]
-pub struct Slots(Arc<Mutex<BTreeMap<Key, Place>>>);
+pub struct Slots(Arc<Mutex<BTreeMap<Key, Place>>>, Poisoned);
+
+/// Until when another program has written over a key of a semaphore.
+type Poisoned = Arc<Mutex<BTreeMap<Key, Duration>>>;
 
 impl Slots {
     fn places(&self) -> MutexGuard<'_, BTreeMap<Key, Place>> {
@@ -38,6 +41,23 @@ impl Slots {
     /// Nothing has moved.
     pub fn reset(&self) {
         self.places().clear();
+        self.poisons().clear();
+    }
+
+    fn poisons(&self) -> MutexGuard<'_, BTreeMap<Key, Duration>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another program has written over a key of a semaphore.
+    pub fn poison(&self, key: Key, until: Duration) {
+        let mut poisons = self.poisons();
+        let old = poisons.entry(key).or_default();
+        *old = until.max(*old);
+    }
+
+    /// Until when another program's value was there, if it ever was.
+    pub fn poisoned(&self, key: Key) -> Option<Duration> {
+        self.poisons().get(&key).copied()
     }
 
     /// Where a semaphore is, if it has moved or is moving.

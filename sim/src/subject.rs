@@ -383,6 +383,8 @@ pub enum Refused {
     Ask(Server),
     /// Some keys are there, and some are not.
     Again,
+    /// A key has a value of another type. What it has done before it met that is done.
+    WrongType,
 }
 
 /// What a server has said to a command.
@@ -531,6 +533,8 @@ pub enum Refusal {
     Closed,
     /// The server does not answer.
     Unavailable,
+    /// The server has answered with an error of a key.
+    Failed,
 }
 
 /// A core.

@@ -63,7 +63,11 @@ impl Store {
         self.check_well().map_err(|error| judge.connecting(error))?;
         let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
-        let inspected = inspected.map_err(|error| judge.connecting(error))?;
+        let inspected = inspected.map_err(|error| match error {
+            // The last attempt had only what was left.
+            Error::Timeout(_) => judge.connecting(Error::Timeout(BOUND)),
+            error => judge.connecting(error),
+        })?;
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
         }
@@ -97,8 +101,12 @@ impl Store {
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Result<Inspected, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Before the deadline, so that one silent node leaves time for what the others say.
-        let terms = Terms::read(deadline - left / 4);
+        // One silent node of several leaves time for what the others say.
+        let spare = match self.topology.servers().len() {
+            ..=1 => Duration::ZERO,
+            _ => left / 4,
+        };
+        let terms = Terms::read(deadline - spare);
         let confirmed = Terms {
             replicas: self.settings.replicas,
             ..terms

@@ -29,6 +29,8 @@ pub(super) struct Seen<'a> {
     pub(super) flights: &'a Flights,
     /// What the servers have given to its claim.
     pub(super) tokens: BTreeSet<u64>,
+    /// Whether a token may be given again.
+    pub(super) repeats: bool,
 }
 
 /// All callers.
@@ -128,6 +130,13 @@ impl Callers {
         }
     }
 
+    /// Another program has written over a key of a semaphore, which remembers no revocation any more.
+    pub(super) fn poisoned(&mut self, key: Key) {
+        for record in self.records.values_mut() {
+            record.is_remembered &= record.units(key) == 0;
+        }
+    }
+
     /// A process that got the message of a revocation has told of it.
     pub(super) fn heard(&self, who: Who) -> Verdict {
         let record = self.records.get(&self.root(who));
@@ -172,6 +181,7 @@ impl Callers {
         local: Time,
     ) {
         match answer {
+            Answer::Error(Refused::WrongType) => {}
             Answer::Late(_) | Answer::Error(_) => self.failed(at, flight.call.server, local),
             Answer::Acquired(_, each) => {
                 let Command::Acquire { lasts, claims, .. } = command else {
@@ -271,6 +281,9 @@ impl Callers {
         })?;
         match event {
             Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
+                check(tokens > record.tokens || seen.repeats, "S3", || {
+                    says(&format!("after {:?}", record.tokens))
+                })?;
                 let until = record.least(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
                 let given = tokens.all(|token| seen.tokens.contains(token));
@@ -308,8 +321,9 @@ impl Callers {
                     let mut ids = flight.call.commands.iter().flat_map(Command::ids);
                     *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
                 });
-                let has_cause =
-                    is_refused || is_asked || self.was_silent(who.0, record, since, seen);
+                let is_told =
+                    is_refused || self.was_poisoned(record, self.settings.lease * 2, seen);
+                let has_cause = is_told || is_asked || self.was_silent(who.0, record, since, seen);
                 check(has_cause, "a loss", || says("though its server answers"))?;
             }
         }
@@ -329,6 +343,9 @@ impl Callers {
             Event::Lost(_) => State::Lost,
             Event::Refused(..) | Event::Revoked(_) | Event::Released(_) => State::Over,
         };
+        if let Event::Granted(_, tokens) | Event::Regained(_, tokens) = event {
+            record.tokens = tokens;
+        }
         record.room_since = None;
         record.is_released = matches!(event, Event::Refused(..));
         // Without an answer that grants it now, it was granted by a message.
@@ -363,9 +380,18 @@ impl Callers {
                 _ => false,
             }),
             Refusal::Closed => self.is_closed(who.0),
+            Refusal::Failed => self.was_poisoned(record, self.settings.timeout, seen),
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable => self.was_silent(who.0, record, record.asked, seen),
         }
+    }
+
+    /// Whether another program's value was in a key of a claim, so long ago at most.
+    fn was_poisoned(&self, record: &Record, ago: Duration, seen: &Seen<'_>) -> bool {
+        let mut ends = record
+            .levels()
+            .filter_map(|level| self.settings.slots.poisoned(level.key));
+        ends.any(|end| seen.times.0 <= end + ago)
     }
 
     /// Whether a permit is over, or revoked, that this adds to.

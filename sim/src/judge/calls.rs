@@ -4,6 +4,7 @@ use super::{Flight, Flights, GivenUp, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
+    slots::Slots,
     subject::{
         Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
         Settings, Time,
@@ -24,6 +25,9 @@ const MANY_UNITS: usize = 12_000;
 const FEW_CALLS: usize = 4;
 const MANY_CALLS: usize = 8;
 const MOST_CALLS: usize = 16;
+
+/// The pause after a call that failed.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What was sent for a lease.
 #[derive(Debug, Default)]
@@ -62,6 +66,10 @@ struct Record {
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
+    /// All releases in flight.
+    releases: BTreeSet<CallId>,
+    /// Its last acquire, until a release that was sent after it is answered.
+    acquired_by: Option<CallId>,
     /// Such a release was answered, or a refusal.
     is_gone: bool,
     /// An answer beside that has found a loss, for which what is wider is given back.
@@ -348,7 +356,8 @@ impl Calls {
     pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
-            is_over && record.may_run.is_empty()
+            // Where a script meets an error of one of its keys, it goes no further.
+            is_over && record.may_run.is_empty() && !record.was_poisoned(&self.settings.slots)
         });
         given_up
             .flat_map(|(_, record)| {
@@ -395,6 +404,26 @@ impl Calls {
             }
         }
         Ok(())
+    }
+
+    /// A process has one probe of a server under way, until it claims no more.
+    pub(super) fn check_probe(
+        &self,
+        (at, process): (usize, &Process),
+        call: &Call,
+        (local, flights): (Time, &Flights),
+    ) -> Verdict {
+        let is_probe = |call: &Call| matches!(call.commands.last(), Some(Command::Clock { .. }));
+        // What has come while it stood still may have begun a second one.
+        let is_judged = process.suspended_until == Duration::ZERO;
+        let mut others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+        let other = others.find(|(_, other)| {
+            let is_under_way = is_judged && other.call.deadline > local;
+            is_under_way && other.call.server == call.server && is_probe(&other.call)
+        });
+        check(other.is_none() || !is_probe(call), "flow", || {
+            format!("p{at} sends a second probe to server {}", call.server)
+        })
     }
 
     fn check(
@@ -460,10 +489,14 @@ impl Calls {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
         }
+        if is_release(command) {
+            record.releases.insert(call.id);
+        }
         match command {
             Command::Acquire { .. } => {
                 (record.was_sent, record.is_gone, record.told) = (true, false, None);
                 record.may_run.insert(call.id, call.deadline);
+                record.acquired_by = Some(call.id);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
                 record.last_releases.insert(call.id);
@@ -492,7 +525,7 @@ impl Calls {
             }
             _ => self.call_failed(at, flight, local),
         }
-        let has_lost = has_lost(flight, reply);
+        let (has_lost, slots) = (has_lost(flight, reply), self.settings.slots.clone());
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
@@ -518,6 +551,10 @@ impl Calls {
                 if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
+                if answer.is_err() {
+                    // It asks again after a pause.
+                    record.told = record.told.map(|_| local + PAUSE);
+                }
                 let is_left = record.may_run.values().any(|end| *end > local);
                 let may_hold = is_left || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
@@ -531,7 +568,20 @@ impl Calls {
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
+                record.releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
+                if is_timely && answer == Ok(Some(&Answer::Released)) {
+                    let is_later = |acquire: &CallId| *acquire > flight.call.id;
+                    record.acquired_by = record.acquired_by.filter(is_later);
+                }
+                // The error of another key delays its release by one call.
+                let is_failed = answer == Ok(Some(&Answer::Error(Refused::WrongType)));
+                let is_last = record.releases.is_empty();
+                let is_owed = is_release(command) && is_timely && !is_left && !record.is_gone;
+                let is_held = record.acquired_by.is_some();
+                if is_failed && is_owed && is_last && is_held && !record.was_poisoned(&slots) {
+                    record.due = Some(local);
+                }
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
         }
@@ -539,6 +589,12 @@ impl Calls {
 }
 
 impl Record {
+    /// Whether another program has written over a key of it.
+    fn was_poisoned(&self, slots: &Slots) -> bool {
+        let mut keys = self.keys.iter();
+        keys.any(|key| slots.poisoned(*key).is_some())
+    }
+
     /// Since when its grant was told, and no call of it is in flight.
     fn told_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
@@ -559,6 +615,7 @@ impl Record {
             due: self.was_granted.then_some(local),
             lasts: self.lasts,
             may_run: self.may_run.clone(),
+            acquired_by: self.acquired_by,
             is_given_back: true,
             ..Self::default()
         }
@@ -601,10 +658,11 @@ fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
     let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
-        && commands.any(|command| {
-            let is_release = matches!(command, Command::Release { .. });
-            !is_release && command.ids().into_iter().any(is_same)
-        })
+        && commands.any(|command| !is_release(command) && command.ids().into_iter().any(is_same))
+}
+
+fn is_release(command: &Command) -> bool {
+    matches!(command, Command::Release { .. })
 }
 
 /// Whether an answer says that the server knows nothing of a permit any more.

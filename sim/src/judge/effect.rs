@@ -3,7 +3,7 @@
 use super::{Verdict, Who, check};
 use crate::{
     server::{Run, Set, View},
-    subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Wanted},
+    subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Refused, Wanted},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,6 +169,11 @@ impl Effect<'_> {
         matches!(self.run.command, Command::Acquire { .. })
     }
 
+    /// Whether the script has met an error in its midst.
+    fn is_cut_short(&self) -> bool {
+        self.run.answer == Answer::Error(Refused::WrongType)
+    }
+
     fn is_release(&self) -> bool {
         matches!(self.run.command, Command::Release { .. })
     }
@@ -202,7 +207,10 @@ impl Effect<'_> {
         for (unit, end) in &before {
             let is_named = self.means(unit);
             let is_right = match after.get(unit) {
-                None => *end <= self.clock || is_named && (self.is_release() || self.leaves(unit)),
+                None => {
+                    let gives_up = self.is_release() || self.leaves(unit) || self.is_cut_short();
+                    *end <= self.clock || is_named && gives_up
+                }
                 Some(now) if now == end => true,
                 Some(now) if *end > self.clock + self.lease => {
                     let is_lowered = *now == self.clock + self.lease;
@@ -275,7 +283,7 @@ impl Effect<'_> {
             });
             let is_right = stays.contains(&name)
                 || granted.contains(&name)
-                || self.is_release() && self.names(&name)
+                || (self.is_release() || self.is_cut_short()) && self.names(&name)
                 || gives_up.next().is_some();
             check(is_right, "S4", || {
                 self.says(&format!("{name:?} has left the queue"))

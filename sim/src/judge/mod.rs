@@ -207,6 +207,18 @@ impl Judge {
         }
     }
 
+    /// The claims of a call that nobody has given up.
+    pub fn claims(&self, at: usize, call: CallId) -> Vec<PermitId> {
+        let open = self.callers.open();
+        let flight = self.flights.get(&(at, call)).into_iter();
+        let wanted =
+            flight.flat_map(|flight| flight.call.commands.iter().flat_map(Command::wanted));
+        let claims = wanted.map(|(_, wanted)| wanted.id.permit());
+        claims
+            .filter(|permit| open.contains(&(at, *permit)))
+            .collect()
+    }
+
     /// The claims that nobody has given up.
     pub fn open(&self) -> Vec<Who> {
         self.callers.open()
@@ -215,6 +227,10 @@ impl Judge {
     /// A process has sent a call.
     pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
         let (now, local) = times;
+        if !self.callers.is_closed(at) {
+            let flights = (local, &self.flights);
+            self.note(self.calls.check_probe((at, process), call, flights));
+        }
         let verdict = self.calls.sent(at, call, local, &self.flights);
         self.note(verdict);
         let is_unwell = !is_dazed(process, now) && self.calls.is_unwell(at, call.server, local);
@@ -268,6 +284,7 @@ impl Judge {
                 Event::Lost(_) if is_closed => {
                     self.calls.is_due(who, times.1);
                     self.calls.over(who);
+                    self.shares.iter_mut().for_each(|shares| shares.over(who));
                 }
                 // Without its server.
                 Event::Granted(_, [0, ..]) => self.calls.lost(who),
@@ -284,6 +301,7 @@ impl Judge {
             times,
             flights: &self.flights,
             tokens: permits.flat_map(|who| self.storage.tokens(who)).collect(),
+            repeats: self.storage.repeats(),
         };
         if let Some(shares) = &mut self.shares {
             self.callers.note(who, event, &seen);
@@ -376,6 +394,12 @@ impl Judge {
         self.shares.iter_mut().for_each(|shares| shares.killed(at));
         self.calls.killed(at);
         self.storage.killed(at);
+    }
+
+    /// Another program has written over a key of a semaphore.
+    pub fn poisoned(&mut self, key: Key) {
+        self.storage.poisoned(key);
+        self.callers.poisoned(key);
     }
 
     /// The clock of a server was set.

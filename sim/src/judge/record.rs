@@ -4,7 +4,7 @@ use super::{LATE, Verdict, Who, calls::Calls, check, effect::live, is_dazed, sto
 use crate::{
     process::Process,
     server::{Server, View},
-    subject::{Acquired, Claim, Key, Level, PermitId, Time},
+    subject::{Acquired, Claim, Key, LEVELS, Level, PermitId, Time},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,6 +39,8 @@ pub(super) struct Record {
     pub(super) leases: Vec<Lease>,
     pub(super) asked: Time,
     pub(super) state: State,
+    /// The last tokens that its caller was told.
+    pub(super) tokens: [u64; LEVELS],
     /// Whether the caller has given it up.
     pub(super) is_released: bool,
     /// Since when a permit that is lost could come back: there is room, and a connection.
@@ -86,6 +88,12 @@ impl Moment<'_> {
     fn view(&self, key: Key) -> (View, i64) {
         let server = &self.servers[self.process.settings.server_of(key)];
         (server.view(key), server.clock(self.now) / 1_000)
+    }
+
+    /// Whether another program has written over a key of a semaphore.
+    fn is_poisoned(&self, key: Key) -> bool {
+        let until = self.process.settings.slots.poisoned(key);
+        until.is_some_and(|until| self.now <= until)
     }
 
     /// When a call to a server has failed last.
@@ -152,6 +160,7 @@ impl Record {
             leases: leases.map(|levels| Lease::new(permit, levels)).collect(),
             asked,
             state: State::Waits,
+            tokens: [0; LEVELS],
             is_released: false,
             room_since: None,
             revoked: None,
@@ -235,7 +244,7 @@ impl Record {
         let settings = &moment.process.settings;
         let could = self.levels().all(|level| {
             let is_here = moment.is_here(settings.server_of(level.key));
-            is_here && self.has_room(level, moment)
+            is_here && !moment.is_poisoned(level.key) && self.has_room(level, moment)
         });
         self.room_since = could.then(|| self.room_since.unwrap_or(moment.local));
         let patience = settings.absence() + settings.timeout + LATE;
@@ -245,6 +254,11 @@ impl Record {
         check(is_late.is_none(), "a return", || {
             self.says(moment, "does not come back")
         })
+    }
+
+    /// Whether another program has written over a key of it.
+    fn is_poisoned(&self, moment: &Moment<'_>) -> bool {
+        self.levels().any(|level| moment.is_poisoned(level.key))
     }
 
     /// Whether a server could grant all that it has of a level.
@@ -258,7 +272,8 @@ impl Record {
     /// The holder of what was revoked is told when its server could be asked.
     fn check_revocation(&mut self, moment: &Moment<'_>, server: usize) -> Verdict {
         let settings = &moment.process.settings;
-        self.hears_since = moment.since(self.hears_since, self.is_remembered, &[server]);
+        let could = self.is_remembered && !self.is_poisoned(moment);
+        self.hears_since = moment.since(self.hears_since, could, &[server]);
         let patience = settings.lease / 3 + settings.timeout * 4;
         let is_late = self
             .hears_since
@@ -280,7 +295,9 @@ impl Record {
             .map(|lease| lease.is_known(moment))
             .collect();
         let held = self.leases.iter().position(|lease| !lease.is_held(moment));
+        let is_poisoned = self.is_poisoned(moment);
         let is_wrong = held.is_some_and(|first| known[first + 1..].contains(&true));
+        let is_wrong = is_wrong && !is_poisoned;
         let servers: Vec<_> = (0..moment.servers.len()).collect();
         self.disordered_since = moment.since(self.disordered_since, is_wrong, &servers);
         let patience = settings.heartbeat() + settings.timeout * 2 + LATE;

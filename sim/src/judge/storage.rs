@@ -84,18 +84,30 @@ impl Storage {
         self.forget(server);
     }
 
-    /// Another lineage begins.
+    /// Another lineage begins. Who waits in it, and waited before, has come when it came.
     fn forget(&mut self, server: usize) {
         let own = self.keys.iter_mut();
         for (key, known) in own.filter(|(key, _)| self.settings.server_of(**key) == server) {
-            *known = Known::default();
+            known.last_token = 0;
             self.revoked.retain(|(other, _)| other != key);
         }
+    }
+
+    /// Another program has written over a key of a semaphore: what was there is lost.
+    pub(super) fn poisoned(&mut self, key: Key) {
+        self.revoked.retain(|(other, _)| *other != key);
+        self.keys.entry(key).or_default().last_token = 0;
     }
 
     /// Whether what was given up may be held again, or still.
     pub(super) fn brings_back(&self, server: usize) -> bool {
         self.past[server].stepped_back || self.past[server].has_old
+    }
+
+    /// Whether a token may be given again.
+    pub(super) fn repeats(&self) -> bool {
+        let mut pasts = self.past.iter();
+        pasts.any(|past| past.has_old || past.has_lost || past.stepped_back)
     }
 
     fn past(&self, key: Key) -> &Past {
@@ -120,7 +132,8 @@ impl Storage {
         let servers = place.map(|place| [Some(place.owner), Some(place.home), place.moves_to]);
         let servers = servers.unwrap_or([Some(self.settings.server_of(key)), None, None]);
         let mut pasts = servers.into_iter().flatten().map(|at| self.past[at]);
-        pasts.any(|past| past.has_lost || past.stepped_forward)
+        let is_poisoned = self.settings.slots.poisoned(key).is_some();
+        is_poisoned || pasts.any(|past| past.has_lost || past.stepped_forward)
     }
 
     /// The tokens that a claim was given.
@@ -183,7 +196,6 @@ impl Storage {
             let is_vague = past.stepped_back;
             known.arrive(&script);
             check_order(known, &script, is_vague)?;
-            known.leave(&script);
         }
         self.note_tokens(
             run,
@@ -308,9 +320,13 @@ impl Storage {
 }
 
 impl Known {
-    /// Notes who comes with this call, in the order of the call.
+    /// Notes who comes with this call, in the order of the call, and forgets those that do not wait.
     fn arrive(&mut self, script: &Effect<'_>) {
-        let old: BTreeSet<_> = live(&script.before.held, script.clock).collect();
+        let waited = waiting(script.before, i64::MIN).map(|(name, _)| name);
+        let waited: BTreeSet<_> = waited.collect();
+        self.arrivals.retain(|name, _| waited.contains(name));
+        let held = live(&script.before.held, script.clock);
+        let old: BTreeSet<_> = held.chain(waited).collect();
         for (name, wanted, _) in script.wanted() {
             if self.arrivals.contains_key(&name) || old.contains(&name) {
                 continue;
@@ -329,14 +345,6 @@ impl Known {
             let start = position.map_or(0, |position| position.wait.head_start.as_micros() as i64);
             self.arrivals.insert(name, (arrival - start, arrival));
         }
-    }
-
-    /// Forgets those that do not wait.
-    fn leave(&mut self, script: &Effect<'_>) {
-        let stays: BTreeSet<_> = waiting(script.after, i64::MIN)
-            .map(|(name, _)| name)
-            .collect();
-        self.arrivals.retain(|name, _| stays.contains(name));
     }
 }
 

@@ -58,6 +58,8 @@ enum Happening {
     Moved(Key),
     /// A process may have missed nothing of that.
     Known,
+    /// What another program has written over a key of a semaphore is deleted.
+    Cure(Key),
     /// The replica of a server gets everything again.
     Unmute(usize),
     /// A server starts.
@@ -224,6 +226,10 @@ impl<'a> World<'a> {
                 }
             }
             Happening::Unmute(server) => self.servers[server].unmute(),
+            Happening::Cure(key) => {
+                let home = self.home(key);
+                self.servers[home].cure(key);
+            }
             Happening::Split(key) => self.schedule.slots.split(key),
             Happening::Migrate(key) => self.migrate(key),
             Happening::Moved(key) => self.moved(key),

@@ -225,11 +225,16 @@ impl World<'_> {
         self.after(pause, Happening::Connect(at, number));
     }
 
-    /// The tasks that carry calls over a link are dropped. The calls go on.
+    /// The tasks that carry calls over a link are dropped, and half of the time their callers' too. The calls go on.
     pub(super) fn abandon(&mut self, at: usize, number: usize) {
         let link = &mut self.processes[at].links[number];
-        for call in std::mem::take(&mut link.in_flight) {
+        let (calls, gives_up) = (std::mem::take(&mut link.in_flight), self.random.one_in(2));
+        for call in calls {
+            let claims = self.judge.claims(at, call);
             self.input(at, Input::Reply(call, Err(Failure::Abandoned)));
+            for permit in claims.into_iter().filter(|_| gives_up) {
+                self.input(at, Input::Release(permit));
+            }
         }
     }
 }

@@ -176,7 +176,15 @@ impl World<'_> {
             self.wake(at);
         }
         for input in std::mem::take(&mut self.processes[at].inbox) {
-            self.input(at, input);
+            // Its messages lie in a socket of their own.
+            let is_late = matches!(input, Input::Message(_)) && self.random.one_in(2);
+            match is_late {
+                true => {
+                    let late = self.random.up_to_ms(500);
+                    self.after(late, Happening::Input(at, input));
+                }
+                false => self.input(at, input),
+            }
         }
     }
 }

@@ -46,6 +46,13 @@ impl World<'_> {
             Step::Restart(server, time, data) => self.restart(server, time, data),
             Step::Pause(server, time) => self.pause(server, now + time),
             Step::Move(key, to, time) => self.begin_move(key, to, time),
+            Step::Poison(key, which, time) => {
+                let home = self.home(key);
+                self.servers[home].poison(key, which);
+                self.schedule.slots.poison(key, now + time);
+                self.judge.poisoned(key);
+                self.after(time, Happening::Cure(key));
+            }
             Step::Mute(server, time) => {
                 self.servers[server].mute();
                 self.after(time, Happening::Unmute(server));
@@ -79,7 +86,7 @@ impl World<'_> {
     pub(super) fn revoke(&mut self, key: Key, id: &str) {
         let number = self.home(key);
         let server = &mut self.servers[number];
-        if !server.is_ready(self.now) {
+        if !server.is_ready(self.now) || server.is_poisoned(key) {
             return;
         }
         match server.revoke(self.runner, self.now, key, id) {

@@ -328,6 +328,7 @@ impl Core {
             claims: draft.acquires.len(),
             items: Vec::new(),
             units: draft.bill.units,
+            left: draft.left.clone(),
         }
     }
 
@@ -423,14 +424,13 @@ impl Core {
     ) -> Duration {
         let length = self.length(all[0]);
         let run = MayRun {
-            call: flight.id,
             until: flight.deadline,
             connection: draft.connection,
             left: draft.left.clone(),
         };
         for At(id, lease) in all {
             let permit = &mut self.permits[id.slot];
-            permit.leases[*lease].sent(run.clone(), work, length);
+            permit.leases[*lease].sent((flight.id, run.clone()), work, length);
         }
         length
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::redis::protocol::Command;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicU8, Ordering},
 };
 
 /// What a lease is named in a call for.
@@ -18,18 +18,29 @@ pub(super) enum Work {
     Release,
 }
 
-/// Whether a call has left over its connection, which its carrier notes. Calls arrive in the order in which they leave,
-/// and a carrier may be slower than that of a later call.
+/// Whether a call has left over its connection, which its carrier notes, and whether it has run, or never will. Calls
+/// arrive in the order in which they leave, and a carrier may be slower than that of a later call.
 #[derive(Debug, Clone, Default)]
-pub(in crate::redis) struct Left(Arc<AtomicBool>);
+pub(in crate::redis) struct Left(Arc<AtomicU8>);
+
+const LEFT: u8 = 1;
+const OVER: u8 = 2;
 
 impl Left {
     pub(in crate::redis) fn note(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.fetch_or(LEFT, Ordering::Release);
     }
 
     pub(super) fn is_noted(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & LEFT != 0
+    }
+
+    pub(super) fn note_over(&self) {
+        self.0.fetch_or(OVER, Ordering::Release);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire) & OVER != 0
     }
 }
 
@@ -74,6 +85,7 @@ pub(super) struct Flight {
     pub(super) items: Vec<Items>,
     /// How many units they have.
     pub(super) units: usize,
+    pub(super) left: Left,
 }
 
 #[derive(Debug)]

@@ -77,7 +77,6 @@ pub(super) struct Released {
 /// An acquire that may run yet, and the connection on which it was sent.
 #[derive(Debug, Clone)]
 pub(super) struct MayRun {
-    pub(super) call: CallId,
     pub(super) until: Time,
     pub(super) connection: Connection,
     pub(super) left: Left,
@@ -144,7 +143,7 @@ impl Lease {
             State::Idle => None,
             State::Released(released) => {
                 // One that was sent while an acquire could run is followed by another when none can.
-                let is_useless = !released.is_settled && self.may_run.is_empty();
+                let is_useless = !released.is_settled && self.runs().next().is_none();
                 (released.in_flight == 0 || is_useless).then_some(Work::Release)
             }
             _ if self.call.is_some() => None,
@@ -203,21 +202,25 @@ impl Lease {
         }
     }
 
+    fn runs(&self) -> impl Iterator<Item = &MayRun> {
+        self.may_run.iter().filter(|run| !run.left.is_over())
+    }
+
     /// Until when an acquire may run.
     pub(super) fn runs_until(&self) -> Time {
-        let untils = self.may_run.iter().map(|run| run.until);
+        let untils = self.runs().map(|run| run.until);
         untils.max().unwrap_or_default()
     }
 
     /// Whether a release that is sent now is the last word: no acquire may run any more, or only before it.
     pub(super) fn is_settled(&self, now: Time, connection: Connection) -> bool {
-        let mut runs = self.may_run.iter();
-        runs.all(|run| run.until <= now || run.connection == connection && run.left.is_noted())
+        self.runs()
+            .all(|run| run.until <= now || run.connection == connection && run.left.is_noted())
     }
 
     /// An acquire or a refresh of it leaves.
-    pub(super) fn sent(&mut self, run: MayRun, work: Work, length: Duration) {
-        self.call = Some(run.call);
+    pub(super) fn sent(&mut self, (call, run): (CallId, MayRun), work: Work, length: Duration) {
+        self.call = Some(call);
         self.length = length;
         // A refresh that arrives late finds the lease for as long as what was sent before lasts.
         self.lasts = match work {
@@ -226,19 +229,12 @@ impl Lease {
         };
         if work == Work::Acquire {
             self.was_sent = true;
+            self.may_run.retain(|run| !run.left.is_over());
             self.may_run.reserve_exact(1);
             self.may_run.push(run);
             if let State::Lost(lost) = &mut self.state {
                 lost.is_gone = false;
             }
-        }
-    }
-
-    /// A call of it is over, and its acquire has run or never will.
-    pub(super) fn landed(&mut self, call: CallId) {
-        self.may_run.retain(|run| run.call != call);
-        if self.call == Some(call) {
-            self.call = None;
         }
     }
 

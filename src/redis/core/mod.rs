@@ -195,9 +195,6 @@ impl Core {
         let mut permit = Permit::new(id, (now, from), own, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.claim(now, permit);
-        if self.is_closed {
-            self.close(now, id);
-        }
         (id, self.call_alone(now, At(id, 0)))
     }
 
@@ -222,7 +219,10 @@ impl Core {
             self.waiters.insert(id.serial, id);
         }
         self.add(permit);
-        self.want(At(id, 0), now);
+        match self.is_closed {
+            true => self.refuse(now, id, Refusal::Closed),
+            false => self.want(At(id, 0), now),
+        }
         self.file(id);
     }
 
@@ -309,7 +309,7 @@ impl Core {
                     // Messages may have been lost while there was none.
                     self.look_again(now, server);
                     self.servers[server].presence_at = Some(now);
-                    self.servers[server].pass(now, &self.settings);
+                    self.servers[server].pass(now);
                 }
             }
             Change::Gone(runtime, server) => {
@@ -387,7 +387,7 @@ impl Core {
             }
         }
         for server in &mut self.servers {
-            server.pass(now, &self.settings);
+            server.pass(now);
         }
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {

@@ -31,6 +31,7 @@ impl Core {
     }
 
     pub(super) fn answered(&mut self, now: Time, flight: &Flight, answers: Vec<Answer>) {
+        flight.left.note_over();
         let is_unwell = |answer| matches!(answer, &Answer::Failed(Fault::Unavailable));
         let works = !answers
             .iter()
@@ -72,6 +73,8 @@ impl Core {
             }
             (Items::Release(all), Answer::Done) => self.released(now, all, None),
             (Items::Presence(_), Answer::Presence(_, highest, live)) => {
+                let next = flight.sent + self.settings.announcement();
+                self.servers[flight.server].presence_at = Some(next);
                 self.highest.raise(highest.unwrap_or_default(), now);
                 if let Some(live) = live {
                     self.live.told(live, now, self.settings.lease);
@@ -130,12 +133,15 @@ impl Core {
         failure: Option<Failure>,
     ) {
         let may_run = !matches!(failure, None | Some(Failure::NotConnected));
+        if !may_run {
+            flight.left.note_over();
+        }
         match items {
             Items::Acquire(all) | Items::Refresh(all) => {
                 for at in all {
-                    match may_run {
-                        true => self.gave_up(*at, flight.id),
-                        false => drop(self.landed(*at, flight.id)),
+                    self.landed(*at, flight.id);
+                    if let Some(lease) = self.lease(*at) {
+                        lease.was_unanswered |= may_run;
                     }
                     self.next_at(now, *at, then);
                 }
@@ -198,23 +204,10 @@ impl Core {
         self.hand_over(flight.runtime, flight.server);
     }
 
-    /// A call of a lease has run, or never will. Returns whether the lease has waited for it: not if it has got a new
-    /// id since.
+    /// A call of a lease is over. Returns whether the lease has waited for it: not if it has got a new id since.
     fn landed(&mut self, at: At, call: CallId) -> bool {
-        let Some(lease) = self.lease(at) else {
-            return false;
-        };
-        let is_own = lease.call == Some(call);
-        lease.landed(call);
-        is_own
-    }
-
-    /// A call of a lease is over, and may run yet.
-    fn gave_up(&mut self, at: At, call: CallId) {
-        if let Some(lease) = self.lease(at) {
-            lease.call = lease.call.filter(|other| *other != call);
-            lease.was_unanswered = true;
-        }
+        let lease = self.lease(at);
+        lease.is_some_and(|lease| lease.call.take_if(|own| *own == call).is_some())
     }
 
     /// The next call of a lease is due then.

@@ -4,7 +4,7 @@ use super::{
     health::Health,
     id::{At, RuntimeId},
     lane::Hurry,
-    time::{Settings, Time},
+    time::Time,
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -38,7 +38,8 @@ pub(super) struct Server {
     offset: Option<i64>,
     /// When the last call was sent that has not found a lease, or messages were lost.
     pub(super) lost_before: Time,
-    /// When this process announces itself again. `None`: there is no connection, or the call is in flight.
+    /// When this process announces itself again. `None`: there is no connection, or it waits to be
+    /// sent, or is in flight.
     pub(super) presence_at: Option<Time>,
     /// Whether the announcement waits to be sent.
     pub(super) announces: bool,
@@ -109,13 +110,12 @@ impl Server {
     }
 
     /// Its time has come.
-    pub(super) fn pass(&mut self, now: Time, settings: &Settings) {
+    pub(super) fn pass(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
             self.releases_now = true;
         }
         if self.presence_at.is_some_and(|at| at <= now) {
-            self.announces = true;
-            self.presence_at = Some(now + settings.announcement());
+            (self.announces, self.presence_at) = (true, None);
         }
     }
 }

@@ -154,7 +154,8 @@ impl Core {
     /// A permit is released to which this one has added units.
     pub(super) fn end_growth(&mut self, now: Time, (root, growth): (PermitId, PermitId)) {
         if !self.permits[growth.slot].is_decided() {
-            return self.refuse(now, growth, Refusal::Revoked);
+            let is_closed = self.is_closed.then_some(Refusal::Closed);
+            return self.refuse(now, growth, is_closed.unwrap_or(Refusal::Revoked));
         }
         let root = &mut self.permits[root.slot];
         root.growths_left += 1;
