@@ -50,7 +50,7 @@ connections() {
         cargo test --no-default-features --features "$1" --test redis_connections
 }
 
-# What the simulation runs 3,000 of in each change, of each workload.
+# A change runs 3,000, of all workloads together.
 schedules() {
     local workload
     for workload in "" _on_a_cluster _in_outages; do
