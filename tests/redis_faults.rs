@@ -90,6 +90,27 @@ async fn a_paused_server_is_a_failure_of_the_store_and_serves_in_full_when_it_go
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_another_program_has_written_over_keeps_no_unit_of_other_keys() {
+    let server = RedisServer::start();
+    // A lease in which nothing ends by itself.
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let mut raw = Raw::connect(server.port()).await;
+    let fleet = Claim::new("fleet").with_limit(1);
+    let claims = || [claim(5), fleet.clone()].into();
+    let permit = store.acquire_all(claims()).await.expect("there is room");
+    raw.cmd(&["SET", HELD, "no set"]).await;
+    drop(permit);
+    let next = store.acquire(fleet.clone()).await;
+    assert!(next.is_ok(), "the wider unit is free at once: {next:?}");
+    drop(next);
+    assert!(store.acquire_all(claims()).await.is_err());
+    raw.cmd(&["DEL", HELD]).await;
+    let granted = store.acquire_all(claims()).await;
+    assert!(granted.is_ok(), "nothing is left behind: {granted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_claims_on_a_stopped_server_end_in_time_and_leave_nothing_behind() {
     let server = RedisServer::start();
     let store = store(&server).await;

@@ -91,7 +91,12 @@ fn a_seed_gives_the_same_trace_each_time() {
 }
 
 /// A file of the scripts, a place in it, and what is planted there.
-const PATCHES: [(&str, &str, &str); 18] = [
+const PATCHES: [(&str, &str, &str); 19] = [
+    (
+        "release",
+        "pcall(free, key, at + 1, last)",
+        "true, free(key, at + 1, last)",
+    ),
     (
         "acquire",
         "ARGV[arg + 2] - used[number] > 0",
@@ -151,7 +156,7 @@ const PATCHES: [(&str, &str, &str); 18] = [
     ),
     (
         "release",
-        "call('ZREM', queue, unpack(ARGV, at + 1, last))",
+        "call('ZREM', queue, unpack(ARGV, first, last))",
         "local _ = queue",
     ),
     (

@@ -20,7 +20,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "release",
-        "      call('ZREM', queue, unpack(ARGV, at + 1, last))\n",
+        "      call('ZREM', queue, unpack(ARGV, first, last))\n",
         "",
         "three clients",
         "L3",
@@ -34,7 +34,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "release",
-        "    call('ZREM', held, unpack(ARGV, at + 1, last))\n",
+        "    call('ZREM', held, unpack(ARGV, first, last))\n",
         "    call('DEL', held)\n",
         "one key",
         "S4",

@@ -4,7 +4,6 @@ use super::{Flight, Flights, GivenUp, LATE, Verdict, Who, check, is_dazed};
 use crate::{
     process::Process,
     schedule::Schedule,
-    slots::Slots,
     subject::{
         Acquired, Answer, Call, CallId, Claim, Command, Failure, Id, Key, PermitId, Refused,
         Settings, Time,
@@ -66,10 +65,6 @@ struct Record {
     may_run: BTreeMap<CallId, Time>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
-    /// All releases in flight.
-    releases: BTreeSet<CallId>,
-    /// Its last acquire, until a release that was sent after it is answered.
-    acquired_by: Option<CallId>,
     /// Such a release was answered, or a refusal.
     is_gone: bool,
     /// An answer beside that has found a loss, for which what is wider is given back.
@@ -356,14 +351,15 @@ impl Calls {
     pub(super) fn given_up(&self, at: usize) -> Vec<GivenUp> {
         let given_up = self.of_process(at).filter(|(_, record)| {
             let is_over = record.is_over && record.was_sent && !record.is_gone;
-            // Where a script meets an error of one of its keys, it goes no further.
-            is_over && record.may_run.is_empty() && !record.was_poisoned(&self.settings.slots)
+            is_over && record.may_run.is_empty()
         });
         given_up
             .flat_map(|(_, record)| {
                 let units = record.units.iter();
                 units.map(|(key, units)| (*key, record.serial, *units))
             })
+            // What another program has written over is lost, or cannot be released yet.
+            .filter(|(key, ..)| self.settings.slots.poisoned(*key).is_none())
             .collect()
     }
 
@@ -489,14 +485,10 @@ impl Calls {
             record.lasts = record.lasts.max(call.deadline + command.lasts());
             (record.recheck, record.named) = (None, local);
         }
-        if is_release(command) {
-            record.releases.insert(call.id);
-        }
         match command {
             Command::Acquire { .. } => {
                 (record.was_sent, record.is_gone, record.told) = (true, false, None);
                 record.may_run.insert(call.id, call.deadline);
-                record.acquired_by = Some(call.id);
             }
             Command::Release { .. } if record.may_run.values().all(|end| *end <= local) => {
                 record.last_releases.insert(call.id);
@@ -525,7 +517,7 @@ impl Calls {
             }
             _ => self.call_failed(at, flight, local),
         }
-        let (has_lost, slots) = (has_lost(flight, reply), self.settings.slots.clone());
+        let has_lost = has_lost(flight, reply);
         if is_timely && has_lost {
             self.recheck(at, flight, local);
         }
@@ -568,20 +560,7 @@ impl Calls {
                 // A core may release what was revoked all the same.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
-                record.releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
-                if is_timely && answer == Ok(Some(&Answer::Released)) {
-                    let is_later = |acquire: &CallId| *acquire > flight.call.id;
-                    record.acquired_by = record.acquired_by.filter(is_later);
-                }
-                // The error of another key delays its release by one call.
-                let is_failed = answer == Ok(Some(&Answer::Error(Refused::WrongType)));
-                let is_last = record.releases.is_empty();
-                let is_owed = is_release(command) && is_timely && !is_left && !record.is_gone;
-                let is_held = record.acquired_by.is_some();
-                if is_failed && is_owed && is_last && is_held && !record.was_poisoned(&slots) {
-                    record.due = Some(local);
-                }
                 record.due = record.due.filter(|_| !record.is_gone && !is_revoked);
             }
         }
@@ -589,12 +568,6 @@ impl Calls {
 }
 
 impl Record {
-    /// Whether another program has written over a key of it.
-    fn was_poisoned(&self, slots: &Slots) -> bool {
-        let mut keys = self.keys.iter();
-        keys.any(|key| slots.poisoned(*key).is_some())
-    }
-
     /// Since when its grant was told, and no call of it is in flight.
     fn told_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
@@ -615,7 +588,6 @@ impl Record {
             due: self.was_granted.then_some(local),
             lasts: self.lasts,
             may_run: self.may_run.clone(),
-            acquired_by: self.acquired_by,
             is_given_back: true,
             ..Self::default()
         }

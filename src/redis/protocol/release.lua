@@ -16,8 +16,10 @@ local anything_waits = any_queue(KEYS)
 
 local now, micros, advance
 local answer, at = {}, 3
-for key = 1, #KEYS, 4 do
-  local held, queue, last = KEYS[key], KEYS[key + 1], at + ARGV[at]
+
+-- Frees what is named of a semaphore, from this argument to that one.
+local function free(key, first, last)
+  local held, queue = KEYS[key], KEYS[key + 1]
   if with_answer or anything_waits and call('EXISTS', queue) == 1 then
     if not now then
       now, micros = clock()
@@ -25,19 +27,32 @@ for key = 1, #KEYS, 4 do
     end
     local alive, token = KEYS[key + 2], KEYS[key + 3]
     call('ZREMRANGEBYSCORE', held, '-inf', text(now))
-    for arg = at + 1, last do
+    for arg = first, last do
       answer[#answer + 1] = call('ZREM', held, ARGV[arg])
     end
     if call('EXISTS', queue) == 1 then
-      call('ZREM', queue, unpack(ARGV, at + 1, last))
-      call('ZREM', alive, unpack(ARGV, at + 1, last))
+      call('ZREM', queue, unpack(ARGV, first, last))
+      call('ZREM', alive, unpack(ARGV, first, last))
       advance = advance or granting(now, micros, floor)
       local used = call('ZCARD', held)
       advance({held = held, queue = queue, alive = alive, token = token, used = used}, true)
     end
   else
-    call('ZREM', held, unpack(ARGV, at + 1, last))
+    call('ZREM', held, unpack(ARGV, first, last))
+  end
+end
+
+local is_free, failure = true, nil
+for key = 1, #KEYS, 4 do
+  local last = at + ARGV[at]
+  -- A key of another type is an error of its own semaphore, and is told when the others are free.
+  local is_done, reason = pcall(free, key, at + 1, last)
+  if not is_done then
+    is_free, failure = false, reason
   end
   at = last + 1
+end
+if not is_free then
+  error(failure, 0)
 end
 return with_answer and answer or 0
