@@ -61,7 +61,7 @@ impl<S, B> Acquiring<S, B> {
 
     pub(crate) fn refuse(self, error: AcquireError, settings: &Settings) -> Rejection {
         let (parts, _body) = self.request.into_parts();
-        let reason = Reason::Acquire(error);
+        let reason = Reason::Acquire { error };
         let rejection = Rejection::new(
             reason,
             self.limits,

@@ -22,7 +22,7 @@ impl Mistakes {
     /// A request has no key: the client has left it out, or the service has.
     pub(crate) fn without_key(&self, policy: &Policy, error: &KeyError) {
         match error {
-            KeyError::MissingExtension(extension) => {
+            KeyError::MissingExtension { extension } => {
                 if self.is_due() {
                     events::forgotten(policy, extension);
                 }

@@ -151,12 +151,12 @@ fn list(policy: &Policy, page: &KeyPage) -> String {
     let (mut keys, mut hashed) = (Vec::new(), Vec::new());
     for key in &page.keys {
         match key {
-            StoredKey::Whole(key) => {
+            StoredKey::Whole { key } => {
                 let key = encoded(key.as_bytes());
                 let usage = format!("usage?policy={policy}&key={key}");
                 keys.push(format!(r#"{{"key":"{key}","usage":"{usage}"}}"#));
             }
-            StoredKey::Hashed(hash) => hashed.push(format!(r#""{}""#, encoded(hash.as_bytes()))),
+            StoredKey::Hashed { hash } => hashed.push(format!(r#""{}""#, encoded(hash.as_bytes()))),
         }
     }
     let next = page.next.as_ref().map_or("null".to_owned(), |cursor| {

@@ -231,7 +231,10 @@ async fn a_key_that_cannot_be_used_fails_alone() {
     let answers = claim_all(&store, 0..CLAIMS, 1).await;
     for (key, answer) in answers.iter().enumerate() {
         match key {
-            500 => assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}"),
+            500 => assert!(
+                matches!(answer, Err(AcquireError::Store { .. })),
+                "{answer:?}"
+            ),
             _ => assert!(answer.is_ok(), "{key}: {answer:?}"),
         }
     }
@@ -322,7 +325,7 @@ async fn claims_on_a_stopped_server_fail_in_time_and_leave_nothing_behind() {
     let start = Instant::now();
     let answers = claim_all(&store, 0..CLAIMS, 1).await;
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store(_)));
+    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store { .. }));
     assert!(answers.iter().all(failed));
     server.cont();
     nothing_is_held(&mut raw).await;

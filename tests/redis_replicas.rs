@@ -54,7 +54,10 @@ fn claim(limit: u32) -> Claim {
 fn is_not_replicated(answer: Result<Permit, AcquireError>) {
     let error = answer.expect_err("no replica has it");
     let error = error.source().and_then(|source| source.downcast_ref());
-    assert!(matches!(error, Some(Error::NotReplicated(0))), "{error:?}");
+    assert!(
+        matches!(error, Some(Error::NotReplicated { 0: 0, .. })),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -162,7 +165,7 @@ async fn a_check_tells_whether_replicas_are_there() {
     })
     .await;
     servers.0.replica.kill();
-    let Err(ConnectError::Unavailable(error)) = store.check().await else {
+    let Err(ConnectError::Unavailable { source: error, .. }) = store.check().await else {
         panic!("there is no replica");
     };
     assert!(error.to_string().contains("only 0 replicas"), "{error}");

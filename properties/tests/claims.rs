@@ -48,7 +48,10 @@ impl<W: Driver> Case<'_, W> {
             }
             (
                 Answer::TooHeavy,
-                Err(AcquireError::Invalid(ClaimError::TooHeavy { weight, limit })),
+                Err(AcquireError::Invalid {
+                    source: ClaimError::TooHeavy { weight, limit, .. },
+                    ..
+                }),
             ) => prop_assert_eq!((weight, limit), (units.weight, units.limit)),
             (Answer::QueueFull, Err(AcquireError::QueueFull)) => {}
             (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),

@@ -47,7 +47,7 @@
 //!
 //! let layer = ConcurrencyLimitLayer::new(5, key::header("x-api-key"), MemorySemaphore::new())
 //!     .with_rejection(|rejection| match rejection.reason() {
-//!         Reason::Key(_) => (StatusCode::UNAUTHORIZED, "which key?").into_response(),
+//!         Reason::Key { .. } => (StatusCode::UNAUTHORIZED, "which key?").into_response(),
 //!         _ => rejection.into_response().into_response(),
 //!     });
 //! # drop(layer);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 ///
 /// impl KeyExtractor for ByHost {
 ///     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-///         let host = parts.uri.host().ok_or_else(|| KeyError::Missing("the host".into()))?;
+///         let host = parts.uri.host().ok_or_else(|| KeyError::missing("the host"))?;
 ///         Ok(Some(Claim::new(host).into()))
 ///     }
 /// }

@@ -81,7 +81,7 @@ impl MemorySemaphore {
         let room = KeyPage::MOST - keys.len();
         let rest = found.get(room).map(|(hash, _)| (shard, *hash));
         let added = found.into_iter().take(room);
-        keys.extend(added.map(|(_, key)| StoredKey::Whole(key)));
+        keys.extend(added.map(|(_, key)| StoredKey::whole(key)));
         let (shard, hash) = rest.unwrap_or((shard + 1, 0));
         (shard < SHARDS).then_some(Position { shard, hash })
     }
@@ -135,7 +135,7 @@ impl Stream for Keys {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             if let Some((_, key)) = self.found.next() {
-                return Poll::Ready(Some(Ok(StoredKey::Whole(key))));
+                return Poll::Ready(Some(Ok(StoredKey::whole(key))));
             }
             let Some(shard) = self.shards.next() else {
                 return Poll::Ready(None);

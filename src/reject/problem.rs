@@ -20,11 +20,15 @@ pub(super) struct Problem {
 impl Problem {
     pub(super) fn of(reason: &Reason) -> Self {
         match reason {
-            Reason::Acquire(AcquireError::Invalid(error)) => Self::bad_request(error.to_string()),
-            Reason::Acquire(error) if error.is_refusal() => Self::quota_exceeded(),
-            Reason::Acquire(_) | Reason::Lost(_) => Self::reduced_capacity(),
-            Reason::Key(error @ KeyError::MissingExtension(_)) => Self::internal(error.to_string()),
-            Reason::Key(error) => Self::bad_request(error.to_string()),
+            Reason::Acquire {
+                error: AcquireError::Invalid { source },
+            } => Self::bad_request(source.to_string()),
+            Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
+            Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
+            Reason::Key {
+                error: error @ KeyError::MissingExtension { .. },
+            } => Self::internal(error.to_string()),
+            Reason::Key { error } => Self::bad_request(error.to_string()),
         }
     }
 

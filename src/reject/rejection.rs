@@ -135,7 +135,7 @@ impl Rejection {
         fields: &Arc<Fields>,
     ) -> Self {
         let refusing = match &reason {
-            Reason::Acquire(error) => limits.refusing(error),
+            Reason::Acquire { error } => limits.refusing(error),
             _ => limits.narrowest().clone(),
         };
         Self {
@@ -204,9 +204,9 @@ impl Rejection {
             grpc::push_back(response.headers_mut());
         }
         match self.reason {
-            Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
-            Reason::Lost(error) => response.extensions_mut().insert(error).map(drop),
-            Reason::Key(error) => response.extensions_mut().insert(error).map(drop),
+            Reason::Acquire { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Lost { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Key { error } => response.extensions_mut().insert(error).map(drop),
         };
         response
     }

@@ -159,7 +159,7 @@ impl KeyPage {
     /// ```
     /// use tower_semaphore::semaphore::{KeyPage, StoredKey};
     ///
-    /// let page = KeyPage::new(vec![StoredKey::Whole("ann".into())], Some("ann".to_owned()));
+    /// let page = KeyPage::new(vec![StoredKey::whole("ann")], Some("ann".to_owned()));
     /// assert!(page.next.is_some());
     /// ```
     pub fn new(keys: Vec<StoredKey>, next: Option<String>) -> Self {
@@ -199,10 +199,38 @@ async fn page(mut keys: KeyStream, earlier: usize, time: Duration) -> Result<Key
 #[non_exhaustive]
 pub enum StoredKey {
     /// The key, byte for byte.
-    Whole(Key),
+    #[non_exhaustive]
+    Whole {
+        /// The key.
+        key: Key,
+    },
     /// A long key, of which a store keeps only a hash: who knows the key can ask for its
     /// [usage](Operate::usage).
-    Hashed(String),
+    #[non_exhaustive]
+    Hashed {
+        /// The hash, as text.
+        hash: String,
+    },
+}
+
+impl StoredKey {
+    /// A key that a store remembers byte for byte. See [`KeyPage::new`] for an example.
+    pub fn whole(key: impl Into<Key>) -> Self {
+        Self::Whole { key: key.into() }
+    }
+
+    /// A key of which a store remembers a hash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::StoredKey;
+    ///
+    /// assert_ne!(StoredKey::hashed("ann"), StoredKey::whole("ann"));
+    /// ```
+    pub fn hashed(hash: impl Into<String>) -> Self {
+        Self::Hashed { hash: hash.into() }
+    }
 }
 
 impl<S: Operate + ?Sized> Operate for Arc<S> {

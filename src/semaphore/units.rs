@@ -74,7 +74,7 @@ impl Claim {
             return Err(ClaimError::EmptyKey.into());
         }
         if weight == 0 || weight > MAX_WEIGHT {
-            return Err(ClaimError::Weight(weight).into());
+            return Err(ClaimError::Weight { weight }.into());
         }
         match limit {
             0 => Err(AcquireError::full(self, 0)),

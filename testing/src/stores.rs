@@ -88,7 +88,7 @@ pub async fn connected(
     loop {
         match connect().await {
             Ok(store) => return store,
-            Err(ConnectError::Unavailable(_)) if Instant::now() < end => {}
+            Err(ConnectError::Unavailable { .. }) if Instant::now() < end => {}
             Err(error) => panic!("it connects: {error:?}"),
         }
     }

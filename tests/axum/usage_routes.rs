@@ -219,7 +219,7 @@ impl Operate for Told {
     }
 
     fn keys(&self, _: &Policy) -> KeyStream {
-        let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::Whole(key.into()))));
+        let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::whole(key))));
         match self {
             Self::Keys(count) => Box::pin(keys(*count)),
             Self::KeysAndThenNothing(count) => Box::pin(keys(*count).chain(stream::pending())),

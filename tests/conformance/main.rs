@@ -238,7 +238,7 @@ async fn a_limit_of_zero_is_full_and_a_wrong_claim_is_invalid(store: Store) {
     assert!(full(store.acquire(claim("a", 0)).await));
     assert!(full(store.acquire(claim("a", 0).with_weight(3)).await));
 
-    let invalid = |answer| matches!(answer, Err(AcquireError::Invalid(_)));
+    let invalid = |answer| matches!(answer, Err(AcquireError::Invalid { .. }));
     assert!(invalid(store.acquire(claim("a", 2).with_weight(3)).await));
     assert!(invalid(store.acquire(claim("", 1)).await));
     assert!(invalid(store.acquire(Claim::new("a")).await));

@@ -126,8 +126,8 @@ async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
                     released.expect("each release is answered");
                 }
             }
-            Err(AcquireError::Store(error)) => {
-                odd += usize::from(format!("{error:?}").contains("Reply"));
+            Err(AcquireError::Store { source, .. }) => {
+                odd += usize::from(format!("{source:?}").contains("Reply"));
             }
             Err(_) => {}
         }

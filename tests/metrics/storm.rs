@@ -84,7 +84,7 @@ impl Storm {
                     .ok(),
                 false => Some(self.acquire(&mut rng.another()).await),
             };
-            if let Some(Err(AcquireError::Store(_))) = acquired {
+            if let Some(Err(AcquireError::Store { .. })) = acquired {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }

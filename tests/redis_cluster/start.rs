@@ -57,7 +57,7 @@ async fn nodes_that_cannot_be_reached_are_told() {
     server.kill();
     let outcome = patient().cluster([url]).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
         "{outcome:?}"
     );
 }
@@ -167,7 +167,7 @@ async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
     .await;
     let outcome = patient().cluster(cluster.urls()).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
         "{outcome:?}"
     );
 }

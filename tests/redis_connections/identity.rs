@@ -33,7 +33,7 @@ async fn connect(server: &SecureServer, own: Signed) -> Result<RedisSemaphore, C
 async fn refused(connect: impl AsyncFn() -> Result<RedisSemaphore, ConnectError>) {
     eventually("the reason is read", BOUND, async || {
         match connect().await {
-            Err(ConnectError::Unavailable(_)) => false,
+            Err(ConnectError::Unavailable { .. }) => false,
             outcome => !refusal(outcome).is_empty(),
         }
     })

@@ -49,7 +49,7 @@ async fn assert_claims_say_so(store: &RedisSemaphore) {
         let Err(error) = store.acquire(claim().with_wait(wait)).await else {
             continue;
         };
-        assert!(matches!(error, AcquireError::Store(_)), "{error:?}");
+        assert!(matches!(error, AcquireError::Store { .. }), "{error:?}");
         let cause = error.source().and_then(|cause| cause.downcast_ref());
         let cause: &redis::Error = cause.expect("it is an error of the store");
         assert!(matches!(cause, redis::Error::PausedClock), "{cause:?}");

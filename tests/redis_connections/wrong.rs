@@ -41,7 +41,7 @@ fn is_credentials(error: &ConnectError) -> bool {
 }
 
 fn is_unavailable(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Unavailable(_))
+    matches!(error, ConnectError::Unavailable { .. })
 }
 
 fn is_setting(setting: &str) -> impl Fn(&ConnectError) -> bool {
@@ -260,7 +260,7 @@ async fn declines(answer: &'static str) -> String {
 
 #[tokio::test]
 async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
-    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused(_));
+    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused { .. });
     let url = declines("-DENIED Redis is running in protected mode\r\n").await;
     explained(
         patient().connect(url).await,
@@ -364,7 +364,7 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
     let outcome = patient()
         .connect(says("-DENIED protected mode\r\n").await)
         .await;
-    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused(_));
+    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused { .. });
     explained(outcome, is_refused, &["protected mode"]);
 }
 

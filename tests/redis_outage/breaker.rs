@@ -244,7 +244,10 @@ async fn while_it_is_open_no_permit_grows() {
     let start = Instant::now();
     let answer = permit.resize(3).await;
     let took = start.elapsed();
-    assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(AcquireError::Store { .. })),
+        "{answer:?}"
+    );
     assert!(took < 10 * AT_ONCE, "{took:?}");
 }
 

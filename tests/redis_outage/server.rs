@@ -58,7 +58,7 @@ pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permi
 /// Asserts that the store says that it failed, not that a limit is reached.
 pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
     match answer {
-        Err(AcquireError::Store(_)) => {}
+        Err(AcquireError::Store { .. }) => {}
         other => panic!("{other:?}"),
     }
 }

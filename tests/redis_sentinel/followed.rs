@@ -139,7 +139,10 @@ async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
     let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
     let sentinel = sentinel(replica.client_port(), 1);
     let error = connect(&sentinel).await.expect_err("it is a replica");
-    assert!(matches!(error, ConnectError::Unavailable(_)), "{error:?}");
+    assert!(
+        matches!(error, ConnectError::Unavailable { .. }),
+        "{error:?}"
+    );
     assert!(format!("{error:?}").contains("no primary"), "{error:?}");
     assert_eq!(scripts(&replica).await, 0);
 }
@@ -156,7 +159,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
     // READONLY, and then a role that is not a primary's.
     let refused = store.acquire(claim()).await;
     assert!(
-        matches!(refused, Err(AcquireError::Store(_))),
+        matches!(refused, Err(AcquireError::Store { .. })),
         "{refused:?}"
     );
     watch(&sentinel, &servers[1], 1).await;

@@ -42,7 +42,10 @@ pub(crate) async fn cut(server: &RedisServer) {
 async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
     for _ in 0..10 {
         let answer = store.acquire(claim()).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scripts(server).await, 0);

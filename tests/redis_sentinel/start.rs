@@ -23,7 +23,7 @@ fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> (&'static str, &'sta
 
 async fn unavailable(builder: Builder, urls: &[String]) -> String {
     match builder.sentinel(urls.to_vec(), Sentinels::NAME).await {
-        Err(error @ ConnectError::Unavailable(_)) => format!("{error:?}"),
+        Err(error @ ConnectError::Unavailable { .. }) => format!("{error:?}"),
         other => panic!("it is not unavailable: {other:?}"),
     }
 }

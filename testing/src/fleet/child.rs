@@ -70,7 +70,7 @@ async fn contend(
 async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     for _ in 0..AGAIN {
         match store.acquire(claim.clone()).await {
-            Err(AcquireError::Store(_)) => {}
+            Err(AcquireError::Store { .. }) => {}
             answer => return answer,
         }
     }
