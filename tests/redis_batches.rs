@@ -60,8 +60,8 @@ async fn nothing_is_held(raw: &mut Raw) {
 }
 
 /// The length of the longest increasing subsequence, found by patience sorting.
-fn longest_sorted(numbers: &[u64]) -> usize {
-    let mut tops: Vec<u64> = Vec::new();
+fn longest_sorted(numbers: &[Option<u64>]) -> usize {
+    let mut tops: Vec<Option<u64>> = Vec::new();
     for &number in numbers {
         match tops.partition_point(|&top| top < number) {
             pile if pile == tops.len() => tops.push(number),
@@ -81,7 +81,7 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert!(calls <= CLAIMS / 5, "{calls} calls");
     let full = |answer: &&Result<_, _>| matches!(answer, Err(AcquireError::Full { .. }));
     assert_eq!(answers.iter().filter(full).count(), 100);
-    let mut tokens: Vec<u64> = answers.iter().flatten().map(Permit::token).collect();
+    let mut tokens: Vec<_> = answers.iter().flatten().map(Permit::token).collect();
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();

@@ -76,7 +76,7 @@ impl<W: Driver> Case<'_, W> {
     ) -> Outcome {
         prop_assert_eq!(permit.limit(), units.limit);
         let (token, last) = (permit.token(), self.tokens[key]);
-        prop_assert!(token > last, "token {token} after {last}");
+        prop_assert!(token > last, "token {token:?} after {last:?}");
         self.tokens[key] = token;
         self.handles.push(Handle {
             id,

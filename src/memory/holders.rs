@@ -162,7 +162,7 @@ pub(super) struct Holders(Mutex<Vec<Holding>>);
 
 struct Holding {
     details: Arc<Details>,
-    token: u64,
+    token: Option<u64>,
     permit: WeakPermit,
 }
 
@@ -178,7 +178,7 @@ impl Holders {
     }
 
     /// Forgets the permit of this token, if it is here.
-    pub(super) fn forget(&self, token: u64) {
+    pub(super) fn forget(&self, token: Option<u64>) {
         self.take(|holding| holding.token == token);
     }
 

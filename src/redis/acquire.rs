@@ -222,6 +222,11 @@ impl Queue {
     }
 }
 
+/// A token that a server has given, if it has.
+pub(super) fn given(token: u64) -> Option<u64> {
+    (token > 0).then_some(token)
+}
+
 /// What the levels of a permit share. Its drop releases all of them, in one call.
 struct Whole {
     store: Arc<Store>,
@@ -238,8 +243,8 @@ struct Level {
 }
 
 impl Grant for Level {
-    fn token(&self) -> u64 {
-        self.whole.held.token(self.number)
+    fn token(&self) -> Option<u64> {
+        given(self.whole.held.token(self.number))
     }
 
     fn loss(&self) -> &Loss {

@@ -20,7 +20,7 @@
 
 use crate::{
     observe::{IS_ON, LostBy, Meter, Store::Redis as REDIS, called, events},
-    redis::{core::Outage, driver::News, error::Error},
+    redis::{acquire::given, core::Outage, driver::News, error::Error},
     semaphore::Policy,
 };
 use parking_lot::Mutex;
@@ -197,7 +197,7 @@ fn told(news: News) {
             why.iter().for_each(|why| events::fails(&**why));
         }
         News::Outage(Outage::Ends { .. }, _) => events::works(),
-        News::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, token),
+        News::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, given(token)),
         News::Degraded(policy, name, is_kept) => {
             let how = if is_kept { "kept" } else { "admitted" };
             events::degraded(Some((REDIS, &policy)), how, &name);

@@ -1,6 +1,7 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
+    acquire::given,
     connect_error::{Checked, ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Session, Wire},
@@ -114,6 +115,7 @@ impl RedisSemaphore {
         let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
         let unreleased = unreleased.map(|(name, token)| {
             let semaphore = name.to_string();
+            let token = given(token);
             Unreleased { semaphore, token }
         });
         unreleased.collect()
@@ -126,8 +128,8 @@ impl RedisSemaphore {
 pub struct Unreleased {
     /// The permit's semaphore: `PREFIX{POLICY:KEY}`, which the names of its keys in Redis begin with.
     pub semaphore: String,
-    /// The permit's token; 0 if the answer to its acquire never arrived.
-    pub token: u64,
+    /// The permit's token; `None` if the answer to its acquire never arrived.
+    pub token: Option<u64>,
 }
 
 impl Semaphore for RedisSemaphore {

@@ -13,8 +13,6 @@ pub(super) struct Problem {
     title: &'static str,
     detail: Option<String>,
     violated: bool,
-    /// Whether the client may succeed if it tries again.
-    pub(super) retry: bool,
 }
 
 impl Problem {
@@ -40,7 +38,6 @@ impl Problem {
             title: "Too many requests in flight",
             detail: None,
             violated: true,
-            retry: true,
         }
     }
 
@@ -52,7 +49,6 @@ impl Problem {
             title: "Requests cannot be admitted for the moment",
             detail: None,
             violated: false,
-            retry: true,
         }
     }
 
@@ -64,7 +60,6 @@ impl Problem {
             title: "Bad Request",
             detail: Some(detail),
             violated: false,
-            retry: false,
         }
     }
 

@@ -77,20 +77,20 @@ impl Reason {
         }
     }
 
-    /// When to try again, in seconds; 0 if that would not help. Every rejection advances the
+    /// When to try again, in seconds; `None` if that would not help. Every rejection advances the
     /// schedule once.
-    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> u64 {
+    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> Option<u64> {
         match self {
             Self::Key { .. }
             | Self::Acquire {
                 error: AcquireError::Invalid { .. },
-            } => 0,
-            Self::Acquire { error } if error.is_refusal() => retry.refused(Refused {
+            } => None,
+            Self::Acquire { error } if error.is_refusal() => Some(retry.refused(Refused {
                 hash: retry.hash(&refusing.policy, refusing.key),
                 limit: refusing.limit,
                 weight: refusing.weight,
-            }),
-            Self::Acquire { .. } | Self::Lost { .. } => retry.failed(),
+            })),
+            Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
     }
 }

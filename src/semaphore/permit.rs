@@ -51,8 +51,9 @@ pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
 /// A store of your own implements this trait for the type that it passes to [`Permit::new`]. See
 /// [`Acquire`](super::Acquire) for an example.
 pub trait Grant: Send + Sync + 'static {
-    /// The fencing token: greater than that of every earlier permit of the key.
-    fn token(&self) -> u64;
+    /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it
+    /// none, or none yet.
+    fn token(&self) -> Option<u64>;
 
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
@@ -198,8 +199,9 @@ impl Permit {
     /// longer than its lease.
     ///
     /// A permit that was lost and granted again has a new token, unless only units were lost that it
-    /// had gained by [`resize`](Self::resize). See [`Permit`] for an example.
-    pub fn token(&self) -> u64 {
+    /// had gained by [`resize`](Self::resize). `None`: it has none, or none yet, because the store was
+    /// unavailable when it was admitted, or because its limit is on trial. See [`Permit`] for an example.
+    pub fn token(&self) -> Option<u64> {
         self.0.grant.token()
     }
 

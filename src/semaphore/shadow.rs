@@ -15,7 +15,7 @@ impl Claim {
 impl Permit {
     /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
     /// its request was admitted whether or not there was room. Such a permit is never lost, and its
-    /// token is 0 unless its claim was granted. With several layers: whether all of them are in shadow.
+    /// token is `None` unless its claim was granted. With several layers: whether all of them are in shadow.
     ///
     /// # Examples
     ///

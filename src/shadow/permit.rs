@@ -52,8 +52,8 @@ impl Drop for ShadowGrant {
 }
 
 impl Grant for ShadowGrant {
-    fn token(&self) -> u64 {
-        self.trial.held().map_or(0, |permit| permit.token())
+    fn token(&self) -> Option<u64> {
+        self.trial.held()?.token()
     }
 
     fn loss(&self) -> &Loss {

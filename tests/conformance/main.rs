@@ -156,7 +156,7 @@ async fn a_raised_limit_grants_more(store: Store) {
 
 async fn tokens_grow_even_when_the_key_was_idle(store: Store) {
     let claim = claim("a", 2);
-    let mut last = 0;
+    let mut last = None;
     for _ in 0..50 {
         let permit = store.acquire(claim.clone()).await.expect("there is room");
         assert!(permit.token() > last);

@@ -123,7 +123,7 @@ pub(crate) async fn a_permit_of_several_limits_ends_as_one(store: Store) {
 }
 
 pub(crate) async fn tokens_name_each_limit_and_grow_with_each(store: Store) {
-    let mut last = [0; 3];
+    let mut last = [None; 3];
     for _ in 0..5 {
         let claims = claims("ann", [1, 1, 1]);
         let permit = store.acquire_all(claims.into()).await;
@@ -133,7 +133,7 @@ pub(crate) async fn tokens_name_each_limit_and_grow_with_each(store: Store) {
         assert_eq!(policies, POLICIES);
         assert_eq!(permit.token(), tokens[0].1);
         for (last, (policy, token)) in last.iter_mut().zip(tokens) {
-            assert!(token > *last, "{policy:?}: {token} after {last}");
+            assert!(token > *last, "{policy:?}: {token:?} after {last:?}");
             *last = token;
         }
         permit.release().await;

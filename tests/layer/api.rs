@@ -189,7 +189,7 @@ impl Semaphore for Wrapped {
 }
 
 impl Grant for Composite {
-    fn token(&self) -> u64 {
+    fn token(&self) -> Option<u64> {
         self.0[0].token()
     }
 

@@ -28,8 +28,8 @@ struct Gated {
 struct Handle(Arc<Gated>);
 
 impl Grant for Handle {
-    fn token(&self) -> u64 {
-        1
+    fn token(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn loss(&self) -> &Loss {
@@ -69,8 +69,8 @@ impl Grant for Handle {
 struct Plain(Loss);
 
 impl Grant for Plain {
-    fn token(&self) -> u64 {
-        1
+    fn token(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn loss(&self) -> &Loss {
@@ -96,8 +96,8 @@ impl Semaphore for Simple {
 struct Both([Permit; 2], Loss);
 
 impl Grant for Both {
-    fn token(&self) -> u64 {
-        1
+    fn token(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn loss(&self) -> &Loss {
@@ -197,5 +197,8 @@ async fn each_permit_of_a_simple_store_has_the_policy_of_its_claim() {
     let claims = policies.map(|policy| Claim::new("alice").with_policy(policy).with_limit(1));
     let permit = Simple.acquire_all(claims.into()).await;
     let tokens = permit.expect("there is room").tokens();
-    assert_eq!(tokens, policies.map(|policy| (Policy::from(policy), 1)));
+    assert_eq!(
+        tokens,
+        policies.map(|policy| (Policy::from(policy), Some(1)))
+    );
 }

@@ -61,7 +61,7 @@ async fn contend(
 ) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
     tokio::time::sleep(work).await;
-    let token = permit.token();
+    let token = permit.token().expect("it is granted");
     permit.release().await;
     (name, token)
 }
@@ -97,7 +97,7 @@ async fn answer(
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             match acquire(store, &claim).await {
                 Ok(permit) => {
-                    let token = permit.token().to_string();
+                    let token = permit.token().expect("it is granted").to_string();
                     permits.insert(name.to_owned(), permit);
                     token
                 }
