@@ -58,7 +58,7 @@ type Operated = Arc<dyn Operate>;
 /// use axum::Router;
 /// use tower_semaphore::{MemorySemaphore, usage_routes};
 ///
-/// let semaphore = MemorySemaphore::new().with_holders();
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
 /// let operators = usage_routes(semaphore.clone()); // .layer(your_authentication)
 /// let app: Router = Router::new().nest("/debug/permits", operators);
 /// # drop(app);

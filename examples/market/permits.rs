@@ -36,7 +36,9 @@ impl Permits {
     /// A [`SettingError`] of the setting that names it when there is no Redis to be used.
     pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
         match &settings.redis {
-            None => Ok(Self::Memory(MemorySemaphore::new().with_holders())),
+            None => Ok(Self::Memory(
+                MemorySemaphore::builder().holders(true).build(),
+            )),
             Some(redis) => Self::in_redis(redis, settings).await,
         }
     }

@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::{task::yield_now, time::Instant};
 
-/// Answers when it is polled first. Permits are listed only by a store [with holders](MemorySemaphore::with_holders);
+/// Answers when it is polled first. Permits are listed only by a store [with holders](super::Builder::holders);
 /// without, [`units`](Usage::units) counts them, and nothing but a claim that waits can be revoked.
 ///
 /// `now` and `since` of a usage follow Tokio's clock, which a test can pause. They are that of the system within a

@@ -18,23 +18,19 @@ use std::{
 
 /// How many claims wait in a store, and how many may.
 pub(super) struct WaiterSlots {
-    max: AtomicUsize,
+    max: usize,
     used: AtomicUsize,
     /// By claims on trial, which may wait in the same number beside the others.
     used_on_trial: AtomicUsize,
 }
 
 impl WaiterSlots {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: u32) -> Self {
         Self {
-            max: AtomicUsize::new(max),
+            max: max as usize,
             used: AtomicUsize::new(0),
             used_on_trial: AtomicUsize::new(0),
         }
-    }
-
-    pub(super) fn set_max(&self, max: usize) {
-        self.max.store(max, Relaxed);
     }
 
     /// A slot, if one is free.
@@ -45,7 +41,7 @@ impl WaiterSlots {
             slots: Arc::clone(slots),
             is_trial,
         };
-        (before < slots.max.load(Relaxed)).then_some(slot)
+        (before < slots.max).then_some(slot)
     }
 
     fn used(&self, is_trial: bool) -> &AtomicUsize {

@@ -19,7 +19,7 @@ use std::{
     future::ready,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
 
@@ -182,7 +182,7 @@ impl Store {
 }
 
 /// A place among the claims that may wait. It is free again when dropped.
-struct Place<'a>(&'a AtomicUsize);
+struct Place<'a>(&'a AtomicU32);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {

@@ -29,7 +29,7 @@ pub struct Builder {
     pub(super) prefix: String,
     pub(super) lease: Duration,
     pub(super) timeout: Duration,
-    pub(super) max_waiting_total: usize,
+    pub(super) max_waiting_total: u32,
     pub(super) certificates: Certificates,
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) credentials: Option<Credentials>,
@@ -130,7 +130,7 @@ impl Builder {
     /// let builder = RedisSemaphore::builder().max_waiting_total(1_000);
     /// # drop(builder);
     /// ```
-    pub fn max_waiting_total(mut self, max_waiting_total: usize) -> Self {
+    pub fn max_waiting_total(mut self, max_waiting_total: u32) -> Self {
         self.max_waiting_total = max_waiting_total;
         self
     }

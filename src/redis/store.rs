@@ -21,7 +21,7 @@ use futures_util::future::WeakShared;
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     fmt, io,
-    sync::{Arc, OnceLock, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, atomic::AtomicU32},
     time::{Duration, Instant},
 };
 use tokio::{runtime::Id, time::sleep};
@@ -204,8 +204,8 @@ pub(super) struct Store {
     /// find out that they are one.
     pub(super) server: OnceLock<String>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
-    pub(super) max_waiting: usize,
-    pub(super) waiting: [AtomicUsize; 2],
+    pub(super) max_waiting: u32,
+    pub(super) waiting: [AtomicU32; 2],
 }
 
 impl Store {

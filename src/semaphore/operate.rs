@@ -19,7 +19,7 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 /// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let semaphore = MemorySemaphore::new().with_holders();
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
 /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
 ///
 /// let (policy, key) = (Policy::DEFAULT, "account-42".into());

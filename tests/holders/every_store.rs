@@ -21,7 +21,7 @@ impl<S: Semaphore + Operate> Operated for S {}
 pub(crate) type Store = Arc<dyn Operated>;
 
 pub(crate) fn memory() -> Store {
-    Arc::new(MemorySemaphore::new().with_holders())
+    Arc::new(MemorySemaphore::builder().holders(true).build())
 }
 
 /// A store with the longest timeout of its lease, so that a busy machine fails no claim.

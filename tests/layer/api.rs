@@ -149,7 +149,7 @@ fn a_claim_says_what_a_store_has_to_count() {
     let wait = Claim::new("alice").with_wait(Duration::from_secs(1)).wait();
     let wait = wait.expect("it waits");
     let default = tower_semaphore::semaphore::DEFAULT_MAX_WAITING;
-    assert_eq!(wait.max_waiting as usize, default);
+    assert_eq!(wait.max_waiting, default);
     assert_eq!(wait.time, Duration::from_secs(1));
 }
 

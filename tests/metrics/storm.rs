@@ -145,7 +145,7 @@ impl Storm {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_storm_in_memory() {
-    let store = MemorySemaphore::new().with_holders();
+    let store = MemorySemaphore::builder().holders(true).build();
     let storm = Storm {
         store: Arc::new(store.clone()),
         operator: Arc::new(store),

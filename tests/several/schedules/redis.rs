@@ -99,7 +99,7 @@ async fn store(server: &RedisServer, supplied: bool) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
     let builder = builder
         .timeout(Duration::from_secs(5))
-        .max_waiting_total(usize::MAX);
+        .max_waiting_total(u32::MAX);
     if !supplied {
         return builder.connect(server.url()).await.expect("it connects");
     }
