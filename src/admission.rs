@@ -38,7 +38,7 @@ impl<S, B> Acquiring<S, B> {
         Self {
             service,
             request,
-            counted: Requesting::begin(&limits.narrowest().policy),
+            counted: Requesting::begin(limits.narrowest().policy.as_str()),
             limits,
         }
     }
@@ -70,7 +70,7 @@ impl<S, B> Acquiring<S, B> {
             &settings.fields,
         );
         let outcome = || rejection.reason().outcome();
-        self.counted.refused(rejection.policy(), outcome);
+        self.counted.refused(rejection.policy().as_str(), outcome);
         rejection
     }
 }

@@ -24,17 +24,17 @@ impl Mistakes {
         match error {
             KeyError::MissingExtension { extension } => {
                 if self.is_due() {
-                    events::forgotten(policy, extension);
+                    events::forgotten(policy.as_str(), extension);
                 }
             }
-            error => events::without_key(policy, error),
+            error => events::without_key(policy.as_str(), error),
         }
     }
 
     /// A limit has found the permit of an outer one for what it would claim itself.
     pub(crate) fn nested(&self, policy: &Policy, outer: u32, inner: u32) {
         if !self.is_nested.swap(true, Relaxed) {
-            events::nested(policy, outer, inner);
+            events::nested(policy.as_str(), outer, inner);
         }
     }
 

@@ -147,7 +147,7 @@ fn text(name: &str, value: Vec<u8>) -> Result<String, Refused> {
 }
 
 fn list(policy: &Policy, page: &KeyPage) -> String {
-    let policy = encoded(policy.as_bytes());
+    let policy = encoded(policy.as_str().as_bytes());
     let (mut keys, mut hashed) = (Vec::new(), Vec::new());
     for key in &page.keys {
         match key {

@@ -92,7 +92,7 @@ impl Waiter {
             _slot: slot,
         };
         let key = || claim.key().as_bytes().escape_ascii().to_string();
-        let meter = Meter::of(Store::Memory, claim.policy());
+        let meter = Meter::of(Store::Memory, claim.policy().as_str());
         // A recorder that panics drops the waiter, which leaves the queue.
         waiter.waiting.join(&meter, key);
         waiter

@@ -5,6 +5,7 @@ use super::{
     core::{self, Refusal, Wait},
     driver::Refused,
     error::Error,
+    report::given,
     store::{Held, Store},
 };
 use crate::{
@@ -202,7 +203,8 @@ impl Queue {
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
             let name = || store.name(claim.policy(), claim.key()).to_string();
-            self.waiting.join(&Meter::of(REDIS, claim.policy()), name);
+            self.waiting
+                .join(&Meter::of(REDIS, claim.policy().as_str()), name);
         }
     }
 
@@ -220,11 +222,6 @@ impl Queue {
             Err(_) => Outcome::Unavailable,
         });
     }
-}
-
-/// A token that a server has given, if it has.
-pub(super) fn given(token: u64) -> Option<u64> {
-    (token > 0).then_some(token)
 }
 
 /// What the levels of a permit share. Its drop releases all of them, in one call.

@@ -1,13 +1,12 @@
 //! The store in Redis, as its users see it, and how it sends what the core need not know of.
 
 use super::{
-    acquire::given,
     connect_error::{Checked, ConnectError, Risk},
     core::Settings,
     driver::{self, Driver, Session, Wire},
     error::{Error, after, by},
     protocol::{Owner, name},
-    report::Reports,
+    report::{Reports, given},
     transport::{Replies, Topology, confirmed, wait},
 };
 use crate::{

@@ -26,7 +26,7 @@ use crate::{
 /// }
 /// # drop(reject);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Reason {
     /// The semaphore granted no permit.

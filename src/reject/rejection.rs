@@ -199,7 +199,7 @@ impl Rejection {
         let grpc = grpc::content_type(&self.parts.headers);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
-            None => problem.response(self.policy()),
+            None => problem.response(self.policy().as_str()),
         };
         if let Some(seconds) = self.retry_after {
             self.add_fields(response.headers_mut(), seconds);
@@ -223,7 +223,10 @@ impl Rejection {
             .refuse(headers, refusing, remaining, retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|other| self.fields.list(headers, &other.policy, other.limit));
+            others.for_each(|other| {
+                self.fields
+                    .list(headers, other.policy.as_str(), other.limit)
+            });
         }
     }
 }

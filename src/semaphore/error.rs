@@ -23,7 +23,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(error.to_string(), "limit reached: 0 of 0 units are held");
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// There is no room under the limit, or other claims wait in the key's queue: a claim that
@@ -218,8 +218,7 @@ impl Error for ClaimError {}
 /// A failure of a store, as that store reports it.
 ///
 /// [`source`](Error::source) is the store's own error: for a `RedisSemaphore`, a `redis::Error`. It
-/// is shared, so that a clone can go into a response's extensions. Two values are equal when they
-/// are clones of one another, because errors of other libraries cannot be compared.
+/// is shared, so that a clone can go into a response's extensions.
 #[derive(Debug, Clone)]
 pub struct StoreError(Arc<dyn Error + Send + Sync>);
 
@@ -238,14 +237,6 @@ impl StoreError {
         Self(Arc::from(error.into()))
     }
 }
-
-impl PartialEq for StoreError {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for StoreError {}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -139,7 +139,7 @@ impl Permit {
         if self.0.policy != policy
             && let Some(shared) = Arc::get_mut(&mut self.0)
         {
-            shared.held.under(&policy);
+            shared.held.under(policy.as_str());
             shared.policy = policy;
         }
         self

@@ -8,7 +8,10 @@ use tokio::time::timeout;
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
 pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + Send>>;
 
-/// A store that says who holds what, and takes a permit back. Both stores of this crate can.
+/// A store that says who holds what, and takes a permit back. Both stores of this crate can. A `Box` or an
+/// `Arc` of one does too.
+///
+/// A method that is added later has a default, so a store of your own that implements this trait goes on to.
 ///
 /// A permit is named by its policy, its key and its id: so a route for one account's operators cannot
 /// reach another account's permits, whatever id it is given.
@@ -233,25 +236,31 @@ impl StoredKey {
     }
 }
 
-impl<S: Operate + ?Sized> Operate for Arc<S> {
-    fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        (**self).usage(policy, key)
-    }
+macro_rules! through_pointers {
+    ($($pointer:ident)*) => { $(
+        impl<S: Operate + ?Sized> Operate for $pointer<S> {
+            fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
+                (**self).usage(policy, key)
+            }
 
-    fn keys(&self, policy: &Policy) -> KeyStream {
-        (**self).keys(policy)
-    }
+            fn keys(&self, policy: &Policy) -> KeyStream {
+                (**self).keys(policy)
+            }
 
-    fn keys_page(
-        &self,
-        policy: &Policy,
-        cursor: Option<&str>,
-        time: Duration,
-    ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
-        (**self).keys_page(policy, cursor, time)
-    }
+            fn keys_page(
+                &self,
+                policy: &Policy,
+                cursor: Option<&str>,
+                time: Duration,
+            ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
+                (**self).keys_page(policy, cursor, time)
+            }
 
-    fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
-        (**self).revoke(policy, key, id)
-    }
+            fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
+                (**self).revoke(policy, key, id)
+            }
+        }
+    )* };
 }
+
+through_pointers!(Arc Box);

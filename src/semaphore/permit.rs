@@ -79,11 +79,6 @@ pub trait Grant: Send + Sync + 'static {
         false
     }
 
-    #[doc(hidden)] // Only of a layer in shadow.
-    fn is_shadow(&self) -> bool {
-        false
-    }
-
     /// How many units the permit holds now, 0 after its release, if the store can change that number:
     /// then it implements [`grow`](Self::grow) and [`shrink`](Self::shrink) too. `None` unless
     /// implemented: as many as it was made with, and
@@ -137,6 +132,8 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) remaining: u32,
     /// How many units it was granted with.
     pub(super) weight: u32,
+    /// Whether its request is admitted in any case.
+    pub(super) is_shadow: bool,
     /// Whether it shares its only level with the permit of an outer limit.
     pub(super) is_share: bool,
     /// Whether a level of it is shared by an outer and an inner limit.
@@ -179,6 +176,7 @@ impl Permit {
             inner_limit: AtomicU32::new(u32::MAX),
             remaining,
             weight: units.weight,
+            is_shadow: false,
             is_share: false,
             is_shared: AtomicBool::new(false),
             is_changing: AtomicBool::new(false),

@@ -2,6 +2,7 @@
 
 use super::{Claim, Grant, Permit, Policy, Units};
 use crate::observe::Held;
+use std::sync::Arc;
 
 impl Claim {
     /// The claim of a request that is admitted in any case. It takes no place from those in force among
@@ -30,13 +31,17 @@ impl Permit {
     /// ```
     pub fn is_shadow(&self) -> bool {
         match self.parts() {
-            [] => self.0.grant.is_shadow(),
+            [] => self.0.is_shadow,
             parts => parts.iter().all(Self::is_shadow),
         }
     }
 
     /// A permit that the store does not count: what it stands for may be counted beside it.
     pub(crate) fn shadow(grant: impl Grant, policy: Policy, units: Units) -> Self {
-        Self::from_parts(grant, policy, units, 0, Held::default())
+        let mut permit = Self::from_parts(grant, policy, units, 0, Held::default());
+        if let Some(shared) = Arc::get_mut(&mut permit.0) {
+            shared.is_shadow = true;
+        }
+        permit
     }
 }

@@ -60,10 +60,6 @@ impl Grant for ShadowGrant {
         &self.loss
     }
 
-    fn is_shadow(&self) -> bool {
-        true
-    }
-
     fn weight(&self) -> Option<u32> {
         match self.is_released.load(Relaxed) {
             true => Some(0),

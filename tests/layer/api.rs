@@ -21,7 +21,8 @@ use testing::{
 use tower::{Layer, Service, ServiceExt};
 use tower_semaphore::{
     Acquire, AcquireError, Claim, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimit,
-    GlobalConcurrencyLimitLayer, MemorySemaphore, Permit, Policy, ReleaseAt, Semaphore, key,
+    GlobalConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, Policy, ReleaseAt, Semaphore,
+    key,
     semaphore::{BoxFuture, ClaimError, Grant, Loss, StoreError},
 };
 
@@ -264,4 +265,52 @@ fn an_async_extractor_does_not_compile_and_the_error_says_what_to_do() {
     );
     let fine = compile_errors("pub fn extractor() { tower_semaphore::key::from_fn(|_| 1); }");
     assert!(!fine.contains("error"), "{fine}");
+}
+
+#[test]
+fn what_would_tie_users_to_an_implementation_does_not_compile() {
+    let programs = [
+        (
+            "use tower_semaphore::AcquireError;
+            pub fn f(e: &AcquireError) -> bool { matches!(e, AcquireError::Full { policy: _, limit: _, held: _ }) }",
+            "E0638",
+        ),
+        (
+            "use tower_semaphore::semaphore::StoreError;
+            pub fn f(a: &StoreError, b: &StoreError) -> bool { a == b }",
+            "E0369",
+        ),
+        (
+            "use tower_semaphore::AcquireError;
+            pub fn f(a: &AcquireError, b: &AcquireError) -> bool { a == b }",
+            "E0369",
+        ),
+        (
+            "pub fn f(policy: &tower_semaphore::Policy) -> &str { policy }",
+            "E0308",
+        ),
+        (
+            "use tower_semaphore::{Claims, KeyError, key::IntoClaims};
+            struct Own;
+            impl IntoClaims for Own {
+                fn into_claims(self) -> Result<Option<Claims>, KeyError> { Ok(None) }
+            }",
+            "E0050",
+        ),
+    ];
+    for (program, code) in programs {
+        let errors = compile_errors(program);
+        assert!(errors.contains(code), "{program}: {errors}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_operators_ask_may_be_chosen_at_run_time() {
+    async fn is_idle(store: impl Operate) -> bool {
+        let usage = store.usage(&Policy::DEFAULT, &"alice".into()).await;
+        usage.expect("memory answers").held.is_empty()
+    }
+    let boxed: Box<dyn Operate> = Box::new(MemorySemaphore::new());
+    let shared: Arc<dyn Operate> = Arc::new(MemorySemaphore::new());
+    assert!(is_idle(boxed).await && is_idle(shared).await);
 }

@@ -204,7 +204,7 @@ async fn a_rejection_of_one_s_own_may_be_a_response_of_axum() {
     let body = answer.into_body().boxed().collect().await;
     let body = body.expect("a body").to_bytes();
     assert_eq!(length, Some(body.len() as u64));
-    assert!(body.starts_with(b"Acquire(Full"));
+    assert!(body.starts_with(b"Acquire { error: Full"));
 }
 
 #[tokio::test]

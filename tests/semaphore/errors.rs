@@ -39,13 +39,6 @@ async fn a_claim_that_is_not_valid_has_the_reason_as_its_source() {
 }
 
 #[test]
-fn failures_of_a_store_are_equal_to_their_clones_only() {
-    let error = StoreError::new("connection refused");
-    assert_eq!(error, error.clone());
-    assert_ne!(error, StoreError::new("connection refused"));
-}
-
-#[test]
 fn what_is_wrong_with_a_claim_is_named() {
     let said = [
         ClaimError::EmptyKey,

@@ -31,10 +31,10 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
 
 /// What the names of all semaphores of a policy begin with.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
-    let mut names = String::with_capacity(prefix.len() + policy.len() + 32);
+    let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
     names.push_str(prefix);
     names.push('{');
-    push(&mut names, policy.as_bytes());
+    push(&mut names, policy.as_str().as_bytes());
     names.push(':');
     names
 }
