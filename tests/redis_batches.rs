@@ -290,7 +290,7 @@ async fn a_supplied_connection_gets_a_call_for_each_key() {
         .expect("it connects");
     let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
     let store = builder
-        .build_on(connection)
+        .with_connection(connection)
         .expect("the settings are valid");
     let store = warm(store).await;
     let permits = claim_all(&store, 0..CLAIMS, 1).await;

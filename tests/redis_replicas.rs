@@ -182,7 +182,7 @@ async fn a_supplied_connection_cannot_wait_for_replicas() {
     let server = RedisServer::start();
     let connection = testing::stores::connection(&server.url()).await;
     let builder = RedisSemaphore::builder().min_replicas(1);
-    match builder.build_on(connection) {
+    match builder.with_connection(connection) {
         Err(ConnectError::Setting { name, .. }) => assert_eq!(name, "min_replicas"),
         other => panic!("{other:?}"),
     }

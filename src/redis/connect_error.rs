@@ -209,7 +209,7 @@ pub enum Risk {
         policy: String,
     },
     /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
-    /// cannot be used: connect with [`Builder::cluster`](crate::redis::Builder::cluster).
+    /// cannot be used: connect with [`Builder::connect_cluster`](crate::redis::Builder::connect_cluster).
     ClusterNode,
     /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
     /// known.
@@ -276,7 +276,7 @@ impl Judge<'_> {
 
     /// A server that has said that it is a Sentinel.
     pub(super) fn is_sentinel(&self) -> ConnectError {
-        let reason = "the server is a Sentinel, which `sentinel` connects to";
+        let reason = "the server is a Sentinel, which `connect_sentinel` connects to";
         ConnectError::setting(self.setting(), reason)
     }
 
@@ -285,7 +285,7 @@ impl Judge<'_> {
         let reason = match (Unfit::of(error), error.kind()) {
             (Some(Unfit::Handshake(error)), _) => return Some(ConnectError::tls(error.clone())),
             (Some(Unfit::WrongName), _) if self.place == Place::Sentinel => {
-                return Some(ConnectError::setting("sentinel", WRONG_NAME));
+                return Some(ConnectError::setting("connect_sentinel", WRONG_NAME));
             }
             (Some(Unfit::SpeaksTls), _) => "the server speaks TLS: it needs `rediss://`",
             (Some(Unfit::SpeaksNoTls), _) => "the server speaks no TLS: it needs `redis://`",
@@ -337,10 +337,10 @@ impl Judge<'_> {
             return wrong(self.setting(), "the server has no such database");
         }
         if says(&["cluster support disabled", "unknown command 'cluster'"]) {
-            return wrong("cluster", "the server is not a node of a cluster");
+            return wrong("connect_cluster", "the server is not a node of a cluster");
         }
         if self.place == Place::Sentinel && says(&["unknown command"]) {
-            return wrong("sentinel", "the server is not a Sentinel");
+            return wrong("connect_sentinel", "the server is not a Sentinel");
         }
         if says(&["of the channels", "the channel", "a channel"]) {
             return Some(ConnectError::Channels { pattern: pattern() });
@@ -397,7 +397,7 @@ const NO_PASSWORD: &str = "the server requires a password, and there is none";
 const REFUSED: &str = "the server refuses the user or the password";
 const NEEDLESS: &str = "the server has no password, but there is one here";
 const PROTOCOL: &str = "the server does not know this version of its protocol";
-const NODE: &str = "the server is a node of a cluster, which `cluster` connects to";
+const NODE: &str = "the server is a node of a cluster, which `connect_cluster` connects to";
 
 /// Whether an answer ended too soon.
 fn is_cut(error: &RedisError) -> bool {

@@ -259,7 +259,7 @@ async fn the_server_of_a_supplied_connection_is_told_once() {
     let server = RedisServer::start();
     let client = Client::open(server.url()).expect("it is a URL");
     let connection = client.get_multiplexed_async_connection().await;
-    let store = patient().build_on(connection.expect("it connects"));
+    let store = patient().with_connection(connection.expect("it connects"));
     let store = store.expect("the settings are right");
     assert_works(&store).await;
     let mut raw = Raw::connect(server.port()).await;

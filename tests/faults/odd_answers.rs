@@ -163,7 +163,7 @@ async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_is_soon_forgott
     };
     let builder = RedisSemaphore::builder().lease(LEASE);
     let store = builder
-        .build_on(odd.clone())
+        .with_connection(odd.clone())
         .expect("the settings are right");
     odd.is_odd.store(true, SeqCst);
     let (mut tasks, start, mut rng) = (JoinSet::new(), Instant::now(), Rng::new(seed));

@@ -98,7 +98,10 @@ impl Fixture {
 async fn connect(cluster: &Cluster, policy: WhenUnavailable) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let builder = builder.when_unavailable(policy);
-    builder.cluster(cluster.urls()).await.expect("it connects")
+    builder
+        .connect_cluster(cluster.urls())
+        .await
+        .expect("it connects")
 }
 
 fn claim(key: &str) -> Claim {

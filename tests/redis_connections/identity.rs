@@ -86,7 +86,7 @@ async fn a_supplied_connection_has_its_own_certificates() {
     let connection = client.get_multiplexed_async_connection().await;
     let own = Authority::new().sign("client.example");
     let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
-    let outcome = builder.build_on(connection.expect("it connects"));
+    let outcome = builder.with_connection(connection.expect("it connects"));
     assert_eq!(blamed(outcome), "client_certificate");
 }
 

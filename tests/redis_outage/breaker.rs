@@ -173,7 +173,7 @@ async fn a_store_on_a_connection_of_the_callers_opens_it_too() {
     let server = testing::redis::RedisServer::start();
     let connection = testing::stores::connection(&server.url()).await;
     let store = builder(WhenUnavailable::Refuse)
-        .build_on(connection)
+        .with_connection(connection)
         .expect("it is built");
     drop(store.acquire(claim(5)).await.expect("there is room"));
     server.stop();

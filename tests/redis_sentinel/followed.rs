@@ -21,7 +21,9 @@ use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::Con
 
 async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError> {
     let builder = patient().lease(Duration::from_secs(60));
-    builder.sentinel([sentinel.url()], Sentinels::NAME).await
+    builder
+        .connect_sentinel([sentinel.url()], Sentinels::NAME)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +183,9 @@ async fn a_sentinel_that_is_cut_off_is_not_followed() {
     let sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
     let urls = sentinels.each_ref().map(RedisServer::url);
     for _ in 0..5 {
-        let store = patient().sentinel(urls.clone(), Sentinels::NAME).await;
+        let store = patient()
+            .connect_sentinel(urls.clone(), Sentinels::NAME)
+            .await;
         assert!(works(&store.expect("it connects")).await);
     }
     assert_eq!(scripts(&old).await, 0);

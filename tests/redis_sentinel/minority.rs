@@ -27,7 +27,7 @@ pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
 pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
     let urls = sentinels.iter().map(RedisServer::url);
     let builder = patient().lease(Duration::from_secs(60));
-    let store = builder.sentinel(urls, Sentinels::NAME).await;
+    let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
     store.expect("it connects")
 }
 

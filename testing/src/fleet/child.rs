@@ -27,7 +27,7 @@ pub(super) fn run() {
         let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
         let url = env::var(URL).expect("a parent sets it");
         let store = match env::var(HANDED_IN) {
-            Ok(_) => builder.build_on(connection(&url).await),
+            Ok(_) => builder.with_connection(connection(&url).await),
             Err(_) => builder.connect(url).await,
         };
         let store = store.expect("the server is there");

@@ -106,7 +106,7 @@ async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
     let url = server.url_of("app:secret");
     let restricted = RedisSemaphore::connect(url).await.expect("it connects");
     let builder = RedisSemaphore::builder();
-    let supplied = builder.build_on(connection(&server.url()).await);
+    let supplied = builder.with_connection(connection(&server.url()).await);
     for store in [restricted, supplied.expect("the settings are right")] {
         let permit = granted(&store, 1).await;
         assert_eq!(usage(&store).await.held.len(), 1);

@@ -103,7 +103,7 @@ async fn store(server: &RedisServer, supplied: bool) -> RedisSemaphore {
     if !supplied {
         return builder.connect(server.url()).await.expect("it connects");
     }
-    let store = builder.build_on(stores::connection(&server.url()).await);
+    let store = builder.with_connection(stores::connection(&server.url()).await);
     store.expect("the settings are right")
 }
 
