@@ -38,7 +38,7 @@ impl<S, B> Acquiring<S, B> {
         Self {
             service,
             request,
-            counted: Requesting::begin(&limits.narrowest().policy),
+            counted: Requesting::begin(limits.narrowest().policy.as_str()),
             limits,
         }
     }
@@ -61,7 +61,7 @@ impl<S, B> Acquiring<S, B> {
 
     pub(crate) fn refuse(self, error: AcquireError, settings: &Settings) -> Rejection {
         let (parts, _body) = self.request.into_parts();
-        let reason = Reason::Acquire(error);
+        let reason = Reason::Acquire { error };
         let rejection = Rejection::new(
             reason,
             self.limits,
@@ -70,7 +70,7 @@ impl<S, B> Acquiring<S, B> {
             &settings.fields,
         );
         let outcome = || rejection.reason().outcome();
-        self.counted.refused(rejection.policy(), outcome);
+        self.counted.refused(rejection.policy().as_str(), outcome);
         rejection
     }
 }

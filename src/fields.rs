@@ -34,9 +34,9 @@ impl Fields {
     }
 
     fn of_unit(policy: Policy, limit: u32, unit: Cow<'static, str>) -> Self {
-        let remaining = |used| remaining_value(&policy, limit - used);
+        let remaining = |used| remaining_value(policy.as_str(), limit - used);
         Self {
-            quota: quota_value(&policy, limit, &unit),
+            quota: quota_value(policy.as_str(), limit, &unit),
             remaining: (0..=limit.min(CACHED)).map(remaining).collect(),
             policy,
             limit,
@@ -55,17 +55,22 @@ impl Fields {
     /// Adds the policy of a permit to the fields of an admitted response, beside other policies.
     pub(crate) fn append(&self, headers: &mut HeaderMap, permit: &Permit) {
         let (policy, limit, remaining) = (permit.policy(), permit.limit(), permit.remaining());
-        if permit.is_shared() && lists(headers, policy) {
+        if permit.is_shared() && lists(headers, policy.as_str()) {
             return;
         }
         if limit != self.limit || *policy != self.policy {
-            self.list(headers, policy, limit);
-            return add(headers, RATELIMIT, remaining_value(policy, remaining));
+            self.list(headers, policy.as_str(), limit);
+            return add(
+                headers,
+                RATELIMIT,
+                remaining_value(policy.as_str(), remaining),
+            );
         }
         add(headers, RATELIMIT_POLICY, self.quota.clone());
         let used = limit.saturating_sub(remaining) as usize;
         let cached = self.remaining.get(used);
-        let value = cached.map_or_else(|| remaining_value(policy, remaining), Clone::clone);
+        let value =
+            cached.map_or_else(|| remaining_value(policy.as_str(), remaining), Clone::clone);
         add(headers, RATELIMIT, value);
     }
 

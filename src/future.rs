@@ -101,7 +101,7 @@ where
     }
 
     pub(crate) fn exempt(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        Requesting::without_claim(&settings.policy).end(|| Outcome::Exempt);
+        Requesting::without_claim(settings.policy.as_str()).end(|| Outcome::Exempt);
         let admitted = Some(Admitted::exempt(request));
         let state = State::Ready { service, admitted };
         Self { state, settings }
@@ -109,7 +109,7 @@ where
 
     /// The future of an inner call that has been made, and its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
-        Requesting::begin(&settings.policy).end(|| granted.outcome());
+        Requesting::begin(settings.policy.as_str()).end(|| granted.outcome());
         let granted = Some(granted);
         let state = State::Call { future, granted };
         Self { state, settings }
@@ -125,7 +125,7 @@ where
         let limits = Limits::one(settings.policy.clone(), limit);
         let rejection = Rejection::new(reason, limits, parts, &settings.retry, &settings.fields);
         let outcome = || rejection.reason().outcome();
-        Requesting::without_claim(rejection.policy()).end(outcome);
+        Requesting::without_claim(rejection.policy().as_str()).end(outcome);
         let state = State::rejected(rejection);
         Self { state, settings }
     }

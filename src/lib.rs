@@ -125,7 +125,7 @@ pub mod guide;
 pub mod key;
 mod layer;
 pub mod lock;
-mod memory;
+pub mod memory;
 mod mistakes;
 mod nested;
 pub mod observe;
@@ -154,6 +154,7 @@ pub use key::{KeyError, KeyExtractor};
 pub use layer::ConcurrencyLimitLayer;
 #[doc(inline)]
 pub use lock::{Lock, LockGuard};
+#[doc(inline)]
 pub use memory::MemorySemaphore;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

@@ -181,9 +181,10 @@ impl LockGuard {
     /// The fencing token: greater than that of every earlier holder. See [`LockGuard`] for an
     /// example.
     ///
-    /// A lock that was lost and granted again has a new token.
+    /// A lock that was lost and granted again has a new token. Over a store of your own that gives no tokens
+    /// it is 0.
     pub fn token(&self) -> u64 {
-        self.0.token()
+        self.0.token().unwrap_or_default()
     }
 
     /// Whether the lease has ended, so that another holder may have the lock by now. See

@@ -22,19 +22,19 @@ impl Mistakes {
     /// A request has no key: the client has left it out, or the service has.
     pub(crate) fn without_key(&self, policy: &Policy, error: &KeyError) {
         match error {
-            KeyError::MissingExtension(extension) => {
+            KeyError::MissingExtension { extension } => {
                 if self.is_due() {
-                    events::forgotten(policy, extension);
+                    events::forgotten(policy.as_str(), extension);
                 }
             }
-            error => events::without_key(policy, error),
+            error => events::without_key(policy.as_str(), error),
         }
     }
 
     /// A limit has found the permit of an outer one for what it would claim itself.
     pub(crate) fn nested(&self, policy: &Policy, outer: u32, inner: u32) {
         if !self.is_nested.swap(true, Relaxed) {
-            events::nested(policy, outer, inner);
+            events::nested(policy.as_str(), outer, inner);
         }
     }
 

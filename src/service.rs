@@ -144,7 +144,7 @@ where
         let service = self.inner.clone();
         match claims {
             Err(error) if settings.shadow.is_none() => {
-                let reason = Reason::Key(error);
+                let reason = Reason::Key { error };
                 ResponseFuture::refused(parts, reason, settings.limit, settings)
             }
             Err(_) => {

@@ -58,7 +58,7 @@ type Operated = Arc<dyn Operate>;
 /// use axum::Router;
 /// use tower_semaphore::{MemorySemaphore, usage_routes};
 ///
-/// let semaphore = MemorySemaphore::new().with_holders();
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
 /// let operators = usage_routes(semaphore.clone()); // .layer(your_authentication)
 /// let app: Router = Router::new().nest("/debug/permits", operators);
 /// # drop(app);
@@ -147,16 +147,16 @@ fn text(name: &str, value: Vec<u8>) -> Result<String, Refused> {
 }
 
 fn list(policy: &Policy, page: &KeyPage) -> String {
-    let policy = encoded(policy.as_bytes());
+    let policy = encoded(policy.as_str().as_bytes());
     let (mut keys, mut hashed) = (Vec::new(), Vec::new());
     for key in &page.keys {
         match key {
-            StoredKey::Whole(key) => {
+            StoredKey::Whole { key } => {
                 let key = encoded(key.as_bytes());
                 let usage = format!("usage?policy={policy}&key={key}");
                 keys.push(format!(r#"{{"key":"{key}","usage":"{usage}"}}"#));
             }
-            StoredKey::Hashed(hash) => hashed.push(format!(r#""{}""#, encoded(hash.as_bytes()))),
+            StoredKey::Hashed { hash } => hashed.push(format!(r#""{}""#, encoded(hash.as_bytes()))),
         }
     }
     let next = page.next.as_ref().map_or("null".to_owned(), |cursor| {

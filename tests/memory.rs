@@ -82,8 +82,9 @@ impl Observed {
             !self.is_held.swap(true, SeqCst),
             "{permit:?} is a second holder"
         );
-        let last = self.last_token.swap(permit.token(), SeqCst);
-        assert!(last < permit.token(), "{permit:?} follows token {last}");
+        let token = permit.token().expect("it is granted");
+        let last = self.last_token.swap(token, SeqCst);
+        assert!(last < token, "{permit:?} follows token {last}");
         self.is_held.store(false, SeqCst);
         drop(permit);
     }

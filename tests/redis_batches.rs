@@ -60,8 +60,8 @@ async fn nothing_is_held(raw: &mut Raw) {
 }
 
 /// The length of the longest increasing subsequence, found by patience sorting.
-fn longest_sorted(numbers: &[u64]) -> usize {
-    let mut tops: Vec<u64> = Vec::new();
+fn longest_sorted(numbers: &[Option<u64>]) -> usize {
+    let mut tops: Vec<Option<u64>> = Vec::new();
     for &number in numbers {
         match tops.partition_point(|&top| top < number) {
             pile if pile == tops.len() => tops.push(number),
@@ -81,7 +81,7 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert!(calls <= CLAIMS / 5, "{calls} calls");
     let full = |answer: &&Result<_, _>| matches!(answer, Err(AcquireError::Full { .. }));
     assert_eq!(answers.iter().filter(full).count(), 100);
-    let mut tokens: Vec<u64> = answers.iter().flatten().map(Permit::token).collect();
+    let mut tokens: Vec<_> = answers.iter().flatten().map(Permit::token).collect();
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
@@ -231,7 +231,10 @@ async fn a_key_that_cannot_be_used_fails_alone() {
     let answers = claim_all(&store, 0..CLAIMS, 1).await;
     for (key, answer) in answers.iter().enumerate() {
         match key {
-            500 => assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}"),
+            500 => assert!(
+                matches!(answer, Err(AcquireError::Store { .. })),
+                "{answer:?}"
+            ),
             _ => assert!(answer.is_ok(), "{key}: {answer:?}"),
         }
     }
@@ -287,7 +290,7 @@ async fn a_supplied_connection_gets_a_call_for_each_key() {
         .expect("it connects");
     let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
     let store = builder
-        .build_on(connection)
+        .with_connection(connection)
         .expect("the settings are valid");
     let store = warm(store).await;
     let permits = claim_all(&store, 0..CLAIMS, 1).await;
@@ -322,7 +325,7 @@ async fn claims_on_a_stopped_server_fail_in_time_and_leave_nothing_behind() {
     let start = Instant::now();
     let answers = claim_all(&store, 0..CLAIMS, 1).await;
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store(_)));
+    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store { .. }));
     assert!(answers.iter().all(failed));
     server.cont();
     nothing_is_held(&mut raw).await;

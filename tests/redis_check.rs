@@ -136,7 +136,7 @@ async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
         .await;
     let outcome = RedisSemaphore::connect(server.url()).await;
     assert!(
-        matches!(&outcome, Err(ConnectError::Unavailable(error)) if error.to_string().contains("ZREMRANGEBYSCORE")),
+        matches!(&outcome, Err(ConnectError::Unavailable { source, .. }) if source.to_string().contains("ZREMRANGEBYSCORE")),
         "{outcome:?}"
     );
 }
@@ -236,7 +236,7 @@ async fn what_changes_later_is_told_by_a_later_check() {
     server.kill();
     let outcome = store.check().await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
         "{outcome:?}"
     );
 }

@@ -32,7 +32,7 @@ async fn failure(store: &RedisSemaphore) -> redis::Error {
     let answer = store.acquire(claim(5)).await;
     assert!(start.elapsed() < TRY, "it took {:?}", start.elapsed());
     let error = answer.expect_err("nobody could have granted it");
-    let AcquireError::Store(error) = error else {
+    let AcquireError::Store { source: error, .. } = error else {
         panic!("not reported as a failure of the store: {error}");
     };
     let source = std::error::Error::source(&error).expect("it has a cause");
@@ -67,7 +67,10 @@ async fn a_stopped_server_is_a_failure_of_the_store_and_serves_in_full_when_it_g
     for _ in 0..8 {
         let error = failure(&store).await;
         use redis::Error::{Timeout, Unavailable};
-        assert!(matches!(error, Timeout(_) | Unavailable(_)), "{error:?}");
+        assert!(
+            matches!(error, Timeout { .. } | Unavailable { .. }),
+            "{error:?}"
+        );
     }
     server.cont();
     serves_in_full(&store, BACK).await;
@@ -252,10 +255,11 @@ async fn errors_of_the_server_are_failures_of_the_store_with_their_own_words() {
         raw.cmd(setup).await;
         let error = failure(&store).await;
         raw.cmd(undo).await;
-        let redis::Error::Redis(error) = error else {
-            panic!("not the server's word: {error:?}");
-        };
-        error.to_string()
+        assert!(matches!(error, redis::Error::Redis { .. }), "{error:?}");
+        error
+            .redis_error()
+            .expect("a server has said it")
+            .to_string()
     };
     let keep = &["CONFIG", "SET", "min-replicas-to-write", "0"];
     let error = code(&["CONFIG", "SET", "min-replicas-to-write", "3"], keep).await;

@@ -122,7 +122,7 @@ async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
     loop {
         match store.acquire_all(claims.clone().into()).await {
             Ok(permit) => return permit,
-            Err(AcquireError::Store(_)) => sleep(LEASE / 10).await,
+            Err(AcquireError::Store { .. }) => sleep(LEASE / 10).await,
             Err(error) => panic!("there is room: {error:?}"),
         }
     }

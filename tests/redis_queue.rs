@@ -441,7 +441,10 @@ async fn a_waiter_fails_when_the_store_fails() {
         .await
         .expect("it fails");
     let failed = failed.expect("one waits").expect("it did not panic");
-    assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
+    assert!(
+        matches!(failed, Err(AcquireError::Store { .. })),
+        "{failed:?}"
+    );
     server.cont();
 }
 

@@ -54,7 +54,10 @@ fn claim(limit: u32) -> Claim {
 fn is_not_replicated(answer: Result<Permit, AcquireError>) {
     let error = answer.expect_err("no replica has it");
     let error = error.source().and_then(|source| source.downcast_ref());
-    assert!(matches!(error, Some(Error::NotReplicated(0))), "{error:?}");
+    assert!(
+        matches!(error, Some(Error::NotReplicated { 0: 0, .. })),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -162,7 +165,7 @@ async fn a_check_tells_whether_replicas_are_there() {
     })
     .await;
     servers.0.replica.kill();
-    let Err(ConnectError::Unavailable(error)) = store.check().await else {
+    let Err(ConnectError::Unavailable { source: error, .. }) = store.check().await else {
         panic!("there is no replica");
     };
     assert!(error.to_string().contains("only 0 replicas"), "{error}");
@@ -179,7 +182,7 @@ async fn a_supplied_connection_cannot_wait_for_replicas() {
     let server = RedisServer::start();
     let connection = testing::stores::connection(&server.url()).await;
     let builder = RedisSemaphore::builder().min_replicas(1);
-    match builder.build_on(connection) {
+    match builder.with_connection(connection) {
         Err(ConnectError::Setting { name, .. }) => assert_eq!(name, "min_replicas"),
         other => panic!("{other:?}"),
     }

@@ -43,7 +43,11 @@ impl Servers {
     pub(crate) async fn store(&self) -> RedisSemaphore {
         let store = match self {
             Self::One(server) => RedisSemaphore::connect(server.url()).await,
-            Self::Cluster(cluster) => RedisSemaphore::builder().cluster(cluster.urls()).await,
+            Self::Cluster(cluster) => {
+                RedisSemaphore::builder()
+                    .connect_cluster(cluster.urls())
+                    .await
+            }
         };
         store.expect("the servers are there")
     }

@@ -83,7 +83,7 @@ impl Cluster {
 
     pub(crate) async fn connect(&self) -> RedisSemaphore {
         let urls = self.nodes.iter().map(Node::url);
-        let store = self.setup.builder().cluster(urls).await;
+        let store = self.setup.builder().connect_cluster(urls).await;
         store.expect("the cluster is there")
     }
 

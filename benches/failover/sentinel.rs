@@ -60,7 +60,7 @@ impl Sentinel {
 
     pub(crate) async fn connect(&self) -> RedisSemaphore {
         let urls = self.sentinels.iter().map(RedisServer::url);
-        let store = self.setup.builder().sentinel(urls, NAME).await;
+        let store = self.setup.builder().connect_sentinel(urls, NAME).await;
         store.expect("the primary is there")
     }
 

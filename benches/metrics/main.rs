@@ -45,7 +45,7 @@ fn count() {
     use tower_semaphore::observe::SECONDS;
 
     let buckets = Matcher::Prefix("tower_semaphore".into());
-    let builder = PrometheusBuilder::new().set_buckets_for_metric(buckets, &SECONDS);
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(buckets, SECONDS);
     let recorder = builder.and_then(PrometheusBuilder::install_recorder);
     let handle = recorder.expect("there is no other");
     tokio::spawn(async move {

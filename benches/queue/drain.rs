@@ -34,11 +34,11 @@ pub(crate) async fn compare(url: &str) {
 }
 
 /// How many waiters join at once.
-const WAVE: usize = 50;
+const WAVE: u32 = 50;
 
 /// Enqueues `waiters` for the one permit of a key, releases it, and measures the time until all
 /// have had it. Each releases it at once. Also returns how many claims failed.
-async fn drain(url: &str, waiters: usize) -> (Duration, usize) {
+async fn drain(url: &str, waiters: u32) -> (Duration, usize) {
     let builder = RedisSemaphore::builder().max_waiting_total(waiters + 1);
     let store = builder.connect(url).await.expect("the server is there");
     let claim = Claim::new(format!("queue-{waiters}"))

@@ -119,7 +119,7 @@ async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) 
         .with_wait(Duration::from_secs(10));
     let permit = store.acquire(claim).await.expect("it is granted");
     // Tokens grow from grant to grant, whichever process sees its grant first.
-    let token = permit.token();
+    let token = permit.token().expect("it is granted");
     sleep(WORK).await;
     drop(permit);
     (at, token, start.elapsed())

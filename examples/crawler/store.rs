@@ -45,7 +45,7 @@ async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     for _ in 0..4 {
         match builder.clone().connect(url).await {
-            Err(ConnectError::Unavailable(_)) => sleep(Duration::from_millis(500)).await,
+            Err(ConnectError::Unavailable { .. }) => sleep(Duration::from_millis(500)).await,
             connected => return connected,
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn units(tokens: u32) -> u32 {
 }
 
 fn claims(parts: &Parts) -> Result<[Claim; 3], KeyError> {
-    let missing = || KeyError::Missing("the completion".into());
+    let missing = || KeyError::missing("the completion");
     let completion = parts.extensions.get::<Completion>().ok_or_else(missing)?;
     let keys = [api_key(&parts.headers)?, &completion.model, "all"];
     let claim = |(key, (policy, limit)): (&str, (&'static str, u32))| {
@@ -71,14 +71,14 @@ fn api_key(headers: &HeaderMap) -> Result<&str, KeyError> {
         .and_then(|value| value.to_str().ok());
     let key = value.and_then(|value| value.strip_prefix("Bearer "));
     let key = key.filter(|key| !key.is_empty());
-    key.ok_or_else(|| KeyError::Missing("the API key".into()))
+    key.ok_or_else(|| KeyError::missing("the API key"))
 }
 
 /// What is wrong with a request. The client knows tokens, not units.
 fn invalid(error: ClaimError, rejection: &Rejection) -> String {
     let completion = rejection.parts().extensions.get::<Completion>();
     match (error, completion) {
-        (ClaimError::TooHeavy { .. } | ClaimError::Weight(_), Some(completion)) => {
+        (ClaimError::TooHeavy { .. } | ClaimError::Weight { .. }, Some(completion)) => {
             let (tokens, policy) = (completion.max_tokens, rejection.policy());
             let most = rejection.limit() * TOKENS_PER_UNIT;
             format!("max_tokens: {tokens} is more than {most}, the limit of this {policy}")
@@ -90,11 +90,12 @@ fn invalid(error: ClaimError, rejection: &Rejection) -> String {
 /// The error object that clients of such APIs expect, with the fields of the default response.
 fn refuse(rejection: Rejection) -> Response<String> {
     let (kind, message) = match rejection.reason() {
-        Reason::Key(error) => ("invalid_request_error", error.to_string()),
-        Reason::Acquire(AcquireError::Invalid(error)) => {
-            ("invalid_request_error", invalid(*error, &rejection))
-        }
-        Reason::Acquire(error) if error.is_refusal() => {
+        Reason::Key { error, .. } => ("invalid_request_error", error.to_string()),
+        Reason::Acquire {
+            error: AcquireError::Invalid { source, .. },
+            ..
+        } => ("invalid_request_error", invalid(*source, &rejection)),
+        Reason::Acquire { error, .. } if error.is_refusal() => {
             let policy = rejection.policy();
             (
                 "rate_limit_exceeded",
@@ -103,7 +104,13 @@ fn refuse(rejection: Rejection) -> Response<String> {
         }
         _ => ("server_error", "no request can be admitted now".to_owned()),
     };
-    let is_unknown = matches!(rejection.reason(), Reason::Key(KeyError::Missing(_)));
+    let is_unknown = matches!(
+        rejection.reason(),
+        Reason::Key {
+            error: KeyError::Missing { .. },
+            ..
+        }
+    );
     let error = json!({"error": {"type": kind, "code": kind, "message": message}});
     let mut response = rejection.into_response().map(|_| error.to_string());
     if is_unknown {

@@ -22,7 +22,7 @@ pub(crate) struct Account(String);
 pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
     let name = match in_header(parts)? {
         Some(name) => name,
-        None => in_query(parts)?.ok_or_else(|| KeyError::Missing("the account".into()))?,
+        None => in_query(parts)?.ok_or_else(|| KeyError::missing("the account"))?,
     };
     if name.is_empty() {
         return Err(KeyError::Empty);
@@ -60,9 +60,9 @@ fn only(
 ) -> Result<Option<String>, KeyError> {
     let first = names.next().map(String::from_utf8).transpose();
     if names.next().is_some() {
-        return Err(KeyError::Repeated(source.to_owned()));
+        return Err(KeyError::repeated(source));
     }
-    first.map_err(|_| KeyError::Other(format!("{source} is not UTF-8")))
+    first.map_err(|_| format!("{source} is not UTF-8").into())
 }
 
 impl FromRequestParts<App> for Account {

@@ -29,7 +29,7 @@ pub(crate) fn router() -> Result<Router<App>, BuildError> {
 fn install() -> Result<PrometheusHandle, BuildError> {
     PrometheusBuilder::new()
         .with_recommended_naming(true)
-        .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), &SIZES)?
+        .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), SECONDS)?
+        .set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), SIZES)?
         .install_recorder()
 }

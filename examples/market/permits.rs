@@ -36,7 +36,9 @@ impl Permits {
     /// A [`SettingError`] of the setting that names it when there is no Redis to be used.
     pub(crate) async fn open(settings: &Settings) -> Result<Self, SettingError> {
         match &settings.redis {
-            None => Ok(Self::Memory(MemorySemaphore::new().with_holders())),
+            None => Ok(Self::Memory(
+                MemorySemaphore::builder().holders(true).build(),
+            )),
             Some(redis) => Self::in_redis(redis, settings).await,
         }
     }
@@ -56,10 +58,14 @@ impl Permits {
         let builder = trusting(builder, redis.authority.as_deref())?;
         let opened = match &redis.place {
             Place::Server(url) => builder.connect(url.as_str()).await,
-            Place::Cluster(urls) => builder.cluster(urls.iter().map(String::as_str)).await,
+            Place::Cluster(urls) => {
+                builder
+                    .connect_cluster(urls.iter().map(String::as_str))
+                    .await
+            }
             Place::Sentinels(urls, name) => {
                 let urls = urls.iter().map(String::as_str);
-                builder.sentinel(urls, name).await
+                builder.connect_sentinel(urls, name).await
             }
         };
         let unusable = |error| SettingError::unusable(redis.place.setting(), error);

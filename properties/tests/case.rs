@@ -35,7 +35,7 @@ pub(crate) struct Case<'a, W> {
     pub(crate) handles: Vec<Handle>,
     pub(crate) waiters: Vec<Waiter>,
     /// The last token of each key.
-    pub(crate) tokens: [u64; KEYS],
+    pub(crate) tokens: [Option<u64>; KEYS],
     /// Permits that ended before their release, so that they may be lost.
     pub(crate) ended: HashSet<Id>,
     pub(crate) ids: RangeFrom<Id>,
@@ -48,7 +48,7 @@ pub(crate) async fn run<W: Driver>(driver: &mut W, ops: Vec<Op>) -> Outcome {
         models: Default::default(),
         handles: Vec::new(),
         waiters: Vec::new(),
-        tokens: [0; KEYS],
+        tokens: [None; KEYS],
         ended: HashSet::new(),
         ids: 0..,
     };

@@ -48,7 +48,10 @@ impl<W: Driver> Case<'_, W> {
             }
             (
                 Answer::TooHeavy,
-                Err(AcquireError::Invalid(ClaimError::TooHeavy { weight, limit })),
+                Err(AcquireError::Invalid {
+                    source: ClaimError::TooHeavy { weight, limit, .. },
+                    ..
+                }),
             ) => prop_assert_eq!((weight, limit), (units.weight, units.limit)),
             (Answer::QueueFull, Err(AcquireError::QueueFull)) => {}
             (Answer::Waits, Err(AcquireError::TimedOut)) => drop(model.end(id)),
@@ -73,7 +76,7 @@ impl<W: Driver> Case<'_, W> {
     ) -> Outcome {
         prop_assert_eq!(permit.limit(), units.limit);
         let (token, last) = (permit.token(), self.tokens[key]);
-        prop_assert!(token > last, "token {token} after {last}");
+        prop_assert!(token > last, "token {token:?} after {last:?}");
         self.tokens[key] = token;
         self.handles.push(Handle {
             id,

@@ -38,7 +38,7 @@ pub(crate) struct Memory(MemorySemaphore);
 impl Memory {
     /// The immediate answer to a claim for the largest limit as a whole, which joins the queue if no
     /// more than `queued` claims wait there. `None`: it waits.
-    fn answer(&self, key: usize, queued: Option<usize>) -> Option<Result<Permit, AcquireError>> {
+    fn answer(&self, key: usize, queued: Option<u32>) -> Option<Result<Permit, AcquireError>> {
         let claim = self
             .claim(key)
             .with_limit(MAX_WEIGHT)
@@ -76,7 +76,7 @@ impl Driver for Memory {
         let length = (0..)
             .find(|length| !full(*length))
             .expect("the queue has an end");
-        (held, vec![Name::new(); length])
+        (held, vec![Name::new(); length as usize])
     }
 
     async fn name(&mut self, _: usize) -> Name {

@@ -13,7 +13,7 @@ pub(crate) struct Holder {
     permit: Permit,
     /// Its weight and token when it was granted.
     weight: u32,
-    token: u64,
+    token: Option<u64>,
     pub(crate) lost: bool,
     /// A task that ends when the permit is reported lost.
     loss_watch: AbortHandle,

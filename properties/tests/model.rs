@@ -34,13 +34,13 @@ impl Model {
     }
 
     /// A claim that waits if at most `max_waiting` claims do, itself included. `None`: it does not.
-    pub(crate) fn acquire(&mut self, id: Id, units: Units, max_waiting: Option<usize>) -> Answer {
+    pub(crate) fn acquire(&mut self, id: Id, units: Units, max_waiting: Option<u32>) -> Answer {
         let room = self.queue.is_empty() && self.held() + units.weight <= units.limit;
         let answer = match max_waiting {
             _ if room => Answer::Granted,
             _ if units.limit == 0 => Answer::Full,
             _ if units.weight > units.limit => Answer::TooHeavy,
-            Some(max_waiting) if self.queue.len() >= max_waiting => Answer::QueueFull,
+            Some(max_waiting) if self.queue.len() >= max_waiting as usize => Answer::QueueFull,
             Some(_) => Answer::Waits,
             None => Answer::Full,
         };

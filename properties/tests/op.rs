@@ -51,7 +51,7 @@ pub(crate) struct ClaimSpec {
 pub(crate) struct WaitSpec {
     pub(crate) is_short: bool,
     /// How many claims may wait for the key, this one included.
-    pub(crate) max_waiting: usize,
+    pub(crate) max_waiting: u32,
 }
 
 impl ClaimSpec {
@@ -72,7 +72,7 @@ fn spec() -> impl Strategy<Value = ClaimSpec> {
     let weight = prop_oneof![3 => Just(1_u32), 2 => 2..=5_u32];
     let units = (limit, weight).prop_map(|(limit, weight)| Units { limit, weight });
     let is_short = prop::bool::weighted(0.1);
-    let max_waiting = prop_oneof![4 => Just(1_000_usize), 1 => 0..4_usize];
+    let max_waiting = prop_oneof![4 => Just(1_000_u32), 1 => 0..4_u32];
     let wait = (is_short, max_waiting).prop_map(|(is_short, max_waiting)| WaitSpec {
         is_short,
         max_waiting,

@@ -10,7 +10,7 @@ use crate::{
     future::ResponseFuture,
     nested::{ask, called_for, is_polled_for, poll_for},
     reject::Reason,
-    semaphore::{Acquire, AcquireError, Claim, Key, Permit, PermitLost, Semaphore},
+    semaphore::{Acquire, AcquireError, Claim, Key, Permit, Semaphore},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -149,25 +149,25 @@ impl<S> GlobalConcurrencyLimit<S> {
         let answer = match answer.unwrap_or(Answer::NotReady) {
             // Only a poll that is covered or granted reaches the inner service.
             Answer::Refused(error, limit) if !is_covered => {
-                return Err((Reason::Acquire(error), limit));
+                return Err((Reason::Acquire { error }, limit));
             }
             Answer::NotReady if !is_covered => panic!("called before it was ready"),
             answer => answer,
         };
         if let Some(shared) = called_for(request.extensions(), wanted, &self.settings) {
             // A permit acquired before the outer limit's was visible is not needed.
-            return shared.map_err(|error| (Reason::Acquire(error), limit));
+            return shared.map_err(|error| (Reason::Acquire { error }, limit));
         }
         match answer {
             Answer::Granted(permit) => Ok(permit),
             // The permit that covered the poll was another request's, or has ended.
             Answer::NotReady | Answer::Refused(..) => match self.acquire_now() {
-                Ok(answer) => answer.map_err(|error| (Reason::Acquire(error), limit)),
-                Err(_) => Err((Reason::Lost(PermitLost), limit)),
+                Ok(answer) => answer.map_err(|error| (Reason::Acquire { error }, limit)),
+                Err(_) => Err((Reason::lost(), limit)),
             },
             Answer::Lost => match self.acquire_now() {
                 Ok(Ok(permit)) => Ok(permit),
-                _ => Err((Reason::Lost(PermitLost), limit)),
+                _ => Err((Reason::lost(), limit)),
             },
         }
     }

@@ -47,7 +47,7 @@
 //!
 //! let layer = ConcurrencyLimitLayer::new(5, key::header("x-api-key"), MemorySemaphore::new())
 //!     .with_rejection(|rejection| match rejection.reason() {
-//!         Reason::Key(_) => (StatusCode::UNAUTHORIZED, "which key?").into_response(),
+//!         Reason::Key { .. } => (StatusCode::UNAUTHORIZED, "which key?").into_response(),
 //!         _ => rejection.into_response().into_response(),
 //!     });
 //! # drop(layer);
@@ -62,7 +62,8 @@
 //! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Rejection, key};
 //!
 //! fn busy(rejection: Rejection) -> Response<String> {
-//!     let (policy, seconds) = (rejection.policy().to_string(), rejection.retry_after());
+//!     let policy = rejection.policy().to_string();
+//!     let seconds = rejection.retry_after().map_or(0, |time| time.as_secs());
 //!     let usual = rejection.into_response();
 //!     if usual.body().is_empty() {
 //!         return usual; // gRPC

@@ -108,8 +108,8 @@
 //! | servers | how | choose it for |
 //! |---|---|---|
 //! | one | [`connect`](crate::redis::Builder::connect) | most services. While it is away, [a policy](super::outages) decides |
-//! | a primary that Sentinels name | [`sentinel`](crate::redis::Builder::sentinel) | a replica that takes over by itself |
-//! | a cluster | [`cluster`](crate::redis::Builder::cluster) | more than one core can do: each key lives on one node |
+//! | a primary that Sentinels name | [`connect_sentinel`](crate::redis::Builder::connect_sentinel) | a replica that takes over by itself |
+//! | a cluster | [`connect_cluster`](crate::redis::Builder::connect_cluster) | more than one core can do: each key lives on one node |
 //! | a connection of yours | [`with_connection`](crate::RedisSemaphore::with_connection) | clients of redis-rs that you have already. Waiters poll |
 //!
 //! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A
@@ -144,7 +144,7 @@
 //!
 //! | service | | so |
 //! |---|---|---|
-//! | [ElastiCache], serverless | always in cluster mode; at most 3,999 arguments; settings are fixed | [`cluster`](crate::redis::Builder::cluster) with its endpoint |
+//! | [ElastiCache], serverless | always in cluster mode; at most 3,999 arguments; settings are fixed | [`connect_cluster`](crate::redis::Builder::connect_cluster) with its endpoint |
 //! | [ElastiCache][restricted] | without `CONFIG`, `DEBUG`, `SAVE` and their like | nothing: the store needs none of them |
 //! | [MemoryDB] | what it has acknowledged survives a failover | nothing: no `min_replicas` |
 //! | [Memorystore] for Redis, and [its cluster][cluster] | `maxmemory-policy` is `volatile-lru` by default | set `noeviction` |
@@ -163,7 +163,7 @@
 //! ```no_run
 //! # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
 //! # use tower_semaphore::RedisSemaphore;
-//! let semaphore = RedisSemaphore::builder().cluster(["rediss://limits:PASSWORD@cluster.internal:6379/"]).await?;
+//! let semaphore = RedisSemaphore::builder().connect_cluster(["rediss://limits:PASSWORD@cluster.internal:6379/"]).await?;
 //! for risk in semaphore.check().await? {
 //!     eprintln!("warning: {risk}");
 //! }

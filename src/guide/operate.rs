@@ -88,7 +88,7 @@
 //! # Who holds what
 //!
 //! Both stores answer it through [`Operate`](crate::Operate). A store in memory does so if it was told to
-//! [list its holders](crate::MemorySemaphore::with_holders). Label claims with what an operator should read:
+//! [list its holders](crate::memory::Builder::holders). Label claims with what an operator should read:
 //!
 //! ```
 //! use http::request::Parts;
@@ -110,7 +110,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let store = MemorySemaphore::new().with_holders();
+//! let store = MemorySemaphore::builder().holders(true).build();
 //! let layer = ConcurrencyLimitLayer::new(5, claim, store.clone());
 //! report(&store, "ann").await.unwrap();
 //! # drop(layer);
@@ -137,7 +137,7 @@
 //!     }
 //! }
 //!
-//! let store = MemorySemaphore::new().with_holders();
+//! let store = MemorySemaphore::builder().holders(true).build();
 //! let routes = usage_routes(store).layer(middleware::from_fn(operators_only));
 //! let app: Router = Router::new().nest("/debug/permits", routes);
 //! # drop(app);
@@ -161,7 +161,7 @@
 //! use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let store = MemorySemaphore::new().with_holders();
+//! let store = MemorySemaphore::builder().holders(true).build();
 //! let stuck = store.acquire(Claim::new("ann").with_limit(1)).await.unwrap();
 //!
 //! let usage = store.usage(&Policy::DEFAULT, &"ann".into()).await.unwrap();

@@ -110,7 +110,7 @@
 //! async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
 //!     loop {
 //!         match RedisSemaphore::connect(url).await {
-//!             Err(ConnectError::Unavailable(error)) => eprintln!("waiting for Redis: {error}"),
+//!             Err(ConnectError::Unavailable { source, .. }) => eprintln!("waiting for Redis: {source}"),
 //!             connected => return connected,
 //!         }
 //!         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 ///
 /// impl KeyExtractor for ByHost {
 ///     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-///         let host = parts.uri.host().ok_or_else(|| KeyError::Missing("the host".into()))?;
+///         let host = parts.uri.host().ok_or_else(|| KeyError::missing("the host"))?;
 ///         Ok(Some(Claim::new(host).into()))
 ///     }
 /// }
@@ -78,7 +78,7 @@ where
     T: IntoClaims,
 {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-        self(parts).into_claims()
+        self(parts).into_claims(Sealed)
     }
 }
 
@@ -134,8 +134,13 @@ where
     f
 }
 
+/// No other crate can name it, so none can implement [`IntoClaims`].
+#[derive(Debug)]
+pub struct Sealed;
+
 /// A value that a closure which extracts a key may return: what converts into a claim or into
-/// [`Claims`], several claims as an array or a `Vec`, or an `Option` or `Result` of these.
+/// [`Claims`], several claims as an array or a `Vec`, or an `Option` or `Result` of these. For a type of your own
+/// implement `From<YourType> for Claims`: this trait is sealed, so that it can grow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a key nor a claim",
     note = "an extractor may return a `Key`, anything that converts into one, a `Claim`, several of them as an array or a `Vec`, or an `Option` or `Result` of these",
@@ -147,26 +152,26 @@ pub trait IntoClaims {
     /// # Errors
     ///
     /// The error of a `Result`, as a [`KeyError`].
-    fn into_claims(self) -> Result<Option<Claims>, KeyError>;
+    fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError>;
 }
 
 // So that the error of a closure says what the notes above do, and not that a `Key` cannot be made of it.
 #[diagnostic::do_not_recommend]
 impl<T: Into<Claims>> IntoClaims for T {
-    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
+    fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError> {
         Ok(Some(self.into()))
     }
 }
 
 impl<T: Into<Claims>> IntoClaims for Option<T> {
-    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
+    fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError> {
         Ok(self.map(Into::into))
     }
 }
 
 impl<T: IntoClaims, E: Into<KeyError>> IntoClaims for Result<T, E> {
-    fn into_claims(self) -> Result<Option<Claims>, KeyError> {
-        self.map_err(Into::into)?.into_claims()
+    fn into_claims(self, _: Sealed) -> Result<Option<Claims>, KeyError> {
+        self.map_err(Into::into)?.into_claims(Sealed)
     }
 }
 

@@ -73,10 +73,10 @@ fn is_absent(found: &Result<Option<Claims>, KeyError>) -> bool {
         Ok(claims) => claims
             .as_ref()
             .is_none_or(|claims| claims.as_slice().is_empty()),
-        Err(KeyError::MissingExtension(extension)) => {
+        Err(KeyError::MissingExtension { extension }) => {
             events::no_extension(extension);
             true
         }
-        Err(error) => matches!(error, KeyError::Missing(_)),
+        Err(error) => matches!(error, KeyError::Missing { .. }),
     }
 }

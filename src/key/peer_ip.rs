@@ -80,7 +80,9 @@ impl PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-        let address = peer(parts).ok_or(KeyError::MissingExtension(EXPECTED))?;
+        let address = peer(parts).ok_or(KeyError::MissingExtension {
+            extension: EXPECTED,
+        })?;
         Ok(Some(Claim::new(self.key(address)).into()))
     }
 }

@@ -102,9 +102,9 @@ impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let what = || format!("the header {}", self.0);
         let mut values = parts.headers.get_all(&self.0).iter();
-        let value = values.next().ok_or_else(|| KeyError::Missing(what()))?;
+        let value = values.next().ok_or_else(|| KeyError::missing(what()))?;
         match values.next() {
-            Some(_) => Err(KeyError::Repeated(what())),
+            Some(_) => Err(KeyError::repeated(what())),
             None => Ok(Some(Claim::new(value).into())),
         }
     }
@@ -120,7 +120,7 @@ where
 {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let value = parts.extensions.get::<T>().cloned();
-        let value = value.ok_or(KeyError::MissingExtension(type_name::<T>()))?;
+        let value = value.ok_or_else(KeyError::missing_extension::<T>)?;
         Ok(Some(value.into()))
     }
 }

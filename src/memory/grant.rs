@@ -115,8 +115,8 @@ fn full(limit: u32, refusal: Refusal) -> AcquireError {
 }
 
 impl Grant for MemoryGrant {
-    fn token(&self) -> u64 {
-        self.token
+    fn token(&self) -> Option<u64> {
+        Some(self.token)
     }
 
     fn loss(&self) -> &Loss {
@@ -153,7 +153,7 @@ impl Grant for MemoryGrant {
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
         if self.is_listed {
-            self.entry.holders().forget(self.token);
+            self.entry.holders().forget(Some(self.token));
         }
         let weight = *self.weight.get_mut();
         if weight != 0 {

@@ -163,7 +163,7 @@ pub(super) struct Holders(Mutex<Vec<Holding>>);
 
 struct Holding {
     details: Arc<Details>,
-    token: u64,
+    token: Option<u64>,
     permit: WeakPermit,
 }
 
@@ -179,7 +179,7 @@ impl Holders {
     }
 
     /// Forgets the permit of this token, if it is here.
-    pub(super) fn forget(&self, token: u64) {
+    pub(super) fn forget(&self, token: Option<u64>) {
         self.take(|holding| holding.token == token);
     }
 

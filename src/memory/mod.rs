@@ -1,20 +1,30 @@
-//! The store of one process.
+//! The store in memory: a semaphore for each policy and key, for one process.
 //!
-//! ```text
-//! store ─> waiter ─> grant ─> shard ─> locked ─> key_semaphore ─> queue ─> holders
 //! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use std::time::Duration;
+//! use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
 //!
-//! - `operate`: usage and revocations for operators.
-//! - `settings`: the settings of a store.
-//! - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
-//! - `waiter`: a claim in the queue of its key.
-//! - `grant`: units of a key that a permit holds.
-//! - `shard`: a locked table of keys, which keeps some of the idle ones.
-//! - `locked`: one key, locked so that it can be decided together with others.
-//! - `key_semaphore`: the counters of one key.
-//! - `queue`: the waiters of one key.
-//! - `holders`: the permits of one key, as operators see them.
-//! - `hasher`: hashes of keys.
+//! let semaphore = MemorySemaphore::new();
+//! let claim = Claim::new("account-42").with_limit(5).with_wait(Duration::from_secs(2));
+//! let permit = semaphore.acquire(claim).await.unwrap();
+//! drop(permit);
+//! # }
+//! ```
+
+// store ─> waiter ─> grant ─> shard ─> locked ─> key_semaphore ─> queue ─> holders
+//
+// - `operate`: usage and revocations for operators.
+// - `settings`: the settings of a store.
+// - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
+// - `waiter`: a claim in the queue of its key.
+// - `grant`: units of a key that a permit holds.
+// - `shard`: a locked table of keys, which keeps some of the idle ones.
+// - `locked`: one key, locked so that it can be decided together with others.
+// - `key_semaphore`: the counters of one key.
+// - `queue`: the waiters of one key.
+// - `holders`: the permits of one key, as operators see them.
+// - `hasher`: hashes of keys.
 
 mod grant;
 mod hasher;
@@ -29,6 +39,7 @@ mod shard;
 mod store;
 mod waiter;
 
+pub use settings::Builder;
 pub use store::MemorySemaphore;
 
 #[cfg(test)]

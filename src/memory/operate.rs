@@ -20,7 +20,7 @@ use std::{
 use tokio::{task::yield_now, time::Instant};
 
 /// Each future answers at its first poll. Permits are listed only by a store [with
-/// holders](MemorySemaphore::with_holders); without, [`units`](Usage::units) counts them, and only
+/// holders](super::Builder::holders); without, [`units`](Usage::units) counts them, and only
 /// waiting claims can be revoked.
 ///
 /// `now` and `since` of a usage follow Tokio's clock, which a test can pause, and differ from the
@@ -83,7 +83,7 @@ impl MemorySemaphore {
         let room = KeyPage::MOST - keys.len();
         let rest = found.get(room).map(|(hash, _)| (shard, *hash));
         let added = found.into_iter().take(room);
-        keys.extend(added.map(|(_, key)| StoredKey::Whole(key)));
+        keys.extend(added.map(|(_, key)| StoredKey::whole(key)));
         let (shard, hash) = rest.unwrap_or((shard + 1, 0));
         (shard < SHARDS).then_some(Position { shard, hash })
     }
@@ -137,7 +137,7 @@ impl Stream for Keys {
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             if let Some((_, key)) = self.found.next() {
-                return Poll::Ready(Some(Ok(StoredKey::Whole(key))));
+                return Poll::Ready(Some(Ok(StoredKey::whole(key))));
             }
             let Some(shard) = self.shards.next() else {
                 return Poll::Ready(None);

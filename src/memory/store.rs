@@ -5,6 +5,7 @@ use super::{
     hasher::KeyHasher,
     holders::{Clock, Details, first_serial},
     key_semaphore::Refusal,
+    settings::Builder,
     several::try_all,
     shard::{Entry, Shard},
     waiter::{Waiter, WaiterSlots},
@@ -15,7 +16,7 @@ use crate::{
         Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, Wait,
         check, level_by_level, narrowest,
     },
-    sync::{AtomicBool, AtomicU64},
+    sync::AtomicU64,
 };
 use std::{
     fmt,
@@ -61,30 +62,39 @@ pub struct MemorySemaphore(pub(super) Arc<Store>);
 /// (`benches/memory`); 64 leave room for machines with more cores.
 pub(super) const SHARDS: usize = 64;
 
-/// Claims that may wait at a time, for all keys of a store together, unless set.
-const MAX_WAITING_TOTAL: usize = 10_000;
-
 pub(super) struct Store {
     hasher: KeyHasher,
     pub(super) waiter_slots: Arc<WaiterSlots>,
-    /// Whether permits are listed for operators.
-    pub(super) has_holders: AtomicBool,
+    /// Whether permits are listed.
+    pub(super) has_holders: bool,
     serial: AtomicU64,
     pub(super) clock: Clock,
     pub(super) shards: [Arc<Shard>; SHARDS],
 }
 
-impl MemorySemaphore {
-    /// An empty store. See [`MemorySemaphore`] for an example.
-    pub fn new() -> Self {
-        Self(Arc::new(Store {
+impl Builder {
+    /// An empty store. See [`Builder`] for an example.
+    pub fn build(self) -> MemorySemaphore {
+        MemorySemaphore(Arc::new(Store {
             hasher: KeyHasher::new(),
-            waiter_slots: Arc::new(WaiterSlots::new(MAX_WAITING_TOTAL)),
-            has_holders: AtomicBool::new(false),
+            waiter_slots: Arc::new(WaiterSlots::new(self.max_waiting_total)),
+            has_holders: self.holders,
             serial: AtomicU64::new(first_serial()),
             clock: Clock::new(),
             shards: std::array::from_fn(|_| Arc::default()),
         }))
+    }
+}
+
+impl MemorySemaphore {
+    /// An empty store with the default settings. See [`MemorySemaphore`] for an example.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// The settings of a store, for [`Builder::build`]. See there for an example.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 
     /// The number of semaphores, one for each policy and key, that have permits or waiters now.
@@ -150,14 +160,13 @@ impl Store {
     /// The details for operators of a claim that is granted at once, if permits are listed.
     #[inline]
     fn details(&self, claim: &Claim) -> Option<Arc<Details>> {
-        let is_listed = self.has_holders.load(Relaxed);
-        is_listed.then(|| self.new_details(claim))
+        self.has_holders.then(|| self.new_details(claim))
     }
 
     #[cold]
     fn new_details(&self, claim: &Claim) -> Arc<Details> {
-        let (serial, is_listed) = (self.serial.fetch_add(1, Relaxed), &self.has_holders);
-        Details::new(claim, serial, is_listed.load(Relaxed))
+        let serial = self.serial.fetch_add(1, Relaxed);
+        Details::new(claim, serial, self.has_holders)
     }
 
     #[inline]

@@ -18,23 +18,19 @@ use std::{
 
 /// Counts the waiting claims of a store against their maximum.
 pub(super) struct WaiterSlots {
-    max: AtomicUsize,
+    max: usize,
     used: AtomicUsize,
     /// Slots of claims on trial. They have the same maximum, counted separately.
     used_on_trial: AtomicUsize,
 }
 
 impl WaiterSlots {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: u32) -> Self {
         Self {
-            max: AtomicUsize::new(max),
+            max: max as usize,
             used: AtomicUsize::new(0),
             used_on_trial: AtomicUsize::new(0),
         }
-    }
-
-    pub(super) fn set_max(&self, max: usize) {
-        self.max.store(max, Relaxed);
     }
 
     /// A slot, if one is free.
@@ -45,7 +41,7 @@ impl WaiterSlots {
             slots: Arc::clone(slots),
             is_trial,
         };
-        (before < slots.max.load(Relaxed)).then_some(slot)
+        (before < slots.max).then_some(slot)
     }
 
     fn used(&self, is_trial: bool) -> &AtomicUsize {
@@ -96,7 +92,7 @@ impl Waiter {
             _slot: slot,
         };
         let key = || claim.key().as_bytes().escape_ascii().to_string();
-        let meter = Meter::of(Store::Memory, claim.policy());
+        let meter = Meter::of(Store::Memory, claim.policy().as_str());
         // A recorder that panics drops the waiter, which leaves the queue.
         waiter.waiting.join(&meter, key);
         waiter

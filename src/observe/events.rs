@@ -138,7 +138,7 @@ pub(crate) fn no_route() {
     );
 }
 
-pub(crate) fn lost(of: Option<(Store, &str)>, by: LostBy, token: u64) {
+pub(crate) fn lost(of: Option<(Store, &str)>, by: LostBy, token: Option<u64>) {
     if let Some((store, policy)) = of {
         let (store, by) = (store.as_str(), by.as_str());
         tell!(WARN, store, policy, by, token, "a permit is lost");

@@ -60,9 +60,9 @@
 //!
 //! let recorder = PrometheusBuilder::new()
 //!     .with_recommended_naming(true)
-//!     .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), &SECONDS)
+//!     .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), SECONDS)
 //!     .unwrap()
-//!     .set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), &SIZES)
+//!     .set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), SIZES)
 //!     .unwrap()
 //!     .build_recorder();
 //! let metrics = recorder.handle(); // `metrics.render()` answers `GET /metrics`

@@ -72,7 +72,7 @@ pub(crate) fn no_extension(_: &str) {}
 pub(crate) fn no_route() {}
 
 #[inline]
-pub(crate) fn lost(_: Option<(Store, &str)>, _: LostBy, _: u64) {}
+pub(crate) fn lost(_: Option<(Store, &str)>, _: LostBy, _: Option<u64>) {}
 
 #[inline]
 pub(crate) fn degraded(_: Option<(Store, &str)>, _: &'static str, _: &str) {}

@@ -32,13 +32,13 @@ pub const CALL_DURATION: &str = "tower_semaphore.store_call.duration";
 pub const CALL_SIZE: &str = "tower_semaphore.store_call.size";
 
 /// Buckets for the histograms in seconds: from 0.1 ms to an hour, three to a decade up to a minute.
-pub const SECONDS: [f64; 21] = [
+pub const SECONDS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0,
 ];
 
 /// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
-pub const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// The number of outcomes.
 const OUTCOMES: usize = Outcome::Cancelled as usize + 1;

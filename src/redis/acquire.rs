@@ -5,6 +5,7 @@ use super::{
     core::{self, Refusal, Wait},
     driver::Refused,
     error::Error,
+    report::given,
     store::{Held, Store},
 };
 use crate::{
@@ -19,7 +20,7 @@ use std::{
     future::ready,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
 
@@ -182,7 +183,7 @@ impl Store {
 }
 
 /// A place among the claims that may wait. It is free again when dropped.
-struct Place<'a>(&'a AtomicUsize);
+struct Place<'a>(&'a AtomicU32);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
@@ -202,7 +203,8 @@ impl Queue {
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
             let name = || store.name(claim.policy(), claim.key()).to_string();
-            self.waiting.join(&Meter::of(REDIS, claim.policy()), name);
+            self.waiting
+                .join(&Meter::of(REDIS, claim.policy().as_str()), name);
         }
     }
 
@@ -238,8 +240,8 @@ struct Level {
 }
 
 impl Grant for Level {
-    fn token(&self) -> u64 {
-        self.whole.held.token(self.number)
+    fn token(&self) -> Option<u64> {
+        given(self.whole.held.token(self.number))
     }
 
     fn loss(&self) -> &Loss {

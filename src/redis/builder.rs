@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
 /// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
-/// or [`build_on`](Self::build_on) makes the store.
+/// or [`with_connection`](Self::with_connection) makes the store.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ pub struct Builder {
     pub(super) prefix: String,
     pub(super) lease: Duration,
     pub(super) timeout: Duration,
-    pub(super) max_waiting_total: usize,
+    pub(super) max_waiting_total: u32,
     pub(super) certificates: Certificates,
     pub(super) when_unavailable: WhenUnavailable,
     pub(super) credentials: Option<Credentials>,
@@ -130,7 +130,7 @@ impl Builder {
     /// let builder = RedisSemaphore::builder().max_waiting_total(1_000);
     /// # drop(builder);
     /// ```
-    pub fn max_waiting_total(mut self, max_waiting_total: usize) -> Self {
+    pub fn max_waiting_total(mut self, max_waiting_total: u32) -> Self {
         self.max_waiting_total = max_waiting_total;
         self
     }
@@ -188,9 +188,9 @@ impl Builder {
         self
     }
 
-    /// Sets the user and the password for the primary that [`sentinel`](Self::sentinel) finds: the URLs
+    /// Sets the user and the password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds: the URLs
     /// there are those of the Sentinels. A server that has a password but no users calls its user
-    /// `default`. With [`connect`](Self::connect) and [`cluster`](Self::cluster) the URLs say both, and
+    /// `default`. With [`connect`](Self::connect) and [`connect_cluster`](Self::connect_cluster) the URLs say both, and
     /// this setting fails.
     ///
     /// # Examples
@@ -289,7 +289,8 @@ impl Builder {
 
     /// URLs say the user and the password of servers that they name.
     pub(super) fn check_credentials(&self) -> Result<(), ConnectError> {
-        let reason = "only `sentinel` uses it: the URL of a server says its user and password";
+        let reason =
+            "only `connect_sentinel` uses it: the URL of a server says its user and password";
         match self.credentials {
             None => Ok(()),
             Some(_) => Err(ConnectError::setting("credentials", reason)),

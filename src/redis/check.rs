@@ -191,7 +191,7 @@ impl Inspected {
     fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
         let failed = self.failed.iter();
         let errors = failed.map(|(command, error)| judge.judge(command, error.clone()));
-        let may_pass = |error: &_| matches!(error, ConnectError::Unavailable(_));
+        let may_pass = |error: &_| matches!(error, ConnectError::Unavailable { .. });
         let (passing, lasting): (Vec<_>, Vec<_>) = errors.partition(may_pass);
         let passing = passing.into_iter().filter(|_| !self.works);
         lasting

@@ -53,12 +53,55 @@ impl RedisSemaphore {
         Self::builder().connect(url).await
     }
 
+    /// Connects to a cluster, with the default settings. See [`Builder::connect_cluster`], also for errors, panics
+    /// and cancel safety.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let nodes = ["redis://10.0.0.1:7000/", "redis://10.0.0.2:7000/"];
+    /// let semaphore = RedisSemaphore::connect_cluster(nodes).await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn connect_cluster<I>(nodes: I) -> Result<Self, ConnectError>
+    where
+        I: IntoIterator<Item: IntoConnectionInfo>,
+    {
+        Self::builder().connect_cluster(nodes).await
+    }
+
+    /// Connects to the primary that Sentinels name, with the default settings. See
+    /// [`Builder::connect_sentinel`], also for errors, panics and cancel safety.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tower_semaphore::redis::ConnectError> {
+    /// use tower_semaphore::RedisSemaphore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/", "redis://10.0.0.3:26379/"];
+    /// let semaphore = RedisSemaphore::connect_sentinel(sentinels, "shop").await?;
+    /// # drop(semaphore); Ok(()) }
+    /// ```
+    pub async fn connect_sentinel<I>(
+        nodes: I,
+        name: impl Into<String>,
+    ) -> Result<Self, ConnectError>
+    where
+        I: IntoIterator<Item: IntoConnectionInfo>,
+    {
+        Self::builder().connect_sentinel(nodes, name).await
+    }
+
     /// Makes a store on a connection that you supply, with the default settings. See
-    /// [`Builder::build_on`] for what differs from a store with connections of its own.
+    /// [`Builder::with_connection`] for what differs from a store with connections of its own.
     ///
     /// # Errors
     ///
-    /// See [`Builder::build_on`].
+    /// See [`Builder::with_connection`].
     ///
     /// # Examples
     ///
@@ -75,7 +118,7 @@ impl RedisSemaphore {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::builder().build_on(connection)
+        Self::builder().with_connection(connection)
     }
 
     /// Returns the default settings, to change them before connecting.
@@ -152,7 +195,7 @@ impl Builder {
     ///   the slots that a cluster has. Keys of a living node whose slots are in a sixteenth with some of
     ///   a dead one's count as unavailable too, but for a claim now and then. All keys may be on one
     ///   server, so after the first failure claims for any key need a reservation in the share, as after an
-    ///   outage. With [`cluster`](Self::cluster) it is found out for each node.
+    ///   outage. With [`connect_cluster`](Self::connect_cluster) it is found out for each node.
     ///
     /// # Errors
     ///
@@ -167,10 +210,10 @@ impl Builder {
     ///
     /// let client = Client::open("redis://127.0.0.1/")?;
     /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let semaphore = RedisSemaphore::builder().prefix("shop:").build_on(connection)?;
+    /// let semaphore = RedisSemaphore::builder().prefix("shop:").with_connection(connection)?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub fn build_on<C>(mut self, connection: C) -> Result<RedisSemaphore, ConnectError>
+    pub fn with_connection<C>(mut self, connection: C) -> Result<RedisSemaphore, ConnectError>
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
@@ -224,21 +267,24 @@ impl Builder {
     /// use tower_semaphore::RedisSemaphore;
     ///
     /// let nodes = ["redis://10.0.0.1:7000/", "redis://10.0.0.2:7000/"];
-    /// let semaphore = RedisSemaphore::builder().cluster(nodes).await?;
+    /// let semaphore = RedisSemaphore::builder().connect_cluster(nodes).await?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub async fn cluster<I>(self, nodes: I) -> Result<RedisSemaphore, ConnectError>
+    pub async fn connect_cluster<I>(self, nodes: I) -> Result<RedisSemaphore, ConnectError>
     where
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
         self.check()?;
         self.check_credentials()?;
-        let seeds = self.clients(nodes, "cluster")?;
+        let seeds = self.clients(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
         let nodes = nodes.map_err(|error| self.judge(Place::Node).connecting(error))?;
         if nodes.servers().is_empty() {
-            return Err(ConnectError::setting("cluster", "no node has any slots"));
+            return Err(ConnectError::setting(
+                "connect_cluster",
+                "no node has any slots",
+            ));
         }
         self.started(Arc::new(nodes)).await
     }
@@ -279,10 +325,10 @@ impl Builder {
     /// use tower_semaphore::RedisSemaphore;
     ///
     /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/", "redis://10.0.0.3:26379/"];
-    /// let semaphore = RedisSemaphore::builder().sentinel(sentinels, "shop").await?;
+    /// let semaphore = RedisSemaphore::builder().connect_sentinel(sentinels, "shop").await?;
     /// # drop(semaphore); Ok(()) }
     /// ```
-    pub async fn sentinel<I>(
+    pub async fn connect_sentinel<I>(
         mut self,
         nodes: I,
         name: impl Into<String>,
@@ -291,7 +337,7 @@ impl Builder {
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
         self.check()?;
-        let clients = self.clients(nodes, "sentinel")?;
+        let clients = self.clients(nodes, "connect_sentinel")?;
         let template = self.primary(clients[0].get_connection_info().clone());
         let clients = clients.iter().map(without_database);
         let clients = clients.collect::<Result<_, _>>()?;
@@ -400,7 +446,7 @@ impl Builder {
 /// Whether a URL can be that of a node.
 fn check_seed(seed: &Client) -> Result<(), ConnectError> {
     let info = seed.get_connection_info();
-    let wrong = |reason| Err(ConnectError::setting("cluster", reason));
+    let wrong = |reason| Err(ConnectError::setting("connect_cluster", reason));
     match (info.addr(), info.redis_settings().db()) {
         (ConnectionAddr::Unix(_), _) => wrong("the nodes of a cluster have no Unix sockets"),
         (_, 0) => Ok(()),

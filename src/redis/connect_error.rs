@@ -26,7 +26,7 @@ use std::{error::Error as StdError, fmt, io, iter::successors, sync::Arc};
 /// let builder = RedisSemaphore::builder().lease(Duration::ZERO);
 /// match builder.connect("redis://127.0.0.1/").await {
 ///     Err(ConnectError::Setting { name, .. }) => assert_eq!(name, "lease"),
-///     Err(ConnectError::Unavailable(error)) => panic!("start Redis, then try again: {error}"),
+///     Err(ConnectError::Unavailable { source, .. }) => panic!("start Redis, then try again: {source}"),
 ///     outcome => panic!("{outcome:?}"),
 /// }
 /// # }
@@ -47,7 +47,11 @@ pub enum ConnectError {
     },
     /// Another attempt may succeed: no server answers, or one accepts no connections or no writes just
     /// now, for example because it loads its data or has too few replicas.
-    Unavailable(RedisError),
+    #[non_exhaustive]
+    Unavailable {
+        /// What the last attempt met with.
+        source: RedisError,
+    },
     /// Tokio's time is paused. The store needs real time, because its servers go by it.
     PausedClock,
     /// The server refuses the user or the password.
@@ -94,8 +98,12 @@ pub enum ConnectError {
         /// The pattern that an access control list has to allow.
         pattern: String,
     },
-    /// The server refuses for another reason. The error says which.
-    Refused(RedisError),
+    /// The server refuses for another reason.
+    #[non_exhaustive]
+    Refused {
+        /// What the server said.
+        source: RedisError,
+    },
 }
 
 impl ConnectError {
@@ -113,6 +121,11 @@ impl ConnectError {
             *source = Some(Arc::new(Once(error.into())));
         }
         self
+    }
+
+    pub(super) fn unavailable(error: impl Into<RedisError>) -> Self {
+        let source = error.into();
+        Self::Unavailable { source }
     }
 
     pub(super) fn tls(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -137,7 +150,7 @@ impl fmt::Display for ConnectError {
             Self::Setting { name, reason, .. } | Self::Credentials { name, reason, .. } => {
                 write!(f, "{name}: {reason}")
             }
-            Self::Unavailable(_) => f.write_str("Redis is unavailable"),
+            Self::Unavailable { .. } => f.write_str("Redis is unavailable"),
             Self::PausedClock => Error::PausedClock.fmt(f),
             Self::Tls { .. } => f.write_str("no TLS connection to Redis"),
             Self::Version { found } => write!(f, "Redis {found} is older than 6.2"),
@@ -145,7 +158,7 @@ impl fmt::Display for ConnectError {
             Self::Command { name } => write!(f, "the server does not permit {name}"),
             Self::Keys { pattern } => write!(f, "the user may not use the keys {pattern}"),
             Self::Channels { pattern } => write!(f, "the user may not use the channels {pattern}"),
-            Self::Refused(_) => f.write_str("the server refuses what the store needs"),
+            Self::Refused { .. } => f.write_str("the server refuses what the store needs"),
         }
     }
 }
@@ -155,9 +168,9 @@ impl StdError for ConnectError {
         match self {
             Self::Setting { source, .. } => source.as_deref().map(|source| source as _),
             Self::Tls { source } => Some(&**source),
-            Self::Unavailable(error)
-            | Self::Refused(error)
-            | Self::Credentials { source: error, .. } => Some(said(error)),
+            Self::Unavailable { source }
+            | Self::Refused { source }
+            | Self::Credentials { source, .. } => Some(said(source)),
             _ => None,
         }
     }
@@ -196,7 +209,7 @@ pub enum Risk {
         policy: String,
     },
     /// The server is the only node of a cluster. Once the cluster has another one, the keys of that one
-    /// cannot be used: connect with [`Builder::cluster`](crate::redis::Builder::cluster).
+    /// cannot be used: connect with [`Builder::connect_cluster`](crate::redis::Builder::connect_cluster).
     ClusterNode,
     /// The server does not permit `INFO`, so its version, its role and its eviction policy are not
     /// known.
@@ -245,10 +258,10 @@ impl Judge<'_> {
         let known = known.or_else(|| self.of_answer(command, &error));
         known.unwrap_or_else(|| {
             let is_passing = may_pass(&error) || is_unknown(&error);
-            let error = of_command(command, error);
+            let source = of_command(command, error);
             match is_passing {
-                true => ConnectError::Unavailable(error),
-                false => ConnectError::Refused(error),
+                true => ConnectError::Unavailable { source },
+                false => ConnectError::Refused { source },
             }
         })
     }
@@ -256,14 +269,14 @@ impl Judge<'_> {
     /// A server that has said that it is a replica. Where another one takes its place, it is soon found.
     pub(super) fn replica(&self) -> ConnectError {
         match self.is_found() {
-            true => ConnectError::Unavailable(io::Error::other("the server is a replica").into()),
+            true => ConnectError::unavailable(io::Error::other("the server is a replica")),
             false => ConnectError::Replica,
         }
     }
 
     /// A server that has said that it is a Sentinel.
     pub(super) fn is_sentinel(&self) -> ConnectError {
-        let reason = "the server is a Sentinel, which `sentinel` connects to";
+        let reason = "the server is a Sentinel, which `connect_sentinel` connects to";
         ConnectError::setting(self.setting(), reason)
     }
 
@@ -272,7 +285,7 @@ impl Judge<'_> {
         let reason = match (Unfit::of(error), error.kind()) {
             (Some(Unfit::Handshake(error)), _) => return Some(ConnectError::tls(error.clone())),
             (Some(Unfit::WrongName), _) if self.place == Place::Sentinel => {
-                return Some(ConnectError::setting("sentinel", WRONG_NAME));
+                return Some(ConnectError::setting("connect_sentinel", WRONG_NAME));
             }
             (Some(Unfit::SpeaksTls), _) => "the server speaks TLS: it needs `rediss://`",
             (Some(Unfit::SpeaksNoTls), _) => "the server speaks no TLS: it needs `redis://`",
@@ -280,7 +293,7 @@ impl Judge<'_> {
             (_, ErrorKind::RESP3NotSupported) => PROTOCOL,
             // The answer has ended too soon, because the server or a proxy has.
             (_, ErrorKind::Parse) if is_cut(error) => {
-                return Some(ConnectError::Unavailable(error.clone()));
+                return Some(ConnectError::unavailable(error.clone()));
             }
             (_, ErrorKind::Parse) => NO_REDIS,
             (_, ErrorKind::AuthenticationFailed) => return Some(self.credentials(REFUSED, error)),
@@ -324,10 +337,10 @@ impl Judge<'_> {
             return wrong(self.setting(), "the server has no such database");
         }
         if says(&["cluster support disabled", "unknown command 'cluster'"]) {
-            return wrong("cluster", "the server is not a node of a cluster");
+            return wrong("connect_cluster", "the server is not a node of a cluster");
         }
         if self.place == Place::Sentinel && says(&["unknown command"]) {
-            return wrong("sentinel", "the server is not a Sentinel");
+            return wrong("connect_sentinel", "the server is not a Sentinel");
         }
         if says(&["of the channels", "the channel", "a channel"]) {
             return Some(ConnectError::Channels { pattern: pattern() });
@@ -384,7 +397,7 @@ const NO_PASSWORD: &str = "the server requires a password, and there is none";
 const REFUSED: &str = "the server refuses the user or the password";
 const NEEDLESS: &str = "the server has no password, but there is one here";
 const PROTOCOL: &str = "the server does not know this version of its protocol";
-const NODE: &str = "the server is a node of a cluster, which `cluster` connects to";
+const NODE: &str = "the server is a node of a cluster, which `connect_cluster` connects to";
 
 /// Whether an answer ended too soon.
 fn is_cut(error: &RedisError) -> bool {
@@ -450,7 +463,7 @@ mod tests {
     fn what_a_cause_repeats_is_said_once() {
         let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
         let causes = ["Redis is unavailable", "connection refused"];
-        assert_eq!(chain(&ConnectError::Unavailable(refused())), causes);
+        assert_eq!(chain(&ConnectError::unavailable(refused())), causes);
         let causes = ["no TLS connection to Redis", "connection refused"];
         assert_eq!(chain(&ConnectError::tls(refused())), causes);
     }

@@ -36,30 +36,36 @@ const CODES: [&str; 8] = [
 ///     matches!(source, Some(redis::Error::Congested))
 /// }
 ///
-/// let error = AcquireError::Store(StoreError::new(redis::Error::Congested));
+/// let error = AcquireError::from(StoreError::new(redis::Error::Congested));
 /// assert!(is_congested(&error));
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no connection, so the command was not sent.
+    #[non_exhaustive]
     Unavailable(RedisError),
     /// More claims arrived than the connection carries. The claim was not sent, because its answer
     /// would probably have come too late.
     Congested,
     /// No answer came within this time. The command may have run.
+    #[non_exhaustive]
     Timeout(Duration),
     /// The command reached the server after its deadline, so the server did not run it. The number
     /// is the server's time then, in milliseconds since the Unix epoch.
+    #[non_exhaustive]
     Late(u64),
     /// Only so many replicas are known to have what the command has written, in time, which is fewer
     /// than [`min_replicas`](super::Builder::min_replicas). The command has run.
+    #[non_exhaustive]
     NotReplicated(u32),
     /// The connection broke, or the server answered with an error, for example because it loads its
     /// data, is a replica, is out of memory, or does not permit the command.
+    #[non_exhaustive]
     Redis(RedisError),
     /// The claim was granted, but its future was not polled within this time, the lease, so that the
     /// grant has ended. The task, or its runtime, was held up.
+    #[non_exhaustive]
     Expired(Duration),
     /// Tokio's time is paused, so a time was over long before it had passed. The store needs real time, because
     /// its servers go by it. The command may have run.
@@ -69,6 +75,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// What redis-rs or the server said, of [`Unavailable`](Self::Unavailable) and [`Redis`](Self::Redis).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::redis::Error;
+    ///
+    /// fn is_out_of_memory(error: &Error) -> bool {
+    ///     error.redis_error().and_then(|error| error.code()) == Some("OOM")
+    /// }
+    ///
+    /// assert!(!is_out_of_memory(&Error::Congested));
+    /// ```
+    pub fn redis_error(&self) -> Option<&RedisError> {
+        match self {
+            Self::Unavailable(error) | Self::Redis(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// An attempt to connect has failed.
     pub(super) fn unconnected(error: impl Into<RedisError>) -> Self {
         Self::Unavailable(error.into())
@@ -96,7 +122,8 @@ impl Error {
 
     /// Whether a server has said it.
     pub(super) fn is_an_answer(&self) -> bool {
-        matches!(self, Self::Unavailable(error) | Self::Redis(error) if error.code().is_some())
+        self.redis_error()
+            .is_some_and(|error| error.code().is_some())
     }
 
     /// Whether the keys of a call have no node for a moment, because they are moving or their node has
@@ -182,10 +209,7 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Unavailable(error) | Self::Redis(error) => Some(said(error)),
-            _ => None,
-        }
+        self.redis_error().map(said)
     }
 }
 

@@ -96,11 +96,11 @@
 //!
 //! # Several servers
 //!
-//! [`Builder::sentinel`] queries Sentinels for which server is the primary, for every connection and once in
+//! [`Builder::connect_sentinel`] queries Sentinels for which server is the primary, for every connection and once in
 //! a second, and uses no server that says it is a replica. A failover is noticed when calls fail, when
 //! the old primary refuses writes, or when the Sentinels name another one.
 //!
-//! [`Builder::cluster`] has connections to each node. A claim goes to the node of its key's slot. When
+//! [`Builder::connect_cluster`] has connections to each node. A claim goes to the node of its key's slot. When
 //! a node says that the slot is elsewhere, the claim follows in the same call; a claim whose keys are
 //! just moving is sent again until its budget is over. Which node has which slots is looked up when a
 //! node says so or cannot be reached, at most five times in a second. A node that is down fails claims
@@ -109,8 +109,20 @@
 //! Replication is asynchronous: a replica that is promoted may lack the last grants, which may then
 //! be granted again, up to a limit's number. The fencing token is for what must not happen twice.
 //!
-//! redis-rs itself is re-exported as `redis::client`, so that connections for
-//! [`RedisSemaphore::with_connection`] are of the version that this crate uses.
+//! # redis-rs
+//!
+//! redis-rs itself is re-exported as [`client`], in the version that this crate uses. Of its types and traits these
+//! are part of this crate's API, and no others:
+//!
+//! | of redis-rs | here |
+//! |---|---|
+//! | [`IntoConnectionInfo`](client::IntoConnectionInfo) | the argument of `connect`, `connect_cluster` and `connect_sentinel`: a URL, or a `ConnectionInfo` |
+//! | [`ConnectionLike`](client::aio::ConnectionLike) | the argument of `with_connection` |
+//! | [`RedisError`](client::RedisError) | in [`Error`] and [`ConnectError`], and [`Error::redis_error`] |
+//!
+//! So the next major version of redis-rs is a breaking version of this crate too. Until that is out, code that names
+//! these types through [`client`] cannot meet another version of them. URLs and errors that are only displayed
+//! name none, and need no change.
 //!
 //! # What a server must allow
 //!

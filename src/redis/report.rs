@@ -173,7 +173,7 @@ impl Queue {
     /// A recorder or a subscriber that panics ends nothing.
     fn tell(self) {
         for ((policy, lost), count) in self.counts {
-            let meter = Meter::of(REDIS, &policy);
+            let meter = Meter::of(REDIS, policy.as_str());
             (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }
         self.news.into_iter().for_each(told);
@@ -197,10 +197,12 @@ fn told(news: News) {
             why.iter().for_each(|why| events::fails(&**why));
         }
         News::Outage(Outage::Ends { .. }, _) => events::works(),
-        News::Lost(policy, token, by) => events::lost(Some((REDIS, &policy)), by, token),
+        News::Lost(policy, token, by) => {
+            events::lost(Some((REDIS, policy.as_str())), by, given(token))
+        }
         News::Degraded(policy, name, is_kept) => {
             let how = if is_kept { "kept" } else { "admitted" };
-            events::degraded(Some((REDIS, &policy)), how, &name);
+            events::degraded(Some((REDIS, policy.as_str())), how, &name);
         }
         News::Called {
             verb,
@@ -294,6 +296,11 @@ impl State {
         *self = Self::default();
         was_told
     }
+}
+
+/// A token that a server has given, if it has.
+pub(super) fn given(token: u64) -> Option<u64> {
+    (token > 0).then_some(token)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{
     driver::{self, Driver, Session, Wire},
     error::{Error, after, by},
     protocol::{Owner, name},
-    report::Reports,
+    report::{Reports, given},
     transport::{Replies, Topology, confirmed, wait},
 };
 use crate::{
@@ -20,7 +20,7 @@ use futures_util::future::WeakShared;
 use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
     fmt, io,
-    sync::{Arc, OnceLock, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, atomic::AtomicU32},
     time::{Duration, Instant},
 };
 use tokio::{runtime::Id, time::sleep};
@@ -114,6 +114,7 @@ impl RedisSemaphore {
         let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
         let unreleased = unreleased.map(|(name, token)| {
             let semaphore = name.to_string();
+            let token = given(token);
             Unreleased { semaphore, token }
         });
         unreleased.collect()
@@ -126,8 +127,8 @@ impl RedisSemaphore {
 pub struct Unreleased {
     /// The permit's semaphore: `PREFIX{POLICY:KEY}`, which the names of its keys in Redis begin with.
     pub semaphore: String,
-    /// The permit's token; 0 if the answer to its acquire never arrived.
-    pub token: u64,
+    /// The permit's token; `None` if the answer to its acquire never arrived.
+    pub token: Option<u64>,
 }
 
 impl Semaphore for RedisSemaphore {
@@ -202,8 +203,8 @@ pub(super) struct Store {
     /// find out that they are one.
     pub(super) server: OnceLock<String>,
     /// How many claims may wait, and how many do: those in force, and those on trial.
-    pub(super) max_waiting: usize,
-    pub(super) waiting: [AtomicUsize; 2],
+    pub(super) max_waiting: u32,
+    pub(super) waiting: [AtomicU32; 2],
 }
 
 impl Store {

@@ -75,9 +75,9 @@ impl Limits {
         let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
         match error {
             AcquireError::Full { policy, limit, .. } => self.named(policy, *limit),
-            AcquireError::Invalid(ClaimError::TooHeavy { limit, .. }) => {
-                too_heavy_for(*limit).unwrap_or(&self.narrowest).clone()
-            }
+            AcquireError::Invalid {
+                source: ClaimError::TooHeavy { limit, .. },
+            } => too_heavy_for(*limit).unwrap_or(&self.narrowest).clone(),
             _ => self.narrowest.clone(),
         }
     }

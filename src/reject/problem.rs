@@ -13,18 +13,20 @@ pub(super) struct Problem {
     title: &'static str,
     detail: Option<String>,
     violated: bool,
-    /// Whether the client may succeed if it tries again.
-    pub(super) retry: bool,
 }
 
 impl Problem {
     pub(super) fn of(reason: &Reason) -> Self {
         match reason {
-            Reason::Acquire(AcquireError::Invalid(error)) => Self::bad_request(error.to_string()),
-            Reason::Acquire(error) if error.is_refusal() => Self::quota_exceeded(),
-            Reason::Acquire(_) | Reason::Lost(_) => Self::reduced_capacity(),
-            Reason::Key(error @ KeyError::MissingExtension(_)) => Self::internal(error.to_string()),
-            Reason::Key(error) => Self::bad_request(error.to_string()),
+            Reason::Acquire {
+                error: AcquireError::Invalid { source },
+            } => Self::bad_request(source.to_string()),
+            Reason::Acquire { error } if error.is_refusal() => Self::quota_exceeded(),
+            Reason::Acquire { .. } | Reason::Lost { .. } => Self::reduced_capacity(),
+            Reason::Key {
+                error: error @ KeyError::MissingExtension { .. },
+            } => Self::internal(error.to_string()),
+            Reason::Key { error } => Self::bad_request(error.to_string()),
         }
     }
 
@@ -36,7 +38,6 @@ impl Problem {
             title: "Too many requests in flight",
             detail: None,
             violated: true,
-            retry: true,
         }
     }
 
@@ -48,7 +49,6 @@ impl Problem {
             title: "Requests cannot be admitted for the moment",
             detail: None,
             violated: false,
-            retry: true,
         }
     }
 
@@ -60,7 +60,6 @@ impl Problem {
             title: "Bad Request",
             detail: Some(detail),
             violated: false,
-            retry: false,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 /// use tower_semaphore::{AcquireError, Reason, Rejection};
 ///
 /// fn reject(rejection: Rejection) -> Response<String> {
-///     let full = matches!(rejection.reason(), Reason::Acquire(AcquireError::Full { .. }));
+///     let full = matches!(rejection.reason(), Reason::Acquire { error: AcquireError::Full { .. }, .. });
 ///     let mut response = rejection.into_response();
 ///     if full {
 ///         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -26,25 +26,42 @@ use crate::{
 /// }
 /// # drop(reject);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Reason {
     /// The semaphore granted no permit.
-    Acquire(AcquireError),
+    #[non_exhaustive]
+    Acquire {
+        /// Why not.
+        error: AcquireError,
+    },
     /// The permit of a [`GlobalConcurrencyLimit`](crate::GlobalConcurrencyLimit) was lost between
     /// readiness and call.
-    Lost(PermitLost),
+    #[non_exhaustive]
+    Lost {
+        /// The loss.
+        error: PermitLost,
+    },
     /// The extractor found no key in the request, or a wrong one.
-    Key(KeyError),
+    #[non_exhaustive]
+    Key {
+        /// What is wrong with the request.
+        error: KeyError,
+    },
 }
 
 impl Reason {
+    /// A permit that was lost.
+    pub(crate) fn lost() -> Self {
+        Self::Lost { error: PermitLost }
+    }
+
     /// What is counted.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Self::Acquire(error) => error.outcome(),
-            Self::Lost(_) => Outcome::Lost,
-            Self::Key(_) => Outcome::Invalid,
+            Self::Acquire { error } => error.outcome(),
+            Self::Lost { .. } => Outcome::Lost,
+            Self::Key { .. } => Outcome::Invalid,
         }
     }
 
@@ -52,27 +69,28 @@ impl Reason {
     /// to join it.
     pub(super) fn remaining(&self) -> Option<u32> {
         match self {
-            Self::Acquire(AcquireError::Full { limit, held, .. }) => {
-                Some(limit.saturating_sub(*held))
-            }
-            Self::Acquire(
-                AcquireError::TimedOut | AcquireError::QueueFull | AcquireError::Revoked,
-            ) => Some(0),
+            Self::Acquire { error } => match error {
+                AcquireError::Full { limit, held, .. } => Some(limit.saturating_sub(*held)),
+                error => error.is_refusal().then_some(0),
+            },
             _ => None,
         }
     }
 
-    /// When to try again, in seconds; 0 if that would not help. Every rejection advances the
+    /// When to try again, in seconds; `None` if that would not help. Every rejection advances the
     /// schedule once.
-    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> u64 {
+    pub(super) fn retry_after(&self, refusing: &Limit, retry: &Retry) -> Option<u64> {
         match self {
-            Self::Key(_) | Self::Acquire(AcquireError::Invalid(_)) => 0,
-            Self::Acquire(error) if error.is_refusal() => retry.refused(Refused {
+            Self::Key { .. }
+            | Self::Acquire {
+                error: AcquireError::Invalid { .. },
+            } => None,
+            Self::Acquire { error } if error.is_refusal() => Some(retry.refused(Refused {
                 hash: retry.hash(&refusing.policy, refusing.key),
                 limit: refusing.limit,
                 weight: refusing.weight,
-            }),
-            Self::Acquire(_) | Self::Lost(_) => retry.failed(),
+            })),
+            Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
     }
 }

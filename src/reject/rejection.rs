@@ -5,7 +5,7 @@ use crate::{fields::Fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
 use http::{HeaderMap, Response, request::Parts};
 use http_body::Body;
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// Makes the response of a rejection.
 pub(crate) type Reject = dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync;
@@ -120,7 +120,7 @@ pub struct Rejection {
     limits: Limits,
     parts: Parts,
     /// Seconds.
-    retry_after: u64,
+    retry_after: Option<u64>,
     fields: Arc<Fields>,
 }
 
@@ -135,7 +135,7 @@ impl Rejection {
         fields: &Arc<Fields>,
     ) -> Self {
         let refusing = match &reason {
-            Reason::Acquire(error) => limits.refusing(error),
+            Reason::Acquire { error } => limits.refusing(error),
             _ => limits.narrowest().clone(),
         };
         Self {
@@ -164,8 +164,11 @@ impl Rejection {
     /// ```
     /// fn text(rejection: &tower_semaphore::Rejection) -> String {
     ///     let (path, policy) = (rejection.parts().uri.path(), rejection.policy());
-    ///     let (limit, seconds) = (rejection.limit(), rejection.retry_after());
-    ///     format!("{path}: the limit of {policy} is {limit}, come back in {seconds} s")
+    ///     let limit = rejection.limit();
+    ///     match rejection.retry_after() {
+    ///         Some(time) => format!("{path}: the limit of {policy} is {limit}, come back in {time:?}"),
+    ///         None => format!("{path}: do not come back"),
+    ///     }
     /// }
     /// # drop(text);
     /// ```
@@ -178,10 +181,11 @@ impl Rejection {
         self.refusing.limit
     }
 
-    /// After how many seconds the client should try again; 0 if that would not help. See [the
-    /// rule](Self#when-to-try-again), and [`policy`](Self::policy) for an example.
-    pub fn retry_after(&self) -> u64 {
-        self.retry_after
+    /// After what time the client should try again, in whole seconds; `None` if that would not help, because
+    /// the request itself is wrong. See [the rule](Self#when-to-try-again), and [`policy`](Self::policy) for an
+    /// example.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.map(Duration::from_secs)
     }
 
     /// The request's head. See [`policy`](Self::policy) for an example.
@@ -195,31 +199,34 @@ impl Rejection {
         let grpc = grpc::content_type(&self.parts.headers);
         let mut response = match grpc {
             Some(content_type) => problem.grpc(content_type.clone()),
-            None => problem.response(self.policy()),
+            None => problem.response(self.policy().as_str()),
         };
-        if problem.retry {
-            self.add_fields(response.headers_mut());
+        if let Some(seconds) = self.retry_after {
+            self.add_fields(response.headers_mut(), seconds);
         }
         if grpc.is_some() {
             grpc::push_back(response.headers_mut());
         }
         match self.reason {
-            Reason::Acquire(error) => response.extensions_mut().insert(error).map(drop),
-            Reason::Lost(error) => response.extensions_mut().insert(error).map(drop),
-            Reason::Key(error) => response.extensions_mut().insert(error).map(drop),
+            Reason::Acquire { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Lost { error } => response.extensions_mut().insert(error).map(drop),
+            Reason::Key { error } => response.extensions_mut().insert(error).map(drop),
         };
         response
     }
 
     /// Lists every policy, first the one that refused: only of that one it is known what is left.
-    fn add_fields(&self, headers: &mut HeaderMap) {
+    fn add_fields(&self, headers: &mut HeaderMap, retry_after: u64) {
         let remaining = self.reason.remaining();
         let refusing = (self.policy().as_str(), self.limit());
         self.fields
-            .refuse(headers, refusing, remaining, self.retry_after);
+            .refuse(headers, refusing, remaining, retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
-            others.for_each(|other| self.fields.list(headers, &other.policy, other.limit));
+            others.for_each(|other| {
+                self.fields
+                    .list(headers, other.policy.as_str(), other.limit)
+            });
         }
     }
 }

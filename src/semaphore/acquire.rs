@@ -66,7 +66,7 @@ use std::{
 /// }
 ///
 /// impl Grant for Pair {
-///     fn token(&self) -> u64 {
+///     fn token(&self) -> Option<u64> {
 ///         self.permits[0].token()
 ///     }
 ///

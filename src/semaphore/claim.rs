@@ -4,7 +4,7 @@ use super::{Key, Policy};
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
-pub const DEFAULT_MAX_WAITING: usize = 1_000;
+pub const DEFAULT_MAX_WAITING: u32 = 1_000;
 
 /// With more than a year no queue is in another order.
 const MAX_HEAD_START: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -108,8 +108,8 @@ impl Claim {
     /// When as many wait before it already, the claim is refused with
     /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of
     /// its [head start](Self::with_head_start) do not count. See [`Claim`] for an example.
-    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
-        self.max_waiting = Some(at_most_u32(max_waiting));
+    pub fn with_max_waiting(mut self, max_waiting: u32) -> Self {
+        self.max_waiting = Some(max_waiting);
         self
     }
 
@@ -168,7 +168,7 @@ impl Claim {
         policy: &Policy,
         limit: u32,
         wait: Duration,
-        max_waiting: usize,
+        max_waiting: u32,
     ) -> Self {
         let alternative = self.alternative;
         self.policy.get_or_insert_with(|| match alternative {
@@ -177,7 +177,7 @@ impl Claim {
         });
         self.limit.get_or_insert(limit);
         self.wait.get_or_insert(wait);
-        self.max_waiting.get_or_insert(at_most_u32(max_waiting));
+        self.max_waiting.get_or_insert(max_waiting);
         self
     }
 
@@ -217,9 +217,4 @@ impl<K: Into<Key>> From<K> for Claim {
     fn from(key: K) -> Self {
         Self::new(key)
     }
-}
-
-/// No queue is longer.
-fn at_most_u32(max_waiting: usize) -> u32 {
-    u32::try_from(max_waiting).unwrap_or(u32::MAX)
 }

@@ -90,7 +90,8 @@ pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
         return Err(ClaimError::None.into());
     }
     if claims.len() > MAX_CLAIMS {
-        return Err(ClaimError::TooMany(claims.len()).into());
+        let claims = claims.len();
+        return Err(ClaimError::TooMany { claims }.into());
     }
     for (at, claim) in claims.iter().enumerate() {
         claim.units()?;
@@ -103,7 +104,7 @@ pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
     // Each is within `MAX_WEIGHT` by now, so the sum is small.
     let units = claims.iter().map(Claim::weight).sum();
     if units > MAX_UNITS {
-        return Err(ClaimError::TooManyUnits(units).into());
+        return Err(ClaimError::TooManyUnits { units }.into());
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn begin(store: Store, policy: &Policy, key: &Key) -> Self {
         Self {
-            claiming: Claiming::begin(store, policy),
-            asked: Asked::of(store, policy, key.as_bytes()),
+            claiming: Claiming::begin(store, policy.as_str()),
+            asked: Asked::of(store, policy.as_str(), key.as_bytes()),
         }
     }
 
@@ -45,7 +45,7 @@ pub(super) fn answered(
         Err(error) => {
             let (by, outcome) = (error.policy().unwrap_or(policy), error.outcome());
             refused(store, by, outcome);
-            let asked = Asked::of(store, by, key.as_bytes());
+            let asked = Asked::of(store, by.as_str(), key.as_bytes());
             asked.refused(None, outcome, error);
         }
     }
@@ -64,7 +64,7 @@ impl Permit {
         let remaining = units.limit.saturating_sub(held);
         // A permit that combines others counts as these.
         let counted = match grant.parts() {
-            [] => Held::begin(store, &policy),
+            [] => Held::begin(store, policy.as_str()),
             _ => Held::default(),
         };
         Self::from_parts(grant, policy, units, remaining, counted)

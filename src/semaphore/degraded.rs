@@ -33,7 +33,7 @@ impl Permit {
     /// admits such permits. With several limits: whether that is so for one of them.
     ///
     /// A degraded permit claims its place when the store is back. Then it has a token; until then
-    /// its [`token`](Self::token) is 0, or that of the lease that has ended.
+    /// its [`token`](Self::token) is `None`, or that of the lease that has ended.
     ///
     /// # Examples
     ///

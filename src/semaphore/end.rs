@@ -142,7 +142,7 @@ impl Shared<dyn Grant> {
         let is_gone = || self.grant.is_lost() || self.grant.weight() == Some(0);
         if self.held.end() && !is_gone() {
             self.held.lost(by);
-            let of = self.held.store().map(|store| (store, &*self.policy));
+            let of = self.held.store().map(|store| (store, self.policy.as_str()));
             events::lost(of, by, self.grant.token());
         }
         let parts = self.grant.parts().iter();
@@ -151,7 +151,7 @@ impl Shared<dyn Grant> {
 
     /// A permit in shadow is never lost, because its holder would not lose it but for the trial.
     fn report_lost(&self) {
-        if !self.grant.is_shadow() {
+        if !self.is_shadow {
             self.grant.loss().set();
         }
         self.grant.parts().iter().for_each(Permit::report_lost);

@@ -23,11 +23,13 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(error.to_string(), "limit reached: 0 of 0 units are held");
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// There is no room under the limit, or other claims wait in the key's queue: a claim that
-    /// does not wait never passes them. In that case `held` may be lower than `limit`.
+    /// does not wait never passes them. In that case `held` may be lower than `limit`. A store of your own
+    /// refuses with [`AcquireError::full`].
+    #[non_exhaustive]
     Full {
         /// The policy under which there is no room.
         policy: Policy,
@@ -48,9 +50,17 @@ pub enum AcquireError {
     /// An operator has [revoked](super::Operate::revoke) the claim while it waited.
     Revoked,
     /// No store can grant the claim.
-    Invalid(ClaimError),
+    #[non_exhaustive]
+    Invalid {
+        /// What is wrong with it.
+        source: ClaimError,
+    },
     /// The store failed, so it is unknown whether there was room.
-    Store(StoreError),
+    #[non_exhaustive]
+    Store {
+        /// The store's failure.
+        source: StoreError,
+    },
     /// The store is shutting down and admits no claim.
     Closed,
 }
@@ -86,8 +96,8 @@ impl fmt::Display for AcquireError {
             Self::QueueFull => f.write_str("the queue is full"),
             Self::Overloaded => f.write_str("too many claims wait in this process"),
             Self::Revoked => f.write_str("an operator has revoked the claim"),
-            Self::Invalid(_) => f.write_str("the claim is not valid"),
-            Self::Store(_) => f.write_str("the semaphore's store failed"),
+            Self::Invalid { .. } => f.write_str("the claim is not valid"),
+            Self::Store { .. } => f.write_str("the semaphore's store failed"),
             Self::Closed => f.write_str("the semaphore is shut down"),
         }
     }
@@ -96,22 +106,22 @@ impl fmt::Display for AcquireError {
 impl Error for AcquireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Invalid(error) => Some(error),
-            Self::Store(error) => Some(&*error.0),
+            Self::Invalid { source } => Some(source),
+            Self::Store { source } => Some(&*source.0),
             _ => None,
         }
     }
 }
 
 impl From<ClaimError> for AcquireError {
-    fn from(error: ClaimError) -> Self {
-        Self::Invalid(error)
+    fn from(source: ClaimError) -> Self {
+        Self::Invalid { source }
     }
 }
 
 impl From<StoreError> for AcquireError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
+    fn from(source: StoreError) -> Self {
+        Self::Store { source }
     }
 }
 
@@ -135,8 +145,10 @@ pub const MAX_UNITS: u32 = 3_600;
 /// use tower_semaphore::{AcquireError, Claim, semaphore::ClaimError};
 ///
 /// let heavy = Claim::new("account-42").with_limit(5).with_weight(6);
-/// let error = ClaimError::TooHeavy { weight: 6, limit: 5 };
-/// assert_eq!(heavy.units(), Err(AcquireError::Invalid(error)));
+/// let Err(AcquireError::Invalid { source, .. }) = heavy.units() else {
+///     panic!("it is heavier than its limit");
+/// };
+/// assert!(matches!(source, ClaimError::TooHeavy { weight: 6, limit: 5, .. }));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -145,19 +157,32 @@ pub enum ClaimError {
     EmptyKey,
     /// A request has no claim.
     None,
-    /// A request has that many claims, more than [`MAX_CLAIMS`].
-    TooMany(usize),
-    /// The claims of a request are that many units together, more than [`MAX_UNITS`].
-    TooManyUnits(u32),
+    /// A request has more claims than [`MAX_CLAIMS`].
+    #[non_exhaustive]
+    TooMany {
+        /// How many it has.
+        claims: usize,
+    },
+    /// The claims of a request are more units together than [`MAX_UNITS`].
+    #[non_exhaustive]
+    TooManyUnits {
+        /// How many they are.
+        units: u32,
+    },
     /// Two claims of one request are for the same key under the same policy.
     Duplicate,
     /// The claim has no limit, and no layer gave it one.
     NoLimit,
-    /// The weight, which is 0 or above [`MAX_WEIGHT`].
-    Weight(u32),
+    /// The weight is 0 or above [`MAX_WEIGHT`].
+    #[non_exhaustive]
+    Weight {
+        /// The claim's weight, in units.
+        weight: u32,
+    },
     /// The store cannot change the weight of a permit.
     FixedWeight,
     /// The claim is heavier than its limit, so there will never be room.
+    #[non_exhaustive]
     TooHeavy {
         /// The claim's weight, in units.
         weight: u32,
@@ -171,13 +196,15 @@ impl fmt::Display for ClaimError {
         match self {
             Self::EmptyKey => f.write_str("key: it is empty"),
             Self::None => f.write_str("claims: there is none"),
-            Self::TooMany(count) => write!(f, "claims: {count} are more than {MAX_CLAIMS}"),
-            Self::TooManyUnits(units) => {
+            Self::TooMany { claims } => write!(f, "claims: {claims} are more than {MAX_CLAIMS}"),
+            Self::TooManyUnits { units } => {
                 write!(f, "claims: {units} units are more than {MAX_UNITS}")
             }
             Self::Duplicate => f.write_str("claims: two have the same key and policy"),
             Self::NoLimit => f.write_str("limit: the claim has none"),
-            Self::Weight(weight) => write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}"),
+            Self::Weight { weight } => {
+                write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}")
+            }
             Self::FixedWeight => f.write_str("weight: the store cannot change it"),
             Self::TooHeavy { weight, limit } => {
                 write!(f, "weight: {weight} is more than the limit of {limit}")
@@ -191,8 +218,7 @@ impl Error for ClaimError {}
 /// A failure of a store, as that store reports it.
 ///
 /// [`source`](Error::source) is the store's own error: for a `RedisSemaphore`, a `redis::Error`. It
-/// is shared, so that a clone can go into a response's extensions. Two values are equal when they
-/// are clones of one another, because errors of other libraries cannot be compared.
+/// is shared, so that a clone can go into a response's extensions.
 #[derive(Debug, Clone)]
 pub struct StoreError(Arc<dyn Error + Send + Sync>);
 
@@ -211,14 +237,6 @@ impl StoreError {
         Self(Arc::from(error.into()))
     }
 }
-
-impl PartialEq for StoreError {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for StoreError {}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

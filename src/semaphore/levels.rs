@@ -139,7 +139,7 @@ impl Permit {
         if self.0.policy != policy
             && let Some(shared) = Arc::get_mut(&mut self.0)
         {
-            shared.held.under(&policy);
+            shared.held.under(policy.as_str());
             shared.policy = policy;
         }
         self
@@ -152,7 +152,7 @@ impl Permit {
 
     /// The policy and the token of each limit that the permit was granted under, from the narrowest
     /// to the widest.
-    pub fn tokens(&self) -> Vec<(Policy, u64)> {
+    pub fn tokens(&self) -> Vec<(Policy, Option<u64>)> {
         match self.parts() {
             [] => vec![(self.policy().clone(), self.token())],
             parts => parts.iter().flat_map(Self::tokens).collect(),
@@ -236,7 +236,7 @@ struct Levels {
 }
 
 impl Grant for Levels {
-    fn token(&self) -> u64 {
+    fn token(&self) -> Option<u64> {
         self.permits[0].token()
     }
 

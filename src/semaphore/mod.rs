@@ -146,30 +146,22 @@ pub trait Semaphore: Send + Sync + 'static {
     }
 }
 
-impl<S: Semaphore + ?Sized> Semaphore for Box<S> {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        (**self).acquire(claim)
-    }
+macro_rules! through_pointers {
+    ($($pointer:ident)*) => { $(
+        impl<S: Semaphore + ?Sized> Semaphore for $pointer<S> {
+            fn acquire(&self, claim: Claim) -> Acquire {
+                (**self).acquire(claim)
+            }
 
-    fn acquire_all(&self, claims: Claims) -> Acquire {
-        (**self).acquire_all(claims)
-    }
+            fn acquire_all(&self, claims: Claims) -> Acquire {
+                (**self).acquire_all(claims)
+            }
 
-    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        (**self).semaphore_id(policy, key)
-    }
+            fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+                (**self).semaphore_id(policy, key)
+            }
+        }
+    )* };
 }
 
-impl<S: Semaphore + ?Sized> Semaphore for Arc<S> {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        (**self).acquire(claim)
-    }
-
-    fn acquire_all(&self, claims: Claims) -> Acquire {
-        (**self).acquire_all(claims)
-    }
-
-    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        (**self).semaphore_id(policy, key)
-    }
-}
+through_pointers!(Arc Box);

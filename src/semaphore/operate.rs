@@ -8,7 +8,10 @@ use tokio::time::timeout;
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
 pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + Send>>;
 
-/// A store that says who holds what, and takes a permit back. Both stores of this crate can.
+/// A store that says who holds what, and takes a permit back. Both stores of this crate can. A `Box` or an
+/// `Arc` of one does too.
+///
+/// A method that is added later has a default, so a store of your own that implements this trait goes on to.
 ///
 /// A permit is named by its policy, its key and its id: so a route for one account's operators cannot
 /// reach another account's permits, whatever id it is given.
@@ -19,7 +22,7 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 /// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let semaphore = MemorySemaphore::new().with_holders();
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
 /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
 ///
 /// let (policy, key) = (Policy::DEFAULT, "account-42".into());
@@ -159,7 +162,7 @@ impl KeyPage {
     /// ```
     /// use tower_semaphore::semaphore::{KeyPage, StoredKey};
     ///
-    /// let page = KeyPage::new(vec![StoredKey::Whole("ann".into())], Some("ann".to_owned()));
+    /// let page = KeyPage::new(vec![StoredKey::whole("ann")], Some("ann".to_owned()));
     /// assert!(page.next.is_some());
     /// ```
     pub fn new(keys: Vec<StoredKey>, next: Option<String>) -> Self {
@@ -199,31 +202,65 @@ async fn page(mut keys: KeyStream, earlier: usize, time: Duration) -> Result<Key
 #[non_exhaustive]
 pub enum StoredKey {
     /// The key, byte for byte.
-    Whole(Key),
+    #[non_exhaustive]
+    Whole {
+        /// The key.
+        key: Key,
+    },
     /// A long key, of which a store keeps only a hash: who knows the key can ask for its
     /// [usage](Operate::usage).
-    Hashed(String),
+    #[non_exhaustive]
+    Hashed {
+        /// The hash, as text.
+        hash: String,
+    },
 }
 
-impl<S: Operate + ?Sized> Operate for Arc<S> {
-    fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        (**self).usage(policy, key)
+impl StoredKey {
+    /// A key that a store remembers byte for byte. See [`KeyPage::new`] for an example.
+    pub fn whole(key: impl Into<Key>) -> Self {
+        Self::Whole { key: key.into() }
     }
 
-    fn keys(&self, policy: &Policy) -> KeyStream {
-        (**self).keys(policy)
-    }
-
-    fn keys_page(
-        &self,
-        policy: &Policy,
-        cursor: Option<&str>,
-        time: Duration,
-    ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
-        (**self).keys_page(policy, cursor, time)
-    }
-
-    fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
-        (**self).revoke(policy, key, id)
+    /// A key of which a store remembers a hash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::StoredKey;
+    ///
+    /// assert_ne!(StoredKey::hashed("ann"), StoredKey::whole("ann"));
+    /// ```
+    pub fn hashed(hash: impl Into<String>) -> Self {
+        Self::Hashed { hash: hash.into() }
     }
 }
+
+macro_rules! through_pointers {
+    ($($pointer:ident)*) => { $(
+        impl<S: Operate + ?Sized> Operate for $pointer<S> {
+            fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
+                (**self).usage(policy, key)
+            }
+
+            fn keys(&self, policy: &Policy) -> KeyStream {
+                (**self).keys(policy)
+            }
+
+            fn keys_page(
+                &self,
+                policy: &Policy,
+                cursor: Option<&str>,
+                time: Duration,
+            ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
+                (**self).keys_page(policy, cursor, time)
+            }
+
+            fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
+                (**self).revoke(policy, key, id)
+            }
+        }
+    )* };
+}
+
+through_pointers!(Arc Box);

@@ -51,8 +51,9 @@ pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
 /// A store of your own implements this trait for the type that it passes to [`Permit::new`]. See
 /// [`Acquire`](super::Acquire) for an example.
 pub trait Grant: Send + Sync + 'static {
-    /// The fencing token: greater than that of every earlier permit of the key.
-    fn token(&self) -> u64;
+    /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it
+    /// none, or none yet.
+    fn token(&self) -> Option<u64>;
 
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
@@ -75,11 +76,6 @@ pub trait Grant: Send + Sync + 'static {
     /// Whether the permit goes on without its store, which was unavailable: never unless
     /// implemented. See [`Permit::is_degraded`].
     fn is_degraded(&self) -> bool {
-        false
-    }
-
-    #[doc(hidden)] // Only of a layer in shadow.
-    fn is_shadow(&self) -> bool {
         false
     }
 
@@ -136,6 +132,8 @@ pub(super) struct Shared<G: ?Sized> {
     pub(super) remaining: u32,
     /// How many units it was granted with.
     pub(super) weight: u32,
+    /// Whether its request is admitted in any case.
+    pub(super) is_shadow: bool,
     /// Whether it shares its only level with the permit of an outer limit.
     pub(super) is_share: bool,
     /// Whether a level of it is shared by an outer and an inner limit.
@@ -178,6 +176,7 @@ impl Permit {
             inner_limit: AtomicU32::new(u32::MAX),
             remaining,
             weight: units.weight,
+            is_shadow: false,
             is_share: false,
             is_shared: AtomicBool::new(false),
             is_changing: AtomicBool::new(false),
@@ -198,8 +197,9 @@ impl Permit {
     /// longer than its lease.
     ///
     /// A permit that was lost and granted again has a new token, unless only units were lost that it
-    /// had gained by [`resize`](Self::resize). See [`Permit`] for an example.
-    pub fn token(&self) -> u64 {
+    /// had gained by [`resize`](Self::resize). `None`: it has none, or none yet, because the store was
+    /// unavailable when it was admitted, or because its limit is on trial. See [`Permit`] for an example.
+    pub fn token(&self) -> Option<u64> {
         self.0.grant.token()
     }
 

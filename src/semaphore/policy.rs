@@ -3,7 +3,6 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    ops::Deref,
     ptr,
     sync::Arc,
 };
@@ -60,14 +59,6 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self::DEFAULT
-    }
-}
-
-impl Deref for Policy {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.as_str()
     }
 }
 

@@ -38,8 +38,8 @@ impl AcquireError {
             Self::TimedOut => Outcome::TimedOut,
             Self::QueueFull => Outcome::QueueFull,
             Self::Overloaded => Outcome::Overloaded,
-            Self::Invalid(_) => Outcome::Invalid,
-            Self::Store(_) => Outcome::Unavailable,
+            Self::Invalid { .. } => Outcome::Invalid,
+            Self::Store { .. } => Outcome::Unavailable,
             Self::Closed => Outcome::Closed,
             Self::Revoked => Outcome::Revoked,
         }

@@ -86,7 +86,7 @@ impl Permit {
 
     async fn change(&self, weight: u32, shrinks: bool) -> Result<(), AcquireError> {
         if weight == 0 || weight > MAX_WEIGHT {
-            return Err(ClaimError::Weight(weight).into());
+            return Err(ClaimError::Weight { weight }.into());
         }
         let levels = self.leaves();
         // A limit on trial refuses nobody.

@@ -2,6 +2,7 @@
 
 use super::{Claim, Grant, Permit, Policy, Units};
 use crate::observe::Held;
+use std::sync::Arc;
 
 impl Claim {
     /// The claim of a request that is admitted in any case. It takes no place from those in force among
@@ -15,7 +16,7 @@ impl Claim {
 impl Permit {
     /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
     /// its request was admitted whether or not there was room. Such a permit is never lost, and its
-    /// token is 0 unless its claim was granted. With several layers: whether all of them are in shadow.
+    /// token is `None` unless its claim was granted. With several layers: whether all of them are in shadow.
     ///
     /// # Examples
     ///
@@ -30,13 +31,17 @@ impl Permit {
     /// ```
     pub fn is_shadow(&self) -> bool {
         match self.parts() {
-            [] => self.0.grant.is_shadow(),
+            [] => self.0.is_shadow,
             parts => parts.iter().all(Self::is_shadow),
         }
     }
 
     /// A permit that the store does not count: what it stands for may be counted beside it.
     pub(crate) fn shadow(grant: impl Grant, policy: Policy, units: Units) -> Self {
-        Self::from_parts(grant, policy, units, 0, Held::default())
+        let mut permit = Self::from_parts(grant, policy, units, 0, Held::default());
+        if let Some(shared) = Arc::get_mut(&mut permit.0) {
+            shared.is_shadow = true;
+        }
+        permit
     }
 }

@@ -43,7 +43,7 @@ impl Claim {
         let time = self.wait.filter(|wait| !wait.is_zero())?;
         Some(Wait {
             time,
-            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING as u32),
+            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
             head_start: self.head_start,
             is_trial: self.is_trial,
         })
@@ -74,7 +74,7 @@ impl Claim {
             return Err(ClaimError::EmptyKey.into());
         }
         if weight == 0 || weight > MAX_WEIGHT {
-            return Err(ClaimError::Weight(weight).into());
+            return Err(ClaimError::Weight { weight }.into());
         }
         match limit {
             0 => Err(AcquireError::full(self, 0)),

@@ -52,7 +52,7 @@ macro_rules! settings_methods {
         ///     .with_wait(Duration::from_secs(2))
         ///     .with_max_waiting(50);
         /// ```
-        pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        pub fn with_max_waiting(mut self, max_waiting: u32) -> Self {
             self.settings_mut().max_waiting = max_waiting;
             self
         }

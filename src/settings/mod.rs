@@ -21,7 +21,7 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) fields: Arc<Fields>,
     pub(crate) wait: Duration,
-    pub(crate) max_waiting: usize,
+    pub(crate) max_waiting: u32,
     pub(crate) semaphore: Arc<dyn Semaphore>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_stall: Option<Duration>,

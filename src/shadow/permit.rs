@@ -52,16 +52,12 @@ impl Drop for ShadowGrant {
 }
 
 impl Grant for ShadowGrant {
-    fn token(&self) -> u64 {
-        self.trial.held().map_or(0, |permit| permit.token())
+    fn token(&self) -> Option<u64> {
+        self.trial.held()?.token()
     }
 
     fn loss(&self) -> &Loss {
         &self.loss
-    }
-
-    fn is_shadow(&self) -> bool {
-        true
     }
 
     fn weight(&self) -> Option<u32> {

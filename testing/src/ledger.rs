@@ -82,8 +82,8 @@ impl Entry {
 }
 
 impl Grant for Entry {
-    fn token(&self) -> u64 {
-        0
+    fn token(&self) -> Option<u64> {
+        None
     }
 
     fn loss(&self) -> &Loss {

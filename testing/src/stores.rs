@@ -36,7 +36,7 @@ pub async fn redis(url: &str) -> Store {
 pub async fn supplied(url: &str) -> Store {
     let builder = RedisSemaphore::builder();
     let patient = builder.timeout(Duration::from_secs(3));
-    let store = patient.build_on(connection(url).await);
+    let store = patient.with_connection(connection(url).await);
     Arc::new(store.expect("the settings are right"))
 }
 
@@ -61,7 +61,7 @@ pub async fn cluster() -> Store {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
     let patient = patient_of_its_own();
-    Arc::new(connected(async || patient.clone().cluster(cluster.urls()).await).await)
+    Arc::new(connected(async || patient.clone().connect_cluster(cluster.urls()).await).await)
 }
 
 /// A store of its own on a primary with a replica, found by three Sentinels, which the tests of this
@@ -71,7 +71,15 @@ pub async fn sentinel() -> Store {
     static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
     let sentinels = SENTINELS.get_or_init(Sentinels::start).await;
     let (patient, name) = (patient_of_its_own(), Sentinels::NAME);
-    Arc::new(connected(async || patient.clone().sentinel(sentinels.urls(), name).await).await)
+    Arc::new(
+        connected(async || {
+            patient
+                .clone()
+                .connect_sentinel(sentinels.urls(), name)
+                .await
+        })
+        .await,
+    )
 }
 
 /// A store that connects. On a busy machine that may take longer than a store waits for it, and so
@@ -88,7 +96,7 @@ pub async fn connected(
     loop {
         match connect().await {
             Ok(store) => return store,
-            Err(ConnectError::Unavailable(_)) if Instant::now() < end => {}
+            Err(ConnectError::Unavailable { .. }) if Instant::now() < end => {}
             Err(error) => panic!("it connects: {error:?}"),
         }
     }

@@ -200,8 +200,8 @@ impl Semaphore for Fickle {
 struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {
-    fn token(&self) -> u64 {
-        self.1
+    fn token(&self) -> Option<u64> {
+        Some(self.1)
     }
 
     fn loss(&self) -> &Loss {

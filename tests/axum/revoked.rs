@@ -139,7 +139,7 @@ async fn finished(store: impl Store, http: Http) {
 async fn a_revoked_stream_is_cut_and_the_next_one_served() {
     for http in BOTH {
         for path in ["/stream", "/events", "/endless"] {
-            aborted(MemorySemaphore::new().with_holders(), http, path).await;
+            aborted(MemorySemaphore::builder().holders(true).build(), http, path).await;
         }
     }
 }
@@ -147,7 +147,7 @@ async fn a_revoked_stream_is_cut_and_the_next_one_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_stream_goes_on_if_the_layer_says_so_and_the_next_one_is_served() {
     for http in BOTH {
-        finished(MemorySemaphore::new().with_holders(), http).await;
+        finished(MemorySemaphore::builder().holders(true).build(), http).await;
     }
 }
 

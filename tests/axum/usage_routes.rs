@@ -91,7 +91,7 @@ const NAMES: [&str; 14] = [
 
 #[tokio::test]
 async fn every_link_of_a_list_works_for_keys_and_policies_of_any_bytes() {
-    let semaphore = MemorySemaphore::new().with_holders();
+    let semaphore = MemorySemaphore::builder().holders(true).build();
     for policy in NAMES.into_iter().chain([""]) {
         let keys = NAMES.map(str::as_bytes).into_iter();
         let keys: Vec<_> = keys.chain([&b"\xff\xfe."[..]]).collect();
@@ -112,7 +112,7 @@ async fn every_link_of_a_list_works_for_keys_and_policies_of_any_bytes() {
 
 #[tokio::test]
 async fn a_form_finds_a_usage_by_its_policy_and_its_key() {
-    let semaphore = MemorySemaphore::new().with_holders();
+    let semaphore = MemorySemaphore::builder().holders(true).build();
     for name in NAMES {
         let claim = Claim::new(name).with_limit(3).with_policy(name);
         let _permit = semaphore.acquire(claim).await.expect("there is room");
@@ -127,7 +127,7 @@ async fn a_form_finds_a_usage_by_its_policy_and_its_key() {
 
 #[tokio::test]
 async fn a_policy_that_is_not_named_is_the_default() {
-    let semaphore = MemorySemaphore::new().with_holders();
+    let semaphore = MemorySemaphore::builder().holders(true).build();
     let _permit = permit(&semaphore, "a", "job").await;
     let list = get(semaphore.clone(), &at("keys")).await;
     let keys = json!([{"key": "a", "usage": "usage?policy=concurrency&key=a"}]);
@@ -138,7 +138,7 @@ async fn a_policy_that_is_not_named_is_the_default() {
 
 #[tokio::test]
 async fn a_label_of_any_text_is_one_json_string() {
-    let semaphore = MemorySemaphore::new().with_holders();
+    let semaphore = MemorySemaphore::builder().holders(true).build();
     for label in [
         "\"}],\\",
         "</script>\u{2028}",
@@ -153,7 +153,7 @@ async fn a_label_of_any_text_is_one_json_string() {
 
 #[tokio::test]
 async fn nothing_is_changed_and_no_other_route_answers() {
-    let semaphore = MemorySemaphore::new().with_holders();
+    let semaphore = MemorySemaphore::builder().holders(true).build();
     let permit = permit(&semaphore, "a", "job").await;
     for path in ["", "keys/", "keys/concurrency", "usage/a", "concurrency/a"] {
         let (status, _) = text(semaphore.clone(), &at(path)).await;
@@ -219,7 +219,7 @@ impl Operate for Told {
     }
 
     fn keys(&self, _: &Policy) -> KeyStream {
-        let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::Whole(key.into()))));
+        let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::whole(key))));
         match self {
             Self::Keys(count) => Box::pin(keys(*count)),
             Self::KeysAndThenNothing(count) => Box::pin(keys(*count).chain(stream::pending())),

@@ -51,7 +51,7 @@ impl Busy {
     }
 
     /// Starts a request that waits at `position` in the queue.
-    async fn wait(&self, position: usize) -> JoinHandle<Response<Incoming>> {
+    async fn wait(&self, position: u32) -> JoinHandle<Response<Incoming>> {
         let client = self.client.clone();
         let waiting = tokio::spawn(async move { client.get("/full").await });
         self.waits(position).await;
@@ -59,7 +59,7 @@ impl Busy {
     }
 
     /// Waits until so many requests of alice's wait.
-    async fn waits(&self, count: usize) {
+    async fn waits(&self, count: u32) {
         eventually("as many wait as should", BOUND, async || {
             matches!(self.probe(count).await, AcquireError::QueueFull)
                 && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
@@ -68,7 +68,7 @@ impl Busy {
     }
 
     /// How one more claim fails if at most `longest` may wait.
-    async fn probe(&self, longest: usize) -> AcquireError {
+    async fn probe(&self, longest: u32) -> AcquireError {
         let claim = Claim::new("alice")
             .with_limit(5)
             .with_wait(Duration::from_millis(1))

@@ -44,7 +44,7 @@ struct Backlog {
     limit: u32,
     head_start: Duration,
     jobs: usize,
-    waiting: usize,
+    waiting: u32,
     grants: UnboundedSender<(Job, Permit)>,
     granted: UnboundedReceiver<(Job, Permit)>,
 }

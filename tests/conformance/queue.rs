@@ -8,7 +8,7 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
 /// Waits until `count` claims wait: then one that allows no more is refused.
-pub(crate) async fn until_waiting(store: &Store, count: usize) {
+pub(crate) async fn until_waiting(store: &Store, count: u32) {
     eventually("the queue has the expected length", BOUND, async || {
         let next = claim("a", 1)
             .with_wait(Duration::from_millis(1))
@@ -19,7 +19,7 @@ pub(crate) async fn until_waiting(store: &Store, count: usize) {
 }
 
 /// Spawns a claim that waits, and returns once the queue has `count` waiters.
-pub(crate) async fn waiter(store: &Store, claim: Claim, count: usize) -> Waiter {
+pub(crate) async fn waiter(store: &Store, claim: Claim, count: u32) -> Waiter {
     let waiter = tokio::spawn(store.acquire(claim.with_wait(BOUND)));
     until_waiting(store, count).await;
     waiter
@@ -47,9 +47,9 @@ pub(crate) async fn waiters_are_granted_in_the_order_of_arrival(store: Store) {
         waiters.push(waiter(&store, claim("a", 1), count).await);
     }
     drop(held);
-    for (number, waiter) in waiters.into_iter().enumerate() {
+    for (left, waiter) in (0..20).rev().zip(waiters) {
         let permit = granted(waiter).await;
-        until_waiting(&store, 19 - number).await;
+        until_waiting(&store, left).await;
         drop(permit);
     }
 }
@@ -192,7 +192,9 @@ pub(crate) async fn tokens_grow_along_the_queue(store: Store) {
 
 #[tokio::test]
 async fn a_store_in_memory_bounds_the_waiters_of_all_keys_together() {
-    let store = tower_semaphore::MemorySemaphore::new().with_max_waiting_total(1);
+    let store = tower_semaphore::MemorySemaphore::builder()
+        .max_waiting_total(1)
+        .build();
     let mut held = Vec::new();
     for key in ["a", "b"] {
         held.push(store.acquire(claim(key, 1)).await.expect("there is room"));

@@ -112,10 +112,13 @@ async fn several_limits_change_together_or_not_at_all(store: Store) {
     let error = permit.levels()[0].resize(6).await.expect_err("too heavy");
     assert!(matches!(
         error,
-        AcquireError::Invalid(ClaimError::TooHeavy { .. })
+        AcquireError::Invalid {
+            source: ClaimError::TooHeavy { .. },
+            ..
+        }
     ));
     let error = permit.resize(4).await.expect_err("too heavy for the fleet");
-    assert!(matches!(error, AcquireError::Invalid(_)), "{error:?}");
+    assert!(matches!(error, AcquireError::Invalid { .. }), "{error:?}");
     until_held(&store, &claims, &[3, 3, 3]).await;
 
     permit.resize(1).await.expect("it becomes lighter");
@@ -229,7 +232,7 @@ async fn a_wrong_weight_or_a_released_permit_is_told_apart_from_a_full_limit(sto
     let permit = acquired(&store, 5, 1).await;
     for weight in [0, MAX_WEIGHT + 1, 6] {
         let error = permit.resize(weight).await.expect_err("it is wrong");
-        assert!(matches!(error, AcquireError::Invalid(_)), "{error:?}");
+        assert!(matches!(error, AcquireError::Invalid { .. }), "{error:?}");
     }
     assert!(permit.release().await);
     let error = permit.resize(2).await.expect_err("it is released");

@@ -11,7 +11,7 @@ use crate::{
 use std::{slice, time::Duration};
 use tower_semaphore::{
     AcquireError, Claim, Claims, Semaphore,
-    semaphore::{ClaimError, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
+    semaphore::{MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
 };
 
 /// How many units are held at each limit, as a claim for far more is told.
@@ -123,7 +123,7 @@ pub(crate) async fn a_permit_of_several_limits_ends_as_one(store: Store) {
 }
 
 pub(crate) async fn tokens_name_each_limit_and_grow_with_each(store: Store) {
-    let mut last = [0; 3];
+    let mut last = [None; 3];
     for _ in 0..5 {
         let claims = claims("ann", [1, 1, 1]);
         let permit = store.acquire_all(claims.into()).await;
@@ -133,7 +133,7 @@ pub(crate) async fn tokens_name_each_limit_and_grow_with_each(store: Store) {
         assert_eq!(policies, POLICIES);
         assert_eq!(permit.token(), tokens[0].1);
         for (last, (policy, token)) in last.iter_mut().zip(tokens) {
-            assert!(token > *last, "{policy:?}: {token} after {last}");
+            assert!(token > *last, "{policy:?}: {token:?} after {last:?}");
             *last = token;
         }
         permit.release().await;
@@ -155,14 +155,14 @@ pub(crate) async fn every_limit_counts_the_weight_of_its_own_claim(store: Store)
     assert_eq!(held(&store, &claims).await, [0, 0, 0]);
 }
 
-fn is_invalid(error: &AcquireError, why: &ClaimError) -> bool {
-    matches!(error, AcquireError::Invalid(error) if error == why)
+fn is_invalid(error: &AcquireError, why: &str) -> bool {
+    matches!(error, AcquireError::Invalid { source, .. } if source.to_string() == why)
 }
 
 pub(crate) async fn no_claims_at_all_are_invalid(store: Store) {
     let none = store.acquire_all(Claims::from(Vec::<Claim>::new())).await;
     let error = none.expect_err("there is none");
-    assert!(is_invalid(&error, &ClaimError::None), "{error:?}");
+    assert!(is_invalid(&error, "claims: there is none"), "{error:?}");
 }
 
 pub(crate) async fn a_level_ends_after_its_time_although_the_permit_of_all_is_gone(store: Store) {
@@ -181,9 +181,10 @@ pub(crate) async fn more_claims_than_one_call_serves_are_invalid(store: Store) {
     let claims = |count: usize| -> Claims { (0..count).map(|at| claim(at as u64, 1)).collect() };
     let most = store.acquire_all(claims(MAX_CLAIMS)).await;
     assert!(most.expect("there is room").release().await);
-    let many = 100 * MAX_CLAIMS;
-    let error = store.acquire_all(claims(many)).await.expect_err("invalid");
-    assert!(is_invalid(&error, &ClaimError::TooMany(many)), "{error:?}");
+    let many = claims(100 * MAX_CLAIMS);
+    let error = store.acquire_all(many).await.expect_err("invalid");
+    let expected = "claims: 6400 are more than 64";
+    assert!(is_invalid(&error, expected), "{error:?}");
 }
 
 pub(crate) async fn more_units_than_one_call_may_grant_are_invalid(store: Store) {
@@ -199,15 +200,18 @@ pub(crate) async fn more_units_than_one_call_may_grant_are_invalid(store: Store)
     );
     let many: Claims = (0..4).map(heavy).chain([claim(4, 1)]).collect();
     let error = store.acquire_all(many).await.expect_err("invalid");
-    let expected = ClaimError::TooManyUnits(MAX_UNITS + 1);
-    assert!(is_invalid(&error, &expected), "{error:?}");
+    let expected = "claims: 3601 units are more than 3600";
+    assert!(is_invalid(&error, expected), "{error:?}");
 }
 
 pub(crate) async fn two_claims_for_one_semaphore_are_invalid(store: Store) {
     let [account, route, _] = claims("ann", [2, 2, 2]);
     let twice = [account.clone(), route, account.clone().with_limit(9)];
     let error = store.acquire_all(twice.into()).await.expect_err("invalid");
-    assert!(is_invalid(&error, &ClaimError::Duplicate), "{error:?}");
+    assert!(
+        is_invalid(&error, "claims: two have the same key and policy"),
+        "{error:?}"
+    );
     assert_eq!(held(&store, slice::from_ref(&account)).await, [0]);
     let of_two_policies = [account.clone(), account.with_policy("other")];
     assert!(store.acquire_all(of_two_policies.into()).await.is_ok());
@@ -220,10 +224,9 @@ pub(crate) async fn one_wrong_claim_makes_all_invalid(store: Store) {
         let mut wrong_one = claims.clone();
         wrong_one[wrong] = heavy(&claims[wrong]);
         let answer = store.acquire_all(wrong_one.into()).await;
-        let (weight, limit) = (3, 2);
-        let too_heavy = ClaimError::TooHeavy { weight, limit };
+        let too_heavy = "weight: 3 is more than the limit of 2";
         let error = answer.expect_err("it is too heavy");
-        assert!(is_invalid(&error, &too_heavy), "{error:?}");
+        assert!(is_invalid(&error, too_heavy), "{error:?}");
         assert_eq!(held(&store, &claims).await, [0, 0, 0]);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn spawn(store: &Store, claims: &[Claim]) -> Waiter {
 }
 
 /// Waits until so many claims wait at this limit: then one that allows no more is refused.
-pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: usize) {
+pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
     eventually("the queue has the expected length", BOUND, async || {
         let next = claim
             .clone()
@@ -80,7 +80,7 @@ pub(crate) async fn a_claim_cancelled_at_any_limit_leaves_nothing_behind(store: 
         until_queued(&store, &claims[full], 1).await;
         let next = spawn(&store, &claims);
         // It waits behind the first one, where that waits or at a narrower limit that it keeps.
-        until_queued(&store, &claims[0], usize::from(full > 0)).await;
+        until_queued(&store, &claims[0], u32::from(full > 0)).await;
         cancelled.abort();
         permit.release().await;
         let permit = granted(next).await;

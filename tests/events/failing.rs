@@ -88,7 +88,10 @@ async fn assert_all_fail(store: &RedisSemaphore) {
     for key in 0..CLAIMS {
         let wait = Duration::from_millis(key % 2);
         let answer = store.acquire(claim(key).with_wait(wait)).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
     }
 }
 
@@ -184,7 +187,7 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
     ok(&mut raw, &["SET", held, "no set"]).await;
     let bad = || store.acquire(Claim::new("bad").with_limit(1));
     for key in 0..CLAIMS {
-        assert!(matches!(bad().await, Err(AcquireError::Store(_))));
+        assert!(matches!(bad().await, Err(AcquireError::Store { .. })));
         assert!(store.acquire(claim(key)).await.is_ok());
     }
     warnings.assert_begun("WRONGTYPE");
@@ -205,7 +208,10 @@ async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
         let held = store.acquire(claim(key)).await.expect("it is free");
         let waits = claim(key).with_wait(Duration::from_millis(20));
         let answer = store.acquire(waits).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
         drop(held);
     }
     warnings.assert_begun("can't run this command");
@@ -253,7 +259,7 @@ async fn the_server_of_a_supplied_connection_is_told_once() {
     let server = RedisServer::start();
     let client = Client::open(server.url()).expect("it is a URL");
     let connection = client.get_multiplexed_async_connection().await;
-    let store = patient().build_on(connection.expect("it connects"));
+    let store = patient().with_connection(connection.expect("it connects"));
     let store = store.expect("the settings are right");
     assert_works(&store).await;
     let mut raw = Raw::connect(server.port()).await;

@@ -86,11 +86,11 @@ async fn connecting(port: u16) -> String {
         urls.extend(odd(password));
         for url in urls {
             all += &said(&patient().connect(url.as_str()).await);
-            all += &said(&patient().cluster([url.as_str()]).await);
-            all += &said(&patient().sentinel([url.as_str()], "primary").await);
+            all += &said(&patient().connect_cluster([url.as_str()]).await);
+            all += &said(&patient().connect_sentinel([url.as_str()], "primary").await);
             let own = patient().credentials("ann", password);
             all += &format!("{own:?} {own:#?}");
-            all += &said(&own.sentinel([url.as_str()], "primary").await);
+            all += &said(&own.connect_sentinel([url.as_str()], "primary").await);
         }
     }
     all
@@ -114,8 +114,8 @@ async fn no_password_appears_where_a_server_repeats_what_it_does_not_know() {
         for protocol in ["resp2", "resp3"] {
             let url = url(RIGHT, server.port()) + "?protocol=" + protocol;
             all += &said(&patient().connect(url.as_str()).await);
-            all += &said(&patient().cluster([url.as_str()]).await);
-            all += &said(&patient().sentinel([url.as_str()], "primary").await);
+            all += &said(&patient().connect_cluster([url.as_str()]).await);
+            all += &said(&patient().connect_sentinel([url.as_str()], "primary").await);
         }
     }
     assert!(all.contains("unknown command"), "{all}");
@@ -159,7 +159,7 @@ async fn no_password_appears_where_a_node_of_a_cluster_dies() {
         protect(&mut cluster.raw(node).await).await;
     }
     let urls = [0, 1, 2].map(|node| url(RIGHT, cluster.node(node).port()));
-    let store = patient().cluster(urls).await.expect("it connects");
+    let store = patient().connect_cluster(urls).await.expect("it connects");
     let claim = |key: u64| Claim::new(key).with_limit(1);
     cluster.node_mut(0).kill();
     let mut all = String::new();
@@ -179,11 +179,13 @@ async fn no_password_appears_where_the_primary_of_a_sentinel_dies() {
     protect(&mut Raw::connect(sentinel.port()).await).await;
     let urls = [url(RIGHT, sentinel.port())];
     let own = |password| patient().credentials("ann", password);
-    let wrong = own(WRONG).sentinel(urls.clone(), Sentinels::NAME).await;
+    let wrong = own(WRONG)
+        .connect_sentinel(urls.clone(), Sentinels::NAME)
+        .await;
     assert!(wrong.is_err(), "{wrong:?}");
     let mut all = said(&wrong);
     let store = own(RIGHT)
-        .sentinel(urls, Sentinels::NAME)
+        .connect_sentinel(urls, Sentinels::NAME)
         .await
         .expect("it connects");
     server.kill();

@@ -36,7 +36,7 @@ async fn claim_on(store: RedisSemaphore, number: u32, answered: Arc<AtomicUsize>
         for claim in [full(number), free(number)] {
             let is_full = claim.key().as_bytes().starts_with(b"full");
             match store.acquire(claim).await {
-                Err(AcquireError::Store(_)) => {
+                Err(AcquireError::Store { .. }) => {
                     sleep(Duration::from_millis(5)).await;
                     continue;
                 }

@@ -69,7 +69,10 @@ async fn a_claim_whose_reply_is_lost_is_granted_once_by_its_second_try() {
 async fn a_claim_all_of_whose_replies_are_lost_is_released() {
     let mut rig = rig().await;
     let failed = claim(&rig, usize::MAX, Duration::ZERO).await;
-    assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
+    assert!(
+        matches!(failed, Err(AcquireError::Store { .. })),
+        "{failed:?}"
+    );
     rig.nothing_is_left(SOON).await;
     // The claim was granted each time, and its replies are still lost.
     assert_eq!(ids(&rig.proxy).len(), 1);

@@ -126,8 +126,8 @@ async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
                     released.expect("each release is answered");
                 }
             }
-            Err(AcquireError::Store(error)) => {
-                odd += usize::from(format!("{error:?}").contains("Reply"));
+            Err(AcquireError::Store { source, .. }) => {
+                odd += usize::from(format!("{source:?}").contains("Reply"));
             }
             Err(_) => {}
         }
@@ -163,7 +163,7 @@ async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_is_soon_forgott
     };
     let builder = RedisSemaphore::builder().lease(LEASE);
     let store = builder
-        .build_on(odd.clone())
+        .with_connection(odd.clone())
         .expect("the settings are right");
     odd.is_odd.store(true, SeqCst);
     let (mut tasks, start, mut rng) = (JoinSet::new(), Instant::now(), Rng::new(seed));

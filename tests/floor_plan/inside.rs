@@ -7,7 +7,6 @@ use crate::{
 
 /// The way of a claim through the store in memory, from the top down.
 const MEMORY: [&str; 12] = [
-    "settings",
     "operate",
     "store",
     "several",
@@ -19,6 +18,7 @@ const MEMORY: [&str; 12] = [
     "queue",
     "holders",
     "hasher",
+    "settings",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.

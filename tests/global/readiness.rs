@@ -171,7 +171,7 @@ async fn it_is_not_ready_before_the_inner_service_is() {
 async fn the_permit_is_in_the_request() {
     let seen = tower::service_fn(|request: Request<()>| {
         let permit: Option<Permit> = request.extensions().get().cloned();
-        let token = permit.map_or(0, |permit| permit.token());
+        let token = permit.and_then(|permit| permit.token()).unwrap_or_default();
         async move { Ok::<_, std::convert::Infallible>(Response::new(Full::from(token.to_string()))) }
     });
     let mut service = one(MemorySemaphore::new()).layer(seen);

@@ -20,7 +20,7 @@ async fn a_store_that_fails_is_refused_with_503() {
     let answer = call(&mut service).await;
     assert_eq!(answer.status(), 503);
     assert_eq!(answer.headers()["retry-after"], "1");
-    assert!(matches!(error(&answer), AcquireError::Store(_)));
+    assert!(matches!(error(&answer), AcquireError::Store { .. }));
     let problem: Value = serde_json::from_slice(&read(answer).await).expect("JSON");
     assert_eq!(problem["status"], 503);
 }
@@ -95,5 +95,5 @@ async fn a_limit_of_0_refuses_without_asking_the_store() {
 async fn an_empty_key_is_refused_without_a_call_to_the_store() {
     let layer = GlobalConcurrencyLimitLayer::new(1, "", Uncalled);
     let answer = call(&mut limited(&layer)).await;
-    assert!(matches!(error(&answer), AcquireError::Invalid(_)));
+    assert!(matches!(error(&answer), AcquireError::Invalid { .. }));
 }

@@ -21,7 +21,7 @@ impl<S: Semaphore + Operate> Operated for S {}
 pub(crate) type Store = Arc<dyn Operated>;
 
 pub(crate) fn memory() -> Store {
-    Arc::new(MemorySemaphore::new().with_holders())
+    Arc::new(MemorySemaphore::builder().holders(true).build())
 }
 
 /// A store with the longest timeout of its lease, so that a busy machine fails no claim.
@@ -46,7 +46,12 @@ pub(crate) async fn cluster() -> Store {
     let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let builder = patient().prefix(format!("store-{number}:"));
-    Arc::new(builder.cluster(cluster.urls()).await.expect("it connects"))
+    Arc::new(
+        builder
+            .connect_cluster(cluster.urls())
+            .await
+            .expect("it connects"),
+    )
 }
 
 /// Makes each of these functions a test of each store.

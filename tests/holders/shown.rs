@@ -246,14 +246,14 @@ async fn keys_of_any_bytes_are_listed_once(store: Store) {
 
     let listed = keys(&store, &Policy::DEFAULT).await;
     let whole = listed.into_iter().map(|key| match key {
-        StoredKey::Whole(key) => key,
+        StoredKey::Whole { key, .. } => key,
         other => panic!("{other:?} is short"),
     });
     let whole: Vec<Key> = whole.collect();
     assert_eq!(whole.len(), keys_in.len(), "each once");
     assert_eq!(whole.into_iter().collect::<HashSet<_>>(), keys_in);
     let of_other = keys(&store, &"concurrency:a".into()).await;
-    assert_eq!(of_other, [StoredKey::Whole("other".into())]);
+    assert_eq!(of_other, [StoredKey::whole("other")]);
     drop(other);
 }
 

@@ -21,7 +21,8 @@ use testing::{
 use tower::{Layer, Service, ServiceExt};
 use tower_semaphore::{
     Acquire, AcquireError, Claim, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimit,
-    GlobalConcurrencyLimitLayer, MemorySemaphore, Permit, Policy, ReleaseAt, Semaphore, key,
+    GlobalConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, Policy, ReleaseAt, Semaphore,
+    key,
     semaphore::{BoxFuture, ClaimError, Grant, Loss, StoreError},
 };
 
@@ -119,18 +120,17 @@ fn an_acquire_that_is_polled_again_panics() {
 }
 
 #[test]
-fn errors_can_be_compared() {
-    let full = |held| AcquireError::full(&Claim::new("alice").with_limit(3), held);
-    assert_eq!(full(3), full(3));
-    assert_ne!(full(3), full(2));
-    let heavy = ClaimError::TooHeavy {
-        weight: 6,
-        limit: 5,
-    };
-    assert_eq!(AcquireError::from(heavy), AcquireError::Invalid(heavy));
-    let failed = StoreError::new("refused");
-    assert_eq!(AcquireError::Store(failed.clone()), failed.into());
-    assert_ne!(StoreError::new("refused"), StoreError::new("refused"));
+fn an_error_of_a_store_or_a_claim_converts() {
+    let invalid = AcquireError::from(ClaimError::EmptyKey);
+    assert!(matches!(
+        invalid,
+        AcquireError::Invalid {
+            source: ClaimError::EmptyKey,
+            ..
+        }
+    ));
+    let failed = AcquireError::from(StoreError::new("refused"));
+    assert!(matches!(failed, AcquireError::Store { .. }));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_claim_says_what_a_store_has_to_count() {
     let wait = Claim::new("alice").with_wait(Duration::from_secs(1)).wait();
     let wait = wait.expect("it waits");
     let default = tower_semaphore::semaphore::DEFAULT_MAX_WAITING;
-    assert_eq!(wait.max_waiting as usize, default);
+    assert_eq!(wait.max_waiting, default);
     assert_eq!(wait.time, Duration::from_secs(1));
 }
 
@@ -190,7 +190,7 @@ impl Semaphore for Wrapped {
 }
 
 impl Grant for Composite {
-    fn token(&self) -> u64 {
+    fn token(&self) -> Option<u64> {
         self.0[0].token()
     }
 
@@ -265,4 +265,52 @@ fn an_async_extractor_does_not_compile_and_the_error_says_what_to_do() {
     );
     let fine = compile_errors("pub fn extractor() { tower_semaphore::key::from_fn(|_| 1); }");
     assert!(!fine.contains("error"), "{fine}");
+}
+
+#[test]
+fn what_would_tie_users_to_an_implementation_does_not_compile() {
+    let programs = [
+        (
+            "use tower_semaphore::AcquireError;
+            pub fn f(e: &AcquireError) -> bool { matches!(e, AcquireError::Full { policy: _, limit: _, held: _ }) }",
+            "E0638",
+        ),
+        (
+            "use tower_semaphore::semaphore::StoreError;
+            pub fn f(a: &StoreError, b: &StoreError) -> bool { a == b }",
+            "E0369",
+        ),
+        (
+            "use tower_semaphore::AcquireError;
+            pub fn f(a: &AcquireError, b: &AcquireError) -> bool { a == b }",
+            "E0369",
+        ),
+        (
+            "pub fn f(policy: &tower_semaphore::Policy) -> &str { policy }",
+            "E0308",
+        ),
+        (
+            "use tower_semaphore::{Claims, KeyError, key::IntoClaims};
+            struct Own;
+            impl IntoClaims for Own {
+                fn into_claims(self) -> Result<Option<Claims>, KeyError> { Ok(None) }
+            }",
+            "E0050",
+        ),
+    ];
+    for (program, code) in programs {
+        let errors = compile_errors(program);
+        assert!(errors.contains(code), "{program}: {errors}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_operators_ask_may_be_chosen_at_run_time() {
+    async fn is_idle(store: impl Operate) -> bool {
+        let usage = store.usage(&Policy::DEFAULT, &"alice".into()).await;
+        usage.expect("memory answers").held.is_empty()
+    }
+    let boxed: Box<dyn Operate> = Box::new(MemorySemaphore::new());
+    let shared: Arc<dyn Operate> = Arc::new(MemorySemaphore::new());
+    assert!(is_idle(boxed).await && is_idle(shared).await);
 }

@@ -86,10 +86,10 @@ fn what_is_absent_everywhere_is_what_the_last_one_says() {
     let found = of(&key::first_of((none, missing.clone())));
     assert_eq!(
         found,
-        Err(KeyError::Missing(format!("the header {ACCOUNT}")))
+        Err(KeyError::missing(format!("the header {ACCOUNT}")))
     );
     let found = of(&key::first_of((missing, forgotten)));
-    assert_eq!(found, Err(KeyError::MissingExtension("u64")));
+    assert_eq!(found, Err(KeyError::missing_extension::<u64>()));
 }
 
 /// The policies that a layer named `read` gives to the first of `a`, `b` and so on.

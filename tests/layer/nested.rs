@@ -119,7 +119,7 @@ async fn the_token_of_the_handler_s_permit_is_that_of_the_innermost_layer() {
     let permit = take(&held);
     assert_eq!(
         (permit.token(), permit.limit(), permit.remaining()),
-        (4, 9, 8)
+        (Some(4), 9, 8)
     );
 }
 

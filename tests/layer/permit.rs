@@ -204,8 +204,8 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
 struct Returning(Loss);
 
 impl Grant for Returning {
-    fn token(&self) -> u64 {
-        1
+    fn token(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn loss(&self) -> &Loss {

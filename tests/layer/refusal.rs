@@ -127,7 +127,7 @@ async fn the_reason_lies_in_the_extensions() {
     assert_eq!(error.source().unwrap().to_string(), "connection refused");
     let nameless = answer(MemorySemaphore::new(), Request::new(())).await;
     let error = nameless.extensions().get::<KeyError>().unwrap();
-    assert!(matches!(error, KeyError::Missing(_)));
+    assert!(matches!(error, KeyError::Missing { .. }));
 }
 
 #[tokio::test]
@@ -139,9 +139,12 @@ async fn a_store_s_error_is_in_no_response() {
 
 fn plain(rejection: &Rejection) -> Response<String> {
     let said = match rejection.reason() {
-        Reason::Acquire(AcquireError::Full { held, .. }) => format!("{held} held"),
-        Reason::Acquire(error) => error.to_string(),
-        Reason::Key(error) => error.to_string(),
+        Reason::Acquire {
+            error: AcquireError::Full { held, .. },
+            ..
+        } => format!("{held} held"),
+        Reason::Acquire { error, .. } => error.to_string(),
+        Reason::Key { error, .. } => error.to_string(),
         _ => "something else".into(),
     };
     let policy = rejection.policy();
@@ -201,7 +204,7 @@ async fn a_rejection_of_one_s_own_may_be_a_response_of_axum() {
     let body = answer.into_body().boxed().collect().await;
     let body = body.expect("a body").to_bytes();
     assert_eq!(length, Some(body.len() as u64));
-    assert!(body.starts_with(b"Acquire(Full"));
+    assert!(body.starts_with(b"Acquire { error: Full"));
 }
 
 #[tokio::test]

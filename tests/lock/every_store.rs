@@ -37,7 +37,7 @@ fn lock(store: &Store) -> Lock {
 }
 
 /// Waits until `count` claims wait for the lock. A further claim finds that out by its own refusal.
-async fn queues(store: &Store, count: usize) {
+async fn queues(store: &Store, count: u32) {
     let probe = Claim::new("a")
         .with_policy("lock")
         .with_limit(1)

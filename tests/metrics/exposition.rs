@@ -17,8 +17,8 @@ static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| {
 pub(crate) fn builder() -> PrometheusBuilder {
     PrometheusBuilder::new()
         .with_recommended_naming(true)
-        .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), &SECONDS)
-        .and_then(|it| it.set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), &SIZES))
+        .set_buckets_for_metric(Matcher::Prefix("tower_semaphore".into()), SECONDS)
+        .and_then(|it| it.set_buckets_for_metric(Matcher::Full(CALL_SIZE.into()), SIZES))
         .expect("there are buckets")
 }
 

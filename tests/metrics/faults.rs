@@ -153,7 +153,7 @@ async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
     let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| Panicking::of(names));
     for recorder in &recorders {
         let _guard = metrics::set_default_local_recorder(recorder);
-        let store = MemorySemaphore::new().with_holders();
+        let store = MemorySemaphore::builder().holders(true).build();
         let permit = acquire(&store, "a").await;
         revoke(&store, "a").await;
         assert_eq!((recorder.panics(), permit.is_lost()), (1, true));

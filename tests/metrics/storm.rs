@@ -84,7 +84,7 @@ impl Storm {
                     .ok(),
                 false => Some(self.acquire(&mut rng.another()).await),
             };
-            if let Some(Err(AcquireError::Store(_))) = acquired {
+            if let Some(Err(AcquireError::Store { .. })) = acquired {
                 sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -145,7 +145,7 @@ impl Storm {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_storm_in_memory() {
-    let store = MemorySemaphore::new().with_holders();
+    let store = MemorySemaphore::builder().holders(true).build();
     let storm = Storm {
         store: Arc::new(store.clone()),
         operator: Arc::new(store),

@@ -39,7 +39,7 @@ async fn cut_off(rig: &mut Rig, claims: Vec<Claim>) -> Vec<Result<Permit, Acquir
 }
 
 fn all_failed(answers: &[Result<Permit, AcquireError>]) {
-    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store(_)));
+    let failed = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Store { .. }));
     assert!(answers.iter().all(failed), "{answers:?}");
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn answer(store: RedisSemaphore, claim: Claim) -> (Answer, Opti
     let (outcome, permit) = match answer {
         Ok(Ok(permit)) => (Outcome::Granted, Some(permit)),
         Ok(Err(AcquireError::Full { .. })) => (Outcome::Full, None),
-        Ok(Err(AcquireError::Store(_))) => (Outcome::Failed, None),
+        Ok(Err(AcquireError::Store { .. })) => (Outcome::Failed, None),
         Ok(Err(_)) => (Outcome::Other, None),
         Err(_) => (Outcome::Unanswered, None),
     };

@@ -136,7 +136,7 @@ async fn heavy_claims_on_a_supplied_connection_do_not_stall_other_users_of_the_s
     let connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await;
-    let store = builder().build_on(connection.expect("the server answers"));
+    let store = builder().with_connection(connection.expect("the server answers"));
     rig.store = store.expect("right settings");
     warm(&rig.store).await;
     stalls_no_other_user(rig).await;

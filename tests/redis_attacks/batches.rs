@@ -34,7 +34,7 @@ fn load(store: &RedisSemaphore, key: String, limit: u32) -> JoinHandle<(Vec<Acqu
             count += usize::from(counts);
             match granted {
                 Ok(_permit) => sleep(Duration::from_millis(20)).await,
-                Err(error @ AcquireError::Store(_)) if counts => failed.push(error),
+                Err(error @ AcquireError::Store { .. }) if counts => failed.push(error),
                 Err(_) => {}
             }
         }

@@ -22,7 +22,9 @@ impl Rig {
     async fn new(builder: Builder) -> Self {
         let servers = [RedisServer::start(), RedisServer::start()];
         let nodes = Nodes::connect(&servers[0], &servers[1]).await;
-        let store = builder.build_on(nodes.clone()).expect("right settings");
+        let store = builder
+            .with_connection(nodes.clone())
+            .expect("right settings");
         let rig = Self {
             _servers: servers,
             nodes,

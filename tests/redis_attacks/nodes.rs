@@ -74,7 +74,7 @@ async fn a_store_that_starts_while_one_node_is_dead_grants_on_the_others() {
     // The first claim waits for the clock for one timeout, and has one left: on a busy machine its
     // tries need a good part of that.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
-    let store = builder.build_on(nodes).expect("right settings");
+    let store = builder.with_connection(nodes).expect("right settings");
     for key in keys(false, "alive").take(10) {
         let answer = store.acquire(Claim::new(key.as_str()).with_limit(1)).await;
         assert!(answer.is_ok(), "claim for {key}: {answer:?}");

@@ -53,7 +53,9 @@ pub(crate) async fn one_of_two_is_dead() -> ([RedisServer; 2], RedisSemaphore) {
     let nodes = Nodes::connect(&servers[0], &servers[1]).await;
     // A busy machine is no failure of the store.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
-    let store = builder.build_on(nodes.clone()).expect("right settings");
+    let store = builder
+        .with_connection(nodes.clone())
+        .expect("right settings");
     let warm = store.acquire(Claim::new("warm").with_limit(1)).await;
     drop(warm.expect("there is room"));
     nodes.dead.store(true, Ordering::Relaxed);

@@ -57,7 +57,9 @@ async fn a_supplied_connection_that_panics_leaves_no_permit_behind() {
         state: Arc::clone(&state),
     };
     let builder = RedisSemaphore::builder().lease(BOUND * 6);
-    let store = builder.build_on(panics).expect("the settings are right");
+    let store = builder
+        .with_connection(panics)
+        .expect("the settings are right");
     let claim = || Claim::new("a").with_limit(100);
     drop(store.acquire(claim()).await.expect("there is room"));
     state.0.store(true, Relaxed);

@@ -60,7 +60,7 @@ async fn caller(store: RedisSemaphore, seed: u64) -> Tally {
                 tally.granted += 1;
                 sleep(Duration::from_micros(dice.roll(20_000))).await;
             }
-            Ok(Err(AcquireError::Store(_))) => {
+            Ok(Err(AcquireError::Store { .. })) => {
                 tally.failed += 1;
                 sleep(Duration::from_millis(5)).await;
             }

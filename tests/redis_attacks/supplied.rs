@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 async fn store(nodes: &Nodes) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
-    let store = builder.build_on(nodes.clone());
+    let store = builder.with_connection(nodes.clone());
     store.expect("the settings are right")
 }
 

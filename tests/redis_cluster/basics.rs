@@ -35,7 +35,7 @@ async fn pages_go_on_through_all_nodes_whichever_process_asks() {
                 .acquire(Claim::new(key.as_str()).with_limit(1))
                 .await;
             permits.push(permit.expect("there is room"));
-            held.insert(StoredKey::Whole(key.into()));
+            held.insert(StoredKey::whole(key));
         }
     }
     let (mut found, mut cursor) = (HashSet::new(), None);

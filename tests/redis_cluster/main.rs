@@ -28,7 +28,7 @@ pub(crate) fn patient() -> Builder {
 }
 
 pub(crate) async fn connect(builder: Builder, cluster: &Cluster) -> RedisSemaphore {
-    connected(async || builder.clone().cluster(cluster.urls()).await).await
+    connected(async || builder.clone().connect_cluster(cluster.urls()).await).await
 }
 
 /// What the keys of a semaphore begin with.

@@ -195,8 +195,8 @@ async fn claims_on_a_slot_that_does_not_end_its_move_are_told_so_however_many_th
             let error = answer.expect_err("the keys move");
             let is_told = match error.source().and_then(|source| source.downcast_ref()) {
                 // A busy machine was given the time.
-                Some(Error::Timeout(waited)) => *waited > Duration::from_millis(20),
-                Some(Error::Redis(error)) => error.code() == Some("TRYAGAIN"),
+                Some(Error::Timeout { 0: waited, .. }) => *waited > Duration::from_millis(20),
+                Some(Error::Redis { 0: error, .. }) => error.code() == Some("TRYAGAIN"),
                 _ => false,
             };
             assert!(is_told, "{error:?}");

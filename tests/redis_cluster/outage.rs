@@ -98,7 +98,10 @@ impl Fixture {
 async fn connect(cluster: &Cluster, policy: WhenUnavailable) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let builder = builder.when_unavailable(policy);
-    builder.cluster(cluster.urls()).await.expect("it connects")
+    builder
+        .connect_cluster(cluster.urls())
+        .await
+        .expect("it connects")
 }
 
 fn claim(key: &str) -> Claim {
@@ -118,7 +121,7 @@ async fn admitted(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
                 assert!(permit.is_degraded(), "a node has granted it");
                 permits.push(permit);
             }
-            Err(AcquireError::Store(_)) => return permits,
+            Err(AcquireError::Store { .. }) => return permits,
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -163,7 +166,10 @@ async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
     let is_fast = async |store: &RedisSemaphore| {
         let start = Instant::now();
         let answer = store.acquire(claim(&fixture.keys[0])).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
         start.elapsed() < TIMEOUT / 2
     };
     for store in &fixture.stores {
@@ -275,7 +281,10 @@ async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_th
         claim(&fixture.keys[0]).with_strict(true),
     ];
     let answer = fixture.stores[0].acquire_all(claims.into()).await;
-    assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(AcquireError::Store { .. })),
+        "{answer:?}"
+    );
     let mut raw = fixture.cluster.raw(1).await;
     eventually("it is released", BOUND, async || {
         raw.zcard(&held(&fixture.keys[1])).await == 0

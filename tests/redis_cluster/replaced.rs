@@ -65,7 +65,7 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
     // An attempt to look at a node may take that long.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     let url = format!("redis://127.0.0.1:{}/", name.port());
-    let store = builder.cluster([url]).await.expect("it connects");
+    let store = builder.connect_cluster([url]).await.expect("it connects");
     let works = async || {
         let permit = store.acquire(Claim::new("a").with_limit(1)).await;
         permit.is_ok()

@@ -13,7 +13,7 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore, redis::Error};
 fn is_not_replicated(answer: &Result<Permit, AcquireError>) -> bool {
     let Err(error) = answer else { return false };
     let error = error.source().and_then(|source| source.downcast_ref());
-    matches!(error, Some(Error::NotReplicated(0)))
+    matches!(error, Some(Error::NotReplicated { 0: 0, .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +73,10 @@ async fn permits_are_known_to_the_replica_that_takes_the_place_of_a_dead_primary
     let answer = store
         .acquire(Claim::new(held[0].as_str()).with_limit(2))
         .await;
-    assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(AcquireError::Store { .. })),
+        "{answer:?}"
+    );
     let (_, most) = load.stop().await;
     assert_eq!(most, 1, "held a key of one");
     cluster.node_mut(0).restart();

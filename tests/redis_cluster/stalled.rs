@@ -88,7 +88,9 @@ async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced
     let seed = Front::open(Duration::ZERO).await;
     seed.point_at(old.node(0).port());
     let url = format!("redis://127.0.0.1:{}/", seed.port());
-    let store = patient().timeout(Duration::from_secs(1)).cluster([url]);
+    let store = patient()
+        .timeout(Duration::from_secs(1))
+        .connect_cluster([url]);
     let store = store.await.expect("it connects");
     let mut keys = Vec::new();
     for node in 0..3 {

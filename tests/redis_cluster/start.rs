@@ -13,7 +13,7 @@ use tower_semaphore::{
 };
 
 async fn blamed(builder: Builder, urls: &[String]) -> (&'static str, &'static str) {
-    match builder.cluster(urls.to_vec()).await {
+    match builder.connect_cluster(urls.to_vec()).await {
         Err(ConnectError::Setting { name, reason, .. }) => (name, reason),
         other => panic!("no setting is blamed: {other:?}"),
     }
@@ -33,17 +33,23 @@ async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     let outcome = blamed(patient(), &[server.url()]).await;
     assert_eq!(
         outcome,
-        ("cluster", "the server is not a node of a cluster")
+        ("connect_cluster", "the server is not a node of a cluster")
     );
     let outcome = blamed(patient(), &[]).await;
-    assert_eq!(outcome, ("cluster", "it names no server"));
+    assert_eq!(outcome, ("connect_cluster", "it names no server"));
     let url = format!("redis://127.0.0.1:{}/3", server.port());
     let outcome = blamed(patient(), &[url]).await;
-    assert_eq!(outcome, ("cluster", "a cluster has only the database 0"));
+    assert_eq!(
+        outcome,
+        ("connect_cluster", "a cluster has only the database 0")
+    );
     let outcome = blamed(patient(), &["unix:///nowhere".to_owned()]).await;
     assert_eq!(
         outcome,
-        ("cluster", "the nodes of a cluster have no Unix sockets")
+        (
+            "connect_cluster",
+            "the nodes of a cluster have no Unix sockets"
+        )
     );
 }
 
@@ -53,11 +59,11 @@ async fn nodes_that_cannot_be_reached_are_told() {
     let url = server.url();
     // It has no slots, and knows nobody who has.
     let outcome = blamed(patient(), std::slice::from_ref(&url)).await;
-    assert_eq!(outcome, ("cluster", "no node has any slots"));
+    assert_eq!(outcome, ("connect_cluster", "no node has any slots"));
     server.kill();
-    let outcome = patient().cluster([url]).await;
+    let outcome = patient().connect_cluster([url]).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
         "{outcome:?}"
     );
 }
@@ -70,7 +76,7 @@ async fn one_living_node_of_those_that_are_named_is_enough() {
     let urls = [dead.url(), silent.url(), cluster.node(1).url()];
     dead.kill();
     silent.stop();
-    let store = patient().cluster(urls).await.expect("one answers");
+    let store = patient().connect_cluster(urls).await.expect("one answers");
     works(&store).await;
 }
 
@@ -92,7 +98,7 @@ async fn a_right_that_any_node_lacks_is_named() {
     for node in 0..3 {
         let mut raw = cluster.raw(node).await;
         raw.cmd(&["ACL", "SETUSER", "default", "-zadd"]).await;
-        let outcome = patient().cluster(cluster.urls()).await;
+        let outcome = patient().connect_cluster(cluster.urls()).await;
         assert!(
             matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
             "{outcome:?}"
@@ -121,9 +127,9 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
     }
     let port = cluster.node(0).port();
     let url = |password| format!("redis://ann:{password}@127.0.0.1:{port}/");
-    let store = patient().cluster([url("battery-staple")]).await;
+    let store = patient().connect_cluster([url("battery-staple")]).await;
     works(&store.expect("it is let in")).await;
-    let wrong = patient().cluster([url("wrong-staple")]).await;
+    let wrong = patient().connect_cluster([url("wrong-staple")]).await;
     assert!(
         matches!(wrong, Err(ConnectError::Credentials { name: "url", .. })),
         "{wrong:?}"
@@ -165,9 +171,9 @@ async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
         nodes.text().contains("192.0.2.1:")
     })
     .await;
-    let outcome = patient().cluster(cluster.urls()).await;
+    let outcome = patient().connect_cluster(cluster.urls()).await;
     assert!(
-        matches!(outcome, Err(ConnectError::Unavailable(_))),
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
         "{outcome:?}"
     );
 }

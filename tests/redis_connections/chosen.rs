@@ -72,7 +72,7 @@ async fn all_connections_to_one_server_are_made_in_the_chosen_way() {
 async fn all_connections_to_a_cluster_are_made_in_the_chosen_way() {
     let cluster = Cluster::of_primaries(3).await;
     // The others are found through the first.
-    let store = builder().cluster([cluster.node(0).url()]).await;
+    let store = builder().connect_cluster([cluster.node(0).url()]).await;
     let store = store.expect("it connects");
     for number in 0..50 {
         let claim = Claim::new(format!("key-{number}")).with_limit(1);
@@ -95,7 +95,9 @@ async fn all_connections_to_a_cluster_are_made_in_the_chosen_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_to_a_primary_of_sentinels_are_made_in_the_chosen_way() {
     let sentinels = Sentinels::start().await;
-    let store = builder().sentinel(sentinels.urls(), Sentinels::NAME).await;
+    let store = builder()
+        .connect_sentinel(sentinels.urls(), Sentinels::NAME)
+        .await;
     let store = store.expect("it connects");
     let mut raw = sentinels.raw(0).await;
     let _held = store.acquire(claim()).await.expect("there is room");

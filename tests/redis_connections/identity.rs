@@ -33,7 +33,7 @@ async fn connect(server: &SecureServer, own: Signed) -> Result<RedisSemaphore, C
 async fn refused(connect: impl AsyncFn() -> Result<RedisSemaphore, ConnectError>) {
     eventually("the reason is read", BOUND, async || {
         match connect().await {
-            Err(ConnectError::Unavailable(_)) => false,
+            Err(ConnectError::Unavailable { .. }) => false,
             outcome => !refusal(outcome).is_empty(),
         }
     })
@@ -86,7 +86,7 @@ async fn a_supplied_connection_has_its_own_certificates() {
     let connection = client.get_multiplexed_async_connection().await;
     let own = Authority::new().sign("client.example");
     let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
-    let outcome = builder.build_on(connection.expect("it connects"));
+    let outcome = builder.with_connection(connection.expect("it connects"));
     assert_eq!(blamed(outcome), "client_certificate");
 }
 

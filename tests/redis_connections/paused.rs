@@ -35,8 +35,8 @@ async fn connecting_in_paused_time_says_so() {
     let address = silent.local_addr().expect("it has one");
     let url = format!("redis://{address}/");
     assert_paused(RedisSemaphore::connect(&*url).await);
-    assert_paused(RedisSemaphore::builder().cluster([&*url]).await);
-    let sentinels = RedisSemaphore::builder().sentinel([&*url], Sentinels::NAME);
+    assert_paused(RedisSemaphore::connect_cluster([&*url]).await);
+    let sentinels = RedisSemaphore::connect_sentinel([&*url], Sentinels::NAME);
     assert_paused(sentinels.await);
 }
 
@@ -49,7 +49,7 @@ async fn assert_claims_say_so(store: &RedisSemaphore) {
         let Err(error) = store.acquire(claim().with_wait(wait)).await else {
             continue;
         };
-        assert!(matches!(error, AcquireError::Store(_)), "{error:?}");
+        assert!(matches!(error, AcquireError::Store { .. }), "{error:?}");
         let cause = error.source().and_then(|cause| cause.downcast_ref());
         let cause: &redis::Error = cause.expect("it is an error of the store");
         assert!(matches!(cause, redis::Error::PausedClock), "{cause:?}");
@@ -78,7 +78,9 @@ async fn claims_in_paused_time_say_so_whatever_the_policy() {
 #[tokio::test]
 async fn claims_to_a_cluster_and_over_a_supplied_connection_say_so_too() {
     let cluster = Cluster::of_primaries(3).await;
-    let store = RedisSemaphore::builder().cluster(cluster.urls()).await;
+    let store = RedisSemaphore::builder()
+        .connect_cluster(cluster.urls())
+        .await;
     assert_claims_say_so(&store.expect("it connects")).await;
     let server = RedisServer::start();
     let supplied = connection(&server.url()).await;

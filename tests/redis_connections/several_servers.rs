@@ -33,7 +33,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
     // The others are found through the first.
     let store = builder
         .clone()
-        .cluster(cluster.tls_urls().into_iter().take(1))
+        .connect_cluster(cluster.tls_urls().into_iter().take(1))
         .await;
     let store = store.expect("the authority is trusted");
     for number in 0..20 {
@@ -60,7 +60,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
     }
     let other = Files::new("127.0.0.1").authority.certificate();
     let builder = RedisSemaphore::builder().root_certificate(other);
-    let refused = builder.cluster(cluster.tls_urls()).await;
+    let refused = builder.connect_cluster(cluster.tls_urls()).await;
     assert!(refused.is_err(), "{refused:?}");
 }
 
@@ -76,7 +76,7 @@ async fn a_primary_is_found_and_served_over_tls() {
     let builder = builder
         .lease(Duration::from_secs(60))
         .timeout(Duration::from_secs(2));
-    let store = builder.sentinel([url], Sentinels::NAME).await;
+    let store = builder.connect_sentinel([url], Sentinels::NAME).await;
     let store = store.expect("the authority is trusted");
     let permit = store.acquire(claim()).await.expect("there is room");
     let waiting = tokio::spawn(store.acquire(claim().with_wait(BOUND)));

@@ -41,7 +41,7 @@ fn is_credentials(error: &ConnectError) -> bool {
 }
 
 fn is_unavailable(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Unavailable(_))
+    matches!(error, ConnectError::Unavailable { .. })
 }
 
 fn is_setting(setting: &str) -> impl Fn(&ConnectError) -> bool {
@@ -119,7 +119,7 @@ async fn a_database_that_is_not_there_is_told() {
     explained(outcome, is_setting("url"), &words);
     let sentinel = sentinel(server.client_port(), 1);
     let urls = [sentinel.url() + "99"];
-    let outcome = patient().sentinel(urls, Sentinels::NAME).await;
+    let outcome = patient().connect_sentinel(urls, Sentinels::NAME).await;
     explained(outcome, is_setting("url"), &words);
 }
 
@@ -141,7 +141,9 @@ async fn a_command_that_an_access_control_list_lacks_is_named_on_the_way_in_too(
             .await;
     }
     let builder = patient().credentials("ann", "battery-staple");
-    let outcome = builder.sentinel([sentinel.url()], Sentinels::NAME).await;
+    let outcome = builder
+        .connect_sentinel([sentinel.url()], Sentinels::NAME)
+        .await;
     explained(outcome, lacks("ROLE"), &["ROLE"]);
 }
 
@@ -149,19 +151,27 @@ async fn a_command_that_an_access_control_list_lacks_is_named_on_the_way_in_too(
 async fn a_server_of_another_kind_is_told() {
     let server = RedisServer::start();
     let urls = || [server.url()];
-    let outcome = patient().sentinel(urls(), Sentinels::NAME).await;
-    explained(outcome, is_setting("sentinel"), &["not a Sentinel"]);
-    let outcome = patient().cluster(urls()).await;
-    explained(outcome, is_setting("cluster"), &["not a node of a cluster"]);
-    let sentinel = sentinel(server.client_port(), 1);
-    let outcome = patient().sentinel([sentinel.url()], "nobody").await;
+    let outcome = patient().connect_sentinel(urls(), Sentinels::NAME).await;
+    explained(outcome, is_setting("connect_sentinel"), &["not a Sentinel"]);
+    let outcome = patient().connect_cluster(urls()).await;
     explained(
         outcome,
-        is_setting("sentinel"),
+        is_setting("connect_cluster"),
+        &["not a node of a cluster"],
+    );
+    let sentinel = sentinel(server.client_port(), 1);
+    let outcome = patient().connect_sentinel([sentinel.url()], "nobody").await;
+    explained(
+        outcome,
+        is_setting("connect_sentinel"),
         &["no primary of this name"],
     );
     let outcome = patient().connect(sentinel.url()).await;
-    explained(outcome, is_setting("url"), &["is a Sentinel", "`sentinel`"]);
+    explained(
+        outcome,
+        is_setting("url"),
+        &["is a Sentinel", "`connect_sentinel`"],
+    );
 }
 
 #[tokio::test]
@@ -169,8 +179,8 @@ async fn one_sentinel_of_three_is_not_enough_if_the_others_are_none() {
     let server = RedisServer::start();
     let sentinel = sentinel(server.client_port(), 1);
     let urls = [sentinel.url(), server.url(), server.url()];
-    let outcome = patient().sentinel(urls, Sentinels::NAME).await;
-    explained(outcome, is_setting("sentinel"), &["not a Sentinel"]);
+    let outcome = patient().connect_sentinel(urls, Sentinels::NAME).await;
+    explained(outcome, is_setting("connect_sentinel"), &["not a Sentinel"]);
 }
 
 #[tokio::test]
@@ -181,7 +191,7 @@ async fn one_node_of_a_cluster_is_no_store_unless_it_has_all_keys() {
         explained(
             outcome,
             is_setting("url"),
-            &["node of a cluster", "`cluster`"],
+            &["node of a cluster", "`connect_cluster`"],
         );
     }
     let alone = Cluster::of_primaries(1).await;
@@ -199,7 +209,9 @@ async fn one_node_of_a_cluster_is_no_store_unless_it_has_all_keys() {
 async fn a_url_without_a_scheme_is_told() {
     let outcome = RedisSemaphore::connect("localhost:6379").await;
     explained(outcome, is_setting("url"), &["(is \"redis://\" missing?)"]);
-    let outcome = RedisSemaphore::builder().cluster(["localhost:6379"]).await;
+    let outcome = RedisSemaphore::builder()
+        .connect_cluster(["localhost:6379"])
+        .await;
     explained(outcome, is_setting("url"), &["(is \"redis://\" missing?)"]);
 }
 
@@ -260,7 +272,7 @@ async fn declines(answer: &'static str) -> String {
 
 #[tokio::test]
 async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
-    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused(_));
+    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused { .. });
     let url = declines("-DENIED Redis is running in protected mode\r\n").await;
     explained(
         patient().connect(url).await,
@@ -291,10 +303,10 @@ async fn a_server_that_delays_writes_is_silent_for_the_whole_time_of_a_check() {
 async fn a_wrong_server_among_silent_ones_is_no_reason_to_give_up() {
     let (plain, silent) = (RedisServer::start(), RedisServer::start());
     silent.stop();
-    let outcome = patient().cluster([plain.url(), silent.url()]).await;
+    let outcome = patient().connect_cluster([plain.url(), silent.url()]).await;
     explained(outcome, is_unavailable, &[]);
     let urls = [silent.url(), silent.url(), plain.url()];
-    let outcome = patient().sentinel(urls, Sentinels::NAME).await;
+    let outcome = patient().connect_sentinel(urls, Sentinels::NAME).await;
     explained(outcome, is_unavailable, &[]);
     silent.cont();
 }
@@ -364,7 +376,7 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
     let outcome = patient()
         .connect(says("-DENIED protected mode\r\n").await)
         .await;
-    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused(_));
+    let is_refused = |error: &ConnectError| matches!(error, ConnectError::Refused { .. });
     explained(outcome, is_refused, &["protected mode"]);
 }
 

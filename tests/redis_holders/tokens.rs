@@ -36,11 +36,11 @@ fn lose_answers_to_acquires(proxy: &Proxy, acquire: Vec<u8>) -> Arc<AtomicUsize>
 }
 
 /// Asserts that the permit, whenever it is not lost, has a new token.
-async fn is_held_under_more_than(newest: u64, permit: &Permit) {
+async fn is_held_under_more_than(newest: Option<u64>, permit: &Permit) {
     let start = Instant::now();
     while start.elapsed() < LEASE * 2 {
         let (token, lost) = (permit.token(), permit.is_lost());
-        assert!(lost || token > newest, "held as {token} after {newest}");
+        assert!(lost || token > newest, "held as {token:?} after {newest:?}");
         tokio::time::sleep(LEASE / 100).await;
     }
     assert!(!permit.is_lost());

@@ -67,7 +67,9 @@ async fn a_server_that_closes_each_connection_opens_the_breaker() {
 async fn blipped() -> (Duration, Option<AcquireError>) {
     let server = RedisServer::start();
     let nodes = Nodes::connect(&server).await;
-    let store = builder(Share).build_on(nodes.clone()).expect("settings");
+    let store = builder(Share)
+        .with_connection(nodes.clone())
+        .expect("settings");
     let other = builder(Share).connect(server.url()).await.expect("server");
     drop(store.acquire(Claim::new("warm").with_limit(1)).await);
     know_each_other(&server, 2).await;

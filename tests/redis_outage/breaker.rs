@@ -173,7 +173,7 @@ async fn a_store_on_a_connection_of_the_callers_opens_it_too() {
     let server = testing::redis::RedisServer::start();
     let connection = testing::stores::connection(&server.url()).await;
     let store = builder(WhenUnavailable::Refuse)
-        .build_on(connection)
+        .with_connection(connection)
         .expect("it is built");
     drop(store.acquire(claim(5)).await.expect("there is room"));
     server.stop();
@@ -244,7 +244,10 @@ async fn while_it_is_open_no_permit_grows() {
     let start = Instant::now();
     let answer = permit.resize(3).await;
     let took = start.elapsed();
-    assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(AcquireError::Store { .. })),
+        "{answer:?}"
+    );
     assert!(took < 10 * AT_ONCE, "{took:?}");
 }
 

@@ -14,7 +14,7 @@ async fn is_told(lost: impl Future<Output = ()>) -> bool {
     timeout(Duration::from_millis(10), lost).await.is_ok()
 }
 
-async fn has_its_place(permit: &Permit, token: u64) {
+async fn has_its_place(permit: &Permit, token: Option<u64>) {
     assert!(!is_told(permit.lost()).await && !permit.is_lost());
     assert!(!permit.is_degraded());
     assert!(permit.token() > token, "it was granted anew");

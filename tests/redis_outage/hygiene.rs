@@ -63,7 +63,7 @@ async fn a_store_that_was_never_told_of_others_takes_the_least() {
         connection
     };
     let builder = crate::server::builder(WhenUnavailable::Share);
-    let store = builder.build_on(connection).expect("it is built");
+    let store = builder.with_connection(connection).expect("it is built");
     let one = store.acquire(claim(10)).await.expect("one is the least");
     is_refused(store.acquire(claim(10)).await);
     drop(one);

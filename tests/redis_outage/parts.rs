@@ -40,7 +40,7 @@ async fn with_a_dead_node(
     // The keeper's calls are rare.
     let store = builder
         .lease(Duration::from_secs(30))
-        .build_on(nodes.clone())
+        .with_connection(nodes.clone())
         .expect("settings");
     drop(store.acquire(Claim::new("warm").with_limit(1)).await);
     nodes.silence(DEAD);
@@ -92,7 +92,7 @@ async fn claims_of_a_silent_node_are_decided_at_once_beside_busy_ones_that_work(
 async fn claims_of_all_parts_are_decided_at_once_when_the_only_server_is_silent() {
     let server = RedisServer::start();
     let nodes = Nodes::connect(&server).await;
-    let store = builder(Refuse).build_on(nodes).expect("settings");
+    let store = builder(Refuse).with_connection(nodes).expect("settings");
     drop(store.acquire(Claim::new("warm").with_limit(1)).await);
     server.stop();
     for _ in 0..3 {
@@ -119,7 +119,11 @@ async fn claims_need_a_place_for_all_keys_after_the_only_server_was_silent() {
     let mut stores = Vec::new();
     for _ in 0..2 {
         let connection = testing::stores::connection(&server.url()).await;
-        stores.push(builder(Share).build_on(connection).expect("settings"));
+        stores.push(
+            builder(Share)
+                .with_connection(connection)
+                .expect("settings"),
+        );
     }
     let [quiet, busy] = &stores[..] else {
         unreachable!()

@@ -40,7 +40,7 @@ async fn degraded_permits_are_in_the_books_within_two_refreshes() {
         assert!(
             permits
                 .iter()
-                .all(|permit| permit.token() > 0 && !permit.is_lost())
+                .all(|permit| permit.token().is_some() && !permit.is_lost())
         );
         let mut tokens: Vec<_> = permits.iter().map(Permit::token).collect();
         tokens.sort_unstable();
@@ -149,7 +149,7 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     let permit = store.acquire(claim(5).with_weight(2)).await;
     let permit = permit.expect("the policy admits it");
     let error = permit.resize(3).await.expect_err("no server knows it");
-    let AcquireError::Store(error) = error else {
+    let AcquireError::Store { source: error, .. } = error else {
         panic!("{error:?}");
     };
     let source = std::error::Error::source(&error).expect("it has a cause");

@@ -170,7 +170,7 @@ async fn a_store_whose_server_has_gone_before_its_first_claim_admits_its_share()
     server.kill();
     // Each time the first failure may come before the thread of the store runs, or after that.
     for _ in 0..100 {
-        let store = builder(ShareOf(0.5)).build_on(connection.clone());
+        let store = builder(ShareOf(0.5)).with_connection(connection.clone());
         drop(degraded(&store.expect("it is valid"), 10).await);
     }
 }

@@ -47,7 +47,7 @@ impl Fixture {
         for store in [&self.admits, &self.refuses] {
             for _ in 0..8 {
                 let error = store.acquire(claim(5)).await.expect_err("it is a mistake");
-                assert!(matches!(error, AcquireError::Store(_)), "{error:?}");
+                assert!(matches!(error, AcquireError::Store { .. }), "{error:?}");
                 assert!(format!("{error:?}").contains(word), "{error:?}");
             }
         }
@@ -308,7 +308,7 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     // The server has answered every call.
     match (acquire.await, other) {
         (Ok(permit), Err(AcquireError::Full { .. })) => assert!(!permit.is_degraded()),
-        (Err(AcquireError::Store(_)), Ok(other)) => assert!(!other.is_degraded()),
+        (Err(AcquireError::Store { .. }), Ok(other)) => assert!(!other.is_degraded()),
         answers => panic!("{answers:?}"),
     }
 }

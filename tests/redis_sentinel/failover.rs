@@ -11,7 +11,9 @@ use tower_semaphore::{RedisSemaphore, Semaphore};
 
 async fn store(sentinels: &Sentinels) -> RedisSemaphore {
     let store = patient().lease(Duration::from_secs(60));
-    let store = store.sentinel(sentinels.urls(), Sentinels::NAME).await;
+    let store = store
+        .connect_sentinel(sentinels.urls(), Sentinels::NAME)
+        .await;
     store.expect("it connects")
 }
 

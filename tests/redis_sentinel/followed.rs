@@ -21,7 +21,9 @@ use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::Con
 
 async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError> {
     let builder = patient().lease(Duration::from_secs(60));
-    builder.sentinel([sentinel.url()], Sentinels::NAME).await
+    builder
+        .connect_sentinel([sentinel.url()], Sentinels::NAME)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +141,10 @@ async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
     let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
     let sentinel = sentinel(replica.client_port(), 1);
     let error = connect(&sentinel).await.expect_err("it is a replica");
-    assert!(matches!(error, ConnectError::Unavailable(_)), "{error:?}");
+    assert!(
+        matches!(error, ConnectError::Unavailable { .. }),
+        "{error:?}"
+    );
     assert!(format!("{error:?}").contains("no primary"), "{error:?}");
     assert_eq!(scripts(&replica).await, 0);
 }
@@ -156,7 +161,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_nam
     // READONLY, and then a role that is not a primary's.
     let refused = store.acquire(claim()).await;
     assert!(
-        matches!(refused, Err(AcquireError::Store(_))),
+        matches!(refused, Err(AcquireError::Store { .. })),
         "{refused:?}"
     );
     watch(&sentinel, &servers[1], 1).await;
@@ -178,7 +183,9 @@ async fn a_sentinel_that_is_cut_off_is_not_followed() {
     let sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
     let urls = sentinels.each_ref().map(RedisServer::url);
     for _ in 0..5 {
-        let store = patient().sentinel(urls.clone(), Sentinels::NAME).await;
+        let store = patient()
+            .connect_sentinel(urls.clone(), Sentinels::NAME)
+            .await;
         assert!(works(&store.expect("it connects")).await);
     }
     assert_eq!(scripts(&old).await, 0);

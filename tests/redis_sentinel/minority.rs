@@ -27,7 +27,7 @@ pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
 pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
     let urls = sentinels.iter().map(RedisServer::url);
     let builder = patient().lease(Duration::from_secs(60));
-    let store = builder.sentinel(urls, Sentinels::NAME).await;
+    let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
     store.expect("it connects")
 }
 
@@ -42,7 +42,10 @@ pub(crate) async fn cut(server: &RedisServer) {
 async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
     for _ in 0..10 {
         let answer = store.acquire(claim()).await;
-        assert!(matches!(answer, Err(AcquireError::Store(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scripts(server).await, 0);

@@ -132,7 +132,7 @@ async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
         fronts.push(front);
     }
     let store = patient().lease(Duration::from_secs(60));
-    let store = store.sentinel(urls, Sentinels::NAME).await;
+    let store = store.connect_sentinel(urls, Sentinels::NAME).await;
     let store = store.expect("it connects");
     let stalled = stalled(&store, &before).await;
     // The answers wait in its sockets while the old primary is replaced, and does not know that.

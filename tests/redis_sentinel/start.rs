@@ -22,8 +22,11 @@ fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> (&'static str, &'sta
 }
 
 async fn unavailable(builder: Builder, urls: &[String]) -> String {
-    match builder.sentinel(urls.to_vec(), Sentinels::NAME).await {
-        Err(error @ ConnectError::Unavailable(_)) => format!("{error:?}"),
+    match builder
+        .connect_sentinel(urls.to_vec(), Sentinels::NAME)
+        .await
+    {
+        Err(error @ ConnectError::Unavailable { .. }) => format!("{error:?}"),
         other => panic!("it is not unavailable: {other:?}"),
     }
 }
@@ -32,14 +35,19 @@ async fn unavailable(builder: Builder, urls: &[String]) -> String {
 async fn a_name_that_no_sentinel_knows_is_blamed() {
     let server = RedisServer::start();
     let sentinel = sentinel(server.client_port(), 1);
-    let outcome = patient().sentinel([sentinel.url()], "another").await;
+    let outcome = patient()
+        .connect_sentinel([sentinel.url()], "another")
+        .await;
     assert_eq!(
         blamed(outcome),
-        ("sentinel", "the Sentinels know no primary of this name")
+        (
+            "connect_sentinel",
+            "the Sentinels know no primary of this name"
+        )
     );
     let none: [&str; 0] = [];
-    let outcome = patient().sentinel(none, "shop").await;
-    assert_eq!(blamed(outcome), ("sentinel", "it names no server"));
+    let outcome = patient().connect_sentinel(none, "shop").await;
+    assert_eq!(blamed(outcome), ("connect_sentinel", "it names no server"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +67,9 @@ async fn most_sentinels_have_to_answer_at_the_start() {
     let mut sentinels = [1, 2, 3].map(|_| sentinel(server.client_port(), 2));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
     sentinels[0].stop();
-    let store = patient().sentinel(urls.clone(), Sentinels::NAME).await;
+    let store = patient()
+        .connect_sentinel(urls.clone(), Sentinels::NAME)
+        .await;
     assert!(works(&store.expect("two are enough")).await);
     sentinels[1].kill();
     let told = unavailable(patient(), &urls).await;
@@ -96,7 +106,9 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
     let builder = patient().credentials("ann", "battery-staple");
     let said = format!("{builder:?}");
     assert!(!said.contains("staple"), "{said}");
-    let store = builder.sentinel(urls.clone(), Sentinels::NAME).await;
+    let store = builder
+        .connect_sentinel(urls.clone(), Sentinels::NAME)
+        .await;
     assert!(works(&store.expect("both let it in")).await);
     // The oracle's connection is as old as the password.
     let clients = raw.cmd(&["CLIENT", "LIST"]).await;
@@ -106,7 +118,9 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
         .filter(|line| line.contains("user=ann"));
     assert!(ours.clone().count() > 0 && ours.clone().all(|line| line.contains(" db=3 ")));
     let refused = async |builder: Builder, urls: &[String]| {
-        let outcome = builder.sentinel(urls.to_vec(), Sentinels::NAME).await;
+        let outcome = builder
+            .connect_sentinel(urls.to_vec(), Sentinels::NAME)
+            .await;
         let Err(error @ ConnectError::Credentials { name, .. }) = outcome else {
             panic!("no credentials are refused: {outcome:?}");
         };
@@ -124,14 +138,14 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
 #[tokio::test]
 async fn credentials_are_for_the_primary_of_sentinels_only() {
     let builder = || patient().credentials("ann", "battery-staple");
-    let reason = "only `sentinel` uses it: the URL of a server says its user and password";
+    let reason = "only `connect_sentinel` uses it: the URL of a server says its user and password";
     let url = "redis://127.0.0.1:1/";
     assert_eq!(
         blamed(builder().connect(url).await),
         ("credentials", reason)
     );
     assert_eq!(
-        blamed(builder().cluster([url]).await),
+        blamed(builder().connect_cluster([url]).await),
         ("credentials", reason)
     );
 }

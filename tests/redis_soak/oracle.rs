@@ -90,7 +90,7 @@ impl Claimed<'_> {
     }
 
     fn is_failed(&self) -> bool {
-        matches!(self.answer, Some(Err(AcquireError::Store(_))))
+        matches!(self.answer, Some(Err(AcquireError::Store { .. })))
     }
 
     fn suspect(&self, to: Instant, what: &'static str, excuse: Excuse) -> Suspect {
@@ -212,7 +212,7 @@ fn add(wrong: &mut Wrong, kind: String, example: String) {
 fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Ok(_) => "granted",
-        Err(AcquireError::Store(_)) => "failed",
+        Err(AcquireError::Store { .. }) => "failed",
         Err(error) if error.is_refusal() => "refused",
         Err(_) => "otherwise",
     }

@@ -230,11 +230,22 @@ async fn a_function_for_rejections_sees_the_time() {
     let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
         let time = rejection.retry_after();
         let response = rejection.into_response();
-        assert_eq!(told(&response), time);
+        assert_eq!(time, Some(Duration::from_secs(told(&response))));
         response
     });
     let service = layer.layer(service_fn(endless));
     assert_eq!(hold(&service, "ann", Duration::ZERO, 3).await, [1, 3, 5]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_wrong_has_no_time_to_come_back() {
+    let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
+        assert_eq!(rejection.retry_after(), None);
+        rejection.into_response()
+    });
+    let nameless = layer.layer(service_fn(endless)).oneshot(Request::new(()));
+    let response = nameless.await.expect("it is answered");
+    assert!(!response.headers().contains_key("retry-after"));
 }
 
 /// While returns are due and others come before them, they are told further apart.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tower_semaphore::{Claim, Claims, Policy};
+use tower_semaphore::{Claim, Claims, MemorySemaphore, Policy, semaphore::DEFAULT_MAX_WAITING};
 
 fn levels() -> [Claim; 2] {
     [Claim::new("alice"), Claim::new("all").with_policy("fleet")]
@@ -45,6 +45,16 @@ fn a_claim_waits_if_it_has_time() {
     let wait = claim.with_wait(Duration::from_secs(3)).wait();
     let wait = wait.expect("it waits");
     assert_eq!((wait.time, wait.max_waiting), (Duration::from_secs(3), 7));
+}
+
+#[test]
+fn a_number_of_waiters_has_one_type_wherever_it_is_set_or_read() {
+    let claim = Claim::new("alice").with_wait(Duration::from_secs(1));
+    let of = |claim: Claim| claim.wait().expect("it waits").max_waiting;
+    let set = claim.clone().with_max_waiting(of(claim.clone()));
+    assert_eq!(of(set), DEFAULT_MAX_WAITING);
+    let store = MemorySemaphore::builder().max_waiting_total(DEFAULT_MAX_WAITING);
+    drop(store.holders(true).build());
 }
 
 #[test]

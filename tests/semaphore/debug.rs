@@ -23,7 +23,7 @@ async fn of_a_store_it_is_how_many_keys_are_in_use() {
 #[tokio::test]
 async fn of_a_permit_it_is_the_token_and_whether_it_is_lost() {
     let permit = granted(&MemorySemaphore::new()).await;
-    let shown = format!("Permit {{ token: {}, lost: false, .. }}", permit.token());
+    let shown = format!("Permit {{ token: {:?}, lost: false, .. }}", permit.token());
     assert_eq!(format!("{permit:?}"), shown);
 }
 

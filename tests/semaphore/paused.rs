@@ -108,7 +108,7 @@ async fn a_wait_for_several_limits_is_one_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_shown_to_be_as_old_as_the_clock_says() {
-    let store = MemorySemaphore::new().with_holders();
+    let store = MemorySemaphore::builder().holders(true).build();
     let _permit = granted(&store);
     advance(HOUR).await;
     let _waiter = waiter(&store, Duration::ZERO);
@@ -124,7 +124,7 @@ async fn a_permit_is_shown_to_be_as_old_as_the_clock_says() {
 
 #[tokio::test]
 async fn what_is_shown_of_a_permit_stays_the_same_while_it_is_held() {
-    let store = MemorySemaphore::new().with_holders();
+    let store = MemorySemaphore::builder().holders(true).build();
     let begun = SystemTime::now();
     let _permit = granted(&store);
     let shown = async || {

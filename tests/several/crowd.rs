@@ -20,7 +20,7 @@ async fn granted(store: &Store, account: &str) -> Permit {
     permit.expect("there is room")
 }
 
-async fn until_waiting(store: &Store, claim: Claim, count: usize) {
+async fn until_waiting(store: &Store, claim: Claim, count: u32) {
     eventually("so many wait", BOUND * 2, async || {
         let next = claim.clone().with_wait(Duration::from_millis(1));
         let answer = store.acquire(next.with_max_waiting(count)).await;
@@ -36,7 +36,7 @@ async fn delays_no_other_account(store: Store, crowd: usize) {
     let crowd: Vec<_> = (0..crowd)
         .map(|_| tokio::spawn(store.acquire_all(waiting("ann"))))
         .collect();
-    until_waiting(&store, account, crowd.len()).await;
+    until_waiting(&store, account, crowd.len() as u32).await;
 
     let bob = granted(&store, "bob").await;
     let cid = tokio::spawn(store.acquire_all(waiting("cid")));

@@ -73,7 +73,7 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
         let permit = permit.expect("also without room");
         assert!(permit.is_shadow() && !permit.is_lost() && !permit.is_degraded());
         assert_eq!((permit.limit(), permit.weight()), (1, 1));
-        let is_granted = permit.token() > 0;
+        let is_granted = permit.token().is_some();
         assert_eq!(permit.levels().len(), 1);
         permit.resize(1).await.expect("nothing changes");
         assert!(permit.release().await && !permit.release().await);

@@ -69,7 +69,7 @@ async fn a_request_that_would_have_waited_in_vain_counts_and_holds_nothing() {
     pass(1).await;
     spawn(&service, job([ann()], 60_000));
     pass(10_100).await;
-    assert_eq!(store.refusals(), [AcquireError::TimedOut]);
+    assert!(matches!(store.refusals()[..], [AcquireError::TimedOut]));
     pass(1_000).await;
     assert_eq!(held(&store, 1).await, 0);
 }
@@ -82,10 +82,10 @@ async fn the_queue_is_as_long_as_it_would_be() {
         spawn(&service, job([ann()], 100));
     }
     pass(1).await;
-    assert_eq!(
-        store.refusals(),
+    assert!(matches!(
+        store.refusals()[..],
         [AcquireError::QueueFull, AcquireError::QueueFull]
-    );
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn several_limits_are_tried_together() {
     }
     let refusals = store.refusals();
     assert!(
-        matches!(&refusals[..], [AcquireError::Full { policy, .. }] if **policy == *"fleet"),
+        matches!(&refusals[..], [AcquireError::Full { policy, .. }] if policy.as_str() == "fleet"),
         "{refusals:?}"
     );
     assert_eq!(

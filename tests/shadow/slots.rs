@@ -11,7 +11,7 @@ use tower_semaphore::{
 const BOUND: Duration = Duration::from_secs(20);
 
 /// How many claims of a process may wait.
-const MOST: usize = 4;
+const MOST: u32 = 4;
 
 fn on_trial() -> Claim {
     Claim::new("bob").with_policy("trial").with_limit(1)
@@ -26,7 +26,10 @@ async fn overload(store: &Noted) -> Permit {
         .layer(service_fn(run));
     eventually("the trial is overloaded", BOUND, async || {
         assert_eq!(send(&service, job([on_trial()], 0)).await.status(), 200);
-        store.refusals().contains(&AcquireError::Overloaded)
+        let refusals = store.refusals();
+        refusals
+            .iter()
+            .any(|error| matches!(error, AcquireError::Overloaded))
     })
     .await;
     held
@@ -51,7 +54,7 @@ async fn leaves_room(store: impl Semaphore) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_memory_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
-    leaves_room(MemorySemaphore::new().with_max_waiting_total(MOST)).await;
+    leaves_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
 }
 
 #[cfg(feature = "redis")]

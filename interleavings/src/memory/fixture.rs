@@ -101,8 +101,10 @@ impl Fixture {
 
 impl Waiting {
     fn held(&self, permit: Permit) -> Held {
-        let (weight, token) = (self.weight, permit.token());
-        self.fixture.witness.acquired(weight, token, self.before);
+        let token = permit.token().expect("it is granted");
+        self.fixture
+            .witness
+            .acquired(self.weight, token, self.before);
         Held {
             permit,
             fixture: Arc::clone(&self.fixture),

@@ -60,7 +60,7 @@ impl Keys {
         let before = self.witnesses.each_ref().map(Witness::last_token);
         let permit = try_all(&claims, |claim| self.entry(claim), |_| None).ok()?;
         for (level, &key) in permit.levels().iter().zip(order) {
-            self.witnesses[key].acquired(1, level.token(), before[key]);
+            self.witnesses[key].acquired(1, level.token().expect("it is granted"), before[key]);
         }
         Some(permit)
     }
@@ -172,7 +172,7 @@ fn an_eviction_meets_a_claim_that_locks() {
             let shard = Arc::clone(&shard);
             move || {
                 try_all(&[claim(99)], |claim| shard.entry(99, claim), |_| None)
-                    .map(|permit| permit.token())
+                    .map(|permit| permit.token().expect("it is granted"))
             }
         };
         let token = lock().expect("it is free");

@@ -12,6 +12,8 @@ mod key_semaphore;
 mod locked;
 #[path = "../../../src/memory/queue.rs"]
 mod queue;
+#[path = "../../../src/memory/settings.rs"]
+mod settings;
 #[path = "../../../src/memory/several.rs"]
 mod several;
 #[path = "../../../src/memory/shard.rs"]

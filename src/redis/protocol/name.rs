@@ -31,10 +31,10 @@ pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<st
 
 /// What the names of all semaphores of a policy begin with.
 pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
-    let mut names = String::with_capacity(prefix.len() + policy.len() + 32);
+    let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
     names.push_str(prefix);
     names.push('{');
-    push(&mut names, policy.as_bytes());
+    push(&mut names, policy.as_str().as_bytes());
     names.push(':');
     names
 }
@@ -45,12 +45,12 @@ pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     let component = name.strip_suffix('}')?;
     if let Some(hash) = component.strip_prefix('#') {
         let is_hex = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        return is_hex.then(|| StoredKey::Hashed(hash.to_owned()));
+        return is_hex.then(|| StoredKey::hashed(hash));
     }
     let key: Vec<u8> = percent_decode_str(component).collect();
     let mut again = String::new();
     push(&mut again, &key);
-    (again == component).then(|| StoredKey::Whole(key.into()))
+    (again == component).then(|| StoredKey::whole(key))
 }
 
 fn push(name: &mut String, component: &[u8]) {
@@ -100,11 +100,11 @@ mod tests {
         ] {
             let name = of(key);
             let rest = name.strip_prefix(&names).expect("it begins so");
-            assert_eq!(key_of(rest), Some(StoredKey::Whole(key.into())));
+            assert_eq!(key_of(rest), Some(StoredKey::whole(key)));
         }
         let long = of(&[b'a'; 100]);
         let hashed = key_of(long.strip_prefix(&names).expect("it begins so"));
-        assert!(matches!(hashed, Some(StoredKey::Hashed(hash)) if long.contains(&hash)));
+        assert!(matches!(hashed, Some(StoredKey::Hashed { hash }) if long.contains(&hash)));
         for foreign in ["a", "%7da}", "a b}", "#12}", "%}", "a}b}"] {
             assert_eq!(key_of(foreign), None, "{foreign}");
         }

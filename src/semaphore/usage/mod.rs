@@ -14,7 +14,7 @@ use std::time::SystemTime;
 /// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let semaphore = MemorySemaphore::new().with_holders();
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
 /// let claim = Claim::new("account-42").with_limit(5).with_label("GET /market/export");
 /// let permit = semaphore.acquire(claim).await.unwrap();
 ///

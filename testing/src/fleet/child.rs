@@ -27,7 +27,7 @@ pub(super) fn run() {
         let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
         let url = env::var(URL).expect("a parent sets it");
         let store = match env::var(HANDED_IN) {
-            Ok(_) => builder.build_on(connection(&url).await),
+            Ok(_) => builder.with_connection(connection(&url).await),
             Err(_) => builder.connect(url).await,
         };
         let store = store.expect("the server is there");
@@ -61,7 +61,7 @@ async fn contend(
 ) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
     tokio::time::sleep(work).await;
-    let token = permit.token();
+    let token = permit.token().expect("it is granted");
     permit.release().await;
     (name, token)
 }
@@ -70,7 +70,7 @@ async fn contend(
 async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     for _ in 0..AGAIN {
         match store.acquire(claim.clone()).await {
-            Err(AcquireError::Store(_)) => {}
+            Err(AcquireError::Store { .. }) => {}
             answer => return answer,
         }
     }
@@ -97,7 +97,7 @@ async fn answer(
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
             match acquire(store, &claim).await {
                 Ok(permit) => {
-                    let token = permit.token().to_string();
+                    let token = permit.token().expect("it is granted").to_string();
                     permits.insert(name.to_owned(), permit);
                     token
                 }

@@ -63,7 +63,7 @@ impl Locks {
 async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireError> {
     for _ in 0..AGAIN {
         match lock.acquire(timeout).await {
-            Err(AcquireError::Store(_)) => {}
+            Err(AcquireError::Store { .. }) => {}
             answer => return answer,
         }
     }

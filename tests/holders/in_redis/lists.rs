@@ -86,7 +86,7 @@ async fn long_keys_are_listed_by_their_hash_and_shown_to_those_who_know_them() {
     let long = Key::from("k".repeat(1_000));
     let _permit = store.acquire(claim(1).with_key(long.clone())).await;
     let listed: Vec<_> = store.keys(&Policy::DEFAULT).collect().await;
-    let [Ok(StoredKey::Hashed(hash))] = &listed[..] else {
+    let [Ok(StoredKey::Hashed { hash, .. })] = &listed[..] else {
         panic!("{listed:?}");
     };
     assert_eq!(hash.len(), 64);
@@ -106,7 +106,7 @@ async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
     let url = server.url_of("app:secret");
     let restricted = RedisSemaphore::connect(url).await.expect("it connects");
     let builder = RedisSemaphore::builder();
-    let supplied = builder.build_on(connection(&server.url()).await);
+    let supplied = builder.with_connection(connection(&server.url()).await);
     for store in [restricted, supplied.expect("the settings are right")] {
         let permit = granted(&store, 1).await;
         assert_eq!(usage(&store).await.held.len(), 1);
@@ -137,7 +137,7 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
         }
     }
     assert!(pages > 50, "{pages}");
-    assert_eq!(found, [StoredKey::Whole("a".into())]);
+    assert_eq!(found, [StoredKey::whole("a")]);
     let page = store.keys_page(&Policy::DEFAULT, None, BOUND).await;
     let page = page.expect("it answers").expect("no cursor is right");
     assert_eq!(

@@ -14,7 +14,10 @@ const NAME: &str = "semaphore:{concurrency:a}";
 async fn store(cluster: &Cluster) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LONG);
     let builder = builder.timeout(Duration::from_secs(3));
-    builder.cluster(cluster.urls()).await.expect("it connects")
+    builder
+        .connect_cluster(cluster.urls())
+        .await
+        .expect("it connects")
 }
 
 /// A script that empties a key fails when it looks at that key again: on this node it is one that may have

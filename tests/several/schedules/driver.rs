@@ -53,7 +53,7 @@ impl Memory {
 
     /// A claim joins the queue unless as many wait as it allows.
     fn waiting(&self, level: usize, key: usize) -> usize {
-        let is_longer = |length: &usize| {
+        let is_longer = |length: &u32| {
             let claim = whole(self.claim(level, key)).with_wait(LONG_WAIT);
             let answer = self.0.acquire(claim.with_max_waiting(length + 1));
             matches!(answer.now_or_never(), Some(Err(AcquireError::QueueFull)))

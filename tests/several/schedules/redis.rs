@@ -99,11 +99,11 @@ async fn store(server: &RedisServer, supplied: bool) -> RedisSemaphore {
     let builder = RedisSemaphore::builder().lease(LEASE);
     let builder = builder
         .timeout(Duration::from_secs(5))
-        .max_waiting_total(usize::MAX);
+        .max_waiting_total(u32::MAX);
     if !supplied {
         return builder.connect(server.url()).await.expect("it connects");
     }
-    let store = builder.build_on(stores::connection(&server.url()).await);
+    let store = builder.with_connection(stores::connection(&server.url()).await);
     store.expect("the settings are right")
 }
 

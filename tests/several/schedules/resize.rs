@@ -56,9 +56,13 @@ impl<D: Driver> Case<D> {
     fn changed(&mut self, change: &Change, answer: &Result<(), AcquireError>) -> Outcome {
         let is_right = |state: &State| match (self.refusing(state, change), answer) {
             (None, Ok(())) => true,
-            (Some(part), Err(AcquireError::Invalid(ClaimError::TooHeavy { limit, .. }))) => {
-                change.weight > part.limit && *limit == part.limit
-            }
+            (
+                Some(part),
+                Err(AcquireError::Invalid {
+                    source: ClaimError::TooHeavy { limit, .. },
+                    ..
+                }),
+            ) => change.weight > part.limit && *limit == part.limit,
             (Some(part), Err(error)) => change.weight <= part.limit && self.is_of(error, part),
             (None, Err(_)) | (Some(_), Ok(())) => false,
         };

@@ -143,7 +143,7 @@ async fn a_stream_that_lost_its_permit_is_told_so() {
 
 #[tokio::test]
 async fn a_stream_whose_permit_is_revoked_is_told_so_and_the_next_is_admitted() {
-    let store = MemorySemaphore::new().with_holders();
+    let store = MemorySemaphore::builder().holders(true).build();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let mut client = client(layer).await;
     let stream = client.follow(ask("ann", "endless")).await;
