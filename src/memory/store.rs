@@ -2,7 +2,6 @@
 
 use super::{
     grant::permit,
-    hasher::KeyHasher,
     holders::{Clock, Details, first_serial},
     key_semaphore::Refusal,
     several::try_all,
@@ -12,13 +11,15 @@ use super::{
 use crate::{
     observe::Store::Memory as MEMORY,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, Wait,
-        check, level_by_level, narrowest,
+        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, check,
+        level_by_level, narrowest,
     },
-    sync::{AtomicBool, AtomicU64},
+    sync::{AtomicBool, AtomicU64, RandomState},
 };
+use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     fmt,
+    hash::{BuildHasher, Hasher},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -65,8 +66,10 @@ pub(super) const SHARDS: usize = 64;
 const MAX_WAITING_TOTAL: usize = 10_000;
 
 pub(super) struct Store {
-    hasher: KeyHasher,
-    pub(super) waiter_slots: Arc<WaiterSlots>,
+    /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide;
+    /// such keys would slow each other down only while their permits are held at the same time.
+    hasher: SeedableRandomState,
+    pub(super) waiter_slots: WaiterSlots,
     /// Whether permits are listed.
     pub(super) has_holders: AtomicBool,
     serial: AtomicU64,
@@ -77,9 +80,10 @@ pub(super) struct Store {
 impl MemorySemaphore {
     /// An empty store. See [`MemorySemaphore`] for an example.
     pub fn new() -> Self {
+        let seed = RandomState::new().hash_one(0);
         Self(Arc::new(Store {
-            hasher: KeyHasher::new(),
-            waiter_slots: Arc::new(WaiterSlots::new(MAX_WAITING_TOTAL)),
+            hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_random()),
+            waiter_slots: WaiterSlots::new(MAX_WAITING_TOTAL),
             has_holders: AtomicBool::new(false),
             serial: AtomicU64::new(first_serial()),
             clock: Clock::new(),
@@ -111,10 +115,8 @@ impl MemorySemaphore {
         if let Err(error) = check(&claims) {
             return Acquire::ready(Err(error));
         }
-        let answer = {
-            let entry = |claim: &Claim| self.0.entry(claim);
-            try_all(&claims, entry, |claim| self.0.details(claim))
-        };
+        let entry = |claim: &Claim| self.0.entry(claim);
+        let answer = try_all(&claims, entry, |claim| self.0.details(claim));
         let may_wait = claims.iter().any(|claim| claim.wait().is_some());
         if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
             return Acquire::ready(answer);
@@ -142,7 +144,9 @@ impl Store {
     fn shard(&self, key: &Key) -> (u64, &Arc<Shard>) {
         // Only the key is hashed: a store has few policies, so hashing them would spread the entries
         // hardly more.
-        let hash = self.hasher.hash(key);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key.as_bytes());
+        let hash = hasher.finish();
         // The hash table inside a shard uses the lowest and the highest bits of the hash.
         (hash, &self.shards[(hash >> 32) as usize % SHARDS])
     }
@@ -162,28 +166,26 @@ impl Store {
 
     #[inline]
     fn decide(&self, claim: &Claim) -> Acquire {
-        match claim.units() {
-            Ok(units) => self.acquire(claim, units),
-            Err(error) => Acquire::ready(Err(error)),
-        }
-    }
-
-    #[inline]
-    fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
+        let units = match claim.units() {
+            Ok(units) => units,
+            Err(error) => return Acquire::ready(Err(error)),
+        };
         loop {
             let entry = self.entry(claim);
-            match entry.try_acquire(units) {
+            match entry.semaphore.try_acquire(units) {
                 Ok(acquired) => {
-                    let (policy, details) = (claim.policy().clone(), self.details(claim));
-                    let permit = permit(entry, units, &acquired, policy, details);
+                    let permit = permit(&entry, units, &acquired, self.details(claim));
                     return Acquire::ready(Ok(permit));
                 }
                 Err(Refusal::Retired) => {}
-                Err(Refusal::Full(held)) => {
-                    if let Some(answer) = self.refuse(entry, claim, units, held) {
-                        return answer;
+                Err(Refusal::Full(held)) => match self.refuse(&entry, claim, units, held) {
+                    Ok(None) => {}
+                    Ok(Some(waits)) => return waits,
+                    Err(error) => {
+                        entry.evict_if_idle();
+                        return Acquire::ready(Err(error));
                     }
-                }
+                },
             }
         }
     }
@@ -191,28 +193,20 @@ impl Store {
     /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed meanwhile, and
     /// the key has to be looked up again.
     #[cold]
-    fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
-        let enqueued = match claim.wait() {
-            Some(wait) => self.enqueue(entry, claim, units, wait),
-            None => Err(AcquireError::full(claim, held)),
-        };
-        enqueued.unwrap_or_else(|error| Some(Acquire::ready(Err(error))))
-    }
-
-    fn enqueue(
+    fn refuse(
         &self,
-        entry: Arc<Entry>,
+        entry: &Arc<Entry>,
         claim: &Claim,
         units: Units,
-        wait: Wait,
+        held: u32,
     ) -> Result<Option<Acquire>, AcquireError> {
-        let slot = WaiterSlots::take(&self.waiter_slots, wait.is_trial);
+        let full = || AcquireError::full(claim, held);
+        let wait = claim.wait().ok_or_else(full)?;
+        let slot = self.waiter_slots.take(wait.is_trial);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
-        let position = entry.enqueue(units, wait, self.new_details(claim))?;
-        Ok(position.map(|position| {
-            let waiter = Waiter::new(entry, units, position, slot, claim);
-            Acquire::pending(waiter.wait(wait.time, claim.policy().clone()))
-        }))
+        let details = self.new_details(claim);
+        let waiter = Waiter::join(entry, claim, (units, wait), details, slot)?;
+        Ok(waiter.map(|waiter| Acquire::pending(waiter.wait(wait.time))))
     }
 }
 
@@ -233,8 +227,7 @@ impl Semaphore for MemorySemaphore {
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        let entry = self.0.find(policy, key)?;
-        Some(entry.semaphore_id())
+        Some(self.0.find(policy, key)?.semaphore_id())
     }
 }
 
@@ -246,8 +239,7 @@ impl Default for MemorySemaphore {
 
 impl fmt::Debug for MemorySemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemorySemaphore")
-            .field("keys", &self.busy_keys())
-            .finish()
+        let mut shown = f.debug_struct("MemorySemaphore");
+        shown.field("keys", &self.busy_keys()).finish()
     }
 }

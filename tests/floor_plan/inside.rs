@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 12] = [
+const MEMORY: [&str; 10] = [
     "settings",
     "operate",
     "store",
@@ -14,11 +14,9 @@ const MEMORY: [&str; 12] = [
     "waiter",
     "grant",
     "shard",
-    "locked",
     "key_semaphore",
     "queue",
     "holders",
-    "hasher",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.
