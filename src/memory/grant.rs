@@ -88,10 +88,9 @@ impl MemoryGrant {
     /// Changes the weight, unless the permit is released.
     fn change_weight(&self, change: impl Fn(u64) -> u64) -> Result<(), AcquireError> {
         let change = |weight| (weight != 0).then(|| change(weight));
-        match self.weight.fetch_update(AcqRel, Acquire, change) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(StoreError::new(PermitLost).into()),
-        }
+        let changed = self.weight.fetch_update(AcqRel, Acquire, change);
+        let lost = |_| StoreError::new(PermitLost).into();
+        changed.map(drop).map_err(lost)
     }
 }
 
@@ -135,11 +134,10 @@ impl Grant for MemoryGrant {
 
     fn release(&self) -> BoxFuture<bool> {
         let weight = self.weight.swap(0, AcqRel) as u32;
-        let was_held = weight != 0;
-        if was_held {
+        if weight != 0 {
             self.entry.release(weight);
         }
-        Box::pin(ready(was_held))
+        Box::pin(ready(weight != 0))
     }
 }
 

@@ -60,7 +60,6 @@ impl Clock {
 }
 
 /// What operators see of a claim.
-#[derive(Debug)]
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
@@ -137,8 +136,6 @@ impl Holding {
 pub(super) fn infos(mut permits: Vec<Listed>, now: Now) -> Vec<PermitInfo> {
     permits.retain(|(_, weight, _)| *weight > 0);
     permits.sort_unstable_by_key(|(details, ..)| details.serial);
-    let infos = permits.iter();
-    infos
-        .map(|(details, weight, _)| details.with_weight(*weight, now))
-        .collect()
+    let info = |(details, weight, _): &Listed| details.with_weight(*weight, now);
+    permits.iter().map(info).collect()
 }

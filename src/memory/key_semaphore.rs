@@ -62,10 +62,8 @@ impl KeySemaphore {
                 continue;
             };
             let grant = grant(acquired, held, units).ok_or(Refusal::Full(held as u32))?;
-            let swapped =
-                self.acquired
-                    .compare_exchange_weak(acquired, grant.token, AcqRel, Acquire);
-            match swapped {
+            let (counter, token) = (&self.acquired, grant.token);
+            match counter.compare_exchange_weak(acquired, token, AcqRel, Acquire) {
                 Ok(_) => return Ok(grant),
                 Err(current) => acquired = current,
             }
@@ -136,8 +134,9 @@ impl KeySemaphore {
     /// Marks the semaphore as retired if it is idle, and returns the last token that it granted.
     pub(super) fn retire(&self) -> Option<u64> {
         let idle = self.released();
-        self.acquired
-            .compare_exchange(idle, idle | RETIRED, AcqRel, Acquire)
+        let (counter, retired) = (&self.acquired, idle | RETIRED);
+        counter
+            .compare_exchange(idle, retired, AcqRel, Acquire)
             .ok()
     }
 
@@ -193,10 +192,8 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let (semaphore, is_queued) = (self.semaphore, !self.queue.is_empty());
-        match (self.was_queued, is_queued) {
-            (false, true) => _ = semaphore.released.fetch_or(QUEUED, AcqRel),
-            (true, false) => _ = semaphore.released.fetch_and(!QUEUED, AcqRel),
-            _ => {}
+        if self.was_queued != is_queued {
+            semaphore.released.fetch_xor(QUEUED, AcqRel);
         }
         // Nobody else writes it while it has the flag.
         let flag = if is_queued { QUEUED } else { 0 };

@@ -117,8 +117,7 @@ impl Queue {
     /// locks the queue.
     pub(super) fn details(&self) -> (Vec<Listed>, Vec<Arc<Details>>) {
         let held = self.holders.iter().filter_map(Holding::listed);
-        let waiting = self.waiting.iter();
-        let waiting = waiting.map(|waiting| Arc::clone(&waiting.details));
-        (held.collect(), waiting.collect())
+        let details = |waiting: &Waiting| Arc::clone(&waiting.details);
+        (held.collect(), self.waiting.iter().map(details).collect())
     }
 }

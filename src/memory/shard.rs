@@ -167,8 +167,7 @@ impl Entry {
         drop(locked);
         self.evict_if_idle();
         let waiting = waiting.iter().map(|details| details.info(now)).collect();
-        let held = infos(permits, now);
-        Some(Usage::new(now.system, units, held, waiting))
+        Some(Usage::new(now.system, units, infos(permits, now), waiting))
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.

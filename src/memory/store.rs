@@ -212,9 +212,8 @@ impl Store {
 
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        self.0
-            .decide(&claim)
-            .counted(MEMORY, claim.policy(), claim.key())
+        let answer = self.0.decide(&claim);
+        answer.counted(MEMORY, claim.policy(), claim.key())
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
