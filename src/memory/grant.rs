@@ -1,15 +1,26 @@
 //! The grant behind a permit of this process.
 
-use super::{holders::Details, key_semaphore::Refusal, queue::Acquired, shard::Entry};
+use super::{
+    holders::{Details, Holding},
+    key_semaphore::Refusal,
+    queue::Acquired,
+    shard::Entry,
+};
 use crate::{
     observe::Store,
     semaphore::{
         AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, SemaphoreId, StoreError,
         Units,
     },
-    sync::Mutex,
+    sync::AtomicU64,
 };
-use std::{future::ready, mem, sync::Arc};
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire, Relaxed},
+    },
+};
 
 /// A permit for units acquired from an entry. It is listed for operators if it has details.
 ///
@@ -17,54 +28,43 @@ use std::{future::ready, mem, sync::Arc};
 /// release.
 #[inline(always)]
 pub(super) fn permit(
-    entry: Arc<Entry>,
-    units: Units,
-    acquired: &Acquired,
-    policy: Policy,
-    details: Option<Arc<Details>>,
-) -> Permit {
-    match details {
-        None => new(entry, units, acquired, policy, false),
-        Some(details) => listed(&entry, units, acquired, policy, details),
-    }
-}
-
-#[cold]
-fn listed(
     entry: &Arc<Entry>,
     units: Units,
     acquired: &Acquired,
-    policy: Policy,
-    details: Arc<Details>,
+    details: Option<Arc<Details>>,
 ) -> Permit {
-    let permit = new(Arc::clone(entry), units, acquired, policy, true);
-    entry.holders().add(details, &permit);
+    let permit = uncounted(Arc::clone(entry), units, acquired, details.is_some());
+    permit.count();
+    if let Some(details) = details {
+        entry.semaphore.queue.lock().list(details, &permit);
+    }
     permit
 }
 
+/// A permit that its receiver counts.
 #[inline(always)]
-fn new(
+pub(super) fn uncounted(
     entry: Arc<Entry>,
     units: Units,
     acquired: &Acquired,
-    policy: Policy,
     is_listed: bool,
 ) -> Permit {
+    let policy = entry.policy.clone();
     let grant = MemoryGrant {
         entry,
-        weight: Mutex::new(units.weight),
+        weight: AtomicU64::new(units.weight.into()),
         token: acquired.token,
         loss: Loss::default(),
         is_listed,
     };
-    Permit::granted(grant, Store::Memory, policy, units, acquired.held)
+    Permit::uncounted(grant, Store::Memory, policy, units, acquired.held)
 }
 
 /// Units of a key, released once: by `release` or by the drop.
 struct MemoryGrant {
     entry: Arc<Entry>,
     /// How many units are held; 0 after the release.
-    weight: Mutex<u32>,
+    weight: AtomicU64,
     token: u64,
     loss: Loss,
     is_listed: bool,
@@ -72,33 +72,26 @@ struct MemoryGrant {
 
 impl MemoryGrant {
     fn grow_now(&self, units: Units) -> Result<(), AcquireError> {
-        if *self.weight.lock() == 0 {
-            return Err(StoreError::new(PermitLost).into());
-        }
-        // Not under the lock of `weight`: other code takes that lock while the entry is locked.
-        let acquired = self.entry.try_acquire(units);
+        self.change_weight(|weight| weight)?;
+        let acquired = self.entry.semaphore.try_acquire(units);
         acquired.map_err(|refusal| full(units.limit, refusal))?;
-        let mut weight = self.weight.lock();
-        if *weight == 0 {
-            // The permit was released during the acquire.
-            drop(weight);
-            self.entry.release(units.weight);
-            return Err(StoreError::new(PermitLost).into());
-        }
-        *weight += units.weight;
-        Ok(())
+        let grown = self.change_weight(|weight| weight + u64::from(units.weight));
+        // It was released meanwhile.
+        grown.inspect_err(|_| self.entry.release(units.weight))
     }
 
     fn shrink_now(&self, units: u32) -> Result<(), AcquireError> {
-        let mut weight = self.weight.lock();
-        if *weight == 0 {
-            return Err(StoreError::new(PermitLost).into());
-        }
-        *weight -= units;
-        // Notifies waiters without holding the lock.
-        drop(weight);
+        self.change_weight(|weight| weight - u64::from(units))?;
         self.entry.release(units);
         Ok(())
+    }
+
+    /// Changes the weight, unless the permit is released.
+    fn change_weight(&self, change: impl Fn(u64) -> u64) -> Result<(), AcquireError> {
+        let change = |weight| (weight != 0).then(|| change(weight));
+        let changed = self.weight.fetch_update(AcqRel, Acquire, change);
+        let lost = |_| StoreError::new(PermitLost).into();
+        changed.map(drop).map_err(lost)
     }
 }
 
@@ -128,7 +121,7 @@ impl Grant for MemoryGrant {
     }
 
     fn weight(&self) -> Option<u32> {
-        Some(*self.weight.lock())
+        Some(self.weight.load(Acquire) as u32)
     }
 
     fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
@@ -141,21 +134,21 @@ impl Grant for MemoryGrant {
     }
 
     fn release(&self) -> BoxFuture<bool> {
-        let weight = mem::take(&mut *self.weight.lock());
-        let was_held = weight != 0;
-        if was_held {
+        let weight = self.weight.swap(0, AcqRel) as u32;
+        if weight != 0 {
             self.entry.release(weight);
         }
-        Box::pin(ready(was_held))
+        Box::pin(ready(weight != 0))
     }
 }
 
 impl Drop for MemoryGrant {
     fn drop(&mut self) {
         if self.is_listed {
-            self.entry.holders().forget(Some(self.token));
+            let is_it = |holding: &Holding| holding.token == Some(self.token);
+            self.entry.semaphore.queue.lock().unlist(is_it);
         }
-        let weight = *self.weight.get_mut();
+        let weight = self.weight.load(Relaxed) as u32;
         if weight != 0 {
             self.entry.release(weight);
         }

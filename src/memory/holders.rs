@@ -1,16 +1,12 @@
-//! The permits of one key and their claims, as operators see them.
+//! What operators see of one key: its permits, and the claims that wait.
 
 use crate::{
     semaphore::{Claim, Label, Permit, PermitInfo, Process, WeakPermit},
-    sync::{AtomicBool, Mutex, RandomState},
+    sync::{Mutex, RandomState},
 };
 use std::{
-    collections::BTreeMap,
     hash::BuildHasher,
-    sync::{
-        Arc,
-        atomic::Ordering::{Acquire, Release},
-    },
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
@@ -18,14 +14,14 @@ use tokio::time::Instant;
 /// The system time that a store's clock assigns to an instant. Ages follow Tokio's clock, which a
 /// test can pause.
 #[derive(Clone, Copy)]
-struct Reading {
+pub(super) struct Now {
     instant: Instant,
-    system: SystemTime,
+    pub(super) system: SystemTime,
 }
 
-impl Reading {
-    fn now() -> Self {
-        // Read in this order, so that ages are never overstated.
+impl Now {
+    fn by_system() -> Self {
+        // In this order nothing is shown as older than it is.
         let instant = Instant::now();
         let system = SystemTime::now();
         Self { instant, system }
@@ -40,61 +36,40 @@ impl Reading {
     }
 }
 
-/// The clock of a store. It assigns the same system time to an instant each time, until the
-/// system's clock differs by a second.
-pub(super) struct Clock(Mutex<Reading>);
+/// The clock of a store: what it says of an instant stays the same, until the system's clock is a second
+/// ahead of it or behind.
+pub(super) struct Clock(Mutex<Now>);
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Reading::now()))
+        Self(Mutex::new(Now::by_system()))
     }
 
     pub(super) fn now(&self) -> Now {
         const APART: Duration = Duration::from_secs(1);
-        let now = Reading::now();
+        let mut now = Now::by_system();
         let mut last = self.0.lock();
         let said = last.at(now.instant).unwrap_or(SystemTime::UNIX_EPOCH);
         let is_near = |one: SystemTime, other| one.duration_since(other).is_ok_and(|by| by < APART);
-        if !is_near(now.system, said) && !is_near(said, now.system) {
+        if is_near(now.system, said) || is_near(said, now.system) {
+            now.system = said;
+        } else {
             *last = now;
         }
-        Now {
-            instant: now.instant,
-            clock: *last,
-        }
+        now
     }
 }
 
-/// Now, by the clock of a store.
-#[derive(Clone, Copy)]
-pub(super) struct Now {
-    instant: Instant,
-    clock: Reading,
-}
-
-impl Now {
-    pub(super) fn shown(self) -> SystemTime {
-        self.shown_at(self.instant)
-    }
-
-    fn shown_at(self, instant: Instant) -> SystemTime {
-        self.clock.at(instant).unwrap_or(self.clock.system)
-    }
-}
-
-/// The details of a claim for operators.
-#[derive(Debug)]
+/// What operators see of a claim.
 pub(super) struct Details {
     /// Unique within the store.
-    serial: u64,
+    pub(super) serial: u64,
     label: Option<Label>,
     since: Instant,
     limit: u32,
     weight: u32,
     /// Whether its permit is listed.
-    is_listed: bool,
-    /// Set under the queue's lock when an operator revokes the claim there.
-    is_revoked: AtomicBool,
+    pub(super) is_listed: bool,
 }
 
 impl Details {
@@ -106,34 +81,17 @@ impl Details {
             limit: claim.limit().unwrap_or_default(),
             weight: claim.weight(),
             is_listed,
-            is_revoked: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn serial(&self) -> u64 {
-        self.serial
-    }
-
-    pub(super) fn is_listed(&self) -> bool {
-        self.is_listed
-    }
-
-    pub(super) fn revoke(&self) {
-        self.is_revoked.store(true, Release);
-    }
-
-    pub(super) fn is_revoked(&self) -> bool {
-        self.is_revoked.load(Acquire)
-    }
-
-    /// The info of a claim without a permit yet.
+    /// What is shown of a claim that waits.
     pub(super) fn info(&self, now: Now) -> PermitInfo {
         self.with_weight(self.weight, now)
     }
 
     fn with_weight(&self, weight: u32, now: Now) -> PermitInfo {
         let (id, process) = (id(self.serial), Process::current());
-        let since = now.shown_at(self.since);
+        let since = now.at(self.since).unwrap_or(now.system);
         let mut info = PermitInfo::new(id, process, weight, self.limit, since);
         info.label = self.label.as_ref().map(ToString::to_string);
         info
@@ -157,71 +115,28 @@ pub(super) fn serial_of(text: &str) -> Option<u64> {
     (id(serial) == text).then_some(serial)
 }
 
-/// The permits of a key, if the store lists them.
-#[derive(Default)]
-pub(super) struct Holders(Mutex<Vec<Holding>>);
-
-struct Holding {
-    details: Arc<Details>,
-    token: Option<u64>,
-    permit: WeakPermit,
+/// A permit that is listed, until it is dropped or revoked.
+pub(super) struct Holding {
+    pub(super) details: Arc<Details>,
+    pub(super) token: Option<u64>,
+    pub(super) permit: WeakPermit,
 }
 
-impl Holders {
-    pub(super) fn add(&self, details: Arc<Details>, permit: &Permit) {
-        let (token, permit) = (permit.token(), permit.downgrade());
-        let holding = Holding {
-            details,
-            token,
-            permit,
-        };
-        self.0.lock().push(holding);
-    }
+/// A permit, and how many units it has.
+pub(super) type Listed = (Arc<Details>, u32, Permit);
 
-    /// Forgets the permit of this token, if it is here.
-    pub(super) fn forget(&self, token: Option<u64>) {
-        self.take(|holding| holding.token == token);
-    }
-
-    /// Forgets a permit. Returns it, if it was here and still exists.
-    pub(super) fn remove(&self, serial: u64) -> Option<Permit> {
-        let found = self.take(|holding| holding.details.serial == serial);
-        found?.permit.upgrade()
-    }
-
-    fn take(&self, is_it: impl Fn(&Holding) -> bool) -> Option<Holding> {
-        let mut holdings = self.0.lock();
-        let at = holdings.iter().position(is_it)?;
-        Some(holdings.swap_remove(at))
-    }
-
-    /// The permits held now, each with its units. Drop them outside of locks: each may be the last
-    /// clone, whose drop locks.
-    pub(super) fn all(&self) -> Vec<Listed> {
-        let holdings = self.0.lock();
-        let listed = |holding: &Holding| {
-            let permit = holding.permit.upgrade()?;
-            let details = Arc::clone(&holding.details);
-            Some((details, permit.weight(), permit))
-        };
-        holdings.iter().filter_map(listed).collect()
+impl Holding {
+    /// `None`: the permit is being dropped.
+    pub(super) fn listed(&self) -> Option<Listed> {
+        let permit = self.permit.upgrade()?;
+        Some((Arc::clone(&self.details), permit.weight(), permit))
     }
 }
 
-/// A permit and its units.
-type Listed = (Arc<Details>, u32, Permit);
-
-/// The infos of permits and of granted claims. A claim may be in both lists, if its permit was just
-/// made.
-pub(super) fn infos(permits: &[Listed], granted: &[Arc<Details>], now: Now) -> Vec<PermitInfo> {
-    let with_permit = permits.iter().map(|(details, weight, _)| {
-        let info = (*weight > 0).then(|| details.with_weight(*weight, now));
-        (details.serial, info)
-    });
-    let granted = granted
-        .iter()
-        .map(|details| (details.serial, Some(details.info(now))));
-    // Ordered by serial, without duplicates.
-    let infos: BTreeMap<_, _> = granted.chain(with_permit).collect();
-    infos.into_values().flatten().collect()
+/// What is shown of permits, in the order of their claims.
+pub(super) fn infos(mut permits: Vec<Listed>, now: Now) -> Vec<PermitInfo> {
+    permits.retain(|(_, weight, _)| *weight > 0);
+    permits.sort_unstable_by_key(|(details, ..)| details.serial);
+    let info = |(details, weight, _): &Listed| details.with_weight(*weight, now);
+    permits.iter().map(info).collect()
 }

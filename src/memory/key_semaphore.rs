@@ -6,21 +6,15 @@
 //! difference that was checked against the limit is never too low. The counter of acquired units is
 //! the token as well, because each permit increases it.
 
-use super::{
-    holders::Details,
-    queue::{Acquired, Granted, Position, Queue, Revoked},
-};
+use super::queue::{Acquired, Granted, Queue, Waiting};
 use crate::{
-    semaphore::{AcquireError, Units, Wait},
-    sync::{AtomicU64, Mutex},
+    semaphore::{AcquireError, Units},
+    sync::{AtomicU64, Mutex, MutexGuard},
 };
-use std::sync::{
-    Arc,
-    atomic::Ordering::{AcqRel, Acquire},
-};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-/// In both counters: the queue may have waiters, so only a thread that has locked the queue may
-/// acquire.
+/// In `acquired`: only a thread that has locked the queue may acquire. In `released`: a release has to
+/// lock the queue too, because it may have waiters.
 const QUEUED: u64 = 1 << 63;
 /// In `acquired`: the entry was removed from its shard, and the key may have a new entry.
 const RETIRED: u64 = 1 << 62;
@@ -34,6 +28,7 @@ const FLAGS: u64 = QUEUED | RETIRED;
 pub(super) struct KeySemaphore {
     acquired: AtomicU64,
     released: AtomicU64,
+    /// Without [`lock`](Self::lock) only the list of permits may be changed.
     pub(super) queue: Mutex<Queue>,
 }
 
@@ -57,174 +52,158 @@ impl KeySemaphore {
     }
 
     /// Acquires `units` if they fit and the queue is empty.
+    #[inline]
     pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
         let mut acquired = self.acquired.load(Acquire);
-        loop {
-            if acquired & FLAGS != 0 {
-                acquired = self.recheck()?;
-                continue;
-            }
+        while acquired & FLAGS == 0 {
             // `None` only if `acquired` is stale: other threads acquired and released meanwhile.
             let Some(held) = acquired.checked_sub(self.released()) else {
                 acquired = self.acquired.load(Acquire);
                 continue;
             };
             let grant = grant(acquired, held, units).ok_or(Refusal::Full(held as u32))?;
-            let swapped =
-                self.acquired
-                    .compare_exchange_weak(acquired, grant.token, AcqRel, Acquire);
-            match swapped {
+            let (counter, token) = (&self.acquired, grant.token);
+            match counter.compare_exchange_weak(acquired, token, AcqRel, Acquire) {
                 Ok(_) => return Ok(grant),
                 Err(current) => acquired = current,
             }
         }
+        self.lock_and_acquire(units)
     }
 
-    /// The counter of acquired units, once the queue is empty; a refusal while it is not.
     #[cold]
-    fn recheck(&self) -> Result<u64, Refusal> {
-        let queue = self.queue.lock();
-        match self.acquired.load(Acquire) {
-            retired if retired & RETIRED != 0 => Err(Refusal::Retired),
-            _ if !queue.is_empty() => Err(Refusal::Full(self.held() as u32)),
-            acquired => Ok(acquired),
-        }
+    fn lock_and_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
+        let mut locked = self.lock().ok_or(Refusal::Retired)?;
+        locked.acquire(units).map_err(Refusal::Full)
     }
 
-    /// Joins the queue, unless it is as long as `wait` allows. A claim that fits now is granted at
-    /// once, through its position. `None`: the entry is retired.
-    pub(super) fn enqueue(
-        &self,
-        units: Units,
-        wait: Wait,
-        details: Arc<Details>,
-    ) -> Result<Option<Position>, AcquireError> {
-        let mut queue = self.queue.lock();
-        if !self.exclude_others() {
-            return Ok(None);
-        }
-        let position = queue.push(units, wait, details);
-        self.admit_others(&queue);
-        drop(queue);
-        let position = position.ok_or(AcquireError::QueueFull)?;
+    /// Joins the queue, unless `max_waiting` claims or more are ahead. A claim that fits by now is granted
+    /// at once. `false`: the entry is retired.
+    pub(super) fn enqueue(&self, waiting: Waiting, max_waiting: u32) -> Result<bool, AcquireError> {
+        let Some(mut locked) = self.lock() else {
+            return Ok(false);
+        };
+        let pushed = locked.queue.push(waiting, max_waiting);
+        drop(locked);
+        pushed.map_err(|_| AcquireError::QueueFull)?;
         self.grant_waiters();
-        Ok(Some(position))
-    }
-
-    /// Routes all acquires and releases through the queue's lock from now on. `false`: the entry is
-    /// retired.
-    pub(super) fn exclude_others(&self) -> bool {
-        if self.acquired.fetch_or(QUEUED, AcqRel) & RETIRED != 0 {
-            return false;
-        }
-        self.released.fetch_or(QUEUED, AcqRel);
-        true
+        Ok(true)
     }
 
     /// Releases `weight` units, and grants waiters that fit now.
+    #[inline]
     pub(super) fn release(&self, weight: u32) {
         if self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0 {
             self.grant_waiters();
         }
     }
 
-    /// Removes a waiter from the queue, or releases its units if it was granted since. A revoked
-    /// waiter has neither a place nor units.
-    pub(super) fn cancel(&self, position: &Position, weight: u32) {
-        let is_revoked = || position.details.is_revoked();
-        let (removed, is_granted) = self.change_queue(|queue| {
-            let removed = queue.remove(position.number);
-            let is_granted = removed.is_none() && !is_revoked();
-            (removed, is_granted)
-        });
+    /// Removes a waiter, and grants those behind it that fit now. `false`: it is not in the queue.
+    pub(super) fn cancel(&self, serial: u64) -> bool {
+        let removed = self
+            .lock()
+            .and_then(|mut locked| locked.queue.remove(serial));
+        let was_waiting = removed.is_some();
+        // Wakes its task, without the lock.
         drop(removed);
-        if is_granted {
-            self.released.fetch_add(u64::from(weight), AcqRel);
-        }
         self.grant_waiters();
-    }
-
-    /// Revokes a claim without a permit for an operator. `false`: it was revoked before. `None`:
-    /// there is no such claim.
-    pub(super) fn revoke(&self, serial: u64) -> Option<bool> {
-        match self.change_queue(|queue| queue.revoke(serial))? {
-            // Wakes its task, without the lock.
-            Revoked::Waiting(waiting) => drop(waiting),
-            Revoked::Granted(weight) => {
-                self.released.fetch_add(u64::from(weight), AcqRel);
-            }
-            Revoked::Taken => return Some(true),
-            Revoked::Again => return Some(false),
-        }
-        self.grant_waiters();
-        Some(true)
+        was_waiting
     }
 
     /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
     /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
     fn grant_waiters(&self) {
-        while let Some(granted) = self.change_queue(|queue| self.grant_head(queue)) {
-            granted.notify();
+        let grant_head = || self.lock().and_then(|mut locked| locked.grant_head());
+        while let Some((sender, permit)) = grant_head() {
+            drop(sender.send(permit));
         }
     }
 
-    fn grant_head(&self, queue: &mut Queue) -> Option<Granted> {
-        let units = queue.head()?;
-        let grant = self.grant(self.held(), units)?;
-        self.add(units);
-        queue.grant_head(grant)
-    }
-
-    /// The grant of `units` while `held` are held. Only for use while no other thread acquires.
-    pub(super) fn grant(&self, held: u64, units: Units) -> Option<Acquired> {
-        grant(self.acquired.load(Acquire) & !FLAGS, held, units)
-    }
-
-    pub(super) fn add(&self, units: Units) {
-        self.acquired.fetch_add(u64::from(units.weight), AcqRel);
-    }
-
-    /// Changes the queue under its lock. Leaving it empty re-enables the lock-free path.
-    fn change_queue<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
-        let mut queue = self.queue.lock();
-        let changed = change(&mut queue);
-        self.admit_others(&queue);
-        changed
-    }
-
-    pub(super) fn admit_others(&self, queue: &Queue) {
-        if queue.is_empty() {
-            self.released.fetch_and(!QUEUED, AcqRel);
-            self.acquired.fetch_and(!QUEUED, AcqRel);
-        }
+    /// Locks the semaphore. `None`: the entry is retired.
+    pub(super) fn lock(&self) -> Option<Locked<'_>> {
+        let queue = self.queue.lock();
+        let before = self.acquired.fetch_or(QUEUED, AcqRel);
+        (before & RETIRED == 0).then_some(Locked {
+            semaphore: self,
+            acquired: before & !QUEUED,
+            was_queued: before & QUEUED != 0,
+            queue,
+        })
     }
 
     /// Marks the semaphore as retired if it is idle, and returns the last token that it granted.
     pub(super) fn retire(&self) -> Option<u64> {
         let idle = self.released();
-        self.acquired
-            .compare_exchange(idle, idle | RETIRED, AcqRel, Acquire)
+        let (counter, retired) = (&self.acquired, idle | RETIRED);
+        counter
+            .compare_exchange(idle, retired, AcqRel, Acquire)
             .ok()
     }
 
-    pub(super) fn is_busy(&self) -> bool {
-        self.acquired.load(Acquire) != self.released.load(Acquire)
-    }
-
-    /// A lower bound of the units held: acquires after the first load are missed. Exact while the
-    /// queue is locked and not empty, because then no other thread acquires.
+    /// A lower bound of the units held: it misses what is acquired after the first load.
+    #[inline]
     pub(super) fn held(&self) -> u64 {
         let acquired = self.acquired.load(Acquire) & !FLAGS;
         acquired.saturating_sub(self.released())
     }
 
+    #[inline]
     fn released(&self) -> u64 {
         self.released.load(Acquire) & !QUEUED
     }
 }
 
+/// A semaphore from which only the holder of this acquires, so that it can be decided together with others.
+pub(super) struct Locked<'a> {
+    semaphore: &'a KeySemaphore,
+    acquired: u64,
+    /// Whether the queue had waiters when it was locked.
+    was_queued: bool,
+    pub(super) queue: MutexGuard<'a, Queue>,
+}
+
+impl Locked<'_> {
+    /// The grant of `units`, if they fit and the queue is empty; if not, how many units are held.
+    pub(super) fn admits(&self, units: Units) -> Result<Acquired, u32> {
+        let held = self.held();
+        let grant = grant(self.acquired, held, units);
+        grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
+    }
+
+    /// Acquires `units`, if they are admitted.
+    pub(super) fn acquire(&mut self, units: Units) -> Result<Acquired, u32> {
+        let grant = self.admits(units)?;
+        self.acquired = grant.token;
+        Ok(grant)
+    }
+
+    /// How many units are held. No more will be while this exists.
+    pub(super) fn held(&self) -> u64 {
+        self.acquired - self.semaphore.released()
+    }
+
+    fn grant_head(&mut self) -> Option<Granted> {
+        let grant = grant(self.acquired, self.held(), self.queue.head()?)?;
+        self.acquired = grant.token;
+        self.queue.grant_head(&grant)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let (semaphore, is_queued) = (self.semaphore, !self.queue.is_empty());
+        if self.was_queued != is_queued {
+            semaphore.released.fetch_xor(QUEUED, AcqRel);
+        }
+        // Nobody else writes it while it has the flag.
+        let flag = if is_queued { QUEUED } else { 0 };
+        semaphore.acquired.store(self.acquired | flag, Release);
+    }
+}
+
 /// The grant of `units` while `held` are held and `acquired` have been acquired; `None` if they do
 /// not fit.
+#[inline]
 fn grant(acquired: u64, held: u64, units: Units) -> Option<Acquired> {
     let (limit, weight) = (u64::from(units.limit), u64::from(units.weight));
     (held + weight <= limit).then(|| Acquired {

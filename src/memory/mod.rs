@@ -12,7 +12,7 @@
 //! # }
 //! ```
 
-// store ─> waiter ─> grant ─> shard ─> locked ─> key_semaphore ─> queue ─> holders
+// store ─> waiter ─> grant ─> shard ─> key_semaphore ─> queue ─> holders
 //
 // - `operate`: usage and revocations for operators.
 // - `settings`: the settings of a store.
@@ -20,17 +20,13 @@
 // - `waiter`: a claim in the queue of its key.
 // - `grant`: units of a key that a permit holds.
 // - `shard`: a locked table of keys, which keeps some of the idle ones.
-// - `locked`: one key, locked so that it can be decided together with others.
-// - `key_semaphore`: the counters of one key.
-// - `queue`: the waiters of one key.
-// - `holders`: the permits of one key, as operators see them.
-// - `hasher`: hashes of keys.
+// - `key_semaphore`: the counters of one key, and its lock.
+// - `queue`: the waiters of one key, and its permits as operators see them.
+// - `holders`: what operators see of a claim.
 
 mod grant;
-mod hasher;
 mod holders;
 mod key_semaphore;
-mod locked;
 mod operate;
 mod queue;
 mod settings;

@@ -2,7 +2,6 @@
 
 use super::{
     holders::serial_of,
-    shard::Shard,
     store::{MemorySemaphore, SHARDS},
 };
 use crate::semaphore::{
@@ -10,12 +9,9 @@ use crate::semaphore::{
 };
 use futures_core::Stream;
 use std::{
-    fmt,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
-    vec,
 };
 use tokio::{task::yield_now, time::Instant};
 
@@ -32,11 +28,10 @@ impl Operate for MemorySemaphore {
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
-        Box::pin(Keys {
-            shards: self.0.shards.clone().into_iter(),
-            policy: policy.clone(),
-            found: Vec::new().into_iter(),
-        })
+        let (shards, policy) = (self.0.shards.clone().into_iter(), policy.clone());
+        // No lock is held for longer than one shard takes.
+        let keys = shards.flat_map(move |shard| shard.keys_of(&policy, 0));
+        Box::pin(Keys(keys.map(|(_, key)| Ok(StoredKey::whole(key)))))
     }
 
     fn keys_page(
@@ -45,7 +40,7 @@ impl Operate for MemorySemaphore {
         cursor: Option<&str>,
         time: Duration,
     ) -> BoxFuture<Result<Option<KeyPage>, StoreError>> {
-        let from = cursor.map_or(Some(Position::default()), Position::parse);
+        let from = cursor.map_or(Some((0, 0)), position_of);
         let (store, policy) = (self.clone(), policy.clone());
         Box::pin(async move {
             let Some(from) = from else { return Ok(None) };
@@ -71,13 +66,13 @@ impl MemorySemaphore {
             }
             yield_now().await;
         }
-        KeyPage::new(keys, at.map(|at| at.to_string()))
+        KeyPage::new(keys, at.map(|(shard, hash)| format!("{shard}.{hash:x}")))
     }
 
     /// Adds the keys of one shard, as far as the page has room. Returns the position of the next
     /// ones.
     fn list(&self, policy: &Policy, at: Position, keys: &mut Vec<StoredKey>) -> Option<Position> {
-        let Position { shard, hash } = at;
+        let (shard, hash) = at;
         let mut found = self.0.shards.get(shard)?.keys_of(policy, hash);
         found.sort_unstable_by_key(|(hash, _)| *hash);
         let room = KeyPage::MOST - keys.len();
@@ -85,15 +80,13 @@ impl MemorySemaphore {
         let added = found.into_iter().take(room);
         keys.extend(added.map(|(_, key)| StoredKey::whole(key)));
         let (shard, hash) = rest.unwrap_or((shard + 1, 0));
-        (shard < SHARDS).then_some(Position { shard, hash })
+        (shard < SHARDS).then_some((shard, hash))
     }
 
     fn usage_now(&self, policy: &Policy, key: &Key) -> Usage {
         let now = self.0.clock.now();
-        match self.0.find(policy, key) {
-            Some(entry) => entry.usage(now),
-            None => Usage::new(now.shown(), 0, Vec::new(), Vec::new()),
-        }
+        let usage = self.0.find(policy, key).and_then(|entry| entry.usage(now));
+        usage.unwrap_or_else(|| Usage::new(now.system, 0, Vec::new(), Vec::new()))
     }
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: Option<u64>) -> bool {
@@ -102,47 +95,23 @@ impl MemorySemaphore {
     }
 }
 
-/// Where a list continues: a shard, and the hash of a key in it.
-#[derive(Clone, Copy, Default)]
-struct Position {
-    shard: usize,
-    hash: u64,
+/// Where a list goes on: at a shard, and at a hash of a key there.
+type Position = (usize, u64);
+
+fn position_of(cursor: &str) -> Option<Position> {
+    let (shard, hash) = cursor.split_once('.')?;
+    let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
+    let hash = u64::from_str_radix(hash, 16).ok()?;
+    Some((shard, hash))
 }
 
-impl Position {
-    fn parse(cursor: &str) -> Option<Self> {
-        let (shard, hash) = cursor.split_once('.')?;
-        let shard = shard.parse().ok().filter(|shard| *shard < SHARDS)?;
-        let hash = u64::from_str_radix(hash, 16).ok()?;
-        Some(Self { shard, hash })
-    }
-}
+/// The keys of a policy.
+struct Keys<I>(I);
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:x}", self.shard, self.hash)
-    }
-}
+impl<I: Iterator + Unpin> Stream for Keys<I> {
+    type Item = I::Item;
 
-/// The keys of a policy, shard by shard, so that no lock is held for longer than one shard takes.
-struct Keys {
-    shards: std::array::IntoIter<Arc<Shard>, SHARDS>,
-    policy: Policy,
-    found: vec::IntoIter<(u64, Key)>,
-}
-
-impl Stream for Keys {
-    type Item = Result<StoredKey, StoreError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some((_, key)) = self.found.next() {
-                return Poll::Ready(Some(Ok(StoredKey::whole(key))));
-            }
-            let Some(shard) = self.shards.next() else {
-                return Poll::Ready(None);
-            };
-            self.found = shard.keys_of(&self.policy, 0).into_iter();
-        }
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
+        Poll::Ready(self.0.next())
     }
 }

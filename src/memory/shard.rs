@@ -1,18 +1,19 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    holders::{Details, Holders, Now, infos},
-    key_semaphore::{KeySemaphore, Refusal},
-    locked::Locked,
-    queue::{Acquired, Position},
+    holders::{Holding, Now, infos},
+    key_semaphore::KeySemaphore,
 };
 use crate::{
     observe::LostBy,
-    semaphore::{AcquireError, Claim, Key, Policy, SemaphoreId, Units, Usage, Wait},
-    sync::Mutex,
+    semaphore::{Claim, Key, Policy, SemaphoreId, Usage},
+    sync::{Mutex, fence},
 };
 use hashbrown::hash_table::HashTable;
-use std::{ptr, sync::Arc};
+use std::{
+    ptr,
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
 
 /// Idle entries that a shard keeps, because the next claim is likely to be for a recent key, and
 /// looking an entry up is cheaper than allocating one. With 1,000 keys and 8 threads a pair of
@@ -48,20 +49,17 @@ pub(super) struct Entry {
     /// Set if the shard was over capacity: the shard removes this entry once idle, which also
     /// breaks the reference cycle.
     overflow: Option<Arc<Shard>>,
-    semaphore: KeySemaphore,
+    pub(super) semaphore: KeySemaphore,
     hash: u64,
-    policy: Policy,
+    pub(super) policy: Policy,
     key: Key,
-    holders: Holders,
 }
 
 impl Shard {
     /// The entry of a claim's key, inserted if there is none.
     pub(super) fn entry(self: &Arc<Self>, hash: u64, claim: &Claim) -> Arc<Entry> {
         let mut table = self.0.lock();
-        let (policy, key) = (claim.policy(), claim.key());
-        let found = table.find(hash, policy, key);
-        match found {
+        match table.find(hash, claim.policy(), claim.key()) {
             Some(entry) => Arc::clone(entry),
             None => self.insert(&mut table, hash, claim),
         }
@@ -71,10 +69,8 @@ impl Shard {
     pub(super) fn find(&self, hash: u64, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
         let table = self.0.lock();
         // Not `Table::find`: with two callers that would not be inlined where every claim passes.
-        let mut same_hash = table.entries.iter_hash(hash);
-        same_hash
-            .find(|entry| entry.is_of(hash, policy, key))
-            .cloned()
+        let is_it = |entry: &&Arc<Entry>| entry.is_of(hash, policy, key);
+        table.entries.iter_hash(hash).find(is_it).cloned()
     }
 
     fn insert(self: &Arc<Self>, table: &mut Table, hash: u64, claim: &Claim) -> Arc<Entry> {
@@ -86,30 +82,21 @@ impl Shard {
             hash,
             policy: claim.policy().clone(),
             key: claim.key().clone(),
-            holders: Holders::default(),
         });
-        let hash_of = |entry: &Arc<Entry>| entry.hash;
-        table
-            .entries
-            .insert_unique(hash, Arc::clone(&entry), hash_of);
+        let (entries, kept) = (&mut table.entries, Arc::clone(&entry));
+        entries.insert_unique(hash, kept, |entry| entry.hash);
         entry
     }
 
     /// Removes the entry if it is still idle.
     #[cold]
     fn evict(&self, entry: &Entry) {
-        let mut table = self.0.lock();
+        let table = &mut *self.0.lock();
         let is_it = |other: &Arc<Entry>| ptr::eq(Arc::as_ptr(other), entry);
-        let Table {
-            entries,
-            last_token,
-            ..
-        } = &mut *table;
-        let Ok(found) = entries.find_entry(entry.hash, is_it) else {
-            return;
-        };
-        if let Some(token) = entry.semaphore.retire() {
-            *last_token = token.max(*last_token);
+        if let Ok(found) = table.entries.find_entry(entry.hash, is_it)
+            && let Some(token) = entry.semaphore.retire()
+        {
+            table.last_token = token.max(table.last_token);
             found.remove();
         }
     }
@@ -117,7 +104,7 @@ impl Shard {
     /// The number of keys with permits or waiters.
     pub(super) fn keys(&self) -> usize {
         let table = self.0.lock();
-        let busy = |entry: &&Arc<Entry>| entry.semaphore.is_busy();
+        let busy = |entry: &&Arc<Entry>| entry.semaphore.held() > 0;
         table.entries.iter().filter(busy).count()
     }
 
@@ -125,18 +112,15 @@ impl Shard {
     pub(super) fn keys_of(&self, policy: &Policy, from: u64) -> Vec<(u64, Key)> {
         let table = self.0.lock();
         let entries = table.entries.iter().filter(|entry| entry.hash >= from);
-        let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.is_busy());
+        let busy = entries.filter(|entry| entry.policy == *policy && entry.semaphore.held() > 0);
         busy.map(|entry| (entry.hash, entry.key.clone())).collect()
     }
 
     #[cfg(test)]
     pub(super) fn keys_in_table(&self) -> Vec<Key> {
         let table = self.0.lock();
-        table
-            .entries
-            .iter()
-            .map(|entry| entry.key.clone())
-            .collect()
+        let keys = table.entries.iter().map(|entry| entry.key.clone());
+        keys.collect()
     }
 }
 
@@ -175,31 +159,26 @@ impl Entry {
         SemaphoreId::new(format!("memory {:p}", ptr::from_ref(self)))
     }
 
-    pub(super) fn holders(&self) -> &Holders {
-        &self.holders
-    }
-
-    pub(super) fn usage(&self, now: Now) -> Usage {
-        let Some(locked) = self.semaphore.lock() else {
-            return Usage::new(now.shown(), 0, Vec::new(), Vec::new());
-        };
-        // Under the lock nothing is acquired, so a unit that changes its permit is not shown twice.
-        let units = locked.held();
-        let (permits, (granted, waiting)) = (self.holders.all(), locked.details());
+    /// `None`: the entry is retired.
+    pub(super) fn usage(&self, now: Now) -> Option<Usage> {
+        let locked = self.semaphore.lock()?;
+        // Nothing is acquired meanwhile, so no unit is seen at the permit that had it and at its next one.
+        let (units, (permits, waiting)) = (locked.held() as u32, locked.queue.details());
         drop(locked);
-        // A release during the lock leaves the eviction to this call.
         self.evict_if_idle();
         let waiting = waiting.iter().map(|details| details.info(now)).collect();
-        Usage::new(now.shown(), units, infos(&permits, &granted, now), waiting)
+        Some(Usage::new(now.system, units, infos(permits, now), waiting))
     }
 
     /// Ends a permit or a wait of this serial. `false`: there is none.
     pub(super) fn revoke(&self, serial: u64) -> bool {
-        // The queue first: a claim moves from there to the holders.
-        if let Some(is_revoked) = self.semaphore.revoke(serial) {
-            return is_revoked;
+        // First: a claim goes from the waiters to the holders.
+        if self.cancel(serial) {
+            return true;
         }
-        let Some(permit) = self.holders.remove(serial) else {
+        let is_it = |holding: &Holding| holding.details.serial == serial;
+        let found = self.semaphore.queue.lock().unlist(is_it);
+        let Some(permit) = found.and_then(|holding| holding.permit.upgrade()) else {
             return false;
         };
         let is_held = permit.weight() > 0;
@@ -207,47 +186,27 @@ impl Entry {
         is_held
     }
 
-    pub(super) fn try_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
-        self.semaphore.try_acquire(units)
-    }
-
-    pub(super) fn enqueue(
-        &self,
-        units: Units,
-        wait: Wait,
-        details: Arc<Details>,
-    ) -> Result<Option<Position>, AcquireError> {
-        self.semaphore.enqueue(units, wait, details)
-    }
-
-    pub(super) fn begin_permit(&self, position: &Position) -> bool {
-        self.semaphore.queue.lock().begin_permit(position.number)
-    }
-
-    pub(super) fn end_permit(&self, position: &Position) -> bool {
-        self.semaphore.queue.lock().end_permit(position)
-    }
-
-    pub(super) fn lock(&self) -> Option<Locked<'_>> {
-        self.semaphore.lock()
-    }
-
     pub(super) fn release(&self, weight: u32) {
         self.semaphore.release(weight);
         self.evict_if_idle();
     }
 
-    pub(super) fn cancel(&self, position: &Position, weight: u32) {
-        self.semaphore.cancel(position, weight);
+    /// Removes a waiter. `false`: it is not in the queue.
+    pub(super) fn cancel(&self, serial: u64) -> bool {
+        let was_waiting = self.semaphore.cancel(serial);
         self.evict_if_idle();
+        was_waiting
     }
 
-    /// Removes the entry if it is unused and the shard has enough idle ones.
+    /// Removes the entry if nobody uses it and the shard has enough of such. A thread whose lock has kept
+    /// another one from that does so itself when it has unlocked the semaphore.
     pub(super) fn evict_if_idle(&self) {
-        if let Some(shard) = &self.overflow
-            && self.semaphore.held() == 0
-        {
-            shard.evict(self);
+        if let Some(shard) = &self.overflow {
+            // Of two threads one sees what the other did before: the release, or that it is unlocked.
+            fence(SeqCst);
+            if self.semaphore.held() == 0 {
+                shard.evict(self);
+            }
         }
     }
 }

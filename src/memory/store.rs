@@ -2,7 +2,6 @@
 
 use super::{
     grant::permit,
-    hasher::KeyHasher,
     holders::{Clock, Details, first_serial},
     key_semaphore::Refusal,
     settings::Builder,
@@ -13,13 +12,15 @@ use super::{
 use crate::{
     observe::Store::Memory as MEMORY,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, Wait,
-        check, level_by_level, narrowest,
+        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, check,
+        level_by_level, narrowest,
     },
-    sync::AtomicU64,
+    sync::{AtomicU64, RandomState},
 };
+use foldhash::{SharedSeed, fast::SeedableRandomState};
 use std::{
     fmt,
+    hash::{BuildHasher, Hasher},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -63,8 +64,10 @@ pub struct MemorySemaphore(pub(super) Arc<Store>);
 pub(super) const SHARDS: usize = 64;
 
 pub(super) struct Store {
-    hasher: KeyHasher,
-    pub(super) waiter_slots: Arc<WaiterSlots>,
+    /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide;
+    /// such keys would slow each other down only while their permits are held at the same time.
+    hasher: SeedableRandomState,
+    pub(super) waiter_slots: WaiterSlots,
     /// Whether permits are listed.
     pub(super) has_holders: bool,
     serial: AtomicU64,
@@ -75,9 +78,10 @@ pub(super) struct Store {
 impl Builder {
     /// An empty store. See [`Builder`] for an example.
     pub fn build(self) -> MemorySemaphore {
+        let seed = RandomState::new().hash_one(0);
         MemorySemaphore(Arc::new(Store {
-            hasher: KeyHasher::new(),
-            waiter_slots: Arc::new(WaiterSlots::new(self.max_waiting_total)),
+            hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_random()),
+            waiter_slots: WaiterSlots::new(self.max_waiting_total),
             has_holders: self.holders,
             serial: AtomicU64::new(first_serial()),
             clock: Clock::new(),
@@ -121,10 +125,8 @@ impl MemorySemaphore {
         if let Err(error) = check(&claims) {
             return Acquire::ready(Err(error));
         }
-        let answer = {
-            let entry = |claim: &Claim| self.0.entry(claim);
-            try_all(&claims, entry, |claim| self.0.details(claim))
-        };
+        let entry = |claim: &Claim| self.0.entry(claim);
+        let answer = try_all(&claims, entry, |claim| self.0.details(claim));
         let may_wait = claims.iter().any(|claim| claim.wait().is_some());
         if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
             return Acquire::ready(answer);
@@ -152,7 +154,9 @@ impl Store {
     fn shard(&self, key: &Key) -> (u64, &Arc<Shard>) {
         // Only the key is hashed: a store has few policies, so hashing them would spread the entries
         // hardly more.
-        let hash = self.hasher.hash(key);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key.as_bytes());
+        let hash = hasher.finish();
         // The hash table inside a shard uses the lowest and the highest bits of the hash.
         (hash, &self.shards[(hash >> 32) as usize % SHARDS])
     }
@@ -171,28 +175,26 @@ impl Store {
 
     #[inline]
     fn decide(&self, claim: &Claim) -> Acquire {
-        match claim.units() {
-            Ok(units) => self.acquire(claim, units),
-            Err(error) => Acquire::ready(Err(error)),
-        }
-    }
-
-    #[inline]
-    fn acquire(&self, claim: &Claim, units: Units) -> Acquire {
+        let units = match claim.units() {
+            Ok(units) => units,
+            Err(error) => return Acquire::ready(Err(error)),
+        };
         loop {
             let entry = self.entry(claim);
-            match entry.try_acquire(units) {
+            match entry.semaphore.try_acquire(units) {
                 Ok(acquired) => {
-                    let (policy, details) = (claim.policy().clone(), self.details(claim));
-                    let permit = permit(entry, units, &acquired, policy, details);
+                    let permit = permit(&entry, units, &acquired, self.details(claim));
                     return Acquire::ready(Ok(permit));
                 }
                 Err(Refusal::Retired) => {}
-                Err(Refusal::Full(held)) => {
-                    if let Some(answer) = self.refuse(entry, claim, units, held) {
-                        return answer;
+                Err(Refusal::Full(held)) => match self.refuse(&entry, claim, units, held) {
+                    Ok(None) => {}
+                    Ok(Some(waits)) => return waits,
+                    Err(error) => {
+                        entry.evict_if_idle();
+                        return Acquire::ready(Err(error));
                     }
-                }
+                },
             }
         }
     }
@@ -200,36 +202,27 @@ impl Store {
     /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed, so look the
     /// key up again.
     #[cold]
-    fn refuse(&self, entry: Arc<Entry>, claim: &Claim, units: Units, held: u32) -> Option<Acquire> {
-        let enqueued = match claim.wait() {
-            Some(wait) => self.enqueue(entry, claim, units, wait),
-            None => Err(AcquireError::full(claim, held)),
-        };
-        enqueued.unwrap_or_else(|error| Some(Acquire::ready(Err(error))))
-    }
-
-    fn enqueue(
+    fn refuse(
         &self,
-        entry: Arc<Entry>,
+        entry: &Arc<Entry>,
         claim: &Claim,
         units: Units,
-        wait: Wait,
+        held: u32,
     ) -> Result<Option<Acquire>, AcquireError> {
-        let slot = WaiterSlots::take(&self.waiter_slots, wait.is_trial);
+        let full = || AcquireError::full(claim, held);
+        let wait = claim.wait().ok_or_else(full)?;
+        let slot = self.waiter_slots.take(wait.is_trial);
         let slot = slot.ok_or(AcquireError::Overloaded)?;
-        let position = entry.enqueue(units, wait, self.new_details(claim))?;
-        Ok(position.map(|position| {
-            let waiter = Waiter::new(entry, units, position, slot, claim);
-            Acquire::pending(waiter.wait(wait.time, claim.policy().clone()))
-        }))
+        let details = self.new_details(claim);
+        let waiter = Waiter::join(entry, claim, (units, wait), details, slot)?;
+        Ok(waiter.map(|waiter| Acquire::pending(waiter.wait(wait.time))))
     }
 }
 
 impl Semaphore for MemorySemaphore {
     fn acquire(&self, claim: Claim) -> Acquire {
-        self.0
-            .decide(&claim)
-            .counted(MEMORY, claim.policy(), claim.key())
+        let answer = self.0.decide(&claim);
+        answer.counted(MEMORY, claim.policy(), claim.key())
     }
 
     fn acquire_all(&self, claims: Claims) -> Acquire {
@@ -242,8 +235,7 @@ impl Semaphore for MemorySemaphore {
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
-        let entry = self.0.find(policy, key)?;
-        Some(entry.semaphore_id())
+        Some(self.0.find(policy, key)?.semaphore_id())
     }
 }
 
@@ -255,8 +247,7 @@ impl Default for MemorySemaphore {
 
 impl fmt::Debug for MemorySemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemorySemaphore")
-            .field("keys", &self.busy_keys())
-            .finish()
+        let mut shown = f.debug_struct("MemorySemaphore");
+        shown.field("keys", &self.busy_keys()).finish()
     }
 }

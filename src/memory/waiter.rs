@@ -1,156 +1,103 @@
 //! A claim in the queue of its key.
 
-use super::{
-    grant::permit,
-    holders::Details,
-    queue::{Acquired, Position},
-    shard::Entry,
-};
+use super::{grant::uncounted, holders::Details, queue::Waiting, shard::Entry};
 use crate::{
-    observe::{LostBy, Meter, Outcome, Store, Waiting},
-    semaphore::{AcquireError, Claim, Permit, Policy, Units, timer::timeout},
-    sync::AtomicUsize,
+    observe::{self, Meter, Outcome, Store},
+    semaphore::{AcquireError, Claim, Permit, Units, Wait, timer::timeout},
+    sync::oneshot,
 };
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Counts the waiting claims of a store against their maximum.
 pub(super) struct WaiterSlots {
-    max: usize,
-    used: AtomicUsize,
-    /// Slots of claims on trial. They have the same maximum, counted separately.
-    used_on_trial: AtomicUsize,
+    max: u32,
+    /// Each waiter has a clone: of the second one if its claim is on trial. So many of these may wait beside
+    /// the others.
+    used: [WaiterSlot; 2],
 }
+
+/// The slot of one waiter, free again when dropped.
+pub(super) type WaiterSlot = Arc<()>;
 
 impl WaiterSlots {
     pub(super) fn new(max: u32) -> Self {
         Self {
-            max: max as usize,
-            used: AtomicUsize::new(0),
-            used_on_trial: AtomicUsize::new(0),
+            max,
+            used: Default::default(),
         }
     }
 
-    /// A slot, if one is free.
-    pub(super) fn take(slots: &Arc<Self>, is_trial: bool) -> Option<WaiterSlot> {
-        let before = slots.used(is_trial).fetch_add(1, Relaxed);
-        // Made even if no slot is free: its drop reverts the increment.
-        let slot = WaiterSlot {
-            slots: Arc::clone(slots),
-            is_trial,
-        };
-        (before < slots.max).then_some(slot)
-    }
-
-    fn used(&self, is_trial: bool) -> &AtomicUsize {
-        match is_trial {
-            true => &self.used_on_trial,
-            false => &self.used,
-        }
+    /// A slot, if one is free. Of two threads that take the last one at once, neither may get it.
+    pub(super) fn take(&self, is_trial: bool) -> Option<WaiterSlot> {
+        let slot = Arc::clone(&self.used[usize::from(is_trial)]);
+        // Not the store's own one, nor this.
+        let others = Arc::strong_count(&slot) - 2;
+        (others < self.max as usize).then_some(slot)
     }
 }
 
-/// The slot of one waiter, free again when dropped.
-pub(super) struct WaiterSlot {
-    slots: Arc<WaiterSlots>,
-    is_trial: bool,
-}
-
-impl Drop for WaiterSlot {
-    fn drop(&mut self) {
-        self.slots.used(self.is_trial).fetch_sub(1, Relaxed);
-    }
-}
-
-/// A claim in a queue. A dropped waiter leaves the queue, or releases its units if it was granted
-/// since.
+/// A claim in a queue. A waiter that is dropped leaves the queue; a permit that it was granted is dropped
+/// with it.
 pub(super) struct Waiter {
     entry: Arc<Entry>,
-    units: Units,
-    position: Position,
-    is_done: bool,
-    waiting: Waiting,
+    serial: u64,
+    permit: oneshot::Receiver<Permit>,
+    is_granted: bool,
+    waiting: observe::Waiting,
     _slot: WaiterSlot,
 }
 
 impl Waiter {
-    pub(super) fn new(
-        entry: Arc<Entry>,
-        units: Units,
-        position: Position,
-        slot: WaiterSlot,
+    /// Joins the queue of an entry. `None`: the entry is retired.
+    pub(super) fn join(
+        entry: &Arc<Entry>,
         claim: &Claim,
-    ) -> Self {
+        (units, wait): (Units, Wait),
+        details: Arc<Details>,
+        slot: WaiterSlot,
+    ) -> Result<Option<Self>, AcquireError> {
+        let (serial, is_listed) = (details.serial, details.is_listed);
+        let of = Arc::clone(entry);
+        let make_permit = move |acquired: &_| uncounted(of, units, acquired, is_listed);
+        let (waiting, permit) = Waiting::new(units, wait, details, make_permit);
+        if !entry.semaphore.enqueue(waiting, wait.max_waiting)? {
+            return Ok(None);
+        }
         let mut waiter = Self {
-            entry,
-            units,
-            position,
-            is_done: false,
-            waiting: Waiting::default(),
+            entry: Arc::clone(entry),
+            serial,
+            permit,
+            is_granted: false,
+            waiting: observe::Waiting::default(),
             _slot: slot,
         };
         let key = || claim.key().as_bytes().escape_ascii().to_string();
         let meter = Meter::of(Store::Memory, claim.policy().as_str());
-        // A recorder that panics drops the waiter, which leaves the queue.
         waiter.waiting.join(&meter, key);
-        waiter
+        Ok(Some(waiter))
     }
 
-    pub(super) async fn wait(
-        mut self,
-        time: Duration,
-        policy: Policy,
-    ) -> Result<Permit, AcquireError> {
-        match timeout(time, &mut self.position.granted).await {
-            Err(_) => {
-                self.waiting.leave(Outcome::TimedOut);
-                Err(AcquireError::TimedOut)
+    pub(super) async fn wait(mut self, time: Duration) -> Result<Permit, AcquireError> {
+        let error = match timeout(time, &mut self.permit).await {
+            Ok(Ok(permit)) if permit.weight() > 0 => {
+                self.is_granted = true;
+                self.waiting.leave(Outcome::Admitted);
+                permit.count();
+                return Ok(permit);
             }
-            // Only an operator drops a sender that has sent nothing.
-            Ok(Err(_)) => self.revoked(),
-            Ok(Ok(acquired)) if self.position.details.is_listed() => self.listed(&acquired, policy),
-            Ok(Ok(acquired)) => Ok(self.permit(&acquired, policy, None)),
-        }
-    }
-
-    fn permit(
-        &mut self,
-        acquired: &Acquired,
-        policy: Policy,
-        details: Option<Arc<Details>>,
-    ) -> Permit {
-        self.waiting.leave(Outcome::Admitted);
-        self.is_done = true;
-        let entry = Arc::clone(&self.entry);
-        permit(entry, self.units, acquired, policy, details)
-    }
-
-    /// The permit of a claim that operators can see. Since its grant they have seen it without a
-    /// permit.
-    fn listed(&mut self, acquired: &Acquired, policy: Policy) -> Result<Permit, AcquireError> {
-        if !self.entry.begin_permit(&self.position) {
-            return self.revoked();
-        }
-        let details = Some(Arc::clone(&self.position.details));
-        let permit = self.permit(acquired, policy, details);
-        if self.entry.end_permit(&self.position) {
-            permit.end(LostBy::Revoked);
-        }
-        Ok(permit)
-    }
-
-    fn revoked<T>(&mut self) -> Result<T, AcquireError> {
-        self.waiting.leave(Outcome::Revoked);
-        Err(AcquireError::Revoked)
+            // Only an operator drops a sender that has sent nothing, or ends a permit that nobody has.
+            Ok(_) => AcquireError::Revoked,
+            Err(_) => AcquireError::TimedOut,
+        };
+        self.waiting.leave(error.outcome());
+        Err(error)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if !self.is_done {
-            self.entry.cancel(&self.position, self.units.weight);
+        if !self.is_granted {
+            self.entry.cancel(self.serial);
         }
     }
 }

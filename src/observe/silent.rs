@@ -85,12 +85,15 @@ pub(crate) struct Held {
 
 impl Held {
     #[inline]
-    pub(crate) fn begin(store: Store, _: &str) -> Self {
+    pub(crate) fn of(store: Store) -> Self {
         Self {
             store: Some(store),
             has_ended: AtomicBool::new(false),
         }
     }
+
+    #[inline]
+    pub(crate) fn begin(&self, _: &str) {}
 
     #[inline]
     pub(crate) fn store(&self) -> Option<Store> {

@@ -52,9 +52,24 @@ pub(super) fn answered(
 }
 
 impl Permit {
-    /// As [`new`](Self::new), with the store that has granted it and the policy.
+    /// A permit for what a store has granted, which is counted from now on.
     #[inline]
     pub(crate) fn granted(
+        grant: impl Grant,
+        store: Store,
+        policy: Policy,
+        units: Units,
+        held: u32,
+    ) -> Self {
+        let permit = Self::uncounted(grant, store, policy, units, held);
+        permit.count();
+        permit
+    }
+
+    /// The same, but it is counted from [`count`](Self::count) on: that calls the recorder, which is code of the
+    /// user's, so it is no call for a thread that has a lock.
+    #[inline]
+    pub(crate) fn uncounted(
         grant: impl Grant,
         store: Store,
         policy: Policy,
@@ -64,10 +79,16 @@ impl Permit {
         let remaining = units.limit.saturating_sub(held);
         // A permit that combines others counts as these.
         let counted = match grant.parts() {
-            [] => Held::begin(store, policy.as_str()),
+            [] => Held::of(store),
             _ => Held::default(),
         };
         Self::from_parts(grant, policy, units, remaining, counted)
+    }
+
+    /// The permit is counted from now on.
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.0.held.begin(self.0.policy.as_str());
     }
 
     /// The claim of each limit is counted.

@@ -6,18 +6,16 @@ use crate::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 12] = [
+const MEMORY: [&str; 10] = [
     "operate",
     "store",
     "several",
     "waiter",
     "grant",
     "shard",
-    "locked",
     "key_semaphore",
     "queue",
     "holders",
-    "hasher",
     "settings",
 ];
 

@@ -1,15 +1,16 @@
 //! Claims under several limits, whose entries are locked together.
 
 use super::{
-    grant::permit,
+    grant::{permit, uncounted},
     holders::Details,
-    queue::Position,
+    queue::Waiting,
     several::try_all,
     shard::{Entry, IDLE_CAPACITY, Shard},
 };
 use crate::{
     explore::{block_on, explore, explore_most, join},
-    semaphore::{Claim, Permit, Policy},
+    semaphore::{Claim, Permit},
+    sync::oneshot,
     witness::Witness,
 };
 use loom::thread::{self, JoinHandle};
@@ -81,26 +82,31 @@ impl Keys {
     fn take(&self, key: usize) -> Option<Permit> {
         let (entry, claim) = (&self.entries[key], &self.claims[key]);
         let (units, before) = (claim.units().ok()?, self.witnesses[key].last_token());
-        let acquired = entry.try_acquire(units).ok()?;
+        let acquired = entry.semaphore.try_acquire(units).ok()?;
         self.witnesses[key].acquired(1, acquired.token, before);
-        let (entry, policy) = (Arc::clone(entry), Policy::DEFAULT);
-        Some(permit(entry, units, &acquired, policy, None))
+        Some(permit(entry, units, &acquired, None))
     }
 
-    fn join_queue(&self, key: usize) -> Position {
-        let claim = &self.claims[key];
+    fn join_queue(&self, key: usize) -> oneshot::Receiver<Permit> {
+        let (claim, entry) = (&self.claims[key], Arc::clone(&self.entries[key]));
         let (units, wait) = (claim.units().ok(), claim.wait());
         let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
-        let position = self.entries[key].enqueue(units, wait, Details::new(claim, 0, false));
-        position.ok().flatten().expect("it is not retired")
+        let make_permit = move |acquired: &_| uncounted(entry, units, acquired, false);
+        let details = Details::new(claim, 0, false);
+        let (waiting, permit) = Waiting::new(units, wait, details, make_permit);
+        let semaphore = &self.entries[key].semaphore;
+        assert!(matches!(
+            semaphore.enqueue(waiting, wait.max_waiting),
+            Ok(true)
+        ));
+        permit
     }
 
-    /// Waits for the grant of a position of the key, and releases it.
-    fn wait_and_release(&self, key: usize, position: Position) {
-        let acquired = block_on(position.granted).expect("it is granted");
-        self.witnesses[key].acquired(1, acquired.token, 0);
-        self.witnesses[key].released(1);
-        self.entries[key].release(1);
+    /// Waits for the permit of the key, and releases it.
+    fn wait_and_release(&self, key: usize, permit: oneshot::Receiver<Permit>) {
+        let permit = block_on(permit).expect("it is granted");
+        self.witnesses[key].acquired(1, permit.token().expect("it has one"), 0);
+        self.release_all(&[key], permit);
     }
 
     fn assert_free(&self) {
@@ -150,11 +156,11 @@ fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
         let joins = keys.spawn(|keys| keys.join_queue(0));
         let both = keys.spawn(|keys| keys.try_all(&[1, 0]));
         keys.release_all(&[0], held);
-        let ([position], [both]) = (join([joins]), join([both]));
+        let ([permit], [both]) = (join([joins]), join([both]));
         if let Some(permit) = both {
             keys.release_all(&[1, 0], permit);
         }
-        keys.wait_and_release(0, position);
+        keys.wait_and_release(0, permit);
         keys.assert_free();
     });
 }

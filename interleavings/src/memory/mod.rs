@@ -2,14 +2,10 @@
 
 #[path = "../../../src/memory/grant.rs"]
 mod grant;
-#[path = "../../../src/memory/hasher.rs"]
-mod hasher;
 #[path = "../../../src/memory/holders.rs"]
 mod holders;
 #[path = "../../../src/memory/key_semaphore.rs"]
 mod key_semaphore;
-#[path = "../../../src/memory/locked.rs"]
-mod locked;
 #[path = "../../../src/memory/queue.rs"]
 mod queue;
 #[path = "../../../src/memory/settings.rs"]

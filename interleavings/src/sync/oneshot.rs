@@ -1,7 +1,7 @@
 //! Tokio's channel for one value, whose ordering loom sees.
 //!
-//! The channel itself is Tokio's, which is checked there. To loom a send and the receipt of what was
-//! sent are single steps, and the receipt comes after the send.
+//! The channel itself is Tokio's, which is checked there. To loom a send, the receipt of what was
+//! sent and the drop of the receiver are single steps, and each comes after the one before.
 
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::{
@@ -40,6 +40,13 @@ impl<T> Sender<T> {
     pub(crate) fn send(self, value: T) -> Result<(), T> {
         self.sent.swap(true, AcqRel);
         self.inner.send(value)
+    }
+}
+
+/// What was sent is dropped with its receiver, after the send.
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.sent.swap(true, AcqRel);
     }
 }
 

@@ -6,29 +6,43 @@ mod retire;
 mod waiting;
 
 use super::{
+    grant::uncounted,
     holders::Details,
     key_semaphore::{KeySemaphore, Refusal},
-    queue::Position,
+    queue,
+    shard::{Entry, Shard},
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Units, Wait},
+    semaphore::{Claim, Permit, Units, Wait},
+    sync::oneshot,
     witness::Witness,
 };
 use loom::thread::{self, JoinHandle};
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 const WAIT: Duration = Duration::from_secs(60);
 
+/// The serial of the next claim that waits.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
 struct Key {
-    semaphore: KeySemaphore,
+    entry: Arc<Entry>,
     witness: Witness,
     limit: u32,
 }
 
 /// A claim in the queue.
 struct Waiting {
-    position: Position,
+    permit: oneshot::Receiver<Permit>,
+    serial: u64,
     weight: u32,
     /// The greatest token when it began.
     before: u64,
@@ -37,7 +51,7 @@ struct Waiting {
 impl Key {
     fn new(limit: u32) -> Arc<Self> {
         Arc::new(Self {
-            semaphore: KeySemaphore::new(0),
+            entry: Arc::new(Shard::default()).entry(0, &Claim::new("a")),
             witness: Witness::new(limit),
             limit,
         })
@@ -50,6 +64,10 @@ impl Key {
         key
     }
 
+    fn semaphore(&self) -> &KeySemaphore {
+        &self.entry.semaphore
+    }
+
     fn claim(&self, weight: u32) -> (Units, Wait) {
         let claim = Claim::new("a").with_limit(self.limit).with_weight(weight);
         let wait = claim.clone().with_wait(WAIT).wait().expect("it waits");
@@ -58,14 +76,14 @@ impl Key {
 
     fn take(&self, weight: u32) -> Result<(), Refusal> {
         let before = self.witness.last_token();
-        let acquired = self.semaphore.try_acquire(self.claim(weight).0)?;
+        let acquired = self.semaphore().try_acquire(self.claim(weight).0)?;
         self.witness.acquired(weight, acquired.token, before);
         Ok(())
     }
 
     fn release(&self, weight: u32) {
         self.witness.released(weight);
-        self.semaphore.release(weight);
+        self.semaphore().release(weight);
     }
 
     /// Acquires units and releases them, if there are any.
@@ -82,29 +100,38 @@ impl Key {
 
     /// Joins the queue; `None` if the entry is retired.
     fn try_join_queue(&self, weight: u32) -> Option<Waiting> {
+        let serial = SERIAL.fetch_add(1, Relaxed);
+        self.join_as(weight, Details::new(&Claim::new("a"), serial, false))
+    }
+
+    fn join_as(&self, weight: u32, details: Arc<Details>) -> Option<Waiting> {
         let before = self.witness.last_token();
-        let (units, wait) = self.claim(weight);
-        let details = Details::new(&Claim::new("a"), 0, false);
-        let Ok(position) = self.semaphore.enqueue(units, wait, details) else {
-            panic!("the queue is not full");
-        };
-        position.map(|position| Waiting {
-            position,
+        let ((units, wait), entry) = (self.claim(weight), Arc::clone(&self.entry));
+        let (serial, is_listed) = (details.serial, details.is_listed);
+        let make_permit = move |acquired: &_| uncounted(entry, units, acquired, is_listed);
+        let (waiting, permit) = queue::Waiting::new(units, wait, details, make_permit);
+        let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
+        is_live.expect("the queue is not full").then_some(Waiting {
+            permit,
+            serial,
             weight,
             before,
         })
     }
 
-    /// Waits for the grant.
+    /// Waits for the grant. The scenario releases its units itself.
     fn wait(&self, waiting: Waiting) {
-        let acquired = block_on(waiting.position.granted).expect("it is granted");
+        let permit = block_on(waiting.permit).expect("it is granted");
+        let (weight, before) = (waiting.weight, waiting.before);
         self.witness
-            .acquired(waiting.weight, acquired.token, waiting.before);
+            .acquired(weight, permit.token().expect("it has one"), before);
+        mem::forget(permit);
     }
 
     /// Leaves the queue, or releases what was granted meanwhile.
-    fn leave(&self, waiting: &Waiting) {
-        self.semaphore.cancel(&waiting.position, waiting.weight);
+    fn leave(&self, waiting: Waiting) {
+        self.entry.cancel(waiting.serial);
+        drop(waiting);
     }
 
     fn spawn<T: 'static>(
@@ -118,7 +145,7 @@ impl Key {
     /// When all threads have ended: everything is free, also for a claim without a wait.
     fn assert_free(&self) {
         assert_eq!(self.witness.held(), 0);
-        assert!(!self.semaphore.is_busy());
+        assert_eq!(self.semaphore().held(), 0);
         assert!(self.take(self.limit).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use crate::explore::{explore, explore_most, join};
 
 /// Retires the entry if it is idle.
 fn retire(key: &Key) -> bool {
-    let Some(token) = key.semaphore.retire() else {
+    let Some(token) = key.semaphore().retire() else {
         return false;
     };
     assert_eq!(key.witness.held(), 0, "an entry in use was retired");
@@ -16,13 +16,12 @@ fn retire(key: &Key) -> bool {
 /// Locks the entry, as for several limits, and acquires a unit if it is free.
 fn lock_and_take(key: &Key) -> bool {
     let (units, before) = (key.claim(1).0, key.witness.last_token());
-    let Some(locked) = key.semaphore.lock() else {
+    let Some(mut locked) = key.semaphore().lock() else {
         return false;
     };
-    let Ok(grant) = locked.admits(units) else {
+    let Ok(grant) = locked.acquire(units) else {
         return false;
     };
-    locked.acquire(units);
     key.witness.acquired(1, grant.token, before);
     true
 }
@@ -31,7 +30,7 @@ fn lock_and_take(key: &Key) -> bool {
 fn assert_either(key: &Key, retired: bool, granted: usize) {
     if retired {
         assert_eq!(granted, 0, "acquired of a retired entry");
-        assert!(key.semaphore.lock().is_none(), "it lives again");
+        assert!(key.semaphore().lock().is_none(), "it lives again");
         assert!(key.try_join_queue(1).is_none(), "it lives again");
         assert!(key.take(1).is_err(), "it lives again");
     } else {

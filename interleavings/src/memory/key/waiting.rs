@@ -1,7 +1,11 @@
 //! Claims that wait. A grant that never comes leaves its thread waiting, which loom reports.
 
 use super::Key;
-use crate::explore::{explore, explore_most, join};
+use crate::{
+    explore::{explore, explore_most, join},
+    memory::holders::Details,
+    semaphore::Claim,
+};
 
 #[test]
 fn a_release_reaches_a_claim_that_joins() {
@@ -56,7 +60,9 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
         key.release(1);
         let mut waiting = join(joins);
-        waiting.sort_by_key(|waiting| waiting.position.number);
+        // One of them is granted by now.
+        let (_, queued) = key.semaphore().queue.lock().details();
+        waiting.sort_by_key(|waiting| queued[0].serial == waiting.serial);
         for waiting in waiting {
             key.wait(waiting);
             key.release(1);
@@ -105,7 +111,7 @@ fn a_waiter_that_leaves_lets_the_next_in() {
     explore(|| {
         let key = Key::with_held(1, 1);
         let [first, second] = [key.join_queue(1), key.join_queue(1)];
-        let leaves = key.spawn(move |key| key.leave(&first));
+        let leaves = key.spawn(move |key| key.leave(first));
         let stays = key.spawn(move |key| key.wait(second));
         key.release(1);
         join([leaves, stays]);
@@ -120,7 +126,7 @@ fn the_last_waiter_that_leaves_opens_the_key() {
     explore_most(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
-        let leaves = key.spawn(move |key| key.leave(&waiting));
+        let leaves = key.spawn(move |key| key.leave(waiting));
         let newcomer = key.spawn(|key| key.take(1));
         key.release(1);
         let ([()], [newcomer]) = (join([leaves]), join([newcomer]));
@@ -136,12 +142,27 @@ fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
     explore_most(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
-        let leaves = key.spawn(move |key| key.leave(&waiting));
+        let leaves = key.spawn(move |key| key.leave(waiting));
         let joins = key.spawn(|key| key.join_queue(1));
         key.release(1);
         let ([()], [waiting]) = (join([leaves]), join([joins]));
         key.wait(waiting);
         key.release(1);
+        key.assert_free();
+    });
+}
+
+/// An operator revokes a claim that is listed, and that goes from the waiters to the permits meanwhile.
+#[test]
+fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
+    explore(|| {
+        let key = Key::with_held(1, 1);
+        let details = Details::new(&Claim::new("a"), 1, true);
+        let waiting = key.join_as(1, details);
+        let revokes = key.spawn(|key| key.entry.revoke(1));
+        key.release(1);
+        assert_eq!(join([revokes]), [true], "the claim was nowhere");
+        drop(waiting);
         key.assert_free();
     });
 }
