@@ -198,7 +198,7 @@ fn told(news: News) {
         }
         News::Outage(Outage::Ends { .. }, _) => events::works(),
         News::Lost(policy, token, by) => {
-            events::lost(Some((REDIS, policy.as_str())), by, given(token))
+            events::lost(Some((REDIS, policy.as_str())), by, given(token));
         }
         News::Degraded(policy, name, is_kept) => {
             let how = if is_kept { "kept" } else { "admitted" };

@@ -225,7 +225,7 @@ impl Rejection {
             let others = self.limits.others(&self.refusing);
             others.for_each(|other| {
                 self.fields
-                    .list(headers, other.policy.as_str(), other.limit)
+                    .list(headers, other.policy.as_str(), other.limit);
             });
         }
     }
