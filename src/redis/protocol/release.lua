@@ -42,17 +42,20 @@ local function free(key, first, last)
   end
 end
 
-local is_free, failure = true, nil
+local failure
 for key = 1, #KEYS, 4 do
   local last = at + ARGV[at]
   -- A key of another type is an error of its own semaphore, and is told when the others are free.
   local is_done, reason = pcall(free, key, at + 1, last)
   if not is_done then
-    is_free, failure = false, reason
+    failure = reason
   end
   at = last + 1
 end
-if not is_free then
+if type(failure) == 'string' and failure:sub(1, 1) ~= '@' then
+  -- Redis 7 puts ERR before an error that is raised again, and its code would be lost.
+  return redis.error_reply(failure)
+elseif failure then
   error(failure, 0)
 end
 return with_answer and answer or 0
