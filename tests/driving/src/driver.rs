@@ -1,0 +1,22 @@
+//! The driver's own files, but for the one that needs a client of Redis.
+
+#[path = "../../../src/redis/driver/carry.rs"]
+mod carry;
+#[path = "../../../src/redis/driver/cell.rs"]
+mod cell;
+#[path = "../../../src/redis/driver/claim.rs"]
+mod claim;
+#[path = "../../../src/redis/driver/keeper.rs"]
+mod keeper;
+#[path = "../../../src/redis/driver/runtimes.rs"]
+mod runtimes;
+#[path = "../../../src/redis/driver/shared.rs"]
+mod shared;
+#[path = "../../../src/redis/driver/transport.rs"]
+mod transport;
+
+pub(in crate::redis) use cell::Refused;
+pub(in crate::redis) use claim::{Driver, Held};
+pub(in crate::redis) use keeper::boot_time;
+pub(in crate::redis) use shared::Health;
+pub(in crate::redis) use transport::{Connection, Messages, News, Transport};

@@ -1,0 +1,48 @@
+//! The driver over servers that are made up, in real time.
+//!
+//! ```text
+//! cargo test -p tower-semaphore-driving
+//! cargo run --release -p tower-semaphore-driving --example pairs
+//! ```
+
+#[path = "../../../src/redis"]
+#[allow(missing_docs)]
+pub mod redis {
+    #[allow(dead_code, unreachable_pub, unused_imports)]
+    mod core;
+    #[allow(dead_code, unreachable_pub, unused_imports)]
+    #[path = "../../tests/driving/src/driver.rs"]
+    mod driver;
+    #[allow(dead_code)]
+    mod protocol {
+        mod answer;
+        mod command;
+        mod id;
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
+        pub(in crate::redis) use command::{Command, Group, Position, Wanted};
+        pub(in crate::redis) use id::{Of, PermitId, Tag};
+    }
+    #[cfg(test)]
+    #[path = "../../tests/driving/src/facts.rs"]
+    mod facts;
+    #[allow(dead_code)]
+    #[path = "../../tests/driving/src/fake.rs"]
+    mod fake;
+    #[path = "../../tests/driving/src/pairs.rs"]
+    pub mod pairs;
+}
+#[path = "../../../src/observe"]
+mod observe {
+    mod outcome;
+    pub(crate) use outcome::{Answered, LostBy};
+}
+#[path = "../../../src/semaphore"]
+mod semaphore {
+    #[allow(dead_code, unreachable_pub)]
+    mod loss;
+    #[allow(dead_code, unreachable_pub)]
+    mod policy;
+    pub(crate) mod timer;
+    pub(crate) use {loss::Loss, policy::Policy};
+}
+mod sync;

@@ -1,0 +1,71 @@
+//! The store in memory, the lost signal, and the driver of the store in Redis, in every order in which a few threads can meet.
+//!
+//! The sources are those of `tower-semaphore` itself, by their paths. Only `crate::sync` differs: here
+//! it holds loom's types, and every access of theirs is a point where another thread may run, or
+//! where a load may see an older value, if its ordering allows that.
+//!
+//! There is nothing in it but tests: `cargo test --release -p tower-semaphore-interleavings`.
+//!
+//! A wait ends by its grant or by the drop of its future, as after a timeout, because no clock runs. Tokio's `oneshot` and
+//! `Notify` are single steps, because Tokio checks them with loom itself; loom is shown the ordering that a `oneshot` brings.
+//!
+//! The oracles (`witness.rs`) use memory that loom does not track, so they add no ordering between threads:
+//!
+//! - Never more units are held than the limit.
+//! - Tokens are unique, and greater than those granted before the claim began.
+//! - A holder of the whole limit sees all writes of the holder before it.
+//! - No thread waits for ever: no wake-up is lost, no loss is missed, and several locks do not deadlock.
+//! - In the end all units are free to a claim without a wait, and idle keys beyond a shard's allowance have no entry.
+//! - A retired entry has granted nothing and grants nothing.
+//!
+//! | scenarios | threads | executions |
+//! |---|---|---|
+//! | take and release, light and heavy | 3 | 462,435 |
+//! | a free unit is never refused | 2 | 156 |
+//! | join, grant, leave; a heavy head; two releases; one for two | 2 and 3 | about 114,000 |
+//! | the same beside a claim that does not wait | 3 | 16,690, up to 3 preemptions |
+//! | retire beside take, join, lock, release | 3 | 563, and 48,146 up to 3 preemptions |
+//! | evict beside take, wait, leave, through a whole store | 2 | 28,986 |
+//! | several levels locked together, in opposite orders, beside take, join, release | 2 and 3 | 19,249 |
+//! | the driver: drops beside a lock or a claim, a grant beside its waker, a dropped carrier, a thread that sleeps or ends | 2 and 3 | 1,979, up to 3 preemptions |
+//! | several levels, whose entry is evicted | 2 | 1,516, up to 3 preemptions |
+//! | resize beside take, wait, release | 2 and 3 | 1,151 |
+//! | set, clear and wait of a loss | 3 | 7,437 |
+//!
+//! Six scenarios are bounded to three preemptions; `EXHAUSTIVE=1` removes the bound. Two of them have been run to their
+//! end: a newcomer beside a claim that joins (some 540,000 executions), and a claim that joins while the last waiter
+//! leaves (some 120,000).
+//!
+//! Loom treats a `SeqCst` access as the weaker `AcqRel`; the store has none. It does not model load buffering (a load
+//! that sees a later store of another thread's program); the store decides only by read-modify-write operations or under
+//! a lock.
+
+#![cfg(test)]
+// The rest of the crate, which is not compiled here, uses more of the sources.
+#![allow(dead_code)]
+// Loom's threads take turns on one thread, so they may share what is not `Sync`.
+#![allow(clippy::arc_with_non_send_sync)]
+
+mod explore;
+mod loss;
+pub mod memory;
+mod observe;
+#[path = "../../../src/redis"]
+mod redis {
+    #[allow(unreachable_pub, unused_imports)]
+    mod core;
+    #[path = "../../tests/interleavings/src/redis/driver.rs"]
+    mod driver;
+    mod protocol {
+        mod answer;
+        mod command;
+        mod id;
+        pub(in crate::redis) use answer::{Acquired, Answer, Fault, Message};
+        pub(in crate::redis) use command::{Command, Group, Position, Wanted};
+        pub(in crate::redis) use id::{Of, PermitId, Tag};
+    }
+}
+#[path = "../../../src/semaphore/mod.rs"]
+pub mod semaphore;
+mod sync;
+mod witness;

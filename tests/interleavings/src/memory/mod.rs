@@ -1,0 +1,28 @@
+//! The store's own files, and the scenarios, which see what these files see.
+
+#[path = "../../../../src/memory/grant.rs"]
+mod grant;
+#[path = "../../../../src/memory/holders.rs"]
+mod holders;
+#[path = "../../../../src/memory/key_semaphore.rs"]
+mod key_semaphore;
+#[path = "../../../../src/memory/queue.rs"]
+mod queue;
+#[path = "../../../../src/memory/settings.rs"]
+mod settings;
+#[path = "../../../../src/memory/several.rs"]
+mod several;
+#[path = "../../../../src/memory/shard.rs"]
+mod shard;
+#[path = "../../../../src/memory/store.rs"]
+mod store;
+#[path = "../../../../src/memory/waiter.rs"]
+mod waiter;
+
+pub use store::MemorySemaphore;
+
+mod evict;
+mod fixture;
+mod key;
+mod levels;
+mod resize;

@@ -1,0 +1,19 @@
+//! The driver's own files, and the scenarios, which see what these files see.
+
+#[path = "../../../../src/redis/driver/carry.rs"]
+mod carry;
+#[path = "../../../../src/redis/driver/cell.rs"]
+mod cell;
+#[path = "../../../../src/redis/driver/claim.rs"]
+mod claim;
+#[path = "../../../../src/redis/driver/keeper.rs"]
+mod keeper;
+#[path = "../../../../src/redis/driver/runtimes.rs"]
+mod runtimes;
+#[path = "../../../../src/redis/driver/shared.rs"]
+mod shared;
+#[path = "../../../../src/redis/driver/transport.rs"]
+mod transport;
+
+#[path = "races.rs"]
+mod races;

@@ -1,0 +1,103 @@
+//! The script files of the crate, put together in the order in which the crate sends them.
+
+/// A file of `src/redis/protocol`.
+macro_rules! part {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../../src/redis/protocol/", $name, ".lua")),
+        )
+    };
+}
+
+type Part = (&'static str, &'static str);
+
+/// A script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Grants permits, or positions in a queue.
+    Acquire,
+    /// Moves the ends of leases forward.
+    Refresh,
+    /// Releases units, or leaves the queue.
+    Release,
+    /// Says that a process lives, and reads the server's clock.
+    Presence,
+    /// Takes a permit from its owner.
+    Revoke,
+    /// Lists what is held and what waits.
+    Usage,
+}
+
+/// The files, and which of them each script has, in the order of the verbs.
+const FILES: [Part; 9] = [
+    part!("common"),
+    part!("grant"),
+    part!("queue"),
+    part!("acquire"),
+    part!("refresh"),
+    part!("release"),
+    part!("presence"),
+    part!("revoke"),
+    part!("usage"),
+];
+const PARTS: [&[&str]; 6] = [
+    &["common", "grant", "queue", "acquire"],
+    &["common", "refresh"],
+    &["common", "grant", "release"],
+    &["common", "presence"],
+    &["common", "grant", "revoke"],
+    &["common", "usage"],
+];
+
+/// The units that one call grants from queues, and the dead waiters that it removes.
+pub const MAX_ADVANCED: usize = 500;
+
+/// The files of the scripts, perhaps with patches.
+#[derive(Debug, Clone)]
+pub struct Scripts(Vec<(&'static str, String)>);
+
+impl Scripts {
+    /// The scripts that ship.
+    pub fn shipped() -> Self {
+        let owned = FILES
+            .iter()
+            .map(|(name, source)| (*name, (*source).to_owned()));
+        Self(owned.collect())
+    }
+
+    /// The scripts with one place of one file replaced.
+    ///
+    /// # Panics
+    ///
+    /// Unless the place is in the file exactly once.
+    #[must_use]
+    pub fn patched(mut self, file: &str, old: &str, new: &str) -> Self {
+        let mut files = self.0.iter_mut();
+        let source = files.find(|(name, _)| *name == file);
+        let (_, source) = source.unwrap_or_else(|| panic!("there is no {file}.lua"));
+        let count = source.matches(old).count();
+        assert_eq!(count, 1, "{file}.lua has this {count} times: {old}");
+        *source = source.replacen(old, new, 1);
+        self
+    }
+
+    /// The scripts with a smaller bound for how far one call advances queues.
+    #[must_use]
+    pub fn advancing(&self, most: usize) -> Self {
+        let bound = |most: usize| format!("local MAX_ADVANCED = {most}\n");
+        self.clone()
+            .patched("grant", &bound(MAX_ADVANCED), &bound(most))
+    }
+
+    /// The scripts, in the order of the verbs.
+    pub fn all(&self) -> impl Iterator<Item = String> {
+        PARTS.iter().map(|parts| {
+            let sources = parts.iter().map(|part| {
+                let file = self.0.iter().find(|(name, _)| name == part);
+                file.map_or("", |(_, source)| source)
+            });
+            sources.collect()
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! A simulation of what tower-semaphore does over Redis, without real time.
+//!
+//! Some processes, each the core that ships (`src/redis/core`) with a clock of its own and some runtimes, call servers:
+//! the shipped scripts in Lua 5.1 over the stand-in of the [model]. Connections delay, stall and break, lose an answer
+//! but not the call, and deliver what was sent long ago; tasks that carry calls are dropped; messages are lost or late;
+//! operators revoke permits and waiters; callers change the weights of what they hold; processes shut down; servers stop, start again empty or with old data, stand still, and have their clocks set; processes stand still and
+//! are killed. One seed gives one [schedule](schedule::Schedule), and that one course of events, to the last one.
+//!
+//! ```text
+//! search -> world -> schedule
+//!       \         -> process -> subject <- shipped -> the core
+//!                 -> server -> wire -> subject, the model
+//!                 -> judge: storage -> effect; callers -> record, weights; calls
+//! ```
+//!
+//! The [judge] shares no code with the core. It says which promise is broken:
+//!
+//! | promise | judged by |
+//! |---|---|
+//! | S1 at most `limit` units | each server's log; holders, as callers were told, while no server forgets or jumps ahead |
+//! | S2 a holder is told in time that its permit is lost | its process's clock, from the sending of what was answered last |
+//! | S3 tokens increase | the tokens of answers and messages |
+//! | S4 nobody touches another's, S5 a permit counts once | each unit and waiter that comes, goes or is prolonged |
+//! | L1, L3 nothing is left behind | the servers when all claims are over: well before a lease could end, and after |
+//! | L2 a release is sent at once, as is what a server may have lost with another lease | calls |
+//! | F1 first come, first served | arrivals, as the judge counts them |
+//! | F3 each claim is answered within its budget | the process's clock |
+//! | F4 what has room does not wait | each server's queue after each script |
+//! | the truth | answers of scripts, level by level, and what callers are told |
+//! | its own | no claim is refused because of what its process has given up before |
+//! | too early, a loss, a return | a loss is told at the end, or when the server has refused, and only if it was refused or the server was silent; a lost permit comes back where there is room |
+//! | revocations | the holder is told by the message, or by the server when it asks next; nothing of the id comes back |
+//! | the calls | nothing for a claim that is over, none without work, a lease in one call at a time, none too large, 16 in flight at most, nothing due for ever |
+//! | the levels, a dead waiter | a claim of several leases that waits holds nothing wider than what it waits for, and nothing for longer than a waiter counts as alive |
+//! | slots | a command names semaphores of one slot; what has moved is asked where it is, once all can know |
+//! | weights | where all is answered, servers hold what callers were told, unit by unit |
+//! | a shutdown | all claims are refused, all permits told as lost, at once |
+//! | memory | a core remembers nothing of what is over |
+//!
+//! It excuses what nobody can keep: a process that stands still tells nothing; a server that has lost data or
+//! jumped ahead has forgotten its holders; one whose clock was set back runs an acquire after its end, holds longer
+//! what nobody released because it had ended, mixes up head starts, and may repeat tokens if it is then set forward;
+//! one that started with old data has again what was released.
+//!
+//! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.rs`; `tests/sim/planted.sh` plants each and prints
+//! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` has the table.
+//!
+//! ```text
+//! cargo test -p tower-semaphore-sim
+//! SCHEDULES=100000 cargo test --release -p tower-semaphore-sim passes
+//! SEED=7 cargo test -p tower-semaphore-sim one
+//! WORKLOAD=cluster SEED=7 cargo test -p tower-semaphore-sim one
+//! PLANTED="a return is not told" cargo test -p tower-semaphore-sim passes
+//! ```
+//!
+//! There are three [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
+//! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
+//! share. Left out as yet: Sentinels.
+//!
+//! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
+//! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A
+//! cluster has 2 or 3, with all semaphores of a server in one slot or each in its own; of the latter three in four move up
+//! to five slots, at once or within a second, half of them to servers with other clocks. In an outage each server stands
+//! still for 0.7 to 2.2 s, and claims are admitted up to half of their limits, or up to the limit divided by the number
+//! of processes; one level in eight is strict. In some of them replicas lag and take over. In one of eight of the
+//! other schedules, unless slots move, another program writes over keys.
+
+mod redis {
+    include!(concat!(env!("OUT_DIR"), "/redis.rs"));
+}
+
+pub mod judge;
+pub mod process;
+pub mod schedule;
+pub mod search;
+pub mod server;
+pub mod slots;
+pub mod subject;
+pub mod wire;
+pub mod world;
