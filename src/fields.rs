@@ -74,7 +74,7 @@ impl Fields {
         add(headers, RATELIMIT, value);
     }
 
-    /// Adds a policy of which it is unknown what remains.
+    /// Adds a policy without the number of units that remain, which is unknown.
     pub(crate) fn list(&self, headers: &mut HeaderMap, policy: &str, limit: u32) {
         add(
             headers,

@@ -113,7 +113,7 @@ use tower_layer::Layer;
 ///
 /// - A *lowered* limit ends no permit: nothing is granted until enough of them are released. A request
 ///   that waits already may still be admitted under the higher limit, as long as its wait lasts.
-/// - A *raised* limit counts at once where nobody waits. Requests that wait already keep their lower limit and
+/// - A *raised* limit counts at once for a key without a queue. Requests that wait already keep their lower limit and
 ///   their position, so later ones pass them only when they have been admitted or their wait is over. Keep
 ///   waits short where limits change often.
 ///

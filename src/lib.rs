@@ -59,7 +59,7 @@
 //! settings. Permits that are held stay valid until their leases end. Then each is reported lost,
 //! by this process's own clock if Redis cannot be reached. When Redis is back, a lost permit whose
 //! holder still runs is granted again if there is room and no claim waits. That is the default;
-//! [`Builder::when_unavailable`][when_unavailable] can admit requests meanwhile, all of
+//! [`Builder::when_unavailable`][when_unavailable] can admit requests during an outage, all of
 //! them or this process's share of the limit, and a handler sees that its permit
 //! [is degraded](Permit::is_degraded).
 //!

@@ -47,7 +47,7 @@ type Operated = Arc<dyn Operate>;
 ///
 /// A policy and a key are any bytes. In a query every byte but letters, digits and `-_.~` is percent-encoded,
 /// and a space may be a `+`; in an answer keys and the policy have that form too. `hashed` has the SHA-256 of the
-/// keys of which the [store](crate::semaphore::StoredKey::Hashed) keeps no more.
+/// keys that the [store](crate::semaphore::StoredKey::Hashed) keeps only as a hash.
 ///
 /// A query that is not understood is answered with status 400, and a store that fails with 503; the text of
 /// the answer names the parameter or the cause.

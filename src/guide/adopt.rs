@@ -30,7 +30,7 @@
 //!
 //! # 2. See it work
 //!
-//! A permit lasts as long as the response's *body*, so five responses that nobody has read to the
+//! A permit lasts as long as the response's *body*, so five responses that no client has read to the
 //! end are five requests in flight. This test needs `cargo add tower --dev --features util`:
 //!
 //! ```
@@ -142,7 +142,7 @@
 //!
 //! # 5. What to look at afterwards
 //!
-//! - **Refusals.** Which accounts get 429, on which routes, and how often? A limit that refuses nobody
+//! - **Refusals.** Which accounts get 429, on which routes, and how often? A limit that refuses no request
 //!   may be too high, one that refuses a well-behaved client is too low: [choose a limit](super::choose).
 //! - **503.** It means that the store failed, not that a limit is reached. Decide what should happen
 //!   then, before it happens: [when Redis fails](super::outages).
@@ -154,5 +154,5 @@
 //! - **Redis.** `noeviction`, an access control list, and
 //!   [`check`](crate::RedisSemaphore::check) in the health route: [deploy Redis](super::deploy).
 //! - **The end of a process.** Drain the server, then call
-//!   [`shutdown`](crate::RedisSemaphore::shutdown), so that nobody has to wait for the leases of a
+//!   [`shutdown`](crate::RedisSemaphore::shutdown), so that no claim has to wait for the leases of a
 //!   process that is gone: [deploys](super::outages#deploys).

@@ -11,7 +11,7 @@
 //!
 //! The policy allows 5 requests at a time, and 2 more were free when this one was admitted. With several limits
 //! each has an item of its own. There is no `w`, because the limit has no window. A client that wants to stay
-//! within its limit sends at most *r* more requests beside those that it has in flight.
+//! within its limit sends at most *r* more requests beside the ones in flight.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!
@@ -166,5 +166,5 @@
 //!
 //! A request in the queue has no response yet, and leaves the queue when the server notices that its client has
 //! hung up. To a proxy that time is silence, so a wait has to be shorter than its timeout. Where it cannot be, admit
-//! the request and wait inside the handler, which may send bytes meanwhile:
+//! the request and wait inside the handler, which may send bytes while it waits:
 //! [a recipe](super::recipes::streams#bytes-to-a-client-that-waits).

@@ -2,7 +2,7 @@
 //!
 //! # Try a limit before it bites
 //!
-//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses nobody and delays nobody. Beside each
+//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses and delays no request. Beside each
 //! request it makes the claims that it would have made, and counts what would have been refused. Its responses
 //! have no RateLimit fields, and its permits [are in shadow](crate::Permit::is_shadow):
 //!

@@ -121,7 +121,7 @@
 //! # Deploys
 //!
 //! A process that is told to stop should let its responses end, within a bound, and then release what is left,
-//! so that nobody waits for its leases:
+//! so that no claim waits for its leases:
 //!
 //! ```no_run
 //! use axum::{Router, routing::get};
@@ -167,8 +167,8 @@
 //!   connections; hence the bound here, and a signal of your own to your WebSockets.
 //! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum
 //!   of both bounds below the time after which your platform kills the process.
-//! - A process that is killed without all this harms nobody for longer than a lease.
+//! - A process that is killed without all this delays others for at most a lease.
 //! - In a rolling deploy old and new processes share the limits: those of one prefix, policy and key. Three
-//!   markets that restarted one by one under load refused nobody and left no permit
+//!   markets that restarted one by one under load refused no request and left no permit
 //!   (`tests/market/leaving.rs`). Change a lease by a factor of two at most in one deploy.
 //! - A new limit needs no care: while both versions run, each claim is granted under its own.

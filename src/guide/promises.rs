@@ -8,7 +8,7 @@
 //!
 //! - At any instant of the server's clock at most *limit* unexpired permits of a key. A lowered limit grants
 //!   nothing until there is room, and ends no permit.
-//! - Each holder has its own deadline on a monotonic clock. Its permit is reported lost by then at the latest, even
+//! - Each holder has its own deadline on a monotonic clock. Its permit is reported lost at that deadline at the latest, even
 //!   when the process is cut off from Redis.
 //! - Fencing tokens of a key strictly increase.
 //! - Refresh and release affect only their own permit. A command that is repeated, delayed or lost counts once or
@@ -39,4 +39,4 @@
 //!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because
-//! the body is not polled any more; [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that.
+//! the body is no longer polled; [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall) bounds that.

@@ -33,7 +33,7 @@
 //! - **One permit.** It covers all, and its last clone gives all back. [`Permit::levels`](crate::Permit::levels)
 //!   has the parts.
 //!
-//! The order matters for those who wait. A claim keeps what it has of the narrow limits, and joins the queue
+//! The order matters for claims that wait. A claim keeps what it has of the narrow limits, and joins the queue
 //! of the first one that is full. So an account's crowd stands in the account's own queue, with at most its
 //! limit of requests in the queue of the fleet, and accounts do not block each other. Use the same order
 //! everywhere: two requests that claim the same limits in opposite orders may each hold what the other
@@ -83,7 +83,7 @@
 //! | | |
 //! |---|---|
 //! | an interactive request | passes every batch job that came within the last 30 s |
-//! | a batch job that has waited for 30 s | is passed by nobody: it ages, and does not starve |
+//! | a batch job that has waited for 30 s | is passed by no other: it ages, and does not starve |
 //! | two requests of one kind | are served in the order of their arrival |
 //!
 //! Under a full limit, with ten times as much batch work in the queue, interactive claims waited 0.04 s at

@@ -59,7 +59,7 @@ impl PeerIp {
         Self { v4, v6 }
     }
 
-    /// An address of which all bits count is written as such, another one as its network: `2001:db8::/64`.
+    /// An address whose bits all count is written as such, another one as its network: `2001:db8::/64`.
     fn key(self, address: IpAddr) -> Key {
         match address.to_canonical() {
             IpAddr::V4(address) if self.v4 == 32 => address.into(),

@@ -158,7 +158,7 @@ impl Builder {
     /// grant, a refresh or an operator's revocation counts only once so many replicas have it (`WAIT`). If it is the number of
     /// replicas that the primary has, a failover forgets no permit, and the limit and the order of tokens
     /// hold across it. If it is fewer, that is so as long as one that has them is promoted: Sentinels
-    /// choose the one that has the most, but only among those that they reach, so a network that is split
+    /// choose the most advanced one, but only among the replicas that they reach, so a network that is split
     /// may leave them one that lacks some. The servers' clocks must agree to a twentieth of the
     /// [lease](Self::lease).
     ///

@@ -39,8 +39,8 @@ impl Store {
         checked.unwrap_or_else(|late| Err(self.judge().connecting(late.or(Error::Timeout(BOUND)))))
     }
 
-    /// The check that is running in this runtime, or else a new one. Whoever is polled goes on with it, so one who is
-    /// not holds up nobody. It belongs to its runtime, as its connections do.
+    /// The check that is running in this runtime, or else a new one. Any caller that is polled drives it, so one that
+    /// is not delays no other. It belongs to its runtime, as its connections do.
     fn running_check(self: &Arc<Self>, deadline: Instant) -> Shared<BoxFuture<Checked>> {
         let (here, mut running) = (Handle::current().id(), self.running_check.lock());
         let joined = running

@@ -242,8 +242,8 @@ impl Builder {
     ///   moment after its replica was promoted they are served again. The server setting
     ///   `cluster-require-full-coverage no` is needed for that: otherwise all nodes refuse commands
     ///   until then.
-    /// - While a slot moves, its semaphores are not served, because a server refuses scripts of which
-    ///   some keys have moved and others not. Claims are sent again for as long as their budget lasts.
+    /// - While a slot moves, its semaphores are not served, because a server refuses a script when
+    ///   some of its keys have moved and others have not. Claims are sent again for as long as their budget lasts.
     /// - Several limits are decided one after the other, because they live on several nodes, all in the budget of one
     ///   claim.
     ///
@@ -290,7 +290,7 @@ impl Builder {
     }
 
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is
-    /// enough to name some Sentinels, but most of those that are named have to be reached: one that is
+    /// enough to name some Sentinels, but a majority of the named ones must be reachable: one that is
     /// cut off from the others would name an old primary. All this takes two and a half seconds at most, or
     /// this method fails. While too few Sentinels can be reached later, the store goes on with the primary
     /// that they named last, until that is started again.

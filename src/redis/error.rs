@@ -231,7 +231,7 @@ pub(super) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(YEAR)
 }
 
-/// The outcome of some work, or this error if it is not done by then.
+/// The outcome of some work, or this error if the deadline passes first.
 pub(super) async fn by<T>(
     deadline: Instant,
     late: Error,

@@ -58,7 +58,7 @@
 //! one probe at a time, until one is answered. Claims that wait are decided when it begins. A caller's call
 //! that fails makes a probe due, because that caller's runtime may be what stands still.
 //!
-//! Permits that were held, or admitted, meanwhile are acquired as soon as the server has
+//! Permits that were held or admitted during the outage are acquired as soon as the server has
 //! answered.
 //!
 //! # Threads and runtimes

@@ -39,7 +39,7 @@ const ENDS: [&str; 2] = [":held", ":queue"];
 /// second; else soon after that. If the message is lost with its connection, the holder is told when it has
 /// subscribed anew, else when the permit is refreshed next, a third of a lease later at most. Its id is remembered for an hour, or eight leases if that is longer, so it does not get the permit
 /// back even if it cannot reach the server until then.
-/// A failover may forget a revocation of which the holder was not told yet, unless replicas
+/// A failover may forget a revocation before its holder was told, unless replicas
 /// [must have it](super::Builder::min_replicas).
 ///
 /// `keys` and `keys_page` need `SCAN`, on every primary. Over a connection that was
@@ -188,7 +188,7 @@ fn time(ms: u64) -> SystemTime {
 /// Finds the keys of one policy on all servers.
 struct Scan {
     store: Arc<Store>,
-    /// Those that keys live on now, by names that all processes give them.
+    /// The servers that have keys now, by names that all processes give them.
     servers: BTreeMap<String, usize>,
     names: String,
 }

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | of one key: its type, a right to it | the first |
 //! | the server is silent, away or cannot work now | several failures in a row, longer than a stall, or the breaker that opens |
-//! | nobody but a person can mend it: credentials, rights, a paused clock | the first |
+//! | only a person can mend it: credentials, rights, a paused clock | the first |
 //!
 //! It is over with a claim that is answered once none has failed for a lease: so calls that fail by turns with
 //! others that succeed are one time, not many. The breaker that closes tells sooner that what may pass has
@@ -52,7 +52,7 @@ pub(super) struct Reports {
     timeout: Duration,
 }
 
-/// Whoever finds that no thread empties it starts one.
+/// A caller that finds no thread emptying it starts one.
 #[derive(Default)]
 struct Queue {
     news: VecDeque<News>,
@@ -214,13 +214,13 @@ fn told(news: News) {
     }
 }
 
-/// Whether claims fail, at one server or at all that are one as far as is known.
+/// Whether claims fail, at one server or at several that are taken for one.
 #[derive(Default)]
 struct State {
     told: Told,
     /// When a claim has failed last, unless a breaker has closed since.
     failed: Option<Instant>,
-    /// How many breakers are open. Those that open and close at once may be noted in either order.
+    /// How many breakers are open. Two that open and close at the same time may be noted in either order.
     open: i32,
     /// How many claims in a row have failed for reasons that may pass, and since when.
     failures: u32,

@@ -93,7 +93,7 @@ impl RedisSemaphore {
     ///
     /// The permits of holders that still run are reported lost, so shut the store down after your
     /// server has drained. A claim whose answer has not arrived is refused and released too; its
-    /// release is complete when no command of it can run any more, which takes a
+    /// release is complete when none of its commands can still run, which takes a
     /// [`timeout`](super::Builder::timeout) at most.
     ///
     /// # Cancel safety
@@ -226,7 +226,7 @@ impl Store {
         Terms::read(Instant::now() + self.settings.budget())
     }
 
-    /// The number of the server of a key, as far as is known.
+    /// The number of the server that is believed to have a key.
     pub(super) fn server_of(&self, key: &str) -> usize {
         self.driver.server_at(self.topology.slot(key))
     }

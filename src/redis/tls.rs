@@ -160,7 +160,7 @@ mod secure {
         /// provider, and without one rustls panics if the dependency tree enables several.
         pub(super) fn prepare() {
             if CryptoProvider::get_default().is_none() {
-                // Fails only if another thread has installed a provider meanwhile, and then that one is used.
+                // Fails only if another thread was first to install a provider, which is then used.
                 let _ = ring::default_provider().install_default();
             }
         }

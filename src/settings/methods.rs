@@ -41,7 +41,7 @@ macro_rules! settings_methods {
 
         /// Sets how many requests of one key may wait at a time, in all processes of the store:
         /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further
-        /// requests are refused at once with status 429, but for those whose
+        /// requests are refused at once with status 429, except those whose
         /// [head start](crate::Claim::with_head_start) brings them before enough of the others.
         ///
         /// # Examples

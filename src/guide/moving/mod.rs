@@ -20,7 +20,7 @@
 //! | across processes | Redis, a cluster, Sentinels | – | – | Redis, several by Redlock | Redis |
 //! | who holds what | listed for each key; a permit can be revoked | – | – | – | – |
 //! | without room | 429, or a bounded queue | waits, unbounded | refused | waits, polls | waits, polls |
-//! | order of those who wait | first come, first served, in the fleet | in the process | – | any | any |
+//! | order of waiting requests | first come, first served, in the fleet | in the process | – | any | any |
 //! | several limits, all or none | yes, in one round trip; on a cluster one for each | – | yes | – | one after the other |
 //! | priority, weight | both | – | – | weight: `MultiSemaphore` | – |
 //! | whose clock decides | the server's | – | – | the client's | the server's |

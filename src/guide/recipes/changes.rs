@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! - A raised limit counts from the next request on, where nobody waits. Claims that wait keep the limit that they
+//! - A raised limit counts from the next request on, for a key without a queue. Claims that wait keep the limit that they
 //!   came with, and later ones stand behind them: keep waits short where limits change often.
 //! - A lowered limit ends no permit, and grants nothing until there is room.
 //! - Processes that learn of a change at different times do no harm: each claim is granted under its own limit.

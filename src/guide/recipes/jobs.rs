@@ -57,7 +57,7 @@
 //! # }
 //! ```
 //!
-//! The lock says that nobody does it *now*, not that nobody did it a minute ago: remember the last run where the
+//! The lock says that no process does it *now*, not that none did it a minute ago: remember the last run where the
 //! report is, and look while you hold the lock.
 //!
 //! # A database protected from a dogpile

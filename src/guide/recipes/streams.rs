@@ -104,7 +104,7 @@
 //! # Bytes to a client that waits
 //!
 //! A request in the layer's queue sends nothing, and a proxy may cut it. For waits of minutes answer at once, wait
-//! inside the stream, and say meanwhile how many are before this request. [`usage`](crate::Operate::usage) lists
+//! inside the stream, and tell the client how many are before it. [`usage`](crate::Operate::usage) lists
 //! the queue in its order; a label that no other claim has finds one's own place in it:
 //!
 //! ```
@@ -183,4 +183,4 @@
 //! - A client sees the comment `: 3 before you`. An event instead of a comment would reach a browser's `EventSource`.
 //! - `usage` reads all that is held and waits for the key, so ask for it every few seconds, not more often. It works
 //!   over [`RedisSemaphore`](crate::RedisSemaphore) in the same way, for the queue of the whole fleet.
-//! - The status is 200 by then, so a refusal has to be an event.
+//! - The status 200 has been sent already, so a refusal has to be an event.

@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Tells that a permit is held again, if nothing of it is lost or degraded any more. Others may have had what was
+    /// Tells that a permit is held again, once no part of it is lost or degraded. Others may have had what was
     /// added to it, so each level has the highest token of its units.
     pub(super) fn tell_return(&mut self, root: PermitId) {
         if !self.is_in_place(root) {
@@ -277,7 +277,7 @@ impl Core {
         self.file(at.0);
     }
 
-    /// Forgets a permit of which nothing is left.
+    /// Forgets a permit that has nothing left to do.
     pub(super) fn end_if_over(&mut self, id: PermitId) {
         let is_idle = |lease: &Lease| matches!(lease.state, State::Idle);
         let is_over = self.permit(id).is_some_and(|permit| {

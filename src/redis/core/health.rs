@@ -46,7 +46,7 @@ struct Failing {
 
 impl Health {
     /// A call was answered that was sent then. Returns whether it ends a row of failures. If the server was there within
-    /// the last timeout nobody has taken it for unavailable, as when only a subscription of the thread has ended.
+    /// the last timeout, no process has taken it for unavailable, as when only a subscription of the thread has ended.
     pub(super) fn works(&mut self, sent: Time, now: Time, settings: &Settings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);

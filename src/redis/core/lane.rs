@@ -12,8 +12,8 @@ const MORE: usize = 8;
 /// The most calls in flight.
 const MOST: usize = 16;
 
-/// Another call may leave while those in flight have fewer units: a server runs what has come over a connection in
-/// one go, and its other clients wait meanwhile.
+/// Another call may leave while those in flight have fewer units: a server runs all that has arrived over a connection in
+/// one go, while its other clients wait.
 const MOST_UNITS: usize = 12_000;
 
 /// What is in a hurry to be sent.

@@ -212,7 +212,7 @@ impl Lease {
         untils.max().unwrap_or_default()
     }
 
-    /// Whether a release that is sent now is the last word: no acquire may run any more, or only before it.
+    /// Whether a release that is sent now is the last word: no acquire can run after it.
     pub(super) fn is_settled(&self, now: Time, connection: Connection) -> bool {
         self.runs()
             .all(|run| run.until <= now || run.connection == connection && run.left.is_noted())
@@ -273,7 +273,7 @@ impl Lease {
         }
     }
 
-    /// It has another id, of which nothing was sent.
+    /// It gets a new id, under which nothing was sent.
     pub(super) fn forget(&mut self) {
         (self.call, self.was_sent) = (None, false);
         self.may_run.clear();

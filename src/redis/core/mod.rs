@@ -30,8 +30,8 @@
 //!    that have no answer yet, unless they travel before it on the same connection.
 //! 5. *One lease is acquired after the other*, from narrow to wide, and the claim is granted when all are held.
 //!    Until then each lasts as long as a waiter counts as alive, and every heartbeat refreshes it. One that is lost
-//!    meanwhile is wanted again, and what is wider is given back, so nobody waits for a narrow unit with a
-//!    wide one in hand.
+//!    while the claim waits is wanted again, and what is wider is given back, so no claim waits for a narrow unit
+//!    with a wide one in hand.
 //! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
 //!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first. One that
 //!    was claimed with several units comes back under a new id: the server may have some of them yet, or have
@@ -52,10 +52,10 @@
 //!     each claim.
 //! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, whether or
 //!     not its server has it; not while it waits in a queue. So where a policy shares, what is sent has room in the share
-//!     from the first failure that is known until nobody can have taken the server for unavailable any more, and takes
-//!     no place of another process's for a moment.
-//! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one of which only
-//!     the release is left. So a change of weight meets no fault that a claim and a release do not.
+//!     from the first known failure until no process can still take the server for unavailable, and never takes
+//!     another process's place.
+//! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one that only
+//!     has to be released. So a change of weight meets no fault that a claim and a release do not.
 //! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
 //!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
 //! 15. *What a failover may forget does not count*: with replicas each call that grants ends with a wait for them, and if too
@@ -111,7 +111,7 @@ use std::{
 /// the others for long.
 const MOST_DUE: usize = 512;
 
-/// Whether this process counts among those that live.
+/// Whether this process is counted among the live ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stay {
     Here,
@@ -137,7 +137,7 @@ pub(in crate::redis) struct Core {
     /// Each permit that has a timer, once.
     due: BTreeSet<(Time, PermitId)>,
     events: VecDeque<Event>,
-    /// Those that have begun or ended, and of which server.
+    /// The outages that have begun or ended, each with its server.
     outages: VecDeque<(usize, Outage)>,
     live: Live,
     /// The first slot that a sweep has not visited: a server has lost leases, is unavailable, or is back, or this
@@ -175,8 +175,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. The call, if there is one, names no other claim and no release that anybody waits for, and is for the
-    /// caller's own task to carry: one that is not polled again holds up nobody else.
+    /// Claims. The call, if there is one, names no other claim and no release that is waited for, and is for the
+    /// caller's own task to carry: a task that is not polled again delays no other.
     pub(in crate::redis) fn acquire(
         &mut self,
         now: Time,
@@ -398,7 +398,7 @@ impl Core {
         }
     }
 
-    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and of which lane: the tasks
+    /// When the thread takes over the claims that wait for a runtime's calls to be answered, and in which lane: the tasks
     /// that carry these may be polled no more, though the server works.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = self.settings.patience();
@@ -604,7 +604,7 @@ impl Core {
         }
     }
 
-    /// Whether anybody waits for what a release frees, as far as is known.
+    /// Whether a claim is known to wait for what a release frees.
     fn is_urgent(&self, At(id, lease): At) -> bool {
         let permit = &self.permits[id.slot];
         let mut levels = permit.levels_of(lease).iter();

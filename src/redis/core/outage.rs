@@ -27,7 +27,7 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// A server refuses connections. It is there, and nobody but a person can mend that.
+    /// A server refuses connections. It is there, and only a person can mend that.
     pub(super) fn denied(&mut self, now: Time, server: usize) {
         self.servers[server].is_denied = true;
         self.answers(now, server, (now, false));
@@ -207,7 +207,7 @@ impl Core {
         permit.is_decided() && !permit.is_strict && self.settings.policy != WhenUnavailable::Refuse
     }
 
-    /// Whether nobody can have taken the server of a lease for unavailable.
+    /// Whether no process can have taken the server of a lease for unavailable.
     pub(super) fn is_well(&self, now: Time, at: At) -> bool {
         self.servers[self.server_of(at)]
             .health

@@ -41,7 +41,7 @@ pub enum WhenUnavailable {
     /// Calls that time out are an outage whatever the cause: a process or a network that is so
     /// overloaded that answers come too late is one too, and then more is admitted.
     Admit,
-    /// It is admitted if its units and those that this process has of the key are within its share: the
+    /// It is admitted if its units and those that this process holds of the key fit into its share: the
     /// limit divided by the number of processes that are alive, rounded up. Otherwise it is refused, as
     /// by [`Refuse`](Self::Refuse); so is a claim that is heavier than the share.
     ///
@@ -49,16 +49,16 @@ pub enum WhenUnavailable {
     /// times per lease, every 5 s at least; what counts is the highest of the last two leases.
     ///
     /// All processes together exceed the limit by what is rounded up, if they have lost the server
-    /// at the same time and none of them has more than its share by then. What a process holds beyond
+    /// at the same time and none of them has more than its share at that time. What a process holds beyond
     /// its share, in long requests or streams, it keeps, and the others take their shares beside it:
     /// at worst one process holds the whole limit, and all together nearly twice as much, until that
     /// work ends. For one [`timeout`](crate::redis::Builder::timeout) after the first failure
     /// nothing is admitted, in case that the server has answered others, and so that short requests
     /// of a process that had more than its share have ended when another takes its own; a claim whose
-    /// wait is over by then is decided within two timeouts. From the
+    /// wait ends before that is decided within two timeouts. From the
     /// first failure on, also of a single call, until four timeouts and about a second after the first
     /// answer that follows it, claims need both a grant and a reservation in the share: others may have
-    /// taken the failure for an outage, and all have acquired their degraded permits by then.
+    /// taken the failure for an outage, and by that time all have acquired their degraded permits.
     /// That time is over with the first answer if the server has answered other calls of this process
     /// within the last timeout, as when the threads of one of its runtimes are blocked. A process of
     /// which no call has failed knows of no outage: it may be granted what others admit. So give all
@@ -75,7 +75,7 @@ impl WhenUnavailable {
         matches!(self, Self::Share | Self::ShareOf(_))
     }
 
-    /// How many units of a limit this process may have, rounded up, if so many processes live; 0: nobody has told.
+    /// How many units of a limit this process may have, rounded up, if so many processes live; 0: unknown.
     pub(super) fn share(self, limit: u32, live: u32) -> u32 {
         match self {
             Self::Refuse => 0,

@@ -486,7 +486,7 @@ impl Core {
     }
 
     /// A server has not found a lease. It comes back at once, if it can, and is told at its end at the latest; a strict
-    /// one at once, because another may have had it meanwhile.
+    /// one at once, because another holder may have had it in between.
     fn not_found(&mut self, now: Time, at: At, end: Time) {
         let Some(permit) = self.permit(at.0) else {
             return;

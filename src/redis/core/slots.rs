@@ -7,11 +7,11 @@ use std::{
     ops::Range,
 };
 
-/// The servers of slots, as far as is known. As long as nothing is, the first has all.
+/// The known servers of slots. While none is known, the first server has all.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     servers: Vec<usize>,
-    /// Those that have any.
+    /// The servers that have any slot.
     used: BTreeSet<usize>,
     /// Those to which slots have begun to move since any was known to have moved.
     asked: BTreeSet<usize>,

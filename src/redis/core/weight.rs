@@ -1,7 +1,7 @@
 //! A permit that changes its weight, or its id.
 //!
 //! What is added is a permit of its own, which lives and dies with the one that it is added to. What is taken
-//! away is one too, of which nothing is left but its release. So whatever may go wrong on the way to a server may go
+//! away is one too, with nothing left to do but its release. So whatever may go wrong on the way to a server may go
 //! wrong with any acquire, and with any release.
 
 use super::{

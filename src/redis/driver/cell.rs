@@ -145,7 +145,7 @@ impl Cell {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// There is no core any more. Returns whether that changes anything, and what to tell of it.
+    /// The core is gone. Returns whether that changes anything, and what to tell of it.
     pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
         self.refuse(Refused::Closed);
@@ -245,7 +245,7 @@ impl Cell {
         drop(self.waker.take());
     }
 
-    /// Looks before and after the waker is there, so that what was written meanwhile is seen.
+    /// Looks before and after the waker is there, so that what was written in between is seen.
     fn poll<R>(&self, cx: &mut Context<'_>, look: impl Fn() -> Option<R>) -> Poll<R> {
         if let Some(found) = look() {
             return Poll::Ready(found);

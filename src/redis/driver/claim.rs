@@ -72,7 +72,7 @@ impl<T: Transport> Driver<T> {
         self.0.0.health()
     }
 
-    /// What went wrong last with a server, as far as is known.
+    /// The last known failure of a server.
     pub(in crate::redis) fn error(&self, server: usize) -> Option<Cause> {
         self.0.0.transport.error(server)
     }
@@ -83,7 +83,7 @@ impl<T: Transport> Driver<T> {
         shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
     }
 
-    /// The server of a slot, as far as is known.
+    /// The server that is believed to have a slot.
     pub(in crate::redis) fn server_at(&self, slot: u16) -> usize {
         let server = self.0.0.enter(|core, _, _| core.server_at(slot));
         server.unwrap_or_default()
@@ -147,7 +147,7 @@ impl<T: Transport> Driver<T> {
     }
 
     /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each that
-    /// was not released by then.
+    /// was still held.
     ///
     /// # Cancel safety
     ///

@@ -17,7 +17,7 @@
 //! 1. *The lock is held for a step of the core alone.* The clock is read under it, so that time never steps
 //!    back between two steps. What a step tells is written to cells under it, so that cells change in the
 //!    order of the steps. Wakers are called after it, because they run a stranger's code.
-//! 2. *A drop waits for nobody.* It leaves a line in the inbox and tries the lock. If another has it, that one
+//! 2. *A drop does not block.* It leaves a line in the inbox and tries the lock. If another has it, that one
 //!    looks into the inbox after it has unlocked, which is after the line was left.
 //! 3. *Each call has a carrier*, and a carrier that is dropped says so. So a call that a task was to send is
 //!    never forgotten: the thread sends again what it named.

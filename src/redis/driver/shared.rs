@@ -105,7 +105,7 @@ pub(super) struct Next<C> {
 #[derive(Default)]
 pub(super) struct Outbox {
     news: Vec<News>,
-    /// Those that have begun or ended, and of which server.
+    /// The outages that have begun or ended, each with its server.
     outages: Vec<(usize, Outage)>,
     /// The cells that were written to, and whether a loss was.
     wakes: Vec<(Arc<Cell>, bool)>,
@@ -348,7 +348,7 @@ impl<C: Connection> Rest<C> {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            // Nobody waits for a later end.
+            // No task waits for a later end.
             let wakes = !matches!(event, Event::Held(..));
             let is_loss = matches!(event, Event::Lost(_) | Event::Revoked(_));
             if self.write(&cell, event, &mut outbox.news) {

@@ -68,7 +68,7 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
 /// Takes the messages of a server.
 pub(in crate::redis) type Messages = Arc<dyn Fn(Message) + Send + Sync>;
 
-/// What nobody else would tell.
+/// What only the transport can tell.
 #[derive(Debug)]
 pub(in crate::redis) enum News {
     /// The keeper's thread has ended by a panic. Another one starts.

@@ -130,10 +130,10 @@ pub(in crate::redis) struct Session {
     topology: Arc<dyn Topology>,
     /// The thread's.
     messages: Option<(Turn, Messages)>,
-    /// Its turn to receive messages has come, and nobody does yet.
+    /// Waits to be passed to the task that receives messages: its turn has come.
     subscription: Mutex<Option<(OwnedMutexGuard<()>, Subscription)>>,
     owner: Arc<Owner>,
-    /// Whether the server knows each script, as far as is known.
+    /// Whether the server is believed to know each script.
     is_known: [AtomicBool; Verb::ALL.len()],
     cause: LastError,
 }

@@ -41,7 +41,7 @@ impl PermitId {
         Self { tag, ..self }
     }
 
-    /// The serial of which a renewed id has this one.
+    /// The serial that a renewed id was made from.
     pub(in crate::redis) fn base(serial: u64) -> u64 {
         serial % GENERATION
     }

@@ -39,7 +39,7 @@ pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
     names
 }
 
-/// The key of which a semaphore has this name, less what all names of its policy begin with. `None`: the
+/// The key of the semaphore with this name, without the prefix that all names of its policy share. `None`: the
 /// name is not one of ours.
 pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     let component = name.strip_suffix('}')?;

@@ -7,7 +7,7 @@
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too. Of what it says
 //! only the text is changed: the code and the server's own words say what the error means.
 //!
-//! Nothing is repeated here and nobody waits for a new connection: who has lost one makes another.
+//! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
 use crate::{
     redis::error::{Error, after, by},
@@ -91,7 +91,7 @@ impl Connection {
         replies
     }
 
-    /// Ready when it is of no use any more. For one caller.
+    /// Ready when it has closed. For one caller.
     pub(super) async fn closed(&self) {
         loop {
             self.answered.store(false, Relaxed);
@@ -178,7 +178,7 @@ pub(in crate::redis) fn confirmed(mut replies: Replies, replicas: u32) -> Replie
     let error = match replies.pop() {
         Some(Ok(Value::Int(have))) if have >= i64::from(replicas) => return replies,
         Some(Ok(Value::Int(have))) => Error::NotReplicated(have.try_into().unwrap_or_default()),
-        // It is no primary any more, so it does not wait for replicas.
+        // It has become a replica, so it does not wait for replicas.
         Some(Err(error)) if error.is_code(&["UNBLOCKED"]) => Error::NotReplicated(0),
         Some(Err(error)) => error,
         Some(Ok(_)) | None => Error::Reply,
@@ -212,7 +212,7 @@ impl Subscription {
         by(after(bound), Error::Timeout(bound), opened).await
     }
 
-    /// Passes messages on until the connection ends, or does not answer any more.
+    /// Passes messages on until the connection ends or stops answering.
     pub(in crate::redis) async fn receive(mut self, take: impl Fn(&str)) {
         let mut pings = interval(PING);
         loop {

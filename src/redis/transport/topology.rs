@@ -95,7 +95,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     /// What its servers are.
     fn place(&self) -> Place;
 
-    /// Those that have any slots, as far as is known.
+    /// The servers that are known to have slots.
     fn servers(&self) -> Vec<usize> {
         vec![0]
     }
@@ -157,7 +157,7 @@ pub(in crate::redis) struct Own {
     pub(super) client: Client,
     /// Which drives it.
     pub(super) runtime: Id,
-    /// Changes when the connection must not be used any more, because another server has taken the place of this one.
+    /// Changes when another server has taken the place of this one, so that the connection must not be used.
     pub(super) replaced: Option<watch::Receiver<u64>>,
 }
 
@@ -186,7 +186,7 @@ impl Own {
 }
 
 impl Line {
-    /// Whether nothing is to be sent over it any more.
+    /// Whether another server has taken its place, so that nothing may be sent over it.
     pub(in crate::redis) fn is_replaced(&self) -> bool {
         matches!(self, Self::Own(own) if own.is_replaced())
     }
@@ -199,7 +199,7 @@ impl Line {
         }
     }
 
-    /// Ready when it is of no use any more. For one caller.
+    /// Ready when it has closed. For one caller.
     pub(in crate::redis) async fn closed(&self) {
         match self {
             Self::Own(own) => select! {
@@ -266,8 +266,8 @@ async fn is_node(line: &Line) -> bool {
     info.is_some_and(|info| info.contains("cluster_enabled:1"))
 }
 
-/// Into how many parts the slots are divided: a node that does not answer stands for whole parts, but
-/// for those that it shares with another. With more of them more probes are sent to a node, or to the only
+/// Into how many parts the slots are divided: a silent node stands for whole parts, except
+/// for a part that it shares with another node. With more of them more probes are sent to a node, or to the only
 /// server, that is silent.
 const PARTS: usize = 16;
 

@@ -74,7 +74,7 @@ impl Sentinels {
         self.known.learn(best, is_of_most)
     }
 
-    /// Whether those who are missing need not be waited for. Right after a failover most do not know of it
+    /// Whether the Sentinels that have not answered need not be waited for. Right after a failover most do not know of it
     /// yet, and while Sentinels are set up anew they may disagree.
     fn is_enough(&self, heard: &Heard) -> bool {
         let best = heard.best(self.address().as_ref());
@@ -103,8 +103,8 @@ impl Sentinels {
         }
     }
 
-    /// Watches one Sentinel. What it says is a reason to query the others. Returns if it does not
-    /// answer any more, and after each such reason.
+    /// Watches one Sentinel. What it says is a reason to query the others. Returns when it stops
+    /// answering, and after each such reason.
     async fn watch_one(&self, sentinel: &Client) -> Result<(), Error> {
         let connection = answer::within(attempt::connect(sentinel)).await?;
         loop {
@@ -186,7 +186,7 @@ impl Known {
         Some(answer.epoch) >= known
     }
 
-    /// Takes the best answer of the Sentinels, of which most have answered or not. Most are followed,
+    /// Takes the best answer of the Sentinels, whether or not a majority has answered. Most are followed,
     /// even if they know of fewer failovers, because they may have been set up anew. Fewer are only if
     /// they know of a later one. Returns whether Sentinels have named the primary that is known now; fewer
     /// than most count as that only until it has said who it is.
