@@ -1,4 +1,5 @@
-//! The latency of one acquire on an idle connection: the rivals alternate, call by call.
+//! The latency of one acquire on an idle connection: the rivals alternate, call by call. Once from the
+//! main task, and once from a spawned one, as handlers are.
 
 use crate::rival::{Held, NAMES, Rival};
 use std::time::Instant;
@@ -11,8 +12,14 @@ use testing::{
     book::Clock,
 };
 
+pub(crate) async fn compare(url: String) {
+    measure(&url, "One acquire on an idle connection, µs").await;
+    let spawned = async move { measure(&url, "The same in a spawned task, µs").await };
+    tokio::spawn(spawned).await.expect("no panic");
+}
+
 /// Measures one acquire of each rival in every round. Each release is answered before the next.
-pub(crate) async fn compare(url: &str) {
+async fn measure(url: &str, title: &str) {
     let calls = pick(1_000, 10_000);
     let mut rivals = Vec::new();
     for name in NAMES {
@@ -33,7 +40,7 @@ pub(crate) async fn compare(url: &str) {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    report(&all);
+    report(title, &all);
 }
 
 async fn give_back(rival: &Rival, held: Held) {
@@ -43,8 +50,7 @@ async fn give_back(rival: &Rival, held: Held) {
     }
 }
 
-fn report(all: &[Latencies]) {
-    let title = "One acquire on an idle connection, µs";
+fn report(title: &str, all: &[Latencies]) {
     let mut table = Table::new(title, &["variant", "p50", "× empty script", "p99", "p99.9"]);
     let empty = all[0].p50();
     for (name, own) in NAMES.iter().zip(all) {

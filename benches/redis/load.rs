@@ -1,6 +1,7 @@
 //! Many tasks that acquire and release permits, for a while.
 
 use crate::rival::Rival;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -15,8 +16,8 @@ pub(crate) struct Outcome {
     pub(crate) pairs: f64,
     /// How long an acquire took.
     pub(crate) acquire: Latencies,
-    /// How long acquire and release took together.
-    pub(crate) pair: Latencies,
+    /// The processor time of this process for a pair, µs.
+    pub(crate) cpu: f64,
     /// How often there was no permit.
     pub(crate) refused: u64,
 }
@@ -25,7 +26,7 @@ pub(crate) struct Outcome {
 #[derive(Default)]
 struct Seen {
     acquire: Latencies,
-    pair: Latencies,
+    pairs: u64,
     refused: u64,
 }
 
@@ -36,8 +37,8 @@ pub(crate) async fn run(
     limit: u32,
     span: Duration,
 ) -> Outcome {
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
+    let (start, cpu) = (Instant::now(), cpu_time());
+    let (mut tasks, mut pairs) = (JoinSet::new(), 0);
     for key in keys {
         tasks.spawn(work(Arc::clone(rival), key, limit, start + span));
     }
@@ -45,11 +46,12 @@ pub(crate) async fn run(
     while let Some(seen) = tasks.join_next().await {
         let seen = seen.expect("no task panics");
         outcome.acquire.append(seen.acquire);
-        outcome.pair.append(seen.pair);
+        pairs += seen.pairs;
         outcome.refused += seen.refused;
     }
     rival.settle().await;
-    outcome.pairs = outcome.pair.count() as f64 / start.elapsed().as_secs_f64();
+    outcome.pairs = pairs as f64 / start.elapsed().as_secs_f64();
+    outcome.cpu = (cpu_time() - cpu).as_secs_f64() * 1e6 / pairs as f64;
     outcome
 }
 
@@ -61,11 +63,17 @@ async fn work(rival: Arc<Rival>, key: String, limit: u32, end: Instant) -> Seen 
             Some(held) => {
                 seen.acquire.add(start.elapsed());
                 rival.release(&key, held).await;
-                seen.pair.add(start.elapsed());
+                seen.pairs += 1;
             }
             None => seen.refused += 1,
         }
         start = Instant::now();
     }
     seen
+}
+
+/// What all threads of this process have computed.
+fn cpu_time() -> Duration {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }

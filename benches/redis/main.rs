@@ -15,7 +15,7 @@ use testing::redis::RedisServer;
 #[tokio::main]
 async fn main() {
     let server = RedisServer::start();
-    alone::compare(&server.url()).await;
+    alone::compare(server.url()).await;
     speed::compare(&server.url(), speed::Keys::One).await;
     speed::compare(&server.url(), speed::Keys::Each).await;
     skew::compare(&server.url()).await;
