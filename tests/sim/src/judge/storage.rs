@@ -210,7 +210,7 @@ impl Storage {
         let (_, before, after) = &run.semaphores[0];
         let clock = run.clock / 1_000;
         // It was listed under the id that it had then.
-        let mut own = live(&before.held, clock).filter(|name| name.who() == who);
+        let mut own = names(before, clock).filter(|name| name.who() == who);
         let is_renewed = own.any(|name| name.serial != id.serial);
         check(
             knows(before, who, clock) == was_there || is_renewed && !was_there,
@@ -350,10 +350,13 @@ impl Known {
 
 /// Whether a permit holds anything, or waits.
 pub(super) fn knows(view: &View, who: Who, clock: i64) -> bool {
+    names(view, clock).any(|name| name.who() == who)
+}
+
+/// What is held or waits.
+fn names(view: &View, clock: i64) -> impl Iterator<Item = Name> {
     let waits = view.queue.iter().filter_map(|(id, _)| Name::read(id));
-    live(&view.held, clock)
-        .chain(waits)
-        .any(|name| name.who() == who)
+    live(&view.held, clock).chain(waits)
 }
 
 /// The semaphore that has given a waiter a token in this run: one that it waited for, or holds since, if there are several.
