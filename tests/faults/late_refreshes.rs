@@ -120,3 +120,38 @@ async fn a_refresh_in_the_millisecond_of_its_leases_end_is_late_and_one_before_i
         assert!(start.elapsed() < BOUND, "{met:?}");
     }
 }
+
+/// A connection that breaks may leave commands that its server runs after later ones.
+#[tokio::test]
+async fn a_call_that_runs_behind_a_later_one_moves_no_end_back() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let id = "one.1.1.1.60000";
+    let [held, queue, alive, token] = KEYS;
+    let acquire = |limit, lasts| {
+        let head = ["EVAL", ACQUIRE, "4", held, queue, alive, token];
+        let claim = [
+            "60000",
+            "9999999999999",
+            "0",
+            lasts,
+            "1",
+            "1",
+            id,
+            limit,
+            "",
+        ];
+        [&head[..], &claim[..]].concat()
+    };
+    assert!(granted(&raw.cmd(&acquire("1", "60000")).await).1);
+    let [(_, end)] = raw.zmembers(held).await[..] else {
+        panic!("one unit is held");
+    };
+    let refresh = ["EVAL", REFRESH, "2", held, token, "30000", "1", id];
+    assert!(self::held(&raw.cmd(&refresh).await).1);
+    // With room for another unit, and without.
+    for limit in ["2", "1"] {
+        assert!(granted(&raw.cmd(&acquire(limit, "30000")).await).1);
+    }
+    assert_eq!(raw.zmembers(held).await, [(id.into(), end)]);
+}

@@ -45,6 +45,8 @@ if now > tonumber(ARGV[2]) then
 end
 local lease, floor, equal = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local expired_before, expires_at, ttl = text(now), text(now + ARGV[4]), text(lease * LEASES)
+-- A grant that lasts less than a lease may be a whole one since, if the call was delayed: its end is not moved back.
+local is_provisional = tonumber(ARGV[4]) < lease
 local anything_waits = any_queue(KEYS)
 
 -- For each semaphore how many units are held, and whether claims wait.
@@ -81,7 +83,8 @@ while ARGV[at] do
     for arg = first, at - 1, 4 do
       local number = ARGV[arg] + 0
       local held, token, count = KEYS[number * 4 - 3], KEYS[number * 4], used[number]
-      local added = call('ZADD', held, expires_at, ARGV[arg + 1])
+      local added = is_provisional and call('ZADD', held, 'GT', expires_at, ARGV[arg + 1])
+        or call('ZADD', held, expires_at, ARGV[arg + 1])
       local new_token = call('INCR', token)
       local is_due = new_token % 4 == 0 and not (is_extended and is_extended[number])
       if new_token == 1 then

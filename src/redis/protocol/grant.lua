@@ -38,7 +38,7 @@ local REVOKED = 5000000000000000
 -- Operations at one instant, for semaphores that are tables of their keys and of `used`, how many units are
 -- held. Built only for contended semaphores, because building these functions takes longer than running
 -- them. Returns `advance`, `grant`, `hold`, `clamp`, `weight_of` and `revocation_of`.
-local function granting(now, micros, floor)
+local function granting(now, micros, floor, is_provisional)
   local function weight_of(id)
     return tonumber(string.match(id, '^%w+%.%x+%.%d+%.(%d+)%.'))
   end
@@ -54,6 +54,9 @@ local function granting(now, micros, floor)
   -- since stay free, however late or often it is acquired.
   local function hold(semaphore, id, weight, expires_at, ttl)
     local held, used = semaphore.held, semaphore.used
+    if is_provisional then
+      expires_at = text(math.max(expires_at, tonumber(call('ZSCORE', held, id) or 0)))
+    end
     local added = call('ZADD', held, expires_at, id)
     local now_used = used + added
     for first = 2, weight, 1000 do

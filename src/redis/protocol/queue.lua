@@ -4,7 +4,9 @@
 -- Builds what decides the claims from the argument `at` on. Of a semaphore with this number `used` says how
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
-  local advance, grant, hold, clamp, weight_of, revocation_of = granting(now, micros, floor)
+  local is_provisional = tonumber(expires_at) < now + lease
+  local advance, grant, hold, clamp, weight_of, revocation_of =
+    granting(now, micros, floor, is_provisional)
   local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
   -- The waiters in this call are alive, however late their heartbeat arrives: this comes before a queue

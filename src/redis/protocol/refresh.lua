@@ -1,7 +1,8 @@
 -- refresh: moves the end of live leases forward.
 --
 -- Promise: a lease that has ended stays ended, even if its units are still free. Only units that are
--- named and still held are touched. The counter of tokens outlives every permit that is refreshed.
+-- named and still held are touched. A call that was delayed, and runs behind a later one, moves no end
+-- back. The counter of tokens outlives every permit that is refreshed.
 --
 -- The script grants nothing, so it takes no key of the queue: the head polls when a lease ends.
 --
@@ -20,6 +21,10 @@ local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
 -- One list for all semaphores, because lists are slow to grow.
 local members = {}
+-- A lease that lasts less than its permit's own is provisional, and may be a whole one since. A whole one does move
+-- an end back that was written before the clock was set back.
+local own = string.match(ARGV[3], '^%w+%.%x+%.%d+%.%d+%.(%d+)')
+local option = lease < tonumber(own) and 'GT' or 'XX'
 local all, at = true, 2
 for key = 1, #KEYS, 2 do
   local held, token = KEYS[key], KEYS[key + 1]
@@ -28,7 +33,7 @@ for key = 1, #KEYS, 2 do
   for unit = 1, units do
     members[2 * unit - 1], members[2 * unit] = expires_at, ARGV[at + unit]
   end
-  local changed = call('ZADD', held, 'XX', 'CH', unpack(members, 1, 2 * units))
+  local changed = call('ZADD', held, 'XX', option, 'CH', unpack(members, 1, 2 * units))
   if call('PTTL', held) < short then
     call('PEXPIRE', held, ttl)
     call('PEXPIRE', token, ttl)
@@ -39,7 +44,7 @@ if all then
   return now
 end
 
--- Some units are lost, or were refreshed in this very millisecond, which changes nothing.
+-- Some units are lost, or their end is as far ahead already, so that nothing changes.
 local answer, at = {now}, 2
 for key = 1, #KEYS, 2 do
   local last = at + ARGV[at]

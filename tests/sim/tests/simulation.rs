@@ -141,7 +141,7 @@ const PATCHES: [(&str, &str, &str); 19] = [
     ),
     (
         "refresh",
-        "call('ZADD', held, 'XX', 'CH',",
+        "call('ZADD', held, 'XX', option, 'CH',",
         "call('ZADD', held, 'CH',",
     ),
     (

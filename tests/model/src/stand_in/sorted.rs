@@ -90,7 +90,7 @@ impl StandIn {
     }
 
     fn add(&mut self, key: &str, args: &[&str]) -> Outcome {
-        let is_option = |arg: &&&str| ["XX", "CH"].contains(*arg);
+        let is_option = |arg: &&&str| ["XX", "GT", "CH"].contains(*arg);
         let (options, pairs) = args.split_at(args.iter().take_while(is_option).count());
         if pairs.is_empty() || pairs.len() % 2 > 0 {
             return Err("ERR syntax error".to_owned());
@@ -100,7 +100,9 @@ impl StandIn {
         let mut sorted = self.sorted(key)?;
         let mut count = 0;
         for (score, pair) in scores.into_iter().zip(pairs.chunks(2)) {
-            if options.contains(&"XX") && sorted.score(pair[1]).is_none() {
+            let before = sorted.score(pair[1]);
+            let is_less = before.is_some_and(|before| score <= before);
+            if options.contains(&"XX") && before.is_none() || options.contains(&"GT") && is_less {
                 continue;
             }
             let (is_new, is_changed) = sorted.add(score, pair[1]);

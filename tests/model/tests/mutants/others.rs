@@ -3,7 +3,7 @@
 use crate::Mutant;
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant("refresh", "'XX', 'CH'", "'CH'", "one key", "S4"),
+    Mutant("refresh", "'XX', option, 'CH'", "'CH'", "one key", "S4"),
     Mutant(
         "refresh",
         "  call('ZREMRANGEBYSCORE', held, '-inf', expired_before)\n",

@@ -15,12 +15,14 @@ fn command(rng: &mut Rng) -> Vec<String> {
     let low = rng.one_of(&["-inf", "0", "-5", "(0"]);
     let at = rng.one_of(&["0", "1", "-1", "-2"]);
     let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
-    let forms: [&[&str]; 25] = [
+    let forms: [&[&str]; 27] = [
         &["ZADD", key, score, member],
         &["ZADD", key, score, member, "3", more],
         &["ZADD", key, "XX", score, member],
         &["ZADD", key, "CH", score, member],
         &["ZADD", key, "XX", "CH", score, member, "3", more],
+        &["ZADD", key, "GT", score, member, "3", more],
+        &["ZADD", key, "XX", "GT", "CH", score, member, "3", more],
         &["ZREM", key, member, more],
         &["ZCARD", key],
         &["ZSCORE", key, member],

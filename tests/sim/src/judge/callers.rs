@@ -317,10 +317,7 @@ impl Callers {
                     says("and its server was not asked whether it can have it again")
                 })?;
                 let since = seen.times.1.saturating_sub(self.settings.lease);
-                let is_asked = seen.flights.iter().any(|((at, _), flight)| {
-                    let mut ids = flight.call.commands.iter().flat_map(Command::ids);
-                    *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
-                });
+                let is_asked = is_asked(who, record, seen);
                 let is_told =
                     is_refused || self.was_poisoned(record, self.settings.lease * 2, seen);
                 let has_cause = is_told || is_asked || self.was_silent(who.0, record, since, seen);
@@ -382,7 +379,12 @@ impl Callers {
             Refusal::Closed => self.is_closed(who.0),
             Refusal::Failed => self.was_poisoned(record, self.settings.timeout, seen),
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
-            Refusal::Unavailable => self.was_silent(who.0, record, record.asked, seen),
+            Refusal::Unavailable => {
+                // Answers that are slow, and each in time, may take the whole budget together.
+                let budget = record.claim.longest_wait() + self.settings.timeout * 2;
+                let is_spent = now >= record.asked + budget && is_asked(who, record, seen);
+                is_spent || self.was_silent(who.0, record, record.asked, seen)
+            }
         }
     }
 
@@ -472,4 +474,12 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
 
 fn is_error(answer: &Answer) -> bool {
     matches!(answer, Answer::Error(Refused::Loading))
+}
+
+/// Whether a call that names a permit is on its way.
+fn is_asked(who: Who, record: &Record, seen: &Seen<'_>) -> bool {
+    seen.flights.iter().any(|((at, _), flight)| {
+        let mut ids = flight.call.commands.iter().flat_map(Command::ids);
+        *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
+    })
 }
