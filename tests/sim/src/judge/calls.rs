@@ -437,7 +437,18 @@ impl Calls {
             check(record.was_sent, "work", || {
                 says("releases what it never sent,")
             })?;
-            let is_once = !record.is_gone || record.falls_back;
+            // Another connection's release of it may still be under way.
+            let mut own = flights.range((at, CallId(0))..(at + 1, CallId(0)));
+            let is_release = |command: &Command| matches!(command, Command::Release { .. });
+            let is_under_way = own.any(|(_, flight)| {
+                let mut releases = flight
+                    .call
+                    .commands
+                    .iter()
+                    .filter(|command| is_release(command));
+                releases.any(|command| command.ids().contains(&(key, id)))
+            });
+            let is_once = !record.is_gone || record.falls_back || is_under_way;
             return check(is_once, "work", || says("releases once more"));
         }
         check(!record.is_over, "an end", || {
