@@ -10,13 +10,8 @@ cargo mutants --version || cargo install cargo-mutants --locked --version 27.1.0
 # Half of the time for a mutant is its build.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
-without_redis=(layer conformance global lock memory semaphore several body properties)
-with_redis=(conformance lock several redis_answers redis_attacks redis_batches redis_check
-    redis_connections redis_faults redis_holders redis_leases redis_managed redis_outage redis_queue
-    redis_resize redis_wire properties)
-
-# Where the tests are.
-packages=(--test-package tower-semaphore --test-package tower-semaphore-properties)
+without_redis=(http store)
+with_redis=(store redis attacks outage)
 
 # Runs cargo-mutants with the unit tests and these integration tests, ended by `--`. The build of a
 # mutant too is for these tests alone, so they are arguments of cargo, not of the tests.
@@ -27,7 +22,7 @@ run() {
         shift
     done
     shift
-    cargo mutants --minimum-test-timeout 60 --no-default-features "${packages[@]}" "${tests[@]}" "$@"
+    cargo mutants --minimum-test-timeout 60 --no-default-features --test-package tower-semaphore "${tests[@]}" "$@"
 }
 
 half=${1-}

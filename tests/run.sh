@@ -41,13 +41,13 @@ lint() {
 
 # Not the whole workspace: other members would add features of their own.
 lint_only() {
-    lint -p tower-semaphore -p tower-semaphore-properties --no-default-features --features "$1"
+    lint -p tower-semaphore --no-default-features --features "$1"
 }
 
 # The example may be there from the step before, with other features.
 connections() {
     cargo build --no-default-features --features "$1" --example market &&
-        cargo test --no-default-features --features "$1" --test redis_connections
+        cargo test --no-default-features --features "$1" --test redis connections::
 }
 
 # A change runs 3,000, of all workloads together.
@@ -72,7 +72,7 @@ night() {
     step "simulation, 105,000 schedules" schedules
     step "model, every state" env DEEP=1 cargo test --all-features -p tower-semaphore-model --test walks
     step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
-    step "tests, no features" cargo test --no-default-features -p tower-semaphore -p tower-semaphore-properties
+    step "tests, no features" cargo test --no-default-features -p tower-semaphore
     # With all features rustls does the work, and no TLS URL is refused.
     step "tests, native TLS" connections tls-native-tls
     step "tests, no TLS" connections redis

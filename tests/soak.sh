@@ -6,4 +6,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # `cargo test --test` builds no examples, and would use one that is out of date.
 cargo build --all-features --example market
-SOAK_MINUTES=${1:-1} exec cargo test --all-features --test soak -- --ignored --nocapture
+SOAK_MINUTES=${1:-1} exec cargo test --all-features --test soak market:: -- --ignored --nocapture

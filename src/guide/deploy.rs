@@ -139,7 +139,7 @@
 //!
 //! Give the store the service's endpoint, its TLS feature and a user with the rights above. The store uses no
 //! command for administrators, no key that a call does not name, and no request of more than 3,999 arguments.
-//! `tests/redis_managed.rs` runs it on servers that forbid what services forbid; the services themselves were not
+//! `tests/redis/managed.rs` runs it on servers that forbid what services forbid; the services themselves were not
 //! tested. What their documentation says:
 //!
 //! | service | | so |

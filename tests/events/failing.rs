@@ -1,4 +1,4 @@
-//! Times in which claims fail: each is told twice, when it begins and when it is over.
+//! Risks of a server, and times in which claims fail: each of these is told twice, when it begins and when it is over.
 
 use std::{
     io::{Result, Write},
@@ -107,6 +107,19 @@ async fn assert_works(store: &RedisSemaphore) {
 
 async fn ok(raw: &mut Raw, command: &[&str]) {
     assert_eq!(raw.cmd(command).await.text(), "OK", "{command:?}");
+}
+
+#[tokio::test]
+async fn a_risk_is_a_warning_when_the_store_connects() {
+    let (warnings, _guard) = Warnings::listen();
+    let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lfu"]);
+    let connected = RedisSemaphore::connect(server.url()).await;
+    connected.expect("it connects");
+    let lines = warnings.lines();
+    assert!(
+        lines.iter().any(|line| line.contains("allkeys-lfu")),
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]

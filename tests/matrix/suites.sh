@@ -1,8 +1,7 @@
 # The tests of each topology, and the environment that chooses a server and a way to reach it.
 
 build() {
-    cargo test --all-features --no-run --test conformance --test redis_connections \
-        --test redis_cluster --test redis_sentinel || fail "the tests are not built"
+    cargo test --all-features --no-run --test store --test redis --test topology || fail "the tests are not built"
 }
 
 # Makes an authority, and a certificate of it for this machine.
@@ -34,35 +33,36 @@ reached_by() {
     )
 }
 
-# What of `tests/redis_cluster` makes, loses and makes connections again. The rest is about what a store
+# What of `tests/topology/cluster` makes, loses and makes connections again. The rest is about what a store
 # decides once it has them.
-essence=(basics:: dying::the_first_claim messages:: moving::slots_move replaced:: start::)
+essence=(cluster::{basics::,dying::the_first_claim,messages::,moving::slots_move,replaced::,start::})
 
 # Runs the tests of a topology, also after one has failed.
 suites() {
-    local status=0 others=(--skip memory:: --skip cluster:: --skip sentinel::)
+    local status=0 cluster=(cluster::) others=(--skip memory:: --skip cluster:: --skip sentinel::)
+    [ -z "$brief" ] || cluster=("${essence[@]}")
     # A supplied connection brings certificates of its own.
     [ -z "${REDIS_CERTIFICATES:-}" ] || others+=(--skip supplied::)
     case $1 in
         single)
-            suite redis_connections the_server_is_the_chosen_one to_one_server || status=1
-            suite conformance "${others[@]}" || status=1
+            suite redis the_server_is_the_chosen_one to_one_server || status=1
+            suite store conformance:: "${others[@]}" || status=1
             ;;
         cluster)
-            suite redis_connections to_a_cluster_are_made || status=1
-            suite conformance cluster:: || status=1
-            suite redis_cluster ${brief:+"${essence[@]}"} || status=1
+            suite redis to_a_cluster_are_made || status=1
+            suite store cluster:: --skip lock:: || status=1
+            suite topology "${cluster[@]}" || status=1
             ;;
         sentinel)
-            suite redis_connections to_a_primary_of_sentinels || status=1
-            suite conformance sentinel:: || status=1
-            suite redis_sentinel || status=1
+            suite redis to_a_primary_of_sentinels || status=1
+            suite store sentinel:: --skip lock:: || status=1
+            suite topology sentinel:: || status=1
             ;;
     esac
     return "$status"
 }
 
-# Runs the tests of a file whose names match.
+# Runs the tests of a program whose names match.
 suite() {
     local test=$1
     shift

@@ -6,13 +6,12 @@ export RUST_TEST_THREADS=4
 
 # All that is tested with all features, in one build: a member that is built alone has other features of what all
 # depend on, which would be built again.
-members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-properties -p tower-semaphore-grpc
-    -p tower-semaphore-browser)
+members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-grpc -p tower-semaphore-browser)
 # They compile sources of the library, whose examples work only in it.
 parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 
 # Those that take long, or load the machine, are left to the night.
-of_the_night='/redis_(soak|memory)-'
+of_the_night='/soak-'
 
 tests() {
     local logs=${CARGO_TARGET_DIR:-target}/tests
@@ -32,13 +31,15 @@ tests() {
     again "$logs"
 }
 
-# A machine that others keep busy too may be too slow for several programs at a time: what has failed has to pass alone.
+# A machine that others keep busy too may be too slow for several programs at a time: the tests that have failed have to
+# pass alone, and all of a program that has crashed.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'
-    local program failed=0
+    local program failed=0 tests
     while IFS= read -r program; do
-        run_logged "$1" "$program" </dev/null || failed=1
+        mapfile -t tests < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1/${program##*/}.log")
+        run_logged "$1" "$program" ${tests[@]:+--exact "${tests[@]}"} </dev/null || failed=1
     done <"$1/again"
     return "$failed"
 }
@@ -50,18 +51,22 @@ programs() {
 
 # Prints what is to be run, the longest first.
 in_order() {
-    local first='/(redis_(cluster|outage|attacks|sentinel|answers)|walks|simulation|page)-'
+    local first='topology walks redis simulation attacks outage store page operate' name
     [ -z "$is_night" ] || grep -E "$of_the_night" "$1"
-    grep -E "$first" "$1"
-    grep -vE "$first|$of_the_night" "$1"
+    for name in $first; do
+        grep -E "/$name-" "$1"
+    done
+    grep -vE "/(${first// /|})-|$of_the_night" "$1"
 }
 
-# Runs a program in the folder of its package. Prints one line if it succeeds, and its whole output if not.
+# Runs a program in the folder of its package, with these arguments. Prints one line if it succeeds, and its whole
+# output if not.
 run_logged() {
     local folder=${2%% *} program=${2#* } name log start=$SECONDS
+    log=$1/${program##*/}.log
     name=$(sed 's|.*/||; s|-[0-9a-f]*$||' <<<"$program")
-    log=$1/$name.log
-    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program") >"$log" 2>&1; then
+    shift 2
+    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" "$@") >"$log" 2>&1; then
         printf '%s: %s passed, %d s\n' "$name" "$(count_passed "$log")" $((SECONDS - start))
     else
         cat "$log"

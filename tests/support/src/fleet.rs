@@ -1,20 +1,20 @@
 //! Other processes that use the library: killed, stopped, or with clocks of their own.
 //!
 //! A child is this very test binary: with variables in its environment that make it serve commands
-//! from its standard input. A test file that starts one has a test of the name [`CHILD`] that calls
-//! [`serve`].
+//! from its standard input. A test program that starts one has a test of the name [`CHILD`] in its root
+//! that calls [`serve`].
 
-mod child;
 pub mod fenced;
 mod locks;
+mod served;
 pub mod witness;
 
+use crate::child::child;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    env,
     io::{BufRead, BufReader, Write},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
     time::Duration,
 };
 
@@ -50,14 +50,7 @@ impl Process {
 
     /// Starts one with more in its environment.
     pub fn with(url: &str, lease: Duration, environment: &[(&str, String)]) -> Self {
-        let mut child = Command::new(env::current_exe().expect("a test is a program"))
-            .args([
-                "--exact",
-                CHILD,
-                "--ignored",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+        let mut child = child("", CHILD)
             .env(URL, url)
             .env(LEASE, lease.as_millis().to_string())
             .envs(environment.iter().map(|(name, value)| (name, value)))
@@ -78,12 +71,8 @@ impl Process {
 
     /// Sends a command and waits for the answer.
     fn call(&mut self, command: &str) -> String {
-        self.send(command);
-        self.answer()
-    }
-
-    fn send(&mut self, command: &str) {
         writeln!(self.input, "{command}").expect("the child reads");
+        self.answer()
     }
 
     fn answer(&mut self) -> String {
@@ -122,12 +111,6 @@ impl Process {
         }
     }
 
-    /// Starts a claim under several limits that waits for a minute.
-    pub fn wait_for_all(&mut self, limits: &[&str]) {
-        let answer = self.call(&format!("wait {}", limits.join(" ")));
-        assert_eq!(answer, "started");
-    }
-
     /// Releases a permit. Returns whether it was still held.
     pub fn release(&mut self, name: &str) -> bool {
         self.call(&format!("release {name}")) == "true"
@@ -157,18 +140,8 @@ impl Process {
     /// Acquires a lock and stores it under `name`. Returns its token, if it was granted within
     /// `timeout`.
     pub fn lock(&mut self, name: &str, key: &str, timeout: Duration) -> Option<u64> {
-        self.begin_lock(name, key, timeout);
-        self.locked()
-    }
-
-    /// The first half of [`lock`](Self::lock): sends the command, and waits for no answer.
-    pub fn begin_lock(&mut self, name: &str, key: &str, timeout: Duration) {
-        self.send(&format!("lock {name} {key} {}", timeout.as_millis()));
-    }
-
-    /// The second half of [`lock`](Self::lock).
-    pub fn locked(&mut self) -> Option<u64> {
-        match self.answer().as_str() {
+        let timeout = timeout.as_millis();
+        match self.call(&format!("lock {name} {key} {timeout}")).as_str() {
             "timed out" => None,
             token => Some(token.parse().unwrap_or_else(|_| panic!("{token}"))),
         }
@@ -235,5 +208,5 @@ impl Drop for Process {
 
 /// Runs as a child: connects, answers commands, and ends with its standard input.
 pub fn serve() {
-    child::run();
+    served::run();
 }

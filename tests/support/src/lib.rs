@@ -15,6 +15,7 @@ pub use rcgen;
 pub mod bench;
 pub mod book;
 pub mod causes;
+pub mod child;
 #[cfg(target_os = "linux")]
 pub mod clock;
 pub mod example;

@@ -56,10 +56,6 @@ impl Sentinels {
         &self.sentinels[number]
     }
 
-    pub fn sentinel_mut(&mut self, number: usize) -> &mut RedisServer {
-        &mut self.sentinels[number]
-    }
-
     /// A connection to one of the servers.
     pub async fn raw(&self, number: usize) -> Raw {
         Raw::connect(self.servers[number].port()).await

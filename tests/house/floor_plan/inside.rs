@@ -1,0 +1,187 @@
+//! The inside of the stores: each file stands on those below it.
+
+use super::{
+    graph::{arrows, circle},
+    source::{Source, sources},
+};
+
+/// The way of a claim through the store in memory, from the top down.
+const MEMORY: [&str; 10] = [
+    "operate",
+    "store",
+    "several",
+    "waiter",
+    "grant",
+    "shard",
+    "key_semaphore",
+    "queue",
+    "holders",
+    "settings",
+];
+
+/// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.
+const REDIS: [(&str, &[&str]); 4] = [
+    ("driver", &["core", "protocol", "transport"]),
+    ("core", &["protocol"]),
+    ("protocol", &[]),
+    ("transport", &[]),
+];
+
+/// The files beside these folders that all of them may use.
+const COMMON: [&str; 1] = ["error"];
+
+/// Asserts that each file of a store is on its list, and that it uses only files after it. A
+/// `mod.rs` that is not on the list only re-exports, so no arrow ends there.
+fn assert_order(store: &str, order: &[&str]) {
+    let (arrows, inside) = (arrows(&sources()), format!("{store}/"));
+    let floor = |module: &str| {
+        let file = module.strip_prefix(&inside)?;
+        order.iter().position(|other| *other == file)
+    };
+    for file in order {
+        let is_there = arrows.contains_key(&format!("{inside}{file}"));
+        assert!(is_there, "{inside}{file} is on the list, but not in src");
+    }
+    let is_inside = |module: &str| module == store || module.starts_with(&inside);
+    for (module, used) in arrows.iter().filter(|(module, _)| is_inside(module)) {
+        let folder = format!("{module}/");
+        let is_folder = arrows.keys().any(|other| other.starts_with(&folder));
+        assert!(
+            is_folder || floor(module).is_some(),
+            "{module} is not on the list"
+        );
+        for used in used.iter().filter(|used| is_inside(used)) {
+            let below = floor(used);
+            let is_down = below.is_some() && floor(module) < below;
+            assert!(is_down, "{module} uses {used}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn memory_reads_from_the_top_down() {
+    assert_order("memory", &MEMORY);
+}
+
+/// The folder of a module of the store in Redis, or its own name if it lies in none.
+fn room(module: &str) -> Option<&str> {
+    module.strip_prefix("redis/")?.split('/').next()
+}
+
+#[test]
+fn the_folders_of_redis_use_only_those_below_them() {
+    let is_folder = |name: &str| REDIS.iter().position(|(folder, _)| *folder == name);
+    let mut seen = [false; REDIS.len()];
+    for (module, used) in arrows(&sources()) {
+        let Some(folder) = room(&module).and_then(is_folder) else {
+            continue;
+        };
+        seen[folder] = true;
+        let (name, below) = REDIS[folder];
+        for used in used.iter().filter_map(|used| room(used)) {
+            let is_down = used == name || below.contains(&used) || COMMON.contains(&used);
+            assert!(is_down, "{module} uses {used}, which is not below it");
+        }
+    }
+    assert_eq!(seen, [true; REDIS.len()]);
+}
+
+#[test]
+fn no_file_uses_one_that_uses_it() {
+    assert_eq!(circle(&arrows(&sources())), None);
+}
+
+#[test]
+fn no_script_holds_an_include_mark() {
+    let sources = sources();
+    let is_protocol = |source: &&Source| source.path.starts_with("redis/protocol/");
+    let protocol: Vec<_> = sources.iter().filter(is_protocol).collect();
+    assert!(protocol.iter().any(|source| source.path.ends_with(".lua")));
+    for Source { path, text, .. } in protocol {
+        assert!(!text.contains("-- include"), "{path} has an include mark");
+    }
+}
+
+fn arrows_of(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    let sources: Vec<_> = files
+        .iter()
+        .map(|(path, text)| Source::new(path, text))
+        .collect();
+    let arrows = arrows(&sources).into_iter();
+    let pairs = arrows.flat_map(|(module, used)| {
+        let pair = move |used| (module.clone(), used);
+        used.into_iter().map(pair)
+    });
+    pairs.collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |(module, used): &(&str, &str)| ((*module).to_owned(), (*used).to_owned());
+    expected.iter().map(own).collect()
+}
+
+#[test]
+fn arrows_are_found_in_every_form() {
+    let found = arrows_of(&[
+        (
+            "a.rs",
+            "use crate::{b::{self, One as Two}, c::deep};\nfn f() { deep::f(); }",
+        ),
+        (
+            "b.rs",
+            "pub fn f() -> super::c::deep::Item { self::g() } // crate::a::Item",
+        ),
+        ("c/mod.rs", "mod deep;\nfn f() { deep::f() }"),
+        (
+            "c/deep.rs",
+            "use std::fmt; use super::super::d::*; const D: u8 = fmt::d;",
+        ),
+        ("d.rs", "macro_rules! m { () => { $crate::a::Item } }"),
+    ]);
+    let expected = [
+        ("a", "b"),
+        ("a", "c/deep"),
+        ("b", "c/deep"),
+        ("c", "c/deep"),
+        ("c/deep", "d"),
+    ];
+    assert_eq!(found, pairs(&expected));
+}
+
+#[test]
+fn an_arrow_goes_through_a_re_export_to_its_origin() {
+    let found = arrows_of(&[
+        ("lib.rs", "mod a; mod b;\npub use a::Item;"),
+        (
+            "a/mod.rs",
+            "mod item; mod own;\npub use item::{Item, item};\npub struct Own;",
+        ),
+        ("a/item.rs", "pub struct Item; pub fn item() {}"),
+        ("a/own.rs", "use super::{Own, item}; use super::item::Item;"),
+        (
+            "b.rs",
+            "use crate::a; use crate::Item as Other; fn f() { a::item(); }",
+        ),
+    ]);
+    let expected = [
+        ("", "a/item"),
+        ("a", "a/item"),
+        ("a/own", "a"),
+        ("a/own", "a/item"),
+        ("b", "a/item"),
+    ];
+    assert_eq!(found, pairs(&expected));
+}
+
+#[test]
+fn a_circle_is_found_wherever_it_begins() {
+    let circle_of = |files: &[(&str, &str)]| {
+        let sources = files.iter().map(|(path, text)| Source::new(path, text));
+        circle(&arrows(&sources.collect::<Vec<_>>()))
+    };
+    let (a, b) = (("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::{C};"));
+    assert_eq!(circle_of(&[a, b, ("c.rs", "use crate::d::D;")]), None);
+    let back = ("c.rs", "fn f() { super::b::f() }");
+    let expected = ["b", "c"].map(String::from).to_vec();
+    assert_eq!(circle_of(&[a, b, back]), Some(expected));
+}

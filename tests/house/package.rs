@@ -1,0 +1,258 @@
+//! What is published is whole, what its front page says is so, and CI runs what everybody runs.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines that cargo writes.
+fn cargo(arguments: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {arguments:?}: {errors}");
+    let text = String::from_utf8(output.stdout).expect("cargo writes text");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn packaged() -> BTreeSet<String> {
+    cargo(&[
+        "package",
+        "--list",
+        "--allow-dirty",
+        "-p",
+        "tower-semaphore",
+    ])
+}
+
+/// What follows `key = ` in the crate's manifest, as it is written.
+fn manifest(key: &str) -> String {
+    let text = read("Cargo.toml");
+    let start = format!("{key} = ");
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(&start));
+    values.next().expect("the manifest has it").to_owned()
+}
+
+/// The lines of a section of the crate's manifest.
+fn section(name: &str) -> Vec<String> {
+    let text = read("Cargo.toml");
+    let lines = text.lines().skip_while(|line| *line != format!("[{name}]"));
+    let lines = lines.skip(1).take_while(|line| !line.starts_with('['));
+    lines.map(str::to_owned).collect()
+}
+
+/// The files under a folder, as paths from the root, without those of other packages.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        if folder.join("Cargo.toml").exists() {
+            continue;
+        }
+        for entry in fs::read_dir(folder).expect("it is a folder") {
+            let path = entry.expect("it can be read").path();
+            match path.is_dir() {
+                true => open.push(path),
+                false => found.push(path.strip_prefix(root()).expect("it is inside").into()),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn all_sources_and_examples_are_published_and_no_tests_are() {
+    let packaged = packaged();
+    for path in files("src").into_iter().chain(files("examples")) {
+        let path = path.to_str().expect("a path is text");
+        assert!(packaged.contains(path), "{path} is not in the package");
+    }
+    let home = ["benches/", "tests/", "target/"];
+    for path in &packaged {
+        assert!(!home.iter().any(|home| path.starts_with(home)), "{path}");
+    }
+}
+
+#[test]
+fn each_page_and_picture_that_the_documentation_links_to_is_published() {
+    let packaged = packaged();
+    for page in ["README.md", "CHANGELOG.md"] {
+        assert!(packaged.contains(page));
+        for link in links(&read(page)) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_there = file.is_empty() || file.contains("://") || packaged.contains(file);
+            assert!(is_there, "{page}: {link}");
+        }
+    }
+}
+
+/// The targets of the links of a page, pictures among them.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1);
+    targets.map(|target| target.split(')').next().unwrap_or_default())
+}
+
+/// A re-export of a public module's item is only a line without a summary, unless it is inlined.
+#[test]
+fn each_type_has_its_summary_on_the_crate_s_page() {
+    let root = read("src/lib.rs");
+    let public: Vec<_> = root.lines().filter_map(module).collect();
+    assert!(public.contains(&"semaphore"));
+    let lines: Vec<_> = root.lines().collect();
+    for pair in lines.windows(2) {
+        let of = pair[1].strip_prefix("pub use ").unwrap_or_default();
+        let of = of.split("::").next().unwrap_or_default();
+        let is_shown = !public.contains(&of) || pair[0] == "#[doc(inline)]";
+        assert!(is_shown, "{}", pair[1]);
+    }
+}
+
+/// The name of the public module that a line declares.
+fn module(line: &str) -> Option<&str> {
+    line.strip_prefix("pub mod ")?.strip_suffix(';')
+}
+
+#[test]
+fn the_front_page_names_each_feature() {
+    let page = read("README.md");
+    let features = section("features").into_iter();
+    let features: Vec<_> = features
+        .filter(|line| !line.starts_with(['#', ' ', ']']))
+        .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()))
+        .filter(|feature| feature != "default")
+        .collect();
+    assert!(features.contains(&"redis".to_owned()));
+    for feature in features {
+        assert!(page.contains(&format!("`{feature}`")), "{feature}");
+    }
+}
+
+#[test]
+fn the_badges_say_what_the_manifest_says() {
+    let rust = manifest("rust-version").replace('"', "");
+    let licence = manifest("license").replace('"', "").replace("OR", "or");
+    for (badge, says) in [("rust", format!("{rust}+")), ("licence", licence)] {
+        let picture = read(&format!("docs/badges/{badge}.svg"));
+        assert!(
+            picture.contains(&format!(">{says}</text>")),
+            "{badge}: {says}"
+        );
+        let shown = format!("![{badge}: {says}](docs/badges/{badge}.svg)");
+        assert!(read("README.md").contains(&shown), "{shown}");
+    }
+    assert_eq!(manifest("unsafe_code"), "\"forbid\"");
+}
+
+#[test]
+fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need() {
+    let tree = cargo(&[
+        "tree",
+        "-p=tower-semaphore",
+        "--edges=normal,build,dev",
+        "--prefix=none",
+        "--format={lib}",
+    ]);
+    assert!(tree.contains("tokio"));
+    for name in [
+        "criterion",
+        "dashmap",
+        "fantoccini",
+        "plotters",
+        "rcgen",
+        "ring",
+    ] {
+        assert!(!tree.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn without_default_features_nothing_of_redis_is_built() {
+    let tree = |features| {
+        let edges = "--edges=normal,build";
+        let crate_ = "-p=tower-semaphore";
+        cargo(&[
+            "tree",
+            crate_,
+            edges,
+            "--prefix=none",
+            "--format={lib}",
+            features,
+        ])
+    };
+    let [with, without] = ["--features=redis", "--no-default-features"].map(tree);
+    for name in ["redis", "sha2", "uuid", "futures_util"] {
+        assert!(with.contains(name) && !without.contains(name), "{name}");
+    }
+}
+
+/// Rust is there on a build server, perhaps an old one.
+const SETUP: &str = "rustup update stable";
+
+#[test]
+fn ci_runs_the_scripts_that_everybody_runs() {
+    let workflow = read(".github/workflows/ci.yml");
+    let commands = workflow
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- run: "));
+    let commands: BTreeSet<_> = commands.filter(|command| *command != SETUP).collect();
+    let expected = [
+        "tests/package.sh ${{ matrix.step }}",
+        "tests/run.sh",
+        "tests/run.sh --all",
+    ];
+    assert_eq!(commands, expected.into());
+    assert!(!workflow.contains("run: |"));
+}
+
+#[test]
+fn ci_takes_each_step_of_a_release() {
+    let script = read("tests/package.sh");
+    let steps = script.lines().find_map(|line| line.strip_prefix("steps=("));
+    let steps = steps.and_then(|steps| steps.strip_suffix(')'));
+    let steps = steps.expect("the script has steps").replace(' ', ", ");
+    let matrix = format!("step: [{steps}]");
+    assert!(
+        read(".github/workflows/ci.yml").contains(&matrix),
+        "{matrix}"
+    );
+}
+
+/// A field that is added to such a variant breaks nobody. Callers make values of those that are left out.
+#[test]
+fn each_variant_with_fields_is_open_to_further_ones() {
+    let of_callers = ["ShareOf"];
+    let mut seen = 0;
+    for path in files("src") {
+        let text = read(path.to_str().expect("a path is text"));
+        for body in text.split("\npub enum ").skip(1) {
+            let body = body.split("\n}").next().unwrap_or_default();
+            let lines: Vec<_> = body.lines().collect();
+            for pair in lines.windows(2).filter(|pair| has_fields(pair[1])) {
+                seen += 1;
+                let is_open = pair[0].trim() == "#[non_exhaustive]";
+                let is_of_callers = of_callers.iter().any(|name| pair[1].contains(name));
+                assert!(is_open || is_of_callers, "{}: {}", path.display(), pair[1]);
+            }
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// Whether a line of an enum begins a variant that has fields.
+fn has_fields(line: &str) -> bool {
+    let name = line.strip_prefix("    ").unwrap_or_default();
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.contains(['(', '{'])
+}

@@ -1,0 +1,182 @@
+//! A response that streams while an operator revokes its permit.
+
+use super::{
+    client::{BOTH, Client, Http},
+    server::{BOUND, Server},
+};
+use axum::{
+    Router,
+    response::sse::{Event, Sse},
+    routing::get,
+};
+use futures_util::stream;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::{convert::Infallible, fmt::Debug};
+use testing::{http_requests::limit, wait::eventually};
+use tokio::{task::JoinHandle, time::timeout};
+use tower_semaphore::{MemorySemaphore, OnLost, Operate, Semaphore, semaphore::Usage};
+
+/// A store that tests ask who holds what.
+trait Store: Semaphore + Operate + Clone + Debug {}
+
+impl<S: Semaphore + Operate + Clone + Debug> Store for S {}
+
+async fn usage(store: &impl Store) -> Usage {
+    let usage = store.usage(&"concurrency".into(), &"alice".into()).await;
+    usage.expect("the store answers")
+}
+
+/// A server with one permit, for which others wait.
+async fn server(store: &impl Store, on_lost: OnLost) -> Server {
+    let layer = limit(1, store.clone())
+        .with_on_lost(on_lost)
+        .with_wait(BOUND);
+    Server::with(|routes| {
+        let events = Router::new().route("/events", get(events));
+        routes.merge(events).layer(layer)
+    })
+    .await
+}
+
+/// One event, and then nothing for ever.
+async fn events() -> Sse<impl stream::Stream<Item = Result<Event, Infallible>>> {
+    let one = stream::iter([Ok(Event::default().data("hello"))]);
+    Sse::new(futures_util::StreamExt::chain(one, stream::pending()))
+}
+
+/// Revokes the only permit that is held, while a second request waits.
+async fn revoke(store: &impl Store) {
+    eventually("the next one waits", BOUND, async || {
+        usage(store).await.waiting.len() == 1
+    })
+    .await;
+    let id = usage(store).await.held[0].id.to_string();
+    let revoked = store
+        .revoke(&"concurrency".into(), &"alice".into(), &id)
+        .await;
+    assert!(revoked.expect("the store answers"), "it is held");
+}
+
+/// A request that waits.
+fn next(http: Http, server: &Server) -> JoinHandle<Response<Incoming>> {
+    let next = Client::new(http, server);
+    tokio::spawn(async move { next.get("/stream").await })
+}
+
+/// The request that waited is answered, and has the only permit.
+async fn is_served(store: &impl Store, next: JoinHandle<Response<Incoming>>) -> Response<Incoming> {
+    let next = timeout(BOUND, next).await.expect("it is its turn");
+    let next = next.expect("no panic");
+    assert_eq!(next.status(), StatusCode::OK);
+    let shown = usage(store).await;
+    assert_eq!((shown.held.len(), shown.units), (1, 1));
+    next
+}
+
+async fn nothing_is_left(store: &impl Store) {
+    let is_free = async || usage(store).await.units == 0;
+    eventually("nothing is left", BOUND, is_free).await;
+}
+
+/// The rows that arrive until the body ends, and whether it ends well.
+async fn read_on(body: &mut Incoming) -> (usize, bool) {
+    let mut rows = 0;
+    while let Some(frame) = body.frame().await {
+        match frame {
+            // The end of the body may be a frame of its own.
+            Ok(frame) => rows += usize::from(frame.data_ref().is_some_and(|row| !row.is_empty())),
+            Err(_) => return (rows, false),
+        }
+    }
+    (rows, true)
+}
+
+async fn aborted(store: impl Store, http: Http, path: &str) {
+    let mut server = server(&store, OnLost::Abort).await;
+    let client = Client::new(http, &server);
+    let mut response = client.get(path).await;
+    let feed = match path {
+        "/stream" => Some(server.feed().await),
+        _ => None,
+    };
+    let next = next(http, &server);
+    revoke(&store).await;
+    let end = timeout(BOUND, read_on(response.body_mut())).await;
+    let (_, is_whole) = end.expect("the stream ends");
+    assert!(!is_whole, "{http:?} {path}: the client takes it for whole");
+    let next = is_served(&store, next).await;
+    drop((response, feed));
+    drop((next, server.feed().await));
+    nothing_is_left(&store).await;
+    // The connection of HTTP/2 goes on.
+    let again = client.get("/full").await;
+    assert_eq!(again.status(), StatusCode::OK);
+}
+
+async fn finished(store: impl Store, http: Http) {
+    let mut server = server(&store, OnLost::Finish).await;
+    let mut response = Client::new(http, &server).get("/stream").await;
+    let feed = server.feed().await;
+    let next = next(http, &server);
+    revoke(&store).await;
+    let next = is_served(&store, next).await;
+    let next_feed = server.feed().await;
+    feed.send(Ok("row".into())).await.expect("it goes on");
+    drop(feed);
+    let end = timeout(BOUND, read_on(response.body_mut())).await;
+    assert_eq!(end.expect("it ends"), (1, true));
+    drop(response);
+    let shown = usage(&store).await;
+    let still = (shown.held.len(), shown.units);
+    assert_eq!(still, (1, 1), "the next one lost its place");
+    drop((next, next_feed));
+    nothing_is_left(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_stream_is_cut_and_the_next_one_served() {
+    for http in BOTH {
+        for path in ["/stream", "/events", "/endless"] {
+            aborted(MemorySemaphore::builder().holders(true).build(), http, path).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_stream_goes_on_if_the_layer_says_so_and_the_next_one_is_served() {
+    for http in BOTH {
+        finished(MemorySemaphore::builder().holders(true).build(), http).await;
+    }
+}
+
+#[cfg(feature = "redis")]
+mod in_redis {
+    use super::*;
+    use testing::redis::RedisServer;
+    use tower_semaphore::RedisSemaphore;
+
+    async fn store(redis: &RedisServer) -> RedisSemaphore {
+        let store = RedisSemaphore::connect(redis.url()).await;
+        store.expect("it connects")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_stream_that_is_revoked_in_redis_is_cut_and_the_next_one_served() {
+        for http in BOTH {
+            for path in ["/stream", "/events", "/endless"] {
+                let redis = RedisServer::start();
+                aborted(store(&redis).await, http, path).await;
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_stream_that_is_revoked_in_redis_goes_on_if_the_layer_says_so() {
+        for http in BOTH {
+            let redis = RedisServer::start();
+            finished(store(&redis).await, http).await;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A server, and what can be seen of its permits.
+
+pub(crate) use super::handlers::Feed;
+use super::handlers::routes;
+use axum::Router;
+use std::{net::SocketAddr, time::Duration};
+use testing::{
+    http_requests::limit,
+    inside::Witness,
+    ledger::{Ledger, Page},
+};
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{ConcurrencyLimitLayer, key};
+
+/// How long a condition may take to come true on a busy machine.
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) witness: Witness,
+    ledger: Ledger,
+    feeds: mpsc::UnboundedReceiver<Feed>,
+}
+
+impl Server {
+    /// A server with five requests in flight for each account.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|layer| layer).await
+    }
+
+    /// The same under a layer with other settings.
+    pub(crate) async fn start_with(
+        settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
+    ) -> Self {
+        let ledger = Ledger::default();
+        let layer = settings(limit(5, ledger.clone()));
+        let server = Self::under(layer).await;
+        Self { ledger, ..server }
+    }
+
+    /// A server under this layer; where its store is not the ledger, the page stays empty.
+    pub(crate) async fn under(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
+        Self::with(|routes| routes.layer(layer)).await
+    }
+
+    /// A server whose routes are under any layers.
+    pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
+        let (feed, feeds) = mpsc::unbounded_channel();
+        let witness = Witness::default();
+        let app = layers(routes(feed, witness.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Self {
+            address,
+            witness,
+            ledger: Ledger::default(),
+            feeds,
+        }
+    }
+
+    /// The other end of the next body that `/stream` answers with.
+    pub(crate) async fn feed(&mut self) -> Feed {
+        let feed = timeout(BOUND, self.feeds.recv()).await;
+        feed.expect("a stream in time").expect("a server that runs")
+    }
+
+    /// The permits that alice was granted.
+    pub(crate) fn page(&self) -> Page {
+        self.ledger.page("alice")
+    }
+
+    pub(crate) fn held(&self) -> u32 {
+        let page = self.page();
+        page.granted - page.returned
+    }
+
+    /// Waits until alice holds `count` permits.
+    pub(crate) async fn holds(&self, count: u32) {
+        eventually(|| self.held() == count).await;
+    }
+}
+
+/// Waits for a condition, with a bound.
+pub(crate) async fn eventually(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(BOUND, waiting)
+        .await
+        .expect("the condition in time");
+}

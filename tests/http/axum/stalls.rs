@@ -1,0 +1,71 @@
+//! Clients that stop reading.
+
+use super::{
+    client::{BOTH, Client},
+    server::{Server, eventually},
+};
+use bytes::Bytes;
+use http::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const MAX_STALL: Duration = Duration::from_secs(2);
+
+async fn strict() -> Server {
+    Server::start_with(|layer| layer.with_max_stall(MAX_STALL)).await
+}
+
+/// Reads about a mebibyte.
+async fn read_some(response: &mut Response<Incoming>) {
+    let mut left = 1 << 20;
+    while left > 0 {
+        let frame = response.body_mut().frame().await.expect("more");
+        let data = frame.expect("no error").into_data().expect("data");
+        left -= data.len().min(left);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() {
+    for http in BOTH {
+        let server = strict().await;
+        let mut stalled = Client::new(http, &server).get("/endless").await;
+        read_some(&mut stalled).await;
+        assert_eq!(server.held(), 1);
+        eventually(|| server.page().returned == 1).await;
+        // It is not cut off: it may read on.
+        read_some(&mut stalled).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_keeps_its_permit() {
+    for http in BOTH {
+        let server = strict().await;
+        let mut slow = Client::new(http, &server).get("/endless").await;
+        let end = Instant::now() + 2 * MAX_STALL;
+        while Instant::now() < end {
+            read_some(&mut slow).await;
+            sleep(MAX_STALL / 20).await;
+        }
+        assert_eq!(server.page().returned, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_handler_is_quiet_keeps_its_permit() {
+    for http in BOTH {
+        let mut server = strict().await;
+        let mut quiet = Client::new(http, &server).get("/stream").await;
+        let feed = server.feed().await;
+        let frame = Bytes::from_static(b"frame");
+        feed.send(Ok(frame.clone())).await.expect("a client");
+        sleep(2 * MAX_STALL).await;
+        assert_eq!(server.page().returned, 0);
+        feed.send(Ok(frame.clone())).await.expect("a client");
+        let read = quiet.body_mut().frame().await.expect("a frame");
+        assert_eq!(read.expect("no error").into_data().expect("data"), frame);
+    }
+}

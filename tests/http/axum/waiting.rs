@@ -1,0 +1,142 @@
+//! Requests that wait for their permit, over real sockets.
+
+use super::{
+    client::{BOTH, Client, Http, open, read},
+    server::{BOUND, Feed, Server},
+};
+use futures_util::future::join_all;
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use std::time::Duration;
+use testing::{http_requests::limit, wait::eventually};
+use tokio::{io::AsyncWriteExt, task::JoinHandle};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,
+};
+
+/// A server that keeps five requests of alice's in flight, so that the next ones wait.
+struct Busy {
+    server: Server,
+    client: Client,
+    memory: MemorySemaphore,
+    five: Vec<(Response<Incoming>, Feed)>,
+}
+
+impl Busy {
+    async fn start(
+        http: Http,
+        settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
+    ) -> Self {
+        let memory = MemorySemaphore::new();
+        let layer = limit(5, memory.clone()).with_wait(BOUND);
+        let mut server = Server::under(settings(layer)).await;
+        let client = Client::new(http, &server);
+        let mut five = Vec::new();
+        for _ in 0..5 {
+            five.push((client.get("/stream").await, server.feed().await));
+        }
+        Self {
+            server,
+            client,
+            memory,
+            five,
+        }
+    }
+
+    /// Ends one of the five bodies.
+    async fn end_one(&mut self) {
+        let (response, feed) = self.five.pop().expect("some are left");
+        drop(feed);
+        read(response).await;
+    }
+
+    /// Starts a request that waits at `position` in the queue.
+    async fn wait(&self, position: u32) -> JoinHandle<Response<Incoming>> {
+        let client = self.client.clone();
+        let waiting = tokio::spawn(async move { client.get("/full").await });
+        self.waits(position).await;
+        waiting
+    }
+
+    /// Waits until so many requests of alice's wait.
+    async fn waits(&self, count: u32) {
+        eventually("as many wait as should", BOUND, async || {
+            matches!(self.probe(count).await, AcquireError::QueueFull)
+                && matches!(self.probe(count + 1).await, AcquireError::TimedOut)
+        })
+        .await;
+    }
+
+    /// How one more claim fails if at most `longest` may wait.
+    async fn probe(&self, longest: u32) -> AcquireError {
+        let claim = Claim::new("alice")
+            .with_limit(5)
+            .with_wait(Duration::from_millis(1))
+            .with_max_waiting(longest);
+        let refused = self.memory.acquire(claim).await;
+        refused.expect_err("five are in flight")
+    }
+}
+
+#[tokio::test]
+async fn the_sixth_request_is_served_when_one_of_five_bodies_has_ended() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer).await;
+        let sixth = busy.wait(1).await;
+        assert!(!sixth.is_finished());
+        busy.end_one().await;
+        let sixth = sixth.await.expect("no panic");
+        assert_eq!(sixth.status(), StatusCode::OK);
+        assert_eq!(read(sixth).await.0, "all of it");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_the_client_drops_leaves_the_queue() {
+    for http in BOTH {
+        let mut busy = Busy::start(http, |layer| layer).await;
+        tokio::select! {
+            _ = busy.client.send(Method::GET, "/panic", "alice") => panic!("an answer"),
+            () = busy.waits(1) => {}
+        }
+        busy.waits(0).await;
+        let next = busy.wait(1).await;
+        busy.end_one().await;
+        assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
+    let mut busy = Busy::start(Http::One, |layer| layer).await;
+    let closes = open(&busy.server, "/panic").await;
+    busy.waits(1).await;
+    let mut closes_its_half = open(&busy.server, "/panic").await;
+    busy.waits(2).await;
+    let resets = open(&busy.server, "/panic").await;
+    busy.waits(3).await;
+    let next = busy.wait(4).await;
+
+    drop(closes);
+    closes_its_half.shutdown().await.expect("it is open");
+    resets.set_zero_linger().expect("a TCP socket can be reset");
+    drop(resets);
+    busy.waits(1).await;
+    busy.end_one().await;
+    assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn forty_clients_that_wait_are_all_served_and_five_at_a_time() {
+    for http in BOTH {
+        let server = Server::under(limit(5, MemorySemaphore::new()).with_wait(BOUND)).await;
+        let client = Client::new(http, &server);
+        let served = join_all((0..40).map(|_| async {
+            let response = client.get("/witnessed").await;
+            assert_eq!(response.status(), StatusCode::OK);
+            read(response).await.0
+        }));
+        assert!(served.await.iter().all(|body| *body == "frame".repeat(5)));
+        assert_eq!(server.witness.most(), 5);
+    }
+}

@@ -1,0 +1,99 @@
+//! Ready to refuse: when there will be no permit, readiness is for one refusal.
+
+use super::inner::{Answer, call, is_ready, limited, one, read};
+use serde_json::Value;
+use std::time::Duration;
+use testing::stubs::{Broken, Closed, Uncalled};
+use tokio::time::advance;
+use tower_semaphore::{AcquireError, GlobalConcurrencyLimitLayer, MemorySemaphore};
+
+const WAIT: Duration = Duration::from_secs(5);
+
+fn error(answer: &Answer) -> &AcquireError {
+    let error = answer.extensions().get();
+    error.expect("a refusal has a reason")
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_refused_with_503() {
+    let mut service = limited(&one(Broken));
+    let answer = call(&mut service).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.headers()["retry-after"], "1");
+    assert!(matches!(error(&answer), AcquireError::Store { .. }));
+    let problem: Value = serde_json::from_slice(&read(answer).await).expect("JSON");
+    assert_eq!(problem["status"], 503);
+}
+
+#[tokio::test]
+async fn a_store_that_is_shut_down_is_refused_with_503() {
+    assert_eq!(call(&mut limited(&one(Closed))).await.status(), 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_is_refused_with_429() {
+    let layer = one(MemorySemaphore::new()).with_wait(WAIT);
+    let (mut first, mut second) = (limited(&layer), limited(&layer));
+    let held = call(&mut first).await;
+    assert!(!is_ready(&mut second));
+    advance(WAIT - Duration::from_millis(2)).await;
+    assert!(!second.is_woken());
+    advance(Duration::from_millis(4)).await;
+    assert!(second.is_woken());
+    let refused = call(&mut second).await;
+    assert_eq!(refused.status(), 429);
+    let told = &refused.headers()["retry-after"];
+    assert_eq!(told, "11", "the permit is held for 5 s, and a margin");
+    assert!(matches!(error(&refused), AcquireError::TimedOut));
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_for_one_call() {
+    let memory = MemorySemaphore::new();
+    let layer = one(memory.clone()).with_wait(WAIT);
+    let (mut first, mut second) = (limited(&layer), limited(&layer));
+    let held = call(&mut first).await;
+    assert!(!is_ready(&mut second));
+    advance(WAIT * 2).await;
+    assert_eq!(call(&mut second).await.status(), 429);
+    assert!(!is_ready(&mut second), "it refuses for ever");
+    drop(held);
+    assert_eq!(call(&mut second).await.status(), 200);
+    assert_eq!(memory.busy_keys(), 0, "the refusal left something behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_bound_it_waits_for_ever() {
+    let layer = one(MemorySemaphore::new());
+    let (mut first, mut second) = (limited(&layer), limited(&layer));
+    let held = call(&mut first).await;
+    assert!(!is_ready(&mut second));
+    advance(Duration::from_secs(365 * 24 * 60 * 60)).await;
+    assert!(!second.is_woken());
+    drop(held);
+    assert_eq!(call(&mut second).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_refused_with_429_at_once() {
+    let layer = one(MemorySemaphore::new()).with_max_waiting(1);
+    let mut services = [(); 3].map(|()| limited(&layer));
+    assert_eq!(services.each_mut().map(is_ready), [true, false, true]);
+    let refused = call(&mut services[2]).await;
+    assert_eq!(refused.status(), 429);
+    assert!(matches!(error(&refused), AcquireError::QueueFull));
+}
+
+#[tokio::test]
+async fn a_limit_of_0_refuses_without_asking_the_store() {
+    let layer = GlobalConcurrencyLimitLayer::new(0, "host", Uncalled);
+    assert_eq!(call(&mut limited(&layer)).await.status(), 429);
+}
+
+#[tokio::test]
+async fn an_empty_key_is_refused_without_a_call_to_the_store() {
+    let layer = GlobalConcurrencyLimitLayer::new(1, "", Uncalled);
+    let answer = call(&mut limited(&layer)).await;
+    assert!(matches!(error(&answer), AcquireError::Invalid { .. }));
+}

@@ -1,0 +1,84 @@
+//! One layer in several runtimes.
+
+use super::inner::{is_ready, limited, one};
+use http::Request;
+use std::time::Duration;
+use testing::wait::eventually;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use tower::ServiceExt;
+use tower_semaphore::MemorySemaphore;
+
+/// Longer than it takes to find that nobody probes, and then that a service is abandoned.
+const BOUND: Duration = Duration::from_secs(60);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+}
+
+#[test]
+fn a_service_that_waited_in_a_runtime_that_has_ended_goes_on_in_another() {
+    let layer = one(MemorySemaphore::new()).with_wait(BOUND);
+    let (mut holder, mut service) = (limited(&layer), limited(&layer));
+    runtime().block_on(async {
+        assert!(is_ready(&mut holder));
+        assert!(!is_ready(&mut service));
+    });
+    runtime().block_on(async {
+        assert!(!is_ready(&mut service), "there is no room");
+        drop(holder);
+        assert!(is_ready(&mut service));
+        let Ok(answer) = service.call(Request::new(())).await;
+        assert_eq!(answer.status(), 200);
+    });
+}
+
+#[test]
+fn probes_go_on_in_another_runtime_when_the_first_is_not_driven() {
+    let memory = MemorySemaphore::new();
+    let layer = one(memory.clone());
+    let first = runtime();
+    first.block_on(async { assert!(is_ready(&mut limited(&layer))) });
+    let (mut idle, mut waiter) = (limited(&layer), limited(&layer));
+    runtime().block_on(async {
+        assert!(is_ready(&mut idle));
+        eventually("the idle service has lost its permit", BOUND, async || {
+            is_ready(&mut waiter)
+        })
+        .await;
+    });
+    drop((first, idle));
+}
+
+#[test]
+fn a_task_that_waits_goes_on_when_the_runtime_of_the_probes_has_ended() {
+    let layer = one(MemorySemaphore::new());
+    let (probing, waiting) = (runtime(), runtime());
+    let (mut idle, service) = (limited(&layer), limited(&layer).into_inner());
+    probing.block_on(async { assert!(is_ready(&mut idle)) });
+    let waiter = waiting.spawn(async move {
+        let mut service = service;
+        service.ready().await.map(drop)
+    });
+    waiting.block_on(async { tokio::task::yield_now().await });
+    drop(probing);
+    let ready = waiting.block_on(async { timeout(BOUND, waiter).await });
+    let ready = ready.expect("the idle service loses its permit");
+    assert!(ready.expect("no panic").is_ok());
+}
+
+#[test]
+fn an_idle_service_pins_no_permit_after_the_runtime_of_the_probes_has_ended() {
+    let memory = MemorySemaphore::new();
+    let mut idle = limited(&one(memory.clone()));
+    runtime().block_on(async { assert!(is_ready(&mut idle)) });
+    assert_eq!(memory.busy_keys(), 1);
+    runtime().block_on(eventually("the permit is released", BOUND, async || {
+        memory.busy_keys() == 0
+    }));
+}

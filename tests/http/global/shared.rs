@@ -1,0 +1,109 @@
+//! One limit for services in several processes.
+
+use super::inner::{Answer, BOUND, Ok, all_served, ok, read, watched};
+use http::Request;
+use testing::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::{task::JoinHandle, time::timeout};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
+use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
+
+const QUEUE: &str = "semaphore:{concurrency:host}:queue";
+
+/// A layer over a store of its own, as another process has it.
+async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer {
+    let store = RedisSemaphore::connect(server.url()).await;
+    GlobalConcurrencyLimitLayer::new(limit, "host", store.expect("it connects"))
+}
+
+async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
+    let ready = timeout(BOUND, service.ready()).await;
+    let Ok(service) = ready.expect("it is ready in time");
+    let Ok(answer) = service.call(Request::new(())).await;
+    answer
+}
+
+/// A request that waits in the queue.
+async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
+    let waiter = tokio::spawn(call(service.clone()));
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it waits", BOUND, async || {
+        raw.zmembers(QUEUE).await.len() == 1
+    })
+    .await;
+    waiter
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_ends_here_makes_a_service_ready_there() {
+    let server = RedisServer::start();
+    let here = layer(1, &server).await.layer(ok());
+    let there = layer(1, &server).await.layer(ok());
+    let held = call(here.clone()).await;
+    let waiter = waiter(&there, &server).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(read(held).await, "ok");
+    assert_eq!(waiter.await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_stores_on_one_redis_share_the_limit() {
+    let server = RedisServer::start();
+    let witness = Witness::default();
+    let services = [layer(3, &server).await, layer(3, &server).await];
+    let services = services.map(|layer| layer.layer(watched(&witness)));
+    all_served(services.iter().cycle().take(60).cloned().collect()).await;
+    assert!(witness.most() <= 3, "{}", witness.most());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
+    let server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    let held = call(service.clone()).await;
+    waiter(&service, &server).await.abort();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it has left", BOUND, async || {
+        raw.zmembers(QUEUE).await.is_empty()
+    })
+    .await;
+    drop(held);
+    assert_eq!(call(service).await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_makes_it_ready_to_refuse() {
+    let mut server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    server.kill();
+    assert_eq!(call(service.clone()).await.status(), 503);
+    server.restart();
+    eventually("it serves again", BOUND, async || {
+        call(service.clone()).await.status() == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_makes_waiting_services_ready_to_refuse() {
+    let mut server = RedisServer::start();
+    let service = layer(1, &server).await.layer(ok());
+    let _held = call(service.clone()).await;
+    let waiter = waiter(&service, &server).await;
+    server.kill();
+    let refused = timeout(BOUND, waiter).await.expect("the waiter is refused");
+    assert_eq!(refused.unwrap().status(), 503);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_poll_is_shed_because_an_acquire_takes_a_round_trip() {
+    let server = RedisServer::start();
+    let limit = layer(1, &server).await;
+    let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
+    let shed = service.clone().oneshot(Request::new(())).await;
+    assert!(shed.expect_err("nobody has answered").is::<Overloaded>());
+    eventually("the same service is ready later", BOUND, async || {
+        let service = service.ready().await.expect("it never fails");
+        service.call(Request::new(())).await.is_ok()
+    })
+    .await;
+}

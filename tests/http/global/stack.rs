@@ -1,0 +1,76 @@
+//! The limit among tower's other layers.
+
+use super::inner::{all_served, ok, read, watched};
+use futures_util::future::BoxFuture;
+use http::Request;
+use testing::inside::Witness;
+use tower::{
+    Service, ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded,
+};
+use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+
+fn three() -> GlobalConcurrencyLimitLayer {
+    GlobalConcurrencyLimitLayer::new(3, "host", MemorySemaphore::new())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buffer_queues_before_it_and_all_are_served() {
+    let witness = Witness::default();
+    let service = ServiceBuilder::new()
+        .layer(BufferLayer::new(64))
+        .layer(three())
+        .service(watched(&witness));
+    all_served(vec![service; 100]).await;
+    assert_eq!(witness.most(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clones_wait_and_all_are_served() {
+    let witness = Witness::default();
+    let service = ServiceBuilder::new()
+        .layer(three())
+        .service(watched(&witness));
+    all_served(vec![service; 100]).await;
+    assert_eq!(witness.most(), 3);
+}
+
+#[tokio::test]
+async fn load_is_shed_while_it_is_not_ready() {
+    let service = ServiceBuilder::new()
+        .load_shed()
+        .layer(three())
+        .service(ok());
+    let call = || service.clone().oneshot(Request::new(()));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(call().await.expect("there is room"));
+    }
+    let shed = call().await.expect_err("three are in flight");
+    assert!(shed.is::<Overloaded>(), "{shed}");
+    let freed = held.pop().expect("three are held");
+    assert_eq!(read(freed).await, "ok");
+    assert!(call().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_service_that_was_shed_is_served_later() {
+    let limit = GlobalConcurrencyLimitLayer::new(1, "host", MemorySemaphore::new());
+    let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
+    let held = service.ready().await.unwrap().call(Request::new(())).await;
+    let shed = service.ready().await.unwrap().call(Request::new(())).await;
+    assert!(shed.is_err());
+    drop(held);
+    let served = service.ready().await.unwrap().call(Request::new(())).await;
+    assert!(served.is_ok());
+}
+
+#[tokio::test]
+async fn it_can_be_boxed_and_sent() {
+    fn assert_send<T: Send>(value: T) -> T {
+        value
+    }
+    let service = ServiceBuilder::new().layer(three()).service(ok());
+    let service = assert_send(service.boxed_clone());
+    let answer: BoxFuture<'_, _> = Box::pin(service.oneshot(Request::new(())));
+    assert_eq!(answer.await.unwrap().status(), 200);
+}

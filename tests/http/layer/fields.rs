@@ -1,0 +1,165 @@
+//! The RateLimit fields.
+
+use super::rig::{ok, send, values};
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use std::{convert::Infallible, future::ready};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Broken, Refusing},
+};
+use tower::{Layer, ServiceBuilder, service_fn};
+use tower_semaphore::{AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore};
+
+const POLICY: &str = r#""concurrency";q=2;qu="concurrent-requests""#;
+
+#[tokio::test(start_paused = true)]
+async fn every_response_says_the_limit_and_what_is_left_of_it() {
+    let service = limit(2, MemorySemaphore::new()).layer(ok());
+    let mut in_flight = Vec::new();
+    for left in ["r=1", "r=0", "r=0;t=1"] {
+        let answer = send(&service, request("alice")).await;
+        assert_eq!(values(&answer, "ratelimit-policy"), [POLICY]);
+        let remaining = format!(r#""concurrency";{left}"#);
+        assert_eq!(values(&answer, "ratelimit"), [remaining]);
+        in_flight.push(answer);
+    }
+}
+
+#[tokio::test]
+async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() {
+    let limit = limit(1, MemorySemaphore::new()).with_policy("b");
+    let limit = limit.with_quota_unit("\"16\" tokens").with_policy("a");
+    let service = limit.layer(ok());
+    let admitted = send(&service, request("alice")).await;
+    let refused = send(&service, request("alice")).await;
+    for answer in [&admitted, &refused] {
+        let policy = values(answer, "ratelimit-policy");
+        assert_eq!(policy, [r#""a";q=1;qu="%2216%22 tokens""#]);
+    }
+}
+
+/// What a client that is refused by this error may know of its limit.
+async fn fields_of(error: AcquireError, request: Request<()>) -> [Vec<String>; 3] {
+    let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
+    ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
+}
+
+fn refusals() -> [AcquireError; 3] {
+    let full = AcquireError::full(&Claim::new("alice").with_limit(2), 2);
+    [full, AcquireError::TimedOut, AcquireError::QueueFull]
+}
+
+#[tokio::test]
+async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_then() {
+    for error in refusals() {
+        let fields = fields_of(error.clone(), request("alice")).await;
+        let reset = r#""concurrency";r=0;t=1"#;
+        assert_eq!(fields, [[POLICY], [reset], ["1"]], "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_grpc_request_is_told_the_same() {
+    let mut grpc = request("alice");
+    let kind = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert("content-type", kind);
+    for error in refusals() {
+        let plain = fields_of(error.clone(), request("alice")).await;
+        assert_eq!(fields_of(error, grpc.clone()).await, plain);
+    }
+}
+
+#[tokio::test]
+async fn nobody_knows_what_is_left_when_the_store_fails() {
+    let service = limit(2, Broken).layer(ok());
+    let answer = send(&service, request("alice")).await;
+    assert_eq!(values(&answer, "ratelimit-policy"), [POLICY]);
+    assert!(values(&answer, "ratelimit").is_empty());
+}
+
+#[tokio::test]
+async fn a_bad_request_gets_no_fields() {
+    let service = limit(2, MemorySemaphore::new()).layer(ok());
+    let answer = send(&service, Request::new(())).await;
+    assert!(values(&answer, "ratelimit-policy").is_empty());
+    assert!(values(&answer, "ratelimit").is_empty());
+    assert!(values(&answer, "retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn an_admitted_response_gets_no_retry_after() {
+    let service = limit(2, MemorySemaphore::new()).layer(ok());
+    let answer = send(&service, request("alice")).await;
+    assert!(values(&answer, "retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn the_fields_of_two_layers_stand_side_by_side() {
+    let memory = MemorySemaphore::new();
+    let whole = ConcurrencyLimitLayer::new(9, |_: &_| "all", memory.clone()).with_policy("all");
+    let service = ServiceBuilder::new()
+        .layer(whole)
+        .layer(limit(2, memory))
+        .service(ok());
+    let answer = send(&service, request("alice")).await;
+    let remaining = [r#""concurrency";r=1"#, r#""all";r=8"#];
+    assert_eq!(values(&answer, "ratelimit"), remaining);
+    assert_eq!(values(&answer, "ratelimit-policy").len(), 2);
+}
+
+#[tokio::test]
+async fn the_handler_s_own_fields_stay() {
+    let inner = service_fn(|_| {
+        let response = Response::builder().header("ratelimit", r#""hourly";r=7"#);
+        ready(Ok::<_, Infallible>(
+            response.body(Full::from("ok")).expect("a response"),
+        ))
+    });
+    let service = limit(2, MemorySemaphore::new()).layer(inner);
+    let answer = send(&service, request("alice")).await;
+    let remaining = [r#""hourly";r=7"#, r#""concurrency";r=1"#];
+    assert_eq!(values(&answer, "ratelimit"), remaining);
+}
+
+/// The string at the start of a structured field (RFC 9651, 3.3.3), and what follows it.
+fn string(field: &str) -> Option<(String, &str)> {
+    let mut rest = field.strip_prefix('"')?.chars();
+    let mut string = String::new();
+    loop {
+        match rest.next()? {
+            '"' => return Some((string, rest.as_str())),
+            '\\' => string.push(rest.next().filter(|c| matches!(c, '"' | '\\'))?),
+            c @ ' '..='~' => string.push(c),
+            _ => return None,
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_name_makes_a_valid_field() {
+    let mut seen = std::collections::HashSet::new();
+    for name in [
+        "a \"b\"",
+        "a \\b",
+        "a\r\nset-cookie: b",
+        "caf\u{e9}",
+        "50%",
+        "50%25",
+        "",
+    ] {
+        let service = limit(2, MemorySemaphore::new())
+            .with_policy(name)
+            .layer(ok());
+        let answer = send(&service, request("alice")).await;
+        let policies = values(&answer, "ratelimit-policy");
+        let (policy, rest) = string(&policies[0]).expect("a string");
+        assert_eq!(rest, r#";q=2;qu="concurrent-requests""#);
+        let remaining = values(&answer, "ratelimit");
+        assert_eq!(
+            string(&remaining[0]).expect("a string"),
+            (policy.clone(), ";r=1")
+        );
+        assert!(seen.insert(policy), "{name:?} reads as another name");
+    }
+}

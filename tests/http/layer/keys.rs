@@ -1,0 +1,362 @@
+//! The account that a request counts for.
+
+use super::rig::{ok, problem, send, statuses};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, request::Parts};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+use testing::{
+    http_requests::{ACCOUNT, limit, request},
+    stubs::Uncalled,
+};
+use tower::Layer;
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, Key, KeyError, KeyExtractor, MemorySemaphore, key,
+};
+
+fn parts() -> Parts {
+    request::<()>("alice").into_parts().0
+}
+
+/// The key that `extractor` finds in `parts`.
+fn key_in(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
+    let claim = extractor.extract(parts)?;
+    Ok(claim.map(|claim| claim.as_slice()[0].key().clone()))
+}
+
+fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
+    let mut parts = parts();
+    parts.extensions.insert(value);
+    parts
+}
+
+#[test]
+fn a_closure_may_return_anything_that_converts_into_a_key() {
+    let alice = Ok(Some(Key::from("alice")));
+    assert_eq!(key_in(&|_: &Parts| Key::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice", &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| "alice".to_owned(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| b"alice".to_vec(), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| Bytes::from("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| 42, &parts()), Ok(Some("42".into())));
+}
+
+#[test]
+fn every_usual_type_converts_into_a_key() {
+    let account = "alice".to_owned();
+    let value = HeaderValue::from_static("alice");
+    let shared: Arc<str> = "alice".into();
+    let alice = [
+        Key::from(account.as_str()),
+        Key::from(&account),
+        Key::from(Cow::from("alice")),
+        Key::from(Cow::from(account.clone())),
+        Key::from(shared),
+        Key::from(&value),
+    ];
+    assert!(alice.iter().all(|key| *key == Key::from("alice")));
+    assert_eq!(alice[0].as_ref(), b"alice");
+    assert_eq!(Key::from(-7_i8), Key::from("-7"));
+    assert_eq!(Key::from(u128::MAX).as_bytes().len(), 39);
+    assert_eq!(Key::from(i128::MIN).as_bytes().len(), 40);
+}
+
+#[test]
+fn an_address_becomes_its_usual_text() {
+    let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
+    assert_eq!(Key::from(mapped), Key::from("192.0.2.7"));
+    let longest: IpAddr = "1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap();
+    assert_eq!(Key::from(longest), Key::from(longest.to_string()));
+}
+
+#[test]
+fn sixteen_bytes_become_the_text_of_a_uuid() {
+    let uuid = uuid::uuid!("67e55044-10b1-426f-9247-bb680e5fe0c8");
+    assert_eq!(Key::from(uuid.into_bytes()), Key::from(uuid.to_string()));
+    let zeros = Key::from("00000000-0000-0000-0000-000000000000");
+    assert_eq!(Key::from([0; 16]), zeros);
+}
+
+#[test]
+fn a_closure_needs_no_type_in_from_fn() {
+    let by_path = key::from_fn(|parts| parts.uri.path().to_owned());
+    assert_eq!(key_in(&by_path, &parts()), Ok(Some("/".into())));
+    let by_header = key::from_fn(|parts| parts.headers.get(ACCOUNT).map(Key::from));
+    assert_eq!(key_in(&by_header, &parts()), Ok(Some("alice".into())));
+}
+
+#[tokio::test]
+async fn an_extractor_may_be_chosen_at_run_time() {
+    type Shared = Arc<dyn KeyExtractor + Send + Sync>;
+    let extractors: [Shared; 2] = [Arc::new(key::header(ACCOUNT)), Arc::new(key::fixed("all"))];
+    for (extractor, second) in extractors.into_iter().zip([200, 429]) {
+        let layer = ConcurrencyLimitLayer::new(1, extractor, MemorySemaphore::new());
+        let requests = ["alice", "bob"].map(request);
+        assert_eq!(statuses(&layer.layer(ok()), requests).await, [200, second]);
+    }
+    let boxed: Box<dyn KeyExtractor + Send + Sync> = Box::new(|_: &Parts| "alice");
+    assert_eq!(key_in(&boxed, &parts()), Ok(Some("alice".into())));
+}
+
+#[test]
+fn a_closure_may_return_a_claim() {
+    let heavy = |_: &Parts| Claim::new("alice").with_weight(3).with_limit(7);
+    let claim = heavy.extract(&parts()).unwrap().unwrap();
+    assert_eq!(
+        (claim.as_slice()[0].weight(), claim.as_slice()[0].limit()),
+        (3, Some(7))
+    );
+}
+
+#[test]
+fn a_closure_may_return_an_option() {
+    let alice = Ok(Some(Key::from("alice")));
+    assert_eq!(key_in(&|_: &Parts| Some("alice"), &parts()), alice);
+    assert_eq!(key_in(&|_: &Parts| None::<Claim>, &parts()), Ok(None));
+}
+
+#[test]
+fn a_closure_may_return_a_result() {
+    let good = |_: &Parts| Ok::<_, KeyError>("alice");
+    let bad = |_: &Parts| Err::<Key, _>("who are you?");
+    assert_eq!(key_in(&good, &parts()), Ok(Some("alice".into())));
+    let other = KeyError::from("who are you?");
+    assert_eq!(key_in(&bad, &parts()), Err(other));
+}
+
+#[test]
+fn a_closure_may_return_a_result_of_an_option() {
+    let some = |_: &Parts| Ok::<_, String>(Some("alice"));
+    let none = |_: &Parts| Ok::<_, String>(None::<Key>);
+    let bad = |_: &Parts| Err::<Option<Key>, _>("who are you?".to_owned());
+    assert_eq!(key_in(&some, &parts()), Ok(Some("alice".into())));
+    assert_eq!(key_in(&none, &parts()), Ok(None));
+    assert!(key_in(&bad, &parts()).is_err());
+}
+
+#[test]
+fn a_function_is_an_extractor() {
+    fn account(parts: &Parts) -> Option<String> {
+        let value = parts.headers.get(ACCOUNT)?;
+        value.to_str().ok().map(str::to_owned)
+    }
+    assert_eq!(key_in(&account, &parts()), Ok(Some("alice".into())));
+}
+
+#[test]
+fn a_header_names_the_key_byte_by_byte() {
+    let name = HeaderName::from_static(ACCOUNT);
+    assert_eq!(
+        key_in(&key::header(ACCOUNT), &parts()),
+        Ok(Some("alice".into()))
+    );
+    assert_eq!(
+        key_in(&key::header_name(name), &parts()),
+        Ok(Some("alice".into()))
+    );
+    let absent = key_in(&key::header("x-other"), &parts());
+    assert_eq!(absent, Err(KeyError::missing("the header x-other")));
+}
+
+#[test]
+fn a_header_s_name_may_have_any_case() {
+    let found = key_in(&key::header("X-Account-ID"), &parts());
+    assert_eq!(found, Ok(Some("alice".into())));
+}
+
+#[test]
+#[should_panic(expected = "\"x account\" is not a header's name")]
+fn a_name_that_no_header_can_have_is_named() {
+    let _ = key::header("x account");
+}
+
+#[test]
+fn an_extension_may_be_a_whole_claim() {
+    let plan = Claim::new("ann").with_limit(20).with_policy("plan");
+    let found = key::from_extension::<Claim>().extract(&extended(plan.clone()));
+    assert_eq!(found, Ok(Some(plan.clone().into())));
+    let several = vec![plan, Claim::new("all").with_policy("fleet")];
+    let found = key::from_extension::<Vec<Claim>>().extract(&extended(several.clone()));
+    assert_eq!(found, Ok(Some(several.into())));
+}
+
+#[test]
+fn an_extension_names_the_key() {
+    let found = key_in(&key::from_extension::<u64>(), &extended(42_u64));
+    assert_eq!(found, Ok(Some("42".into())));
+    let absent = key_in(&key::from_extension::<u64>(), &extended(42_u32));
+    assert_eq!(absent, Err(KeyError::missing_extension::<u64>()));
+}
+
+#[tokio::test]
+async fn an_extension_that_the_service_forgot_is_500_and_named() {
+    let by_u64 = key::from_extension::<u64>();
+    let service = ConcurrencyLimitLayer::new(1, by_u64, MemorySemaphore::new()).layer(ok());
+    let answer = send(&service, request("alice")).await;
+    let error = answer.extensions().get::<KeyError>().expect("a reason");
+    assert!(format!("{error:?}").contains("u64"));
+    let problem = problem(answer).await;
+    assert_eq!(problem["status"], 500);
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(
+        detail.contains("u64") && detail.contains("extension"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn the_peer_s_address_names_the_key_without_its_port() {
+    let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let mapped: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
+    let ip: IpAddr = "2001:db8::1".parse().unwrap();
+    let found = Ok(Some("192.0.2.7".into()));
+    assert_eq!(key_in(&key::peer_ip(), &extended(socket)), found);
+    assert_eq!(key_in(&key::peer_ip(), &extended(mapped)), found);
+    let found = Ok(Some("2001:db8::/64".into()));
+    assert_eq!(key_in(&key::peer_ip(), &extended(ip)), found);
+}
+
+#[test]
+fn addresses_of_one_network_share_a_key() {
+    let key_of = |address: &str, by: key::PeerIp| {
+        let address: IpAddr = address.parse().unwrap();
+        let Ok(Some(key)) = key_in(&by, &extended(address)) else {
+            panic!("{address} has no key");
+        };
+        key
+    };
+    let default = key::peer_ip();
+    let same = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9"].map(|at| key_of(at, default));
+    assert_eq!(same[0], same[1]);
+    assert_ne!(same[0], key_of("2001:db8:1:3::1", default));
+    assert_ne!(key_of("192.0.2.7", default), key_of("192.0.2.8", default));
+
+    let whole = default.with_prefix(32, 128);
+    assert_eq!(key_of("2001:db8::1", whole), "2001:db8::1".into());
+    let wide = default.with_prefix(24, 48);
+    assert_eq!(key_of("192.0.2.7", wide), "192.0.2.0/24".into());
+    // A mapped address is an IPv4 address before its network is found.
+    assert_eq!(key_of("::ffff:192.0.2.7", wide), "192.0.2.0/24".into());
+    assert_eq!(key_of("2001:db8:1:2::1", wide), "2001:db8:1::/48".into());
+    let none = default.with_prefix(0, 0);
+    assert_eq!(key_of("192.0.2.7", none), "0.0.0.0/0".into());
+    assert_eq!(key_of("2001:db8::1", none), "::/0".into());
+}
+
+#[test]
+#[should_panic(expected = "an IPv4 address has 32 bits")]
+fn a_network_has_no_more_bits_than_an_address() {
+    let _ = key::peer_ip().with_prefix(33, 64);
+}
+
+#[test]
+fn the_peer_s_address_never_comes_from_a_header() {
+    let mut parts = parts();
+    let forged = HeaderValue::from_static("192.0.2.7");
+    parts.headers.insert("x-forwarded-for", forged.clone());
+    parts.headers.insert("x-real-ip", forged);
+    let missing = key_in(&key::peer_ip(), &parts);
+    assert!(matches!(missing, Err(KeyError::MissingExtension { .. })));
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn the_peer_s_address_is_found_where_axum_leaves_it() {
+    let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+    let parts = extended(axum::extract::ConnectInfo(socket));
+    assert_eq!(
+        key_in(&key::peer_ip(), &parts),
+        Ok(Some("192.0.2.7".into()))
+    );
+}
+
+#[tokio::test]
+async fn a_fixed_key_is_everybody_s() {
+    let everybody = key::fixed("everybody");
+    let service = ConcurrencyLimitLayer::new(1, everybody, MemorySemaphore::new()).layer(ok());
+    let requests = ["alice", "bob"].map(request);
+    assert_eq!(statuses(&service, requests).await, [200, 429]);
+}
+
+/// A request whose account is any bytes that a header can have.
+fn bytes(account: impl AsRef<[u8]>) -> Request<()> {
+    let mut request = Request::new(());
+    let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");
+    request.headers_mut().insert(ACCOUNT, account);
+    request
+}
+
+#[tokio::test]
+async fn keys_are_one_only_when_their_bytes_are() {
+    let memory = MemorySemaphore::new();
+    let service = limit(1, memory.clone()).layer(ok());
+    let (long, longer) = ("k".repeat(65_536), "k".repeat(65_537));
+    let accounts: [&[u8]; 12] = [
+        b"a",
+        b"A",
+        b"a a",
+        b"\xff",
+        b"\xfe",
+        b"\xff\xfe",
+        "caf\u{e9}".as_bytes(),
+        "cafe\u{301}".as_bytes(),
+        b"}a",
+        b"{a}",
+        long.as_bytes(),
+        longer.as_bytes(),
+    ];
+    let once = statuses(&service, accounts.map(bytes)).await;
+    assert_eq!(once, [200; 12]);
+    let twice = accounts.iter().flat_map(|key| [bytes(key), bytes(key)]);
+    assert_eq!(statuses(&service, twice).await, [200, 429].repeat(12));
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> String {
+    let service = ConcurrencyLimitLayer::new(1, extractor, Uncalled).layer(ok());
+    let answer = send(&service, request).await;
+    assert_eq!(answer.status(), 400);
+    let problem = problem(answer).await;
+    assert_eq!(problem["type"], "about:blank");
+    assert_eq!(problem["title"], "Bad Request");
+    problem["detail"].as_str().expect("a reason").to_owned()
+}
+
+#[tokio::test]
+async fn a_missing_header_is_a_bad_request() {
+    let said = detail(key::header(ACCOUNT), Request::new(())).await;
+    assert_eq!(said, "the header x-account-id is missing");
+}
+
+#[tokio::test]
+async fn an_empty_header_is_a_bad_request() {
+    let said = detail(key::header(ACCOUNT), bytes("")).await;
+    assert_eq!(said, "the key is empty");
+}
+
+#[tokio::test]
+async fn a_repeated_header_is_a_bad_request() {
+    let mut twice = bytes("alice");
+    let headers = twice.headers_mut();
+    headers.append(ACCOUNT, HeaderValue::from_static("alice"));
+    let said = detail(key::header(ACCOUNT), twice).await;
+    assert_eq!(said, "the header x-account-id is given more than once");
+}
+
+#[tokio::test]
+async fn an_empty_key_is_a_bad_request_whoever_made_it() {
+    let said = detail(|_: &Parts| "", Request::new(())).await;
+    assert_eq!(said, "the key is empty");
+    let said = detail(key::fixed(""), Request::new(())).await;
+    assert_eq!(said, "the key is empty");
+}
+
+#[tokio::test]
+async fn an_error_of_the_extractor_is_a_bad_request_in_its_words() {
+    let strange = "the \"account\" \\ is\nnot \u{7f} ours \u{1f40d}";
+    let said = detail(move |_: &Parts| Err::<Key, _>(strange), Request::new(())).await;
+    assert_eq!(said, strange);
+}

@@ -1,0 +1,138 @@
+//! Limits within limits: the permit in a request's extensions stands for all of them.
+
+use super::rig::{is_refused, send};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode};
+use http_body_util::Empty;
+use std::{
+    convert::Infallible,
+    future::ready,
+    sync::{Arc, Mutex},
+};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Fickle,
+};
+use tokio::time::{Duration, timeout};
+use tower::{Layer, Service, service_fn};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore,
+    key,
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Where a handler puts its permit.
+type Held = Arc<Mutex<Option<Permit>>>;
+
+/// Upgrades every request, so that the body ends at once, and keeps the permit.
+fn upgrading(
+    held: &Held,
+) -> impl Service<Request<()>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
++ Clone
++ use<> {
+    let held = Arc::clone(held);
+    service_fn(move |request: Request<()>| {
+        *held.lock().expect("no panic") = request.extensions().get().cloned();
+        let mut response = Response::new(Empty::new());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        ready(Ok(response))
+    })
+}
+
+/// A limit of all accounts together.
+fn all(semaphore: impl Semaphore) -> ConcurrencyLimitLayer<key::Fixed> {
+    ConcurrencyLimitLayer::new(9, key::fixed("all"), semaphore).with_policy("all")
+}
+
+fn take(held: &Held) -> Permit {
+    let permit = held.lock().expect("no panic").take();
+    permit.expect("a permit in the request")
+}
+
+#[tokio::test]
+async fn the_handler_s_permit_keeps_the_permits_of_all_layers() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(all(memory.clone()).layer(upgrading(&held)));
+    drop(send(&service, request("alice")).await);
+    let permit = take(&held);
+    assert!(is_refused(&send(&service, request("alice")).await));
+    assert_eq!(memory.busy_keys(), 2);
+    drop(permit);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn the_handler_s_permit_keeps_the_permit_outside_of_a_limit_of_one_key_too() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let global = GlobalConcurrencyLimitLayer::new(9, "all", memory.clone());
+    let handler = upgrading(&held);
+    let service = limit(1, memory.clone()).layer(global.layer(handler));
+    drop(send(&service, request("alice")).await);
+    let permit = take(&held);
+    assert!(is_refused(&send(&service, request("alice")).await));
+    drop(permit);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn the_handler_s_permit_is_lost_with_any_permit_that_it_stands_for() {
+    for outer_is_lost in [true, false] {
+        let (outer, inner, held) = (Fickle::default(), Fickle::default(), Held::default());
+        let nested = all(inner.clone()).layer(upgrading(&held));
+        let service = limit(1, outer.clone()).layer(nested);
+        drop(send(&service, request("alice")).await);
+        let permit = take(&held);
+        assert!(!permit.is_lost() && permit.lost().now_or_never().is_none());
+        let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), async {
+            let lost = if outer_is_lost { &outer } else { &inner };
+            lost.lose();
+        });
+        lost.expect("the loss is lost");
+        assert!(permit.is_lost() && permit.lost().now_or_never().is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_handler_s_permit_releases_all_of_them_at_once() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(all(memory.clone()).layer(upgrading(&held)));
+    drop(send(&service, request("alice")).await);
+    let permit = take(&held);
+    let clone = permit.clone();
+    assert_eq!(memory.busy_keys(), 2);
+    assert!(permit.release().await);
+    assert_eq!(memory.busy_keys(), 0);
+    assert!(!clone.release().await, "it was released before");
+}
+
+#[tokio::test]
+async fn the_token_of_the_handler_s_permit_is_that_of_the_innermost_layer() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let claim = Claim::new("all").with_policy("all").with_limit(9);
+    for _ in 0..3 {
+        drop(memory.acquire(claim.clone()).await);
+    }
+    let service = limit(1, memory.clone()).layer(all(memory.clone()).layer(upgrading(&held)));
+    drop(send(&service, request("alice")).await);
+    let permit = take(&held);
+    assert_eq!(
+        (permit.token(), permit.limit(), permit.remaining()),
+        (Some(4), 9, 8)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_s_permit_is_lost_when_an_outer_permit_has_been_held_for_too_long() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let outer = limit(1, memory.clone()).with_max_hold(Duration::from_secs(30));
+    let service = outer.layer(all(memory.clone()).layer(upgrading(&held)));
+    drop(send(&service, request("alice")).await);
+    let permit = take(&held);
+    let lost = timeout(Duration::from_secs(60), permit.lost()).await;
+    lost.expect("the loss is lost");
+    assert_eq!(memory.busy_keys(), 1, "the inner permit is still held");
+    drop(permit);
+    assert_eq!(memory.busy_keys(), 0);
+}

@@ -1,0 +1,228 @@
+//! How long a permit is held: to the head, to the body's end, for a limited time, or for as long
+//! as the handler wants.
+
+use super::rig::{Stalled, is_refused, ok, send, stalled};
+use futures_util::{FutureExt, stream};
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, StreamBody};
+use std::{
+    convert::Infallible,
+    future::ready,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use testing::{
+    http_requests::{limit, request},
+    stubs::Fickle,
+};
+use tokio::time::{advance, timeout};
+use tower::{Layer, Service, service_fn};
+use tower_semaphore::{
+    Claim, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt,
+    semaphore::{BoxFuture, Grant, Loss},
+};
+
+const MAX_HOLD: Duration = Duration::from_secs(30);
+
+/// Where a handler puts its permit.
+type Held = Arc<Mutex<Option<Permit>>>;
+
+fn keeping(
+    held: &Held,
+) -> impl Service<Request<()>, Response = Response<Stalled>, Error = Infallible> + Clone + use<> {
+    let held = Arc::clone(held);
+    service_fn(move |request: Request<()>| {
+        *held.lock().expect("no panic") = request.extensions().get().cloned();
+        ready(Ok(Response::new(StreamBody::new(stream::pending()))))
+    })
+}
+
+#[tokio::test]
+async fn a_permit_may_end_with_the_head() {
+    let layer = limit(1, MemorySemaphore::new()).with_release(ReleaseAt::Head);
+    let service = layer.layer(ok());
+    let first = send(&service, request("alice")).await;
+    assert_eq!(first.headers()["ratelimit"], r#""concurrency";r=0"#);
+    let second = send(&service, request("alice")).await;
+    assert!(!is_refused(&second));
+}
+
+#[tokio::test]
+async fn a_handler_holds_its_permit_until_the_head_even_then() {
+    let memory = MemorySemaphore::new();
+    let layer = limit(1, memory.clone()).with_release(ReleaseAt::Head);
+    let mut service = layer.layer(service_fn(|_: Request<()>| async {
+        tokio::task::yield_now().await;
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let mut response = pin!(service.call(request("alice")));
+    assert!(response.as_mut().now_or_never().is_none());
+    assert_eq!(memory.busy_keys(), 1);
+    let _answer = response.await;
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
+    drop(send(&service, request("alice")).await);
+    let permit = held.lock().unwrap().take().unwrap();
+    assert!(is_refused(&send(&service, request("alice")).await));
+    drop(permit);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
+    let first = send(&service, request("alice")).await;
+    drop(held.lock().unwrap().take());
+    assert_eq!(memory.busy_keys(), 1);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_may_release_the_permit_before_its_body_ends() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let service = limit(1, memory.clone()).layer(keeping(&held));
+    let first = send(&service, request("alice")).await;
+    let permit = held.lock().unwrap().take().unwrap();
+    assert!(permit.release().await);
+    let second = send(&service, request("alice")).await;
+    drop(first);
+    assert_eq!(memory.busy_keys(), 1);
+    drop((second, held.lock().unwrap().take()));
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn an_exempt_request_has_no_permit_in_its_extensions() {
+    let held = Held::default();
+    let nobody = |_: &http::request::Parts| None::<&str>;
+    let memory = MemorySemaphore::new();
+    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, nobody, memory);
+    let _answer = send(&layer.layer(keeping(&held)), request("alice")).await;
+    assert!(held.lock().unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
+    let held = Held::default();
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(MAX_HOLD);
+    let service = layer.layer(keeping(&held));
+    let mut first = send(&service, request("alice")).await;
+    let permit = held.lock().unwrap().take().unwrap();
+    advance(MAX_HOLD - Duration::from_millis(1)).await;
+    assert!(is_refused(&send(&service, request("alice")).await));
+    timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
+    assert!(permit.is_lost());
+    assert!(!is_refused(&send(&service, request("alice")).await));
+    assert!(first.body_mut().frame().now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_ended_in_time_is_released_once() {
+    let (memory, held) = (MemorySemaphore::new(), Held::default());
+    let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
+    let service = layer.layer(keeping(&held));
+    let first = send(&service, request("alice")).await;
+    let permit = held.lock().unwrap().take().unwrap();
+    timeout(2 * MAX_HOLD, permit.lost()).await.unwrap();
+    let second = send(&service, request("alice")).await;
+    drop((first, permit));
+    assert!(is_refused(&send(&service, request("alice")).await));
+    drop((second, held.lock().unwrap().take()));
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_whose_permit_is_lost_may_be_aborted() {
+    let memory = MemorySemaphore::new();
+    let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
+    let service = layer.with_on_lost(OnLost::Abort).layer(stalled());
+    let mut body = send(&service, request("alice")).await.into_body();
+    let frame = timeout(2 * MAX_HOLD, body.frame()).await.unwrap();
+    let error = frame.unwrap().unwrap_err();
+    assert!(error.is::<PermitLost>());
+    assert_eq!(error.to_string(), "the permit was lost");
+    assert!(body.is_end_stream());
+    assert!(body.frame().await.is_none());
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_in_time_is_not_aborted() {
+    let layer = limit(1, MemorySemaphore::new()).with_max_hold(MAX_HOLD);
+    let service = layer.with_on_lost(OnLost::Abort).layer(ok());
+    let mut body = send(&service, request("alice")).await.into_body();
+    let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(data, "ok");
+    advance(2 * MAX_HOLD).await;
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_permit_that_the_store_lost_aborts_the_body_too() {
+    let store = Fickle::default();
+    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
+    let mut body = send(&layer.layer(stalled()), request("alice"))
+        .await
+        .into_body();
+    let (frame, ()) = tokio::join!(body.frame(), async { store.lose() });
+    assert!(frame.unwrap().unwrap_err().is::<PermitLost>());
+    assert!(!store.is_out());
+}
+
+#[tokio::test]
+async fn a_permit_that_was_lost_before_the_first_frame_aborts_the_body_at_once() {
+    let store = Fickle::default();
+    let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
+    let mut body = send(&layer.layer(ok()), request("alice")).await.into_body();
+    store.lose();
+    let frame = body.frame().now_or_never().unwrap();
+    assert!(frame.unwrap().unwrap_err().is::<PermitLost>());
+}
+
+#[tokio::test]
+async fn a_body_whose_permit_is_lost_finishes_by_default() {
+    let store = Fickle::default();
+    let service = limit(1, store.clone()).layer(ok());
+    let body = send(&service, request("alice")).await.into_body();
+    store.lose();
+    assert!(store.is_out());
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "ok");
+    assert!(!store.is_out());
+}
+
+/// Comes back just before it is released.
+#[derive(Default)]
+struct Returning(Loss);
+
+impl Grant for Returning {
+    fn token(&self) -> Option<u64> {
+        Some(1)
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.0
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        self.0.clear();
+        Box::pin(ready(true))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
+    let units = Claim::new("alice").with_limit(1).units().unwrap();
+    let permit = Permit::new(Returning::default(), units, 1);
+    permit.end_after(MAX_HOLD);
+    permit.lost().await;
+    assert!(permit.is_lost());
+}

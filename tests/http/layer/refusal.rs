@@ -1,0 +1,229 @@
+//! What the response to a refused request says.
+
+use super::rig::{Answer, is_refused, ok, problem, send, values};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::json;
+use std::{error::Error, time::Duration};
+use testing::{
+    http_requests::{limit, request},
+    stubs::{Broken, Closed, Failing, Fleet, Overloaded},
+};
+use tower::Layer;
+use tower_semaphore::{
+    AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,
+};
+
+/// The answer to a request when `semaphore` has no room for it.
+async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
+    send(&limit(1, semaphore).layer(ok()), request).await
+}
+
+/// The answer to a second request of alice's.
+async fn refused(mut request: Request<()>) -> Answer {
+    let service = limit(1, MemorySemaphore::new()).layer(ok());
+    let alice = HeaderValue::from_static("alice");
+    request.headers_mut().insert("x-account-id", alice);
+    let _first = send(&service, request.clone()).await;
+    send(&service, request).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_the_quota_problem_of_the_draft() {
+    let answer = refused(request("alice")).await;
+    assert_eq!(answer.status(), 429);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+    let quota = json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Too many requests in flight",
+        "status": 429,
+        "violated-policies": ["concurrency"],
+    });
+    assert_eq!(problem(answer).await, quota);
+}
+
+#[tokio::test]
+async fn a_failed_store_is_reduced_capacity() {
+    let answer = answer(Broken, request("alice")).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+    let reduced = json!({
+        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "title": "Requests cannot be admitted for the moment",
+        "status": 503,
+    });
+    assert_eq!(problem(answer).await, reduced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_limit_that_refused() {
+    let answer = answer(Fleet, request("alice")).await;
+    assert_eq!(answer.status(), 429);
+    let policy = r#""fleet";q=7;qu="concurrent-requests""#;
+    assert_eq!(values(&answer, "ratelimit-policy"), [policy]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""fleet";r=1;t=1"#]);
+    let problem = problem(answer).await;
+    assert_eq!(problem["violated-policies"], json!(["fleet"]));
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_in_a_failure_of_the_store_is_reduced_capacity() {
+    let layer = limit(1, Failing).with_wait(Duration::from_secs(5));
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(answer.status(), 503);
+}
+
+#[tokio::test]
+async fn too_many_waiting_claims_in_a_process_are_reduced_capacity() {
+    let layer = limit(1, Overloaded).with_wait(Duration::from_secs(5));
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(answer.status(), 503);
+}
+
+#[tokio::test]
+async fn a_store_that_is_shut_down_is_reduced_capacity() {
+    let answer = answer(Closed, request("alice")).await;
+    assert_eq!(answer.status(), 503);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+}
+
+#[tokio::test]
+async fn a_strange_policy_s_name_is_a_string_of_json() {
+    let name = "a \"b\" \\ \n \u{1} \u{7f} caf\u{e9} \u{1f40d}";
+    let service = limit(0, MemorySemaphore::new())
+        .with_policy(name)
+        .layer(ok());
+    let problem = problem(send(&service, request("alice")).await).await;
+    assert_eq!(problem["violated-policies"], json!([name]));
+}
+
+#[tokio::test]
+async fn an_account_s_name_is_in_no_refusal() {
+    let answer = refused(request("alice")).await;
+    assert!(!format!("{:?}", answer.headers()).contains("alice"));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(!String::from_utf8_lossy(&body).contains("alice"));
+}
+
+#[tokio::test]
+async fn the_reason_lies_in_the_extensions() {
+    let full = refused(request("alice")).await;
+    let error = full.extensions().get::<AcquireError>().unwrap();
+    assert!(matches!(
+        error,
+        AcquireError::Full {
+            limit: 1,
+            held: 1,
+            ..
+        }
+    ));
+    let failed = answer(Broken, request("alice")).await;
+    let error = failed.extensions().get::<AcquireError>().unwrap();
+    assert_eq!(error.source().unwrap().to_string(), "connection refused");
+    let nameless = answer(MemorySemaphore::new(), Request::new(())).await;
+    let error = nameless.extensions().get::<KeyError>().unwrap();
+    assert!(matches!(error, KeyError::Missing { .. }));
+}
+
+#[tokio::test]
+async fn a_store_s_error_is_in_no_response() {
+    let answer = answer(Broken, request("alice")).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
+}
+
+fn plain(rejection: &Rejection) -> Response<String> {
+    let said = match rejection.reason() {
+        Reason::Acquire {
+            error: AcquireError::Full { held, .. },
+            ..
+        } => format!("{held} held"),
+        Reason::Acquire { error, .. } => error.to_string(),
+        Reason::Key { error, .. } => error.to_string(),
+        _ => "something else".into(),
+    };
+    let policy = rejection.policy();
+    let path = rejection.parts().uri.path();
+    let text = format!("{said}, {} by {policy} at {path}", rejection.limit());
+    let mut response = Response::new(text);
+    *response.status_mut() = StatusCode::IM_A_TEAPOT;
+    response
+}
+
+async fn said_plainly(semaphore: impl Semaphore, request: Request<()>) -> Bytes {
+    let layer = limit(0, semaphore)
+        .with_policy("market")
+        .with_rejection(|rejection| plain(&rejection));
+    let answer = send(&layer.layer(ok()), request).await;
+    assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
+    assert!(values(&answer, "retry-after").is_empty());
+    let body = answer.into_body().collect().await;
+    body.expect("a body").to_bytes()
+}
+
+#[tokio::test]
+async fn a_rejection_of_one_s_own_replaces_all() {
+    let memory = MemorySemaphore::new();
+    let full = said_plainly(memory.clone(), request("alice")).await;
+    assert_eq!(full, "0 held, 0 by market at /");
+    let nameless = said_plainly(memory, Request::new(())).await;
+    assert_eq!(
+        nameless,
+        "the header x-account-id is missing, 0 by market at /"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
+    let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
+        let mut response = rejection.into_response();
+        let slower = HeaderValue::from_static("30");
+        response.headers_mut().insert("retry-after", slower);
+        response
+    });
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert!(is_refused(&answer));
+    assert_eq!(values(&answer, "retry-after"), ["30"]);
+    assert_eq!(values(&answer, "ratelimit"), [r#""concurrency";r=0;t=1"#]);
+}
+
+#[tokio::test]
+async fn a_rejection_of_one_s_own_may_be_a_response_of_axum() {
+    let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
+        let held = rejection.reason().clone();
+        (StatusCode::IM_A_TEAPOT, format!("{held:?}")).into_response()
+    });
+    let answer = send(&layer.layer(ok()), request("alice")).await;
+    assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
+    let length = answer.body().size_hint().exact();
+    let body = answer.into_body().boxed().collect().await;
+    let body = body.expect("a body").to_bytes();
+    assert_eq!(length, Some(body.len() as u64));
+    assert!(body.starts_with(b"Acquire { error: Full"));
+}
+
+#[tokio::test]
+async fn a_body_of_a_rejection_of_one_s_own_may_stream_and_fail() {
+    let layer = limit(0, MemorySemaphore::new()).with_rejection(|_| {
+        let frames = [Ok(Frame::data(Bytes::from("no"))), Err("torn")];
+        Response::new(StreamBody::new(stream::iter(frames)))
+    });
+    let mut body = send(&layer.layer(ok()), request("alice")).await.into_body();
+    let frame = body.frame().await.expect("a frame").expect("no error");
+    assert_eq!(frame.into_data().expect("data"), "no");
+    assert!(!body.is_end_stream());
+    let error = body.frame().await.expect("a frame").expect_err("it fails");
+    assert_eq!(error.to_string(), "torn");
+}
+
+#[test]
+fn a_store_error_prints_one_level_and_keeps_its_source() {
+    let error = AcquireError::from(StoreError::new("connection refused"));
+    assert_eq!(error.to_string(), "the semaphore's store failed");
+    assert_eq!(error.source().unwrap().to_string(), "connection refused");
+}

@@ -1,0 +1,683 @@
+//! Nested limits of one store, policy and key: a mistake that costs no permit.
+
+use super::rig::{ok, send, stalled, statuses};
+use bytes::Bytes;
+use futures_util::{
+    future::BoxFuture,
+    stream::{Pending, pending},
+};
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+use testing::http_requests::{ACCOUNT, limit, request};
+use tokio::time::{Duration, sleep, timeout};
+use tower::{Layer, Service, ServiceExt, buffer::BufferLayer, service_fn};
+use tower_semaphore::{
+    Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, Key, KeyExtractor, MemorySemaphore,
+    Operate, Permit, Policy, ReleaseAt, Semaphore, key,
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn held(memory: &MemorySemaphore, key: &str) -> u32 {
+    let usage = memory.usage(&Policy::DEFAULT, &Key::from(key)).await;
+    usage.expect("memory answers").units
+}
+
+#[tokio::test]
+async fn the_same_layer_twice_holds_one_permit() {
+    let memory = MemorySemaphore::new();
+    let layer = limit(2, memory.clone());
+    let service = layer.layer(layer.layer(ok()));
+    let requests = ["ann", "ann", "ann", "bob"].map(request);
+    assert_eq!(statuses(&service, requests).await, [200, 200, 429, 200]);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_wider_limit_inside_acquires_nothing() {
+    let memory = MemorySemaphore::new();
+    let service = limit(1, memory.clone()).layer(limit(9, memory.clone()).layer(stalled()));
+    let first = send(&service, request("ann")).await;
+    assert_eq!(held(&memory, "ann").await, 1);
+    assert_eq!(send(&service, request("ann")).await.status(), 429);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_narrower_limit_inside_is_in_force() {
+    let memory = MemorySemaphore::new();
+    let service = limit(9, memory.clone()).layer(limit(2, memory.clone()).layer(stalled()));
+    let first = [
+        send(&service, request("ann")).await,
+        send(&service, request("ann")).await,
+    ];
+    assert!(first.iter().all(|answer| answer.status() == 200));
+    assert_eq!(held(&memory, "ann").await, 2);
+    assert_eq!(send(&service, request("ann")).await.status(), 429);
+    assert_eq!(held(&memory, "ann").await, 2);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn the_larger_weight_is_held() {
+    let memory = MemorySemaphore::new();
+    for (outer, inner) in [(1, 3), (3, 1)] {
+        let layer = |weight| {
+            let weighing = key::header(ACCOUNT).map_claim(move |claim| claim.with_weight(weight));
+            ConcurrencyLimitLayer::new(4, weighing, memory.clone())
+        };
+        let service = layer(outer).layer(layer(inner).layer(stalled()));
+        let first = send(&service, request("ann")).await;
+        assert_eq!(
+            (first.status().as_u16(), held(&memory, "ann").await),
+            (200, 3)
+        );
+        drop(first);
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+#[tokio::test]
+async fn of_several_limits_only_the_same_is_held_once() {
+    let memory = MemorySemaphore::new();
+    let claims = key::from_fn(|_| {
+        let all = Claim::new("all").with_policy("fleet").with_limit(3);
+        [Claim::new("ann").with_limit(5), all]
+    });
+    let inner = ConcurrencyLimitLayer::new(5, claims, memory.clone());
+    let service = limit(2, memory.clone()).layer(inner.layer(stalled()));
+    let first = [
+        send(&service, request("ann")).await,
+        send(&service, request("ann")).await,
+    ];
+    assert!(first.iter().all(|answer| answer.status() == 200));
+    assert_eq!(held(&memory, "ann").await, 2);
+    let fleet = memory.usage(&Policy::from("fleet"), &"all".into()).await;
+    assert_eq!(fleet.expect("memory answers").units, 2);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn other_stores_and_policies_have_permits_of_their_own() {
+    let (memory, other) = (MemorySemaphore::new(), MemorySemaphore::new());
+    let inner = limit(5, other.clone()).layer(stalled());
+    let service = limit(5, memory.clone()).layer(inner);
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(
+        (held(&memory, "ann").await, held(&other, "ann").await),
+        (1, 1)
+    );
+    drop(answer);
+
+    let named = limit(5, memory.clone()).with_policy("other");
+    let service = limit(5, memory.clone()).layer(named.layer(stalled()));
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(memory.busy_keys(), 2);
+    drop(answer);
+}
+
+#[tokio::test]
+async fn a_service_of_one_key_inside_does_not_wait_for_its_own_request() {
+    let memory = MemorySemaphore::new();
+    let outer = ConcurrencyLimitLayer::new(1, key::fixed("all"), memory.clone());
+    let inner = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    let service = outer.layer(inner.layer(stalled()));
+    let first = timeout(BOUND, send(&service, request("ann"))).await;
+    let first = first.expect("it waits for itself");
+    assert_eq!(
+        (first.status().as_u16(), held(&memory, "all").await),
+        (200, 1)
+    );
+    assert_eq!(send(&service, request("bob")).await.status(), 429);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_narrower_limit_of_one_key_inside_is_in_force() {
+    let memory = MemorySemaphore::new();
+    let outer = ConcurrencyLimitLayer::new(9, key::fixed("all"), memory.clone());
+    let inner = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    let inner = inner.with_wait(Duration::ZERO);
+    let service = outer.layer(inner.layer(stalled()));
+    let first = send(&service, request("ann")).await;
+    assert_eq!(
+        (first.status().as_u16(), held(&memory, "all").await),
+        (200, 1)
+    );
+    assert_eq!(send(&service, request("bob")).await.status(), 429);
+    drop(first);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn two_services_of_one_key_hold_one_permit() {
+    let memory = MemorySemaphore::new();
+    let layer = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    let mut service = layer.layer(layer.layer(stalled()));
+    let ready = timeout(BOUND, service.ready())
+        .await
+        .expect("it waits for itself");
+    let Ok(ready) = ready;
+    let Ok(answer) = ready.call(request("ann")).await;
+    assert_eq!(
+        (answer.status().as_u16(), held(&memory, "all").await),
+        (200, 1)
+    );
+    drop((answer, service));
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn behind_a_buffer_the_outer_permit_is_seen_at_the_call() {
+    let memory = MemorySemaphore::new();
+    let outer = ConcurrencyLimitLayer::new(2, key::fixed("all"), memory.clone());
+    let inner = GlobalConcurrencyLimitLayer::new(2, "all", memory.clone());
+    let buffered = BufferLayer::new(1).layer(inner.layer(stalled()));
+    let service = outer.layer(buffered);
+    let first = timeout(BOUND, service.clone().oneshot(request("ann"))).await;
+    let first = first.expect("there is room for two").expect("it is served");
+    assert_eq!(
+        (first.status().as_u16(), held(&memory, "all").await),
+        (200, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_limit_on_trial_is_only_told() {
+    let memory = MemorySemaphore::new();
+    let trial = limit(5, memory.clone()).with_shadow(true);
+    let service = limit(5, memory.clone()).layer(trial.layer(ok()));
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_the_narrower_limit_would_have_refused_does_not_wait_for_its_own_kind() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(1, memory.clone()).with_wait(BOUND);
+    let service = limit(9, memory.clone()).layer(inner.layer(ok()));
+    let first = memory.acquire(Claim::new("ann").with_limit(9)).await;
+    assert_eq!(send(&service, request("ann")).await.status(), 429);
+    drop(first);
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+/// How many of so many requests are served at once. A refusal holds the outer permit until it is sent.
+async fn in_flight<S, B>(service: &S, requests: usize) -> (usize, Vec<Response<B>>)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let mut answers = Vec::new();
+    for _ in 0..requests {
+        let answer = send(service, request("ann")).await;
+        answers.extend(Some(answer).filter(|answer| answer.status() == 200));
+    }
+    (answers.len(), answers)
+}
+
+#[tokio::test]
+async fn the_permit_lasts_until_both_limits_are_done_with_it() {
+    for ((outer, outer_ends), (inner, inner_ends)) in [
+        ((3, ReleaseAt::BodyEnd), (2, ReleaseAt::Head)),
+        ((2, ReleaseAt::Head), (2, ReleaseAt::BodyEnd)),
+        ((2, ReleaseAt::BodyEnd), (2, ReleaseAt::Head)),
+        ((2, ReleaseAt::Head), (9, ReleaseAt::BodyEnd)),
+    ] {
+        let memory = MemorySemaphore::new();
+        let inner = limit(inner, memory.clone()).with_release(inner_ends);
+        let outer = limit(outer, memory.clone()).with_release(outer_ends);
+        let service = outer.layer(inner.layer(stalled()));
+        let (served, answers) = in_flight(&service, 20).await;
+        assert_eq!((served, held(&memory, "ann").await), (2, 2));
+        drop(answers);
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_collected_between_two_limits_leaves_the_permit_to_the_outer_one() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(2, memory.clone()).layer(ok());
+    let collecting = service_fn(move |request: Request<()>| {
+        let inner = inner.clone();
+        async move {
+            let (head, body) = send(&inner, request).await.into_parts();
+            body.collect().await.expect("it is whole");
+            Ok::<_, Infallible>(Response::from_parts(
+                head,
+                StreamBody::new(pending::<Frames>()),
+            ))
+        }
+    });
+    let service = limit(3, memory.clone()).layer(collecting);
+    let (served, answers) = in_flight(&service, 20).await;
+    assert_eq!((served, held(&memory, "ann").await), (2, 2));
+    drop(answers);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+type Frames = Result<Frame<Bytes>, Infallible>;
+
+#[tokio::test]
+async fn of_inner_calls_at_once_one_shares_the_outer_permit() {
+    for outer in [2, 9] {
+        let memory = MemorySemaphore::new();
+        let inner = limit(3, memory.clone()).layer(stalled());
+        let served = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&served);
+        let batch = service_fn(move |request: Request<()>| {
+            let (inner, counted) = (inner.clone(), Arc::clone(&counted));
+            async move {
+                let (served, answers) = fan_out(&inner, &request).await;
+                counted.store(served, Relaxed);
+                drop(answers);
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("all")))
+            }
+        });
+        let service = limit(outer, memory.clone()).layer(batch);
+        assert_eq!(send(&service, request("ann")).await.status(), 200);
+        let expected = outer.min(3) as usize;
+        assert!(
+            (expected..=3).contains(&served.load(Relaxed)),
+            "{served:?} of {expected}"
+        );
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+/// Sends twenty copies of a request, extensions included, and keeps their answers.
+async fn fan_out<S, B>(service: &S, request: &Request<()>) -> (usize, Vec<Response<B>>)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        answers.push(send(service, request.clone()).await);
+    }
+    let served = answers
+        .iter()
+        .filter(|answer| answer.status() == 200)
+        .count();
+    (served, answers)
+}
+
+#[tokio::test]
+async fn three_limits_hold_one_permit() {
+    for limits in [[9, 5, 2], [2, 5, 9], [2, 2, 2], [5, 2, 9], [9, 2, 5]] {
+        let memory = MemorySemaphore::new();
+        let [outer, middle, inner] = limits.map(|most| limit(most, memory.clone()));
+        let service = outer.layer(middle.layer(inner.layer(stalled())));
+        let (served, answers) = in_flight(&service, 20).await;
+        assert_eq!((served, held(&memory, "ann").await), (2, 2), "{limits:?}");
+        drop(answers);
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_made_after_a_refusal_inside_still_holds_the_outer_permit() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(2, memory.clone()).layer(stalled());
+    let fallback = service_fn(move |request: Request<()>| {
+        let inner = inner.clone();
+        async move {
+            let mut answer = send(&inner, request).await.map(|_| endless());
+            *answer.status_mut() = StatusCode::OK;
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let service = limit(3, memory.clone()).layer(fallback);
+    let (served, answers) = in_flight(&service, 20).await;
+    assert_eq!((served, held(&memory, "ann").await), (3, 3));
+    drop(answers);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+fn endless() -> StreamBody<Pending<Frames>> {
+    StreamBody::new(pending())
+}
+
+#[tokio::test]
+async fn a_service_of_one_key_takes_no_permit_of_another_request() {
+    let memory = MemorySemaphore::new();
+    let global = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    let bob = send_boxed(global.with_wait(Duration::ZERO).layer(stalled()));
+    let driven = Arc::new(Mutex::new(Some(bob)));
+    let driving = service_fn(move |_: Request<()>| {
+        let driven = Arc::clone(&driven);
+        async move {
+            let bob = driven
+                .lock()
+                .expect("no panic")
+                .take()
+                .expect("one request");
+            let answer = bob.await;
+            let status = answer.status();
+            drop(answer);
+            let mut own = Response::new(endless());
+            *own.status_mut() = status;
+            Ok::<_, Infallible>(own)
+        }
+    });
+    let outer = ConcurrencyLimitLayer::new(1, key::fixed("all"), memory.clone());
+    // Bob's request is polled within that of ann, which holds the only unit.
+    let answer = send(&outer.layer(driving), request("ann")).await;
+    assert_ne!(answer.status(), 200, "two requests have one unit");
+}
+
+fn send_boxed<S, T>(service: S) -> BoxFuture<'static, T>
+where
+    S: Service<Request<()>, Response = T, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    T: 'static,
+{
+    Box::pin(async move { send(&service, request("bob")).await })
+}
+
+#[tokio::test]
+async fn a_limit_that_falls_between_readiness_and_call_refuses_the_call() {
+    let memory = MemorySemaphore::new();
+    let (operator, limit) = tokio::sync::watch::channel(5);
+    let inner = GlobalConcurrencyLimitLayer::new(5, "all", memory.clone());
+    let inner = inner.with_live_limit(move || *limit.borrow()).layer(ok());
+    let falling = service_fn(move |request: Request<()>| {
+        let (mut inner, operator) = (inner.clone(), operator.clone());
+        async move {
+            let ready = inner.ready().await?;
+            operator.send_replace(0);
+            ready.call(request).await
+        }
+    });
+    let outer = ConcurrencyLimitLayer::new(3, key::fixed("all"), memory.clone());
+    let answer = send(&outer.layer(falling), request("ann")).await;
+    assert_eq!(answer.status(), 429);
+}
+
+#[tokio::test]
+async fn services_of_one_key_see_the_permits_of_all_limits_outside_of_them() {
+    let memory = MemorySemaphore::new();
+    let one = |key: &'static str| GlobalConcurrencyLimitLayer::new(1, key, memory.clone());
+    let mut service = one("a").layer(one("b").layer(one("a").layer(ok())));
+    timeout(BOUND, service.ready())
+        .await
+        .expect("it waits for itself")
+        .expect("infallible");
+    drop(service);
+
+    let outer = ConcurrencyLimitLayer::new(1, key::fixed("a"), memory.clone());
+    let service = outer.layer(one("b").layer(one("a").layer(ok())));
+    let answer = timeout(BOUND, send(&service, request("ann"))).await;
+    assert_eq!(answer.expect("it waits for itself").status(), 200);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_service_of_one_key_behind_a_middleware_does_not_wait_for_its_own_request() {
+    let memory = MemorySemaphore::new();
+    let inner = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone()).layer(ok());
+    let middleware = service_fn(move |request: Request<()>| inner.clone().oneshot(request));
+    let outer = ConcurrencyLimitLayer::new(1, key::fixed("all"), memory.clone());
+    let service = outer.layer(middleware);
+    let answer = timeout(BOUND, send(&service, request("ann"))).await;
+    assert_eq!(answer.expect("it waits for itself").status(), 200);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_weight_above_the_lower_limit_is_as_much_as_fits() {
+    let memory = MemorySemaphore::new();
+    let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(3));
+    let inner = ConcurrencyLimitLayer::new(8, heavy, memory.clone());
+    let service = limit(2, memory.clone()).layer(inner.layer(stalled()));
+    let (served, answers) = in_flight(&service, 2).await;
+    assert_eq!((served, held(&memory, "ann").await), (1, 2));
+    drop(answers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_either_limit_ends_the_permit() {
+    let bound = Duration::from_secs(5);
+    for (outer, inner) in [(9, 2), (2, 9), (2, 2)] {
+        for is_outer in [true, false] {
+            let memory = MemorySemaphore::new();
+            let bounded = |most, is_bounded: bool| {
+                let layer = limit(most, memory.clone());
+                if is_bounded {
+                    layer.with_max_hold(bound)
+                } else {
+                    layer
+                }
+            };
+            let inner = bounded(inner, !is_outer).layer(stalled());
+            let service = bounded(outer, is_outer).layer(inner);
+            let answer = send(&service, request("ann")).await;
+            assert_eq!(held(&memory, "ann").await, 1);
+            sleep(bound * 2).await;
+            assert_eq!(held(&memory, "ann").await, 0, "{outer} > {is_outer}");
+            drop(answer);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_middleware_between_can_still_change_its_permit() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(4, memory.clone()).layer(stalled());
+    let charging = service_fn(move |request: Request<()>| {
+        let inner = inner.clone();
+        async move {
+            let permit = request
+                .extensions()
+                .get::<Permit>()
+                .cloned()
+                .expect("a permit");
+            let answer = send(&inner, request).await;
+            permit.resize(3).await.expect("there is room");
+            assert!(!permit.is_lost() && permit.weight() == 3);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let service = limit(9, memory.clone()).layer(charging);
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(held(&memory, "ann").await, 3);
+    drop(answer);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn weights_that_grow_inside_stay_under_the_lower_limit() {
+    let memory = MemorySemaphore::new();
+    let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(5));
+    let inner = ConcurrencyLimitLayer::new(9, heavy, memory.clone()).layer(stalled());
+    let both = Arc::new(tokio::sync::Barrier::new(3));
+    let between = service_fn(move |request: Request<()>| {
+        let (inner, both) = (inner.clone(), Arc::clone(&both));
+        async move {
+            both.wait().await;
+            Ok::<_, Infallible>(send(&inner, request).await)
+        }
+    });
+    let service = limit(100, memory.clone()).layer(between);
+    let send = || send(&service, request("ann"));
+    let answers = tokio::join!(send(), send(), send());
+    assert!(held(&memory, "ann").await <= 9);
+    drop(answers);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn an_outer_weight_above_the_inner_limit_refuses_no_request_that_is_alone() {
+    let memory = MemorySemaphore::new();
+    let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(4));
+    let outer = ConcurrencyLimitLayer::new(9, heavy, memory.clone());
+    let service = outer.layer(limit(2, memory.clone()).layer(ok()));
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+}
+
+#[tokio::test]
+async fn limits_of_two_policies_by_turns_hold_one_permit_each() {
+    let memory = MemorySemaphore::new();
+    let x = limit(1, memory.clone()).with_policy("x");
+    let y = limit(1, memory.clone()).with_policy("y");
+    let service = x.layer(y.layer(x.layer(y.layer(x.layer(ok())))));
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+fn fields<B>(answer: &Response<B>) -> [Vec<&str>; 2] {
+    ["ratelimit-policy", "ratelimit"].map(|name| {
+        let values = answer.headers().get_all(name).into_iter();
+        values.map(|value| value.to_str().expect("text")).collect()
+    })
+}
+
+#[tokio::test]
+async fn the_fields_show_the_lower_limit_once() {
+    for limits in [&[9, 2][..], &[2, 9], &[9, 5, 2], &[5, 2, 9], &[2, 2]] {
+        let memory = MemorySemaphore::new();
+        let inner = limits[1..].iter().rev();
+        let innermost = tower::util::BoxCloneSyncService::new(stalled().map_response(erased));
+        let service = inner.fold(innermost, |inner, most| {
+            let layer = limit(*most, memory.clone());
+            tower::util::BoxCloneSyncService::new(layer.layer(inner).map_response(erased))
+        });
+        let service = limit(limits[0], memory.clone()).layer(service);
+        let [first, _second] = [
+            send(&service, request("ann")).await,
+            send(&service, request("ann")).await,
+        ];
+        let quota = "\"concurrency\";q=2;qu=\"concurrent-requests\"";
+        let shown = [vec![quota], vec!["\"concurrency\";r=1"]];
+        assert_eq!(fields(&first), shown, "{limits:?}");
+        let third = send(&service, request("ann")).await;
+        assert_eq!(third.status(), 429);
+        assert_eq!(fields(&third)[0], [quota], "{limits:?}");
+        assert_eq!(fields(&third)[1].len(), 1, "{limits:?}");
+    }
+}
+
+type Erased = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+fn erased<B>(answer: Response<B>) -> Response<Erased>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Debug,
+{
+    answer.map(|body| {
+        body.map_err(|_| unreachable!("no body fails"))
+            .boxed_unsync()
+    })
+}
+
+/// A service whose requests hold on until they are dropped, and the permits that they see.
+fn handlers(
+    seen: &Arc<Mutex<Vec<Permit>>>,
+) -> impl Service<
+    Request<()>,
+    Response = Response<StreamBody<Pending<Frames>>>,
+    Error = Infallible,
+    Future: Send,
+> + Clone {
+    let seen = Arc::clone(seen);
+    service_fn(move |request: Request<()>| {
+        let permit = request.extensions().get::<Permit>().cloned();
+        seen.lock().expect("no panic").extend(permit);
+        async { Ok::<_, Infallible>(Response::new(endless())) }
+    })
+}
+
+#[tokio::test]
+async fn a_handler_changes_the_one_permit_under_the_lower_limit() {
+    for (outer, inner) in [(9, 4), (4, 9)] {
+        let (memory, seen) = (MemorySemaphore::new(), Arc::default());
+        let heavy = key::header(ACCOUNT).map_claim(|claim| claim.with_weight(3));
+        let inner = ConcurrencyLimitLayer::new(inner, heavy, memory.clone());
+        let service = limit(outer, memory.clone()).layer(inner.layer(handlers(&seen)));
+        let answer = send(&service, request("ann")).await;
+        let permit = seen.lock().expect("no panic").pop().expect("a permit");
+        assert_eq!((permit.weight(), permit.tokens().len()), (3, 1));
+        assert!(permit.resize(5).await.is_err(), "above the lower limit");
+
+        permit.resize(2).await.expect("it is lighter");
+        let other = memory.acquire(Claim::new("ann").with_limit(9).with_weight(2));
+        let other = other.await.expect("there is room");
+        assert!(permit.resize(3).await.is_err(), "five of four units");
+        drop(other);
+        permit.resize(4).await.expect("there is room");
+        assert_eq!(held(&memory, "ann").await, 4);
+        assert!(permit.release().await, "it was held");
+        drop(answer);
+        assert_eq!(memory.busy_keys(), 0);
+    }
+}
+
+#[tokio::test]
+async fn three_times_the_same_levels_hold_one_permit_of_each() {
+    let memory = MemorySemaphore::new();
+    let claims = || {
+        let claims = key::from_fn(|_| {
+            let all = Claim::new("all").with_policy("fleet").with_limit(1);
+            [Claim::new("ann").with_limit(1), all]
+        });
+        ConcurrencyLimitLayer::new(1, claims, memory.clone())
+    };
+    let inner = claims().layer(claims().layer(stalled()));
+    let service = claims().layer(inner);
+    let (served, answers) = in_flight(&service, 2).await;
+    assert_eq!((served, held(&memory, "ann").await), (1, 1));
+    drop(answers);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn an_inner_call_shares_the_permit_for_as_long_as_the_limits_inside_of_it() {
+    let memory = MemorySemaphore::new();
+    let inner = limit(1, memory.clone()).layer(stalled());
+    let middle = limit(3, memory.clone()).with_release(ReleaseAt::Head);
+    let middle = middle.layer(inner);
+    let served = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&served);
+    let batch = service_fn(move |request: Request<()>| {
+        let (middle, counted) = (middle.clone(), Arc::clone(&counted));
+        async move {
+            let (served, answers) = fan_out(&middle, &request).await;
+            counted.store(served, Relaxed);
+            drop(answers);
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("all")))
+        }
+    });
+    let service = limit(5, memory.clone()).layer(batch);
+    assert_eq!(send(&service, request("ann")).await.status(), 200);
+    assert_eq!(served.load(Relaxed), 1);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn a_service_that_refuses_does_not_call_an_inner_service_that_was_not_ready() {
+    let memory = MemorySemaphore::new();
+    let outer = ConcurrencyLimitLayer::new(9, key::fixed("all"), memory.clone());
+    let inner = GlobalConcurrencyLimitLayer::new(1, "all", memory.clone());
+    // A buffer panics if it is called before it was ready.
+    let inner = inner
+        .with_wait(Duration::ZERO)
+        .layer(BufferLayer::new(1).layer(stalled()));
+    let service = outer.layer(BufferLayer::new(1).layer(inner));
+    let answer = service.oneshot(request("ann")).await.expect("an answer");
+    assert_eq!(answer.status(), 429);
+}

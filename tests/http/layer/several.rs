@@ -1,0 +1,276 @@
+//! Several limits of one request: what the responses say, and that stacked layers mean the same.
+
+use super::rig::{Answer, ok, problem, send, stalled, statuses, values};
+use http::{HeaderValue, Request, request::Parts};
+use http_body_util::BodyExt;
+use serde_json::json;
+use testing::{http_requests::request, stores::SingleClaims};
+use tower::{Layer, Service};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore, key,
+};
+
+/// The limits of the account, of the route and of the fleet.
+const LIMITS: [u32; 3] = [2, 3, 4];
+
+fn account(parts: &Parts) -> Claim {
+    Claim::new(&parts.headers["x-account-id"]).with_policy("account")
+}
+
+fn route() -> Claim {
+    Claim::new("export")
+        .with_policy("route")
+        .with_limit(LIMITS[1])
+}
+
+fn fleet() -> Claim {
+    Claim::new("all").with_policy("fleet").with_limit(LIMITS[2])
+}
+
+fn claims(parts: &Parts) -> [Claim; 3] {
+    [account(parts), route(), fleet()]
+}
+
+/// A service under all three limits, whose bodies never end.
+fn limited(
+    semaphore: impl Semaphore,
+) -> ConcurrencyLimitLayer<impl Fn(&Parts) -> [Claim; 3] + Clone> {
+    ConcurrencyLimitLayer::new(LIMITS[0], claims, semaphore)
+}
+
+/// Requests that are each refused by another limit, after those that are admitted, and by which.
+const REQUESTS: [(&str, Option<&str>); 9] = [
+    ("ann", None),
+    ("ann", None),
+    ("ann", Some("account")),
+    ("bob", None),
+    ("bob", Some("route")),
+    ("ann", Some("account")),
+    ("elsewhere cid", None),
+    ("elsewhere cid", Some("fleet")),
+    ("elsewhere dee", Some("fleet")),
+];
+
+/// Some requests are not for the route that has a limit.
+fn claims_by_route(parts: &Parts) -> Vec<Claim> {
+    let account = account(parts);
+    match account.key().as_bytes().starts_with(b"elsewhere") {
+        true => vec![account, fleet()],
+        false => vec![account, route(), fleet()],
+    }
+}
+
+fn policies(answer: &Answer) -> Vec<String> {
+    let mut policies = values(answer, "ratelimit-policy");
+    policies.sort();
+    policies
+}
+
+fn quota(policy: &str, limit: u32) -> String {
+    format!(r#""{policy}";q={limit};qu="concurrent-requests""#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_response_lists_every_policy_as_an_item_of_its_own() {
+    let service = limited(MemorySemaphore::new()).layer(ok());
+    let mut in_flight = Vec::new();
+    for used in 1..=2 {
+        let answer = send(&service, request("ann")).await;
+        let quotas = [quota("account", 2), quota("route", 3), quota("fleet", 4)];
+        assert_eq!(values(&answer, "ratelimit-policy"), quotas);
+        let left = ["account", "route", "fleet"].into_iter().zip(LIMITS);
+        let left: Vec<_> = left
+            .map(|(policy, limit)| format!(r#""{policy}";r={}"#, limit - used))
+            .collect();
+        assert_eq!(values(&answer, "ratelimit"), left);
+        in_flight.push(answer);
+    }
+    let answer = send(&service, request("ann")).await;
+    let quotas = [quota("account", 2), quota("fleet", 4), quota("route", 3)];
+    assert_eq!(policies(&answer), quotas);
+    // What is left of the others is not known, because they were not counted.
+    assert_eq!(values(&answer, "ratelimit"), [r#""account";r=0;t=1"#]);
+    assert_eq!(values(&answer, "retry-after"), ["1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_policy_that_refused() {
+    let layer = ConcurrencyLimitLayer::new(LIMITS[0], claims_by_route, MemorySemaphore::new());
+    let service = layer.layer(ok());
+    let mut in_flight = Vec::new();
+    for (account, refusing) in REQUESTS {
+        let answer = send(&service, request(account)).await;
+        let Some(refusing) = refusing else {
+            assert_eq!(answer.status(), 200);
+            in_flight.push(answer);
+            continue;
+        };
+        assert_eq!(answer.status(), 429, "{account}");
+        let left = format!(r#""{refusing}";r=0;t=1"#);
+        assert_eq!(values(&answer, "ratelimit"), [left]);
+        let error = answer.extensions().get::<AcquireError>();
+        assert!(
+            matches!(error, Some(AcquireError::Full { policy, .. }) if policy.as_str() == refusing)
+        );
+        assert_eq!(
+            problem(answer).await["violated-policies"],
+            json!([refusing])
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_grpc_request_is_told_of_every_policy_too() {
+    let service = limited(MemorySemaphore::new()).layer(ok());
+    let mut grpc = request("ann");
+    let kind = HeaderValue::from_static("application/grpc");
+    grpc.headers_mut().insert("content-type", kind);
+    let _in_flight = [
+        send(&service, grpc.clone()).await,
+        send(&service, grpc.clone()).await,
+    ];
+    let answer = send(&service, grpc).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(values(&answer, "grpc-status"), ["8"]);
+    assert_eq!(policies(&answer).len(), 3);
+    assert_eq!(values(&answer, "ratelimit"), [r#""account";r=0;t=1"#]);
+}
+
+#[tokio::test]
+async fn a_refusal_lists_two_limits_of_one_policy_too() {
+    let claims =
+        |_: &Parts| [("a", 1), ("all", 9)].map(|(key, limit)| Claim::new(key).with_limit(limit));
+    let service = ConcurrencyLimitLayer::new(1, claims, MemorySemaphore::new()).layer(ok());
+    let admitted = send(&service, request("ann")).await;
+    let refused = send(&service, request("ann")).await;
+    assert_eq!(
+        (admitted.status().as_u16(), refused.status().as_u16()),
+        (200, 429)
+    );
+    let quotas = [quota("concurrency", 1), quota("concurrency", 9)];
+    assert_eq!(
+        (policies(&admitted), policies(&refused)),
+        (quotas.to_vec(), quotas.to_vec())
+    );
+}
+
+#[tokio::test]
+async fn a_claim_too_heavy_for_a_wider_limit_names_that_limit() {
+    let heavy = |parts: &Parts| claims(parts).map(|claim| claim.with_limit(9).with_weight(5));
+    let claims = move |parts: &Parts| {
+        let [account, route, fleet] = heavy(parts);
+        [account, route, fleet.with_limit(4)]
+    };
+    let layer = ConcurrencyLimitLayer::new(9, claims, MemorySemaphore::new());
+    let layer = layer.with_rejection(|rejection| {
+        http::Response::new(format!("{} {}", rejection.policy(), rejection.limit()))
+    });
+    let answer = send::<_, Answer>(&layer.layer(ok()), request("ann")).await;
+    let said = answer
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    assert_eq!(said, "fleet 4");
+}
+
+/// The statuses of the requests, and what their responses list.
+async fn told<S>(service: S) -> Vec<(u16, Vec<String>)>
+where
+    S: Service<Request<()>, Response = Answer, Error = std::convert::Infallible> + Clone,
+{
+    let (mut told, mut in_flight) = (Vec::new(), Vec::new());
+    for account in ["ann", "ann", "ann", "bob", "bob", "cid"] {
+        let answer = send(&service, request(account)).await;
+        told.push((answer.status().as_u16(), policies(&answer)));
+        in_flight.push(answer);
+    }
+    told
+}
+
+#[tokio::test]
+async fn stores_that_know_only_single_claims_answer_the_same() {
+    let several = told(limited(MemorySemaphore::new()).layer(ok())).await;
+    let single = SingleClaims(testing::stores::memory());
+    assert_eq!(told(limited(single).layer(ok())).await, several);
+}
+
+/// What three layers answer through their bodies, one in the other.
+#[tokio::test]
+async fn stacked_layers_admit_and_refuse_the_same() {
+    let service = limited(MemorySemaphore::new()).layer(ok());
+    let memory = MemorySemaphore::new();
+    let one = |claim: fn(&Parts) -> Claim| ConcurrencyLimitLayer::new(2, claim, memory.clone());
+    let stacked = one(account).layer(one(|_| route()).layer(one(|_| fleet()).layer(ok())));
+    let mut in_flight = Vec::new();
+    for account in ["ann", "ann", "ann", "bob", "bob", "cid"] {
+        let answer = send(&service, request(account)).await;
+        let layered = send(&stacked, request(account)).await;
+        assert_eq!(answer.status(), layered.status(), "{account}");
+        let refused = answer.status() == 429;
+        // A layer knows no limit further in than the one that refuses.
+        let listed = values(&layered, "ratelimit-policy");
+        assert!(
+            listed
+                .iter()
+                .all(|policy| policies(&answer).contains(policy))
+        );
+        assert!(refused || listed.len() == 3);
+        let refusing = |lines: Vec<String>| lines.into_iter().find(|line| line.contains(";t="));
+        let reset = refusing(values(&answer, "ratelimit"));
+        assert_eq!(reset, refusing(values(&layered, "ratelimit")));
+        in_flight.push((answer, layered));
+    }
+}
+
+#[tokio::test]
+async fn the_handler_has_one_permit_and_the_body_keeps_every_limit() {
+    let memory = MemorySemaphore::new();
+    let service = limited(memory.clone()).layer(stalled());
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(memory.busy_keys(), 3);
+    drop(answer);
+    assert_eq!(memory.busy_keys(), 0);
+}
+
+#[tokio::test]
+async fn the_permit_of_a_request_names_every_limit() {
+    let handler = tower::service_fn(|request: Request<()>| {
+        let permit = request.extensions().get::<Permit>().expect("a permit");
+        let tokens = permit.tokens().into_iter();
+        let policies: Vec<_> = tokens.map(|(policy, _)| policy.to_string()).collect();
+        let body = http_body_util::Full::<bytes::Bytes>::from(policies.join(" "));
+        std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+    });
+    let service = limited(MemorySemaphore::new()).layer(handler);
+    let answer = send(&service, request("ann")).await;
+    let body = BodyExt::collect(answer.into_body()).await;
+    assert_eq!(body.expect("a body").to_bytes(), "account route fleet");
+}
+
+#[tokio::test]
+async fn an_extractor_returns_several_claims_as_an_array_or_a_vec_or_none_of_them() {
+    let refused = [200, 200, 429];
+    let requests = || ["ann"; 3].map(request);
+    let memory = || MemorySemaphore::new();
+    let maybe = key::from_fn(|parts| Some(claims(parts)));
+    let service = ConcurrencyLimitLayer::new(2, maybe, memory()).layer(ok());
+    assert_eq!(statuses(&service, requests()).await, refused);
+    let result = key::from_fn(|parts| Ok::<_, &str>(claims_by_route(parts)));
+    let service = ConcurrencyLimitLayer::new(2, result, memory()).layer(ok());
+    assert_eq!(statuses(&service, requests()).await, refused);
+    let none = key::from_fn(|_| Vec::<Claim>::new());
+    let service = ConcurrencyLimitLayer::new(2, none, memory()).layer(ok());
+    assert_eq!(statuses(&service, requests()).await, [200; 3]);
+}
+
+#[tokio::test]
+async fn two_claims_for_one_semaphore_are_a_bad_request() {
+    let twice = key::from_fn(|parts| [account(parts), account(parts)]);
+    let service = ConcurrencyLimitLayer::new(2, twice, MemorySemaphore::new()).layer(ok());
+    let answer = send(&service, request("ann")).await;
+    assert_eq!(answer.status(), 400);
+    let detail = "claims: two have the same key and policy";
+    assert_eq!(problem(answer).await["detail"], detail);
+}

@@ -1,0 +1,134 @@
+//! The limit is raised and lowered while clients come all the time.
+
+use super::{layer, request};
+use http::{Request, Response};
+use parking_lot::Mutex;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use testing::{rng::Rng, stores::Store};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_semaphore::Permit;
+
+const CLIENTS: u64 = 24;
+const HIGHEST: u32 = 8;
+const CHANGES: u32 = 60;
+
+/// Counts requests that run, without any word from the store.
+#[derive(Default)]
+struct Witness {
+    /// The limit of each.
+    running: Mutex<Vec<u32>>,
+    most: AtomicU32,
+    above: AtomicUsize,
+    of_old_limit: AtomicUsize,
+    stopped: AtomicBool,
+    /// The only limit that may be seen; 0 while it changes.
+    now: AtomicU32,
+}
+
+impl Witness {
+    /// Its permit is held before it begins and after it ends, so no more run than are held.
+    async fn handle(&self, request: Request<()>) -> Response<String> {
+        let permit = request.extensions().get::<Permit>().cloned();
+        let limit = permit.as_ref().map_or(0, Permit::limit);
+        let (running, highest) = self.begin(limit);
+        self.most.fetch_max(running, SeqCst);
+        self.above.fetch_add((running > highest).into(), SeqCst);
+        let now = self.now.load(SeqCst);
+        let is_old = now != 0 && limit != now;
+        self.of_old_limit.fetch_add(is_old.into(), SeqCst);
+        sleep(Duration::from_millis(3)).await;
+        self.end(limit);
+        drop(permit);
+        Response::new(String::new())
+    }
+
+    /// How many run now, and the highest of their limits: the one that was admitted last was so under its own,
+    /// although another one may run sooner.
+    fn begin(&self, limit: u32) -> (u32, u32) {
+        let mut running = self.running.lock();
+        running.push(limit);
+        let highest = running.iter().max();
+        (running.len() as u32, *highest.expect("this one runs"))
+    }
+
+    fn end(&self, limit: u32) {
+        let mut running = self.running.lock();
+        let at = running.iter().position(|other| *other == limit);
+        running.swap_remove(at.expect("it runs"));
+    }
+}
+
+async fn come<S, B>(service: S, witness: Arc<Witness>)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    while !witness.stopped.load(SeqCst) {
+        let Ok(answer) = service.clone().oneshot(request()).await;
+        if answer.status() != 200 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+async fn follows(store: Store) {
+    let witness = Arc::new(Witness::default());
+    let (operator, limit) = watch::channel(1);
+    let handler = Arc::clone(&witness);
+    let service = layer(limit, store).layer(service_fn(move |request| {
+        let witness = Arc::clone(&handler);
+        async move { Ok::<_, Infallible>(witness.handle(request).await) }
+    }));
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        clients.spawn(come(service.clone(), Arc::clone(&witness)));
+    }
+    let mut rng = Rng::new(3);
+    for _ in 0..CHANGES {
+        let limit = 1 + rng.below(HIGHEST as usize) as u32;
+        operator.send(limit).expect("the layer lives");
+        sleep(rng.millis(1..30)).await;
+    }
+    for limit in [HIGHEST, 2] {
+        settle(&operator, &witness, limit).await;
+    }
+    witness.stopped.store(true, SeqCst);
+    clients.join_all().await;
+    assert_eq!(
+        witness.above.load(SeqCst),
+        0,
+        "above the limit in force at admission"
+    );
+}
+
+/// After a while all who are admitted are so under this limit, and use all of it.
+async fn settle(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
+    operator.send(limit).expect("the layer lives");
+    sleep(Duration::from_millis(300)).await;
+    witness.most.store(0, SeqCst);
+    witness.now.store(limit, SeqCst);
+    let all = async || witness.most.load(SeqCst) == limit;
+    testing::wait::eventually("all units are used", super::BOUND, all).await;
+    assert_eq!(witness.of_old_limit.load(SeqCst), 0, "under another limit");
+    witness.now.store(0, SeqCst);
+    assert!(witness.most.load(SeqCst) <= limit);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_memory_nobody_is_admitted_above_the_limit_in_force() {
+    follows(testing::stores::memory()).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread")]
+async fn over_redis_nobody_is_admitted_above_the_limit_in_force() {
+    let server = testing::redis::RedisServer::start();
+    follows(testing::stores::redis(&server.url()).await).await;
+}

@@ -1,0 +1,67 @@
+//! What becomes of requests that wait while the limit changes.
+
+use super::{BOUND, Held, arrive, layer};
+use http::Response;
+use std::{convert::Infallible, time::Duration};
+use testing::{stores::Store, wait::eventually};
+use tokio::sync::watch;
+use tower::{Layer, service_fn};
+use tower_semaphore::{Claim, Semaphore};
+
+async fn is_there<B>(held: &Held<B>) {
+    eventually("it is admitted", BOUND, async || held.is_finished()).await;
+}
+
+async fn queues(store: &Store, limit: u32) {
+    // A claim that does not wait passes nobody, so it is refused as soon as one waits.
+    eventually("it waits", BOUND, async || {
+        store
+            .acquire(Claim::new("ann").with_limit(limit))
+            .await
+            .is_err()
+    })
+    .await;
+}
+
+async fn keeps_its_limit(store: Store) {
+    let (operator, limit) = watch::channel(1);
+    let done = service_fn(async |_| Ok::<_, Infallible>(Response::new("done".to_owned())));
+    let service = layer(limit, store.clone())
+        .with_wait(Duration::from_secs(60))
+        .layer(done);
+    let first = arrive(&service);
+    is_there(&first).await;
+    let old = arrive(&service);
+    queues(&store, 9).await;
+    operator.send(3).expect("the layer lives");
+    let new = arrive(&service);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!old.is_finished(), "it waits under its own limit of 1");
+    assert!(!new.is_finished(), "it passes nobody");
+
+    drop(first.await.expect("it is admitted"));
+    is_there(&old).await;
+    is_there(&new).await;
+    let third = arrive(&service);
+    is_there(&third).await;
+    operator.send(2).expect("the layer lives");
+    let late = arrive(&service);
+    drop(third.await);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!late.is_finished(), "two are held");
+    drop(old.await);
+    is_there(&late).await;
+    drop(new);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_memory_who_waits_keeps_limit_and_position() {
+    keeps_its_limit(testing::stores::memory()).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread")]
+async fn over_redis_who_waits_keeps_limit_and_position() {
+    let server = testing::redis::RedisServer::start();
+    keeps_its_limit(testing::stores::redis(&server.url()).await).await;
+}

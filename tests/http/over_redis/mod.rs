@@ -1,0 +1,142 @@
+//! Responses that hold permits of a store in Redis: what a lost permit does to its response, and
+//! what the end of a response does to its permit.
+
+mod nested;
+mod streaming;
+
+use std::time::Duration;
+use streaming::{BOUND, Streaming};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::time::{Instant, sleep, timeout};
+use tower_semaphore::{Claim, OnLost, PermitLost, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_millis(900);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    builder.connect(server.url()).await.expect("it connects")
+}
+
+/// Whether another claim would get the one permit.
+async fn is_free(store: &RedisSemaphore) -> bool {
+    let claim = Claim::new("a").with_limit(1);
+    store.acquire(claim).await.is_ok()
+}
+
+async fn becomes_free(store: &RedisSemaphore) {
+    eventually("the permit is free", BOUND, async || is_free(store).await).await;
+}
+
+/// Deletes the entry of the one permit, and gives its place to another for a lease.
+async fn delete(raw: &mut Raw) {
+    assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
+    let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
+    let other = format!("other.1.1.1.{}", LEASE.as_millis());
+    raw.cmd(&["ZADD", HELD, &end.to_string(), &other]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so() {
+    let server = RedisServer::start();
+    let mut streaming = Streaming::start(&store(&server).await, OnLost::Abort).await;
+    streaming.flows().await;
+    delete(&mut Raw::connect(server.port()).await).await;
+
+    let error = streaming.next().await.expect("it does not just end");
+    let error = error.expect_err("it is cut");
+    assert!(error.is::<PermitLost>(), "{error}");
+    assert!(
+        streaming.next().await.is_none(),
+        "something follows the error"
+    );
+    assert!(streaming.is_dropped(), "the inner body is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_was_cut_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut streaming = Streaming::start(&store, OnLost::Abort).await;
+    let mut raw = Raw::connect(server.port()).await;
+    delete(&mut raw).await;
+    let error = streaming.next().await.expect("it does not just end");
+    error.expect_err("it is cut");
+
+    // The body has let go of its clone, so the handler's is the last one.
+    let Streaming { permit, .. } = streaming;
+    drop(permit);
+    becomes_free(&store).await;
+    eventually("nothing is left", BOUND, async || {
+        raw.zmembers(HELD).await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_whose_permit_was_deleted_goes_on_to_its_end_otherwise() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let mut streaming = Streaming::start(&store, OnLost::Finish).await;
+    streaming.flows().await;
+    delete(&mut Raw::connect(server.port()).await).await;
+    let lost = timeout(BOUND, streaming.permit.lost()).await;
+    lost.expect("the handler learns of the loss");
+
+    streaming.flows().await;
+    streaming.finish();
+    assert!(
+        streaming.next().await.is_none(),
+        "it does not end as it should"
+    );
+    drop(streaming);
+    becomes_free(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_stops_for_longer_than_a_lease_cuts_the_body_and_has_one_holder_when_it_goes_on()
+ {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let mut streaming = Streaming::start(&ours, OnLost::Abort).await;
+    streaming.flows().await;
+    let mut raw = Raw::connect(server.port()).await;
+    server.stop();
+    let error = streaming.next().await.expect("it does not just end");
+    assert!(error.expect_err("it is cut").is::<PermitLost>());
+    sleep(LEASE / 2).await;
+    server.cont();
+    let claim = Claim::new("a").with_limit(1);
+    // Whichever asks first when the server answers again: the lost permit, which comes back, or a successor.
+    let mut successor = None;
+    eventually("one of them is held", BOUND, async || {
+        successor = other.acquire(claim.clone()).await.ok();
+        successor.is_some() || !streaming.permit.is_lost()
+    })
+    .await;
+    let is_successor = successor.is_some();
+    let end = Instant::now() + LEASE * 2;
+    while Instant::now() < end {
+        assert_eq!(streaming.permit.is_lost(), is_successor);
+        assert_eq!(raw.zmembers(HELD).await.len(), 1, "the limit is one");
+        sleep(LEASE / 20).await;
+    }
+    assert_eq!(streaming.permit.release().await, !is_successor);
+    if let Some(successor) = successor {
+        assert!(!successor.is_lost());
+        assert!(successor.release().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_reads_for_three_leases_keeps_its_permit() {
+    let server = RedisServer::start();
+    let (ours, other) = (store(&server).await, store(&server).await);
+    let mut streaming = Streaming::start(&ours, OnLost::Abort).await;
+    let end = Instant::now() + LEASE * 3;
+    while Instant::now() < end {
+        assert!(!is_free(&other).await, "another request got a permit");
+        sleep(LEASE / 20).await;
+    }
+    streaming.flows().await;
+}

@@ -1,0 +1,7 @@
+//! Descriptors, tasks and the time of a thread: counts of the whole process, so one test runs at a time.
+
+#![cfg(feature = "redis")]
+
+mod cancelled;
+#[cfg(target_os = "linux")]
+mod dropped;

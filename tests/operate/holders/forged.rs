@@ -1,0 +1,116 @@
+//! Ids that are no ids.
+
+use super::{Store, claim, every_store, facts, granted, ids, revoke, shown, usage, waiting};
+use tower_semaphore::{Policy, Semaphore};
+
+facts! {
+    a_forged_id_changes_nothing
+    the_id_of_another_key_or_policy_changes_nothing
+}
+
+/// Variations of an id, none of which is that id, and texts that are no id at all.
+pub(crate) fn forged(id: &str) -> Vec<String> {
+    let mut forged: Vec<String> = [
+        "",
+        " ",
+        "0",
+        "1",
+        "x",
+        "*",
+        "?",
+        "[a-z]*",
+        "..",
+        ".*",
+        "%w+",
+        "%",
+        "%%",
+        "^",
+        "$",
+        "-",
+        "+",
+        "\0",
+        "\r\n",
+        "arrival",
+        "held",
+        "a:held",
+        "{concurrency:a}:held",
+        "}:held",
+        "inf",
+        "-inf",
+        "'; redis.call('FLUSHALL') --",
+        "\n*1\r\n$8\r\nFLUSHALL\r\n",
+        "1.1.1.1.1",
+        "a.1.5.1.10000",
+    ]
+    .map(str::to_owned)
+    .into();
+    forged.extend(["0", "+", " ", "\t"].map(|before| format!("{before}{id}")));
+    let after = [
+        "0", " ", "\n", ":", ":1", ":2", ":3", ".", ".x", "*", "\0", "%",
+    ];
+    forged.extend(after.map(|after| format!("{id}{after}")));
+    forged.push(id.to_uppercase() + "X");
+    for at in 0..id.len() {
+        forged.push(format!("{}{}", &id[..at], &id[at + 1..]));
+        for other in ["*", "?", ".", ":", "%", "0", "f"] {
+            forged.push(format!("{}{other}{}", &id[..at], &id[at + 1..]));
+        }
+    }
+    forged.push("x".repeat(1_000_000));
+    forged.retain(|forged| forged != id);
+    forged
+}
+
+async fn a_forged_id_changes_nothing(store: Store) {
+    let heavy = claim("a", 5).with_weight(3).with_label("a:2.b");
+    let permits = [
+        granted(&store, &heavy).await,
+        granted(&store, &claim("a", 4)).await,
+    ];
+    let waiter = tokio::spawn(store.acquire(waiting("a", 4)));
+    let before = shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
+    for info in before.held.iter().chain(&before.waiting) {
+        for forged in forged(&info.id) {
+            let is_other = |other: &tower_semaphore::semaphore::PermitInfo| other.id == forged;
+            if before.held.iter().chain(&before.waiting).any(is_other) {
+                continue;
+            }
+            assert!(!revoke(&store, "a", &forged).await, "{forged:?}");
+        }
+    }
+    let after = usage(&store, "a").await;
+    assert_eq!((ids(&after.held), after.units), (ids(&before.held), 4));
+    assert_eq!(ids(&after.waiting), ids(&before.waiting));
+    assert!(permits.iter().all(|permit| !permit.is_lost()));
+    waiter.abort();
+}
+
+/// As that of a process that was restarted, or of another one behind the same address.
+#[tokio::test]
+async fn the_id_of_another_store_in_memory_changes_nothing() {
+    let [one, other] = [every_store::memory(), every_store::memory()];
+    for _ in 0..100 {
+        let permits = [
+            granted(&one, &claim("a", 1)).await,
+            granted(&other, &claim("a", 1)).await,
+        ];
+        let id = usage(&one, "a").await.held[0].id.clone();
+        assert!(!revoke(&other, "a", &id).await, "{id}");
+        assert!(!permits[1].is_lost());
+    }
+}
+
+async fn the_id_of_another_key_or_policy_changes_nothing(store: Store) {
+    let permit = granted(&store, &claim("a", 1)).await;
+    let usage = usage(&store, "a").await;
+    let id = &usage.held[0].id;
+    for key in ["b", "A", "a ", "", "}", "a}:held{"] {
+        assert!(!revoke(&store, key, id).await, "{key:?}");
+    }
+    for policy in ["fleet", "", "concurrency:a", "*"] {
+        let revoked = store.revoke(&Policy::from(policy), &"a".into(), id).await;
+        assert!(!revoked.expect("the store answers"), "{policy:?}");
+    }
+    assert!(!permit.is_lost());
+    assert_eq!(ids(&super::usage(&store, "a").await.held), [id]);
+}

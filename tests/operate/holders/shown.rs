@@ -1,0 +1,284 @@
+//! What is shown of permits, of claims that wait, and of keys.
+
+use super::{BOUND, Store, claim, distinct, facts, granted, ids, keys, shown, usage, waiting};
+use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use std::{
+    collections::HashSet,
+    time::{Duration, SystemTime},
+};
+use testing::wait::eventually;
+use tokio::task::JoinHandle;
+use tower_semaphore::{
+    Claim, Key, Policy, Semaphore,
+    semaphore::{MAX_LABEL, StoredKey},
+};
+
+facts! {
+    nothing_is_shown_of_a_key_that_nobody_uses
+    a_permit_is_shown_with_all_that_is_known_of_it
+    the_limit_is_that_of_the_last_claim
+    permits_of_one_moment_are_shown_in_one_order
+    waiters_are_shown_in_the_order_of_the_queue
+    a_waiter_keeps_its_id_when_it_is_granted
+    a_permit_that_changes_its_weight_is_one_holder
+    a_released_permit_is_not_shown
+    labels_of_any_text_are_shown_as_they_are
+    a_permit_of_several_limits_is_shown_at_each
+    keys_of_any_bytes_are_listed_once
+    asking_changes_nothing
+}
+
+async fn nothing_is_shown_of_a_key_that_nobody_uses(store: Store) {
+    let usage = usage(&store, "a").await;
+    assert_eq!((usage.limit, usage.units), (None, 0));
+    assert!(usage.held.is_empty() && usage.waiting.is_empty());
+    assert_eq!(keys(&store, &Policy::DEFAULT).await, []);
+}
+
+async fn a_permit_is_shown_with_all_that_is_known_of_it(store: Store) {
+    let heavy = claim("a", 5).with_weight(3).with_label("GET /export");
+    let begun = SystemTime::now();
+    let _permits = [
+        granted(&store, &heavy).await,
+        granted(&store, &claim("a", 5)).await,
+    ];
+    let usage = shown(&store, "a", "the process is known", |usage| {
+        usage.held.iter().all(|info| info.process.pid.is_some())
+    })
+    .await;
+    assert_eq!((usage.limit, usage.units), (Some(5), 4));
+    let [export, other] = &usage.held[..] else {
+        panic!("two permits: {usage:?}");
+    };
+    assert_eq!((export.weight, export.limit, other.weight), (3, 5, 1));
+    assert_eq!(
+        (export.label.as_deref(), &other.label),
+        (Some("GET /export"), &None)
+    );
+    assert_eq!(export.process.pid, Some(std::process::id()));
+    assert_eq!(export.process, other.process);
+    let name = export.process.name.as_deref().expect("a name");
+    assert!(name.starts_with("operate"), "{name}");
+    assert_eq!(distinct(&ids(&usage.held)), 2);
+    // Both clocks are this machine's; that of a store may be an estimate.
+    let around = begun - Duration::from_secs(2)..SystemTime::now() + Duration::from_secs(2);
+    assert!(around.contains(&export.since), "{usage:?}");
+    assert!(export.since <= other.since && other.since <= usage.now);
+    assert!(export.ends.is_none_or(|ends| ends > usage.now));
+}
+
+async fn the_limit_is_that_of_the_last_claim(store: Store) {
+    let _first = granted(&store, &claim("a", 5)).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let second = granted(&store, &claim("a", 9)).await;
+    assert_eq!(usage(&store, "a").await.limit, Some(9));
+    drop(second);
+    shown(&store, "a", "the first alone", |usage| {
+        usage.limit == Some(5)
+    })
+    .await;
+}
+
+async fn permits_of_one_moment_are_shown_in_one_order(store: Store) {
+    let claims = (0..30).map(|_| store.acquire(claim("a", 30)));
+    let permits = join_all(claims).await;
+    assert!(permits.iter().all(Result::is_ok));
+    let first = usage(&store, "a").await;
+    assert_eq!(first.held.len(), 30);
+    for _ in 0..20 {
+        let again = usage(&store, "a").await;
+        assert_eq!(ids(&again.held), ids(&first.held));
+    }
+}
+
+async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
+    let permit = granted(&store, &waiting("a", 1)).await;
+    let mut waiters = Vec::new();
+    for (at, head_start) in [0, 0, 60].into_iter().enumerate() {
+        let claim = waiting("a", 1).with_label(format!("waiter {at}"));
+        let claim = claim.with_head_start(Duration::from_secs(head_start));
+        waiters.push(tokio::spawn(store.acquire(claim)));
+        shown(&store, "a", "it waits", |usage| {
+            usage.waiting.len() == at + 1
+        })
+        .await;
+    }
+    let usage = usage(&store, "a").await;
+    let labels: Vec<_> = usage
+        .waiting
+        .iter()
+        .filter_map(|info| info.label.as_deref())
+        .collect();
+    assert_eq!(labels, ["waiter 2", "waiter 0", "waiter 1"]);
+    assert_eq!((usage.units, usage.held.len()), (1, 1));
+    drop(permit);
+    let next = waiters
+        .remove(2)
+        .await
+        .expect("no panic")
+        .expect("a permit");
+    let usage = shown(&store, "a", "it has left", |usage| usage.waiting.len() == 2).await;
+    assert_eq!(usage.held[0].label.as_deref(), Some("waiter 2"));
+    waiters.iter().for_each(JoinHandle::abort);
+    drop(next);
+}
+
+async fn a_waiter_keeps_its_id_when_it_is_granted(store: Store) {
+    let permit = granted(&store, &claim("a", 1)).await;
+    let waiter = tokio::spawn(store.acquire(waiting("a", 1)));
+    let usage = shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
+    let id = usage.waiting[0].id.clone();
+    drop(permit);
+    let _granted = waiter.await.expect("no panic").expect("a permit");
+    shown(&store, "a", "it holds", |usage| ids(&usage.held) == [&*id]).await;
+}
+
+async fn a_permit_that_changes_its_weight_is_one_holder(store: Store) {
+    let permit = granted(&store, &claim("a", 9).with_weight(4).with_label("job")).await;
+    let id = usage(&store, "a").await.held[0].id.clone();
+    for weight in [2, 3, 9, 1, 4, 5, 3] {
+        permit.resize(weight).await.expect("there is room");
+        let usage = shown(&store, "a", "its weight", |usage| usage.units == weight).await;
+        let [info] = &usage.held[..] else {
+            panic!("one permit: {usage:?}");
+        };
+        assert_eq!((info.weight, &*info.id), (weight, &*id));
+        assert_eq!(info.label.as_deref(), Some("job"));
+    }
+}
+
+async fn a_released_permit_is_not_shown(store: Store) {
+    let permits = [
+        granted(&store, &claim("a", 5)).await,
+        granted(&store, &claim("a", 5)).await,
+    ];
+    assert_eq!(usage(&store, "a").await.held.len(), 2);
+    let [first, second] = permits;
+    assert!(first.release().await);
+    assert_eq!(usage(&store, "a").await.held.len(), 1);
+    drop((first, second));
+    shown(&store, "a", "all are free", |usage| {
+        usage.units == 0 && usage.held.is_empty()
+    })
+    .await;
+}
+
+async fn labels_of_any_text_are_shown_as_they_are(store: Store) {
+    let longest = "é".repeat(MAX_LABEL / 2);
+    let texts = [
+        "a.b:c",
+        "%",
+        "%%1 %d",
+        "+17",
+        "x:2",
+        "a b",
+        "}{",
+        "*?[a]",
+        "\0\r\n",
+        "日本語",
+        &longest,
+        "0",
+        "-",
+        "~",
+        "…",
+        "\"'\\",
+        "1.2.3.4.5:6",
+        "\u{1f600}",
+    ];
+    for text in texts {
+        let heavy = claim("a", 3).with_weight(3).with_label(text.to_owned());
+        let permit = granted(&store, &heavy).await;
+        let usage = usage(&store, "a").await;
+        let labels: Vec<_> = usage
+            .held
+            .iter()
+            .map(|info| info.label.as_deref())
+            .collect();
+        assert_eq!((labels, usage.units), (vec![Some(text)], 3));
+        assert!(permit.release().await);
+    }
+    let too_long = claim("a", 3).with_label("é".repeat(MAX_LABEL));
+    let _permit = granted(&store, &too_long).await;
+    assert_eq!(usage(&store, "a").await.held[0].label, Some(longest));
+}
+
+async fn a_permit_of_several_limits_is_shown_at_each(store: Store) {
+    let both = [
+        claim("a", 5).with_label("narrow"),
+        claim("all", 9).with_policy("fleet").with_label("wide"),
+    ];
+    let permit = store.acquire_all(both.into()).await.expect("there is room");
+    let narrow = usage(&store, "a").await;
+    let wide = store
+        .usage(&"fleet".into(), &"all".into())
+        .await
+        .expect("it answers");
+    assert_eq!((narrow.limit, wide.limit), (Some(5), Some(9)));
+    assert_eq!(narrow.held[0].label.as_deref(), Some("narrow"));
+    assert_eq!(wide.held[0].label.as_deref(), Some("wide"));
+    drop(permit);
+    shown(&store, "a", "it is free", |usage| usage.units == 0).await;
+}
+
+async fn keys_of_any_bytes_are_listed_once(store: Store) {
+    let odd: [&[u8]; 10] = [
+        b"a",
+        b"a:held",
+        b"}",
+        b"{a}",
+        b"*",
+        b"\xff\0",
+        b"%41",
+        b"[a]",
+        b"#",
+        b"concurrency:a",
+    ];
+    let odd = odd.into_iter().map(Key::from);
+    let keys_in: HashSet<Key> = odd.chain((0..500).map(Key::from)).collect();
+    let acquires = keys_in
+        .iter()
+        .map(|key| store.acquire(claim(key.clone(), 2)));
+    let permits: Vec<_> = stream::iter(acquires).buffer_unordered(50).collect().await;
+    assert!(permits.iter().all(Result::is_ok));
+    let other = store
+        .acquire(claim("other", 1).with_policy("concurrency:a"))
+        .await;
+
+    let listed = keys(&store, &Policy::DEFAULT).await;
+    let whole = listed.into_iter().map(|key| match key {
+        StoredKey::Whole { key, .. } => key,
+        other => panic!("{other:?} is short"),
+    });
+    let whole: Vec<Key> = whole.collect();
+    assert_eq!(whole.len(), keys_in.len(), "each once");
+    assert_eq!(whole.into_iter().collect::<HashSet<_>>(), keys_in);
+    let of_other = keys(&store, &"concurrency:a".into()).await;
+    assert_eq!(of_other, [StoredKey::whole("other")]);
+    drop(other);
+}
+
+async fn asking_changes_nothing(store: Store) {
+    let _held = granted(&store, &claim("a", 1)).await;
+    let mut waiter = store.acquire(waiting("a", 1)).boxed();
+    assert!((&mut waiter).now_or_never().is_none());
+    let mut last = None;
+    let slot = &mut last;
+    eventually("it waits", BOUND, async || {
+        tokio::select! {
+            _ = &mut waiter => panic!("there is no room"),
+            usage = usage(&store, "a") => *slot = Some(usage),
+        }
+        slot.as_ref().is_some_and(|usage| usage.waiting.len() == 1)
+    })
+    .await;
+    let before = last.expect("it was asked");
+    let claim = Claim::new("a").with_limit(1);
+    for _ in 0..20 {
+        let now = usage(&store, "a").await;
+        assert_eq!(
+            (ids(&now.held), ids(&now.waiting)),
+            (ids(&before.held), ids(&before.waiting))
+        );
+        assert!(store.acquire(claim.clone()).await.is_err());
+    }
+}

@@ -1,0 +1,200 @@
+//! What is counted over Redis: losses, degraded permits, waits and calls.
+
+use super::exposition::{all, by_outcome, gauges, install, sum, until_gauges, value};
+use futures_util::future::join_all;
+use std::time::Duration;
+use testing::{redis::RedisServer, rig::Rig, wait::eventually};
+use tower_semaphore::{
+    Claim, Claims, Operate, Permit, RedisSemaphore, Semaphore,
+    redis::{Builder, WhenUnavailable},
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+const CLAIMS: &str = "tower_semaphore_claims_total";
+const LOST: &str = "tower_semaphore_lost_permits_total";
+const DEGRADED: &str = "tower_semaphore_degraded_permits_total";
+const CALLS: &str = "tower_semaphore_store_call_duration_seconds_count";
+const SIZES: &str = "tower_semaphore_store_call_size";
+
+fn claim(policy: &str) -> Claim {
+    Claim::new("a").with_limit(1).with_policy(policy)
+}
+
+async fn held(rig: &Rig, policy: &str) -> Permit {
+    let permit = rig.store.acquire(claim(policy)).await;
+    permit.expect("there is room")
+}
+
+/// A permit whose lease has ended, because the server is out of reach.
+async fn lost(rig: &Rig, policy: &str) -> Permit {
+    let permit = held(rig, policy).await;
+    rig.proxy.black_hole();
+    permit.lost().await;
+    permit
+}
+
+fn short() -> Builder {
+    let builder = RedisSemaphore::builder().lease(Duration::from_millis(750));
+    builder.timeout(Duration::from_millis(200))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_permit_counts_once_and_as_held_until_its_holder_is_done() {
+    install();
+    let policy = "lost";
+    let rig = Rig::new(short()).await;
+    let permit = lost(&rig, policy).await;
+    let labels = [("policy", policy), ("store", "redis"), ("by", "lease")];
+    eventually("it is counted", BOUND, async || value(LOST, &labels) == 1.0).await;
+    assert_eq!(gauges(policy), (1.0, 0.0));
+    drop(permit);
+    assert_eq!(gauges(policy), (0.0, 0.0));
+    assert_eq!(value(LOST, &labels), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_whose_lease_has_ended_is_not_lost_again_by_a_bound() {
+    install();
+    let policy = "lost then bound";
+    let rig = Rig::new(short()).await;
+    let permit = lost(&rig, policy).await;
+    permit.end_after(Duration::ZERO);
+    until_gauges(policy, (0.0, 0.0)).await;
+    assert_eq!(value(LOST, &[("policy", policy)]), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn degraded_permits_count_when_they_are_admitted_and_when_they_are_kept() {
+    install();
+    let policy = "degraded";
+    let rig = Rig::new(short().when_unavailable(WhenUnavailable::Admit)).await;
+    let kept = held(&rig, policy).await;
+    rig.proxy.black_hole();
+    eventually("it is kept", BOUND, async || kept.is_degraded()).await;
+    let admitted = rig
+        .store
+        .acquire(claim(policy))
+        .await
+        .expect("the policy admits");
+    let labels = [("policy", policy), ("store", "redis")];
+    let both_count = async || value(DEGRADED, &labels) == 2.0;
+    eventually("both count", BOUND, both_count).await;
+    let outcomes = by_outcome(CLAIMS, policy);
+    assert_eq!((outcomes["admitted"], outcomes["degraded"]), (1.0, 1.0));
+    drop((kept, admitted));
+    assert_eq!(gauges(policy), (0.0, 0.0));
+}
+
+/// Each growth has a lease of its own in the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
+    install();
+    let policy = "grown";
+    let rig = Rig::new(short().when_unavailable(WhenUnavailable::Admit)).await;
+    let permit = rig.store.acquire(claim(policy).with_limit(9)).await;
+    let permit = permit.expect("there is room");
+    for weight in [3, 5] {
+        permit.resize(weight).await.expect("there is room");
+    }
+    for outage in [1.0, 2.0] {
+        rig.proxy.black_hole();
+        eventually("it is kept", BOUND, async || permit.is_degraded()).await;
+        // Longer than it takes until all its leases are.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(value(DEGRADED, &[("policy", policy)]), outage);
+        rig.proxy.forward();
+        eventually("it is well", BOUND, async || !permit.is_degraded()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_count_while_they_are_in_the_queue() {
+    install();
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let (narrow, wide) = ("redis narrow", "redis wide");
+    let wait = |policy: &str| claim(policy).with_wait(BOUND);
+    let held = store.acquire(claim(wide)).await.expect("there is room");
+    let one = tokio::spawn(store.acquire(wait(wide)));
+    let both = tokio::spawn(store.acquire_all(Claims::from([wait(narrow), wait(wide)])));
+    until_gauges(wide, (1.0, 2.0)).await;
+    one.abort();
+    until_gauges(wide, (1.0, 1.0)).await;
+    drop(held);
+    let permit = both.await.expect("no panic").expect("it is granted");
+    assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 0.0), (1.0, 0.0)));
+    drop(permit);
+    assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
+    let waits = |outcome| {
+        let name = "tower_semaphore_claim_time_in_queue_seconds_count";
+        value(name, &[("policy", wide), ("outcome", outcome)])
+    };
+    assert_eq!((waits("admitted"), waits("cancelled")), (1.0, 1.0));
+    assert_eq!(by_outcome(CLAIMS, wide)["cancelled"], 1.0);
+}
+
+/// Each queue that a claim leaves knows why it did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
+    install();
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url())
+        .await
+        .expect("it connects");
+    let (narrow, wide) = ("redis left", "redis joined in vain");
+    let wait = |policy: &str| claim(policy).with_wait(BOUND);
+    let held = [narrow, wide].map(|policy| store.acquire(claim(policy)));
+    let mut held = join_all(held).await.into_iter();
+    let both = [wait(narrow), wait(wide).with_max_waiting(0)];
+    let both = tokio::spawn(store.acquire_all(Claims::from(both)));
+    until_gauges(narrow, (1.0, 1.0)).await;
+    drop(held.next());
+    assert!(both.await.expect("no panic").is_err(), "nobody may wait");
+
+    let revoked = tokio::spawn(store.acquire(wait(wide)));
+    until_gauges(wide, (1.0, 1.0)).await;
+    let (policy, key) = (wide.into(), "a".into());
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let id = &usage.waiting[0].id;
+    assert!(store.revoke(&policy, &key, id).await.expect("it answers"));
+    assert!(revoked.await.expect("no panic").is_err());
+    let waits = |policy| by_outcome("tower_semaphore_claim_time_in_queue_seconds_count", policy);
+    assert_eq!(waits(narrow), [("admitted".to_owned(), 1.0)].into());
+    assert_eq!(waits(wide), [("revoked".to_owned(), 1.0)].into());
+}
+
+/// The servers and stores of other tests in this program call too, so what is counted here only grows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
+    install();
+    let rig = Rig::new(RedisSemaphore::builder().timeout(Duration::from_secs(1))).await;
+    let calls = |verb, outcome| {
+        value(
+            CALLS,
+            &[("store", "redis"), ("verb", verb), ("outcome", outcome)],
+        )
+    };
+    let batched = || {
+        // Both of one moment: other tests call too.
+        let (all, acquire) = (all(), ("verb", "acquire"));
+        let calls = sum(&all, &format!("{SIZES}_count"), &[acquire]);
+        calls - sum(&all, &format!("{SIZES}_bucket"), &[acquire, ("le", "1")])
+    };
+    let (acquired, batches) = (calls("acquire", "ok"), batched());
+    let claims = (0..200).map(|key: u64| rig.store.acquire(Claim::new(key).with_limit(1)));
+    let permits = join_all(claims).await;
+    assert!(permits.iter().all(Result::is_ok));
+    assert!(calls("acquire", "ok") > acquired && batched() > batches);
+    drop(permits);
+    eventually("they are released", BOUND, async || {
+        calls("release", "ok") > 0.0
+    })
+    .await;
+    let timeouts = calls("acquire", "timeout");
+    rig.proxy.black_hole();
+    assert!(rig.store.acquire(claim("silent")).await.is_err());
+    let counted = async || calls("acquire", "timeout") > timeouts;
+    eventually("the timeout is counted", BOUND, counted).await;
+}

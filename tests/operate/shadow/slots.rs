@@ -1,0 +1,66 @@
+//! Claims on trial wait beside those in force, and take none of their places.
+
+use super::rig::{Noted, ann, claims, job, run, send};
+use std::time::Duration;
+use testing::wait::eventually;
+use tower::{Layer, service_fn};
+use tower_semaphore::{
+    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore,
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// How many claims of a process may wait.
+const MOST: u32 = 4;
+
+fn on_trial() -> Claim {
+    Claim::new("bob").with_policy("trial").with_limit(1)
+}
+
+/// So many claims on trial wait that the next ones would find the process overloaded.
+async fn overload(store: &Noted) -> Permit {
+    let held = store.acquire(on_trial()).await.expect("there is room");
+    let service = ConcurrencyLimitLayer::new(1, claims, store.clone())
+        .with_wait(BOUND * 3)
+        .with_shadow(true)
+        .layer(service_fn(run));
+    eventually("the trial is overloaded", BOUND, async || {
+        assert_eq!(send(&service, job([on_trial()], 0)).await.status(), 200);
+        let refusals = store.refusals();
+        refusals
+            .iter()
+            .any(|error| matches!(error, AcquireError::Overloaded))
+    })
+    .await;
+    held
+}
+
+async fn leaves_room(store: impl Semaphore) {
+    let store = Noted::new(store);
+    let _held = overload(&store).await;
+    let ann = || ann().with_limit(1).with_wait(BOUND);
+    let first = store.acquire(ann()).await.expect("nobody holds it");
+    let waiting: Vec<_> = (0..MOST)
+        .map(|_| tokio::spawn(store.acquire(ann())))
+        .collect();
+    // Long enough to be refused, if they were.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(first);
+    for claim in waiting {
+        let answer = claim.await.expect("no panic");
+        drop(answer.expect("those in force find room to wait"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_memory_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+    leaves_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread")]
+async fn over_redis_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+    let server = testing::redis::RedisServer::start();
+    let store = tower_semaphore::RedisSemaphore::builder().max_waiting_total(MOST);
+    leaves_room(store.connect(server.url()).await.expect("it connects")).await;
+}

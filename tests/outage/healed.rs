@@ -1,0 +1,65 @@
+//! A network that heals while a process connects.
+
+use crate::{
+    server::{BOUND, LEASE, all, builder, claim, is_back, know_each_other, opens},
+    wire::Link,
+};
+use std::time::{Duration, Instant};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    wait::eventually,
+};
+use tokio::time::sleep;
+use tower_semaphore::{Permit, Semaphore, redis::WhenUnavailable::Share};
+
+fn degraded(permits: &[Permit]) -> usize {
+    permits.iter().filter(|permit| permit.is_degraded()).count()
+}
+
+/// All lose the server, and have it back at the same time. One has just begun to connect, and its packets
+/// were lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_was_connecting_when_the_network_healed_finds_its_place_in_time() {
+    let server = RedisServer::start();
+    let (proxy, link) = (Proxy::start(&server).await, Link::to(&server).await);
+    let stores = [
+        builder(Share).connect(proxy.url()).await.expect("a server"),
+        builder(Share).connect(proxy.url()).await.expect("a server"),
+        builder(Share).connect(link.url()).await.expect("a server"),
+    ];
+    know_each_other(&server, 3).await;
+    let mut sums = Vec::new();
+    for _ in 0..2 {
+        link.cut();
+        proxy.refuse().await;
+        proxy.kill(End::Reset);
+        let mut permits = Vec::new();
+        for store in &stores {
+            opens(store).await;
+            permits.extend(all(store, 3).await);
+        }
+        sleep(LEASE).await;
+        let swallowed = link.swallowed();
+        eventually("it connects", BOUND, async || link.swallowed() > swallowed).await;
+        link.heal();
+        proxy.accept().await;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(3) {
+            for store in &stores {
+                permits.extend(store.acquire(claim(3)).await);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        sums.push((permits.len(), degraded(&permits)));
+        drop(permits);
+        for store in &stores {
+            is_back(store).await;
+        }
+        sleep(LEASE).await;
+    }
+    assert!(
+        sums.iter().all(|(sum, _)| *sum <= 3),
+        "in flight under a limit of 3, and how many without a place: {sums:?}"
+    );
+}

@@ -1,0 +1,291 @@
+//! Many claims at once travel in batches, and each gets the same answer as alone.
+
+use futures_util::{FutureExt, future::join_all};
+use redis::{Client, aio::MultiplexedConnection};
+use std::time::Duration;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::{task::coop, time::timeout};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(10);
+
+const CLAIMS: u64 = 1_000;
+
+/// A store whose answers may take as long as a busy machine needs.
+async fn patient(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    warm(builder.connect(server.url()).await.expect("it connects")).await
+}
+
+async fn warm(store: RedisSemaphore) -> RedisSemaphore {
+    let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
+    assert!(permit.expect("there is room").release().await);
+    store
+}
+
+/// One claim for each of the keys, all at once.
+async fn claim_all(
+    store: &RedisSemaphore,
+    keys: impl Iterator<Item = u64>,
+    limit: u32,
+) -> Vec<Result<Permit, AcquireError>> {
+    join_all(keys.map(|key| store.acquire(Claim::new(key).with_limit(limit)))).await
+}
+
+/// How many script calls clients have sent.
+async fn calls(raw: &mut Raw) -> u64 {
+    let stats = raw.commandstats().await;
+    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
+    of("evalsha") + of("eval")
+}
+
+async fn held(raw: &mut Raw, key: u64) -> usize {
+    let held = format!("semaphore:{{concurrency:{key}}}:held");
+    raw.zmembers(&held).await.len()
+}
+
+async fn nothing_is_held(raw: &mut Raw) {
+    eventually("nothing is held", BOUND, async || {
+        raw.keys("*:held").await.is_empty()
+    })
+    .await;
+}
+
+/// The length of the longest increasing subsequence, found by patience sorting.
+fn longest_sorted(numbers: &[Option<u64>]) -> usize {
+    let mut tops: Vec<Option<u64>> = Vec::new();
+    for &number in numbers {
+        match tops.partition_point(|&top| top < number) {
+            pile if pile == tops.len() => tops.push(number),
+            pile => tops[pile] = number,
+        }
+    }
+    tops.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_granted() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let limit = CLAIMS as u32 - 100;
+    let answers = claim_all(&store, (0..CLAIMS).map(|_| 0), limit).await;
+    let calls = calls(&mut raw).await;
+    assert!(calls <= CLAIMS / 5, "{calls} calls");
+    let full = |answer: &&Result<_, _>| matches!(answer, Err(AcquireError::Full { .. }));
+    assert_eq!(answers.iter().filter(full).count(), 100);
+    let mut tokens: Vec<_> = answers.iter().flatten().map(Permit::token).collect();
+    assert_eq!(tokens.len(), limit as usize);
+    assert_eq!(held(&mut raw, 0).await, limit as usize);
+    tokens.dedup();
+    // The first claims travel alone, over another connection than the batches: eight at a time, and
+    // a few more if those are answered soon.
+    let passed = tokens.len() - longest_sorted(&tokens);
+    assert!(passed < 50, "{passed} were passed by later claims");
+    assert_eq!(tokens.len(), limit as usize, "two have the same token");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
+    let of_acquire = calls(&mut raw).await;
+    assert!(of_acquire <= CLAIMS / 5, "{of_acquire} calls");
+    assert!(permits.iter().all(Result::is_ok));
+    assert_eq!(raw.keys("*:held").await.len(), CLAIMS as usize);
+
+    drop(permits);
+    nothing_is_held(&mut raw).await;
+    let of_release = calls(&mut raw).await - of_acquire;
+    assert!(of_release <= CLAIMS / 5, "{of_release} calls");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_joins_the_queue_from_a_batch_is_not_passed_by_claims_behind_it() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = || Claim::new("a").with_limit(3);
+    let one = store.acquire(claim()).await.expect("there is room");
+    // The claims before the heavy one make it travel in one batch with those behind it.
+    let before = claim_all(&store, 0..CLAIMS, 1);
+    let heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
+    let behind = join_all((0..50).map(|_| store.acquire(claim())));
+    let (before, heavy, behind) = tokio::join!(before, heavy, async {
+        let behind = behind.await;
+        drop(one);
+        behind
+    });
+    assert!(before.iter().all(Result::is_ok));
+    let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
+    assert!(behind.iter().all(full), "{behind:?}");
+    assert!(heavy.is_ok(), "{heavy:?}");
+}
+
+/// Uses up what tokio lets a task do before it has to yield.
+async fn use_up_the_budget() {
+    while coop::has_budget_remaining() {
+        coop::consume_budget().await;
+    }
+}
+
+/// Polls once.
+fn poll<T>(mut future: impl Future<Output = T> + Unpin) {
+    assert!((&mut future).now_or_never().is_none(), "it is not answered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to_yield() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = || Claim::new("a").with_limit(3);
+    let _one = store.acquire(claim()).await.expect("there is room");
+    // While nothing is answered, claims travel in batches.
+    server.stop();
+    let mut before: Vec<_> = (0..100)
+        .map(|key| store.acquire(Claim::new(key).with_limit(1)))
+        .collect();
+    before.iter_mut().for_each(poll);
+    use_up_the_budget().await;
+    let mut heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
+    let mut behind: Vec<_> = (0..50).map(|_| store.acquire(claim())).collect();
+    poll(&mut heavy);
+    behind.iter_mut().for_each(poll);
+    server.cont();
+    let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
+    let behind = join_all(behind).await;
+    assert!(behind.iter().all(full), "{behind:?}");
+}
+
+/// What is over well before the timeout of a call.
+async fn in_time<R>(future: impl Future<Output = R>) -> R {
+    let over = timeout(BOUND / 2, future).await;
+    over.expect("it is held up")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_are_polled_once_and_left_hold_up_nobody_until_their_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let mut left: Vec<_> = (0..100)
+        .map(|key| store.acquire(Claim::new(key).with_limit(1)))
+        .collect();
+    server.stop();
+    left.iter_mut().for_each(poll);
+    server.cont();
+    in_time(async {
+        for key in 100..103 {
+            let permit = store.acquire(Claim::new(key).with_limit(1)).await;
+            assert!(permit.is_ok(), "{permit:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_growth_that_is_polled_once_and_left_holds_up_no_claim_until_its_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
+    let permit = claim(0).await.expect("there is room");
+    // A call leaves when as many claims wait as are in flight: so these carry one each, and the third waits.
+    let mut in_flight = [claim(1), claim(2)];
+    in_flight.iter_mut().for_each(poll);
+    let mut claim = claim(3);
+    poll(&mut claim);
+    let mut growth = Box::pin(permit.resize(2));
+    poll(&mut growth);
+    assert!(in_time(claim).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_claim_that_is_polled_once_and_left_holds_up_no_release_until_its_timeout() {
+    let server = RedisServer::start();
+    let store = patient(&server).await;
+    let claim = |key: u64| store.acquire(Claim::new(key).with_limit(1));
+    for key in (0..10).map(|key| 2 * key) {
+        let permit = claim(key).await.expect("there is room");
+        let mut release = Box::pin(permit.release());
+        let mut left = claim(key + 1);
+        if (&mut release).now_or_never().is_some() {
+            continue;
+        }
+        let _ = (&mut left).now_or_never();
+        assert!(in_time(release).await, "it was held");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_cannot_be_used_fails_alone() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
+    let bad = "semaphore:{concurrency:500}:held";
+    raw.cmd(&["SET", bad, "not a set"]).await;
+    let answers = claim_all(&store, 0..CLAIMS, 1).await;
+    for (key, answer) in answers.iter().enumerate() {
+        match key {
+            500 => assert!(
+                matches!(answer, Err(AcquireError::Store { .. })),
+                "{answer:?}"
+            ),
+            _ => assert!(answer.is_ok(), "{key}: {answer:?}"),
+        }
+    }
+    drop(answers);
+    raw.cmd(&["DEL", bad]).await;
+    nothing_is_held(&mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
+    let server = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    eventually("the cluster is up", BOUND, async || {
+        raw.cmd(&["CLUSTER", "INFO"])
+            .await
+            .text()
+            .contains("state:ok")
+    })
+    .await;
+    let store = patient(&server).await;
+    for _ in 0..2 {
+        let answers = claim_all(&store, 0..CLAIMS, 1).await;
+        assert!(
+            answers.iter().all(Result::is_ok),
+            "{:?}",
+            answers.iter().find(|a| a.is_err())
+        );
+        drop(answers);
+        nothing_is_held(&mut raw).await;
+    }
+    // The store now sends a call for each key: none is refused any more.
+    raw.reset_stats().await;
+    assert!(
+        claim_all(&store, 0..CLAIMS, 1)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+    assert_eq!(calls(&mut raw).await.min(CLAIMS), CLAIMS);
+    let errors = raw.cmd(&["INFO", "errorstats"]).await;
+    assert!(!errors.text().contains("CROSSSLOT"), "{}", errors.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supplied_connection_gets_a_call_for_each_key() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let client = Client::open(server.url()).expect("the address is valid");
+    let connection: MultiplexedConnection = client
+        .get_multiplexed_async_connection()
+        .await
+        .expect("it connects");
+    let builder = RedisSemaphore::builder().lease(BOUND * 3).timeout(BOUND);
+    let store = builder
+        .with_connection(connection)
+        .expect("the settings are valid");
+    let store = warm(store).await;
+    let permits = claim_all(&store, 0..CLAIMS, 1).await;
+    assert!(permits.iter().all(Result::is_ok));
+    assert!(calls(&mut raw).await >= CLAIMS);
+}

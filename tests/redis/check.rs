@@ -1,0 +1,361 @@
+//! What a store finds out about its server when it connects, and later when it is asked.
+
+use futures_util::FutureExt;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+use testing::{
+    causes::causes,
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::{join, runtime, time::sleep};
+use tower_semaphore::{
+    Claim, Operate, Policy, RedisSemaphore, Semaphore,
+    redis::{ConnectError, Risk},
+};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// The commands that the docs of the module list.
+fn documented() -> BTreeSet<String> {
+    let docs = include_str!("../../src/redis/mod.rs");
+    let (_, list) = docs.split_once("&PREFIX* ").expect("the list");
+    let (list, _) = list.split_once('`').expect("its end");
+    let words = list.split_whitespace().filter(|word| *word != "//!");
+    let names = words.map(|word| word.strip_prefix('+').expect("a command"));
+    names.map(str::to_owned).collect()
+}
+
+/// The commands that the scripts run.
+fn scripted() -> BTreeSet<String> {
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/redis/protocol");
+    let files = fs::read_dir(protocol).expect("the scripts");
+    let files = files.map(|file| file.expect("a file").path());
+    let scripts = files.filter(|path| path.extension().is_some_and(|ext| ext == "lua"));
+    let scripts: String = scripts
+        .map(|path| fs::read_to_string(path).expect("a script"))
+        .collect();
+    let calls = scripts.split("call('").skip(1);
+    let names = calls.filter_map(|call| call.split_once('\'').map(|(name, _)| name));
+    names.map(str::to_lowercase).collect()
+}
+
+/// A server with a user `shop`, who has these rights, and the store of that user.
+async fn as_user(server: &RedisServer, rights: &str) -> Result<RedisSemaphore, ConnectError> {
+    let mut raw = Raw::connect(server.port()).await;
+    let user = format!("ACL SETUSER shop reset resetchannels on >secret {rights}");
+    let set = raw.cmd(&user.split_whitespace().collect::<Vec<_>>()).await;
+    assert!(set.error().is_none(), "{set:?}");
+    let url = server.url_of("shop:secret");
+    let builder = RedisSemaphore::builder().prefix("shop:");
+    builder.connect(url).await
+}
+
+fn may(commands: &BTreeSet<String>) -> String {
+    commands.iter().map(|name| format!("+{name} ")).collect()
+}
+
+#[test]
+fn the_documented_list_has_each_command_that_a_script_runs() {
+    let documented = documented();
+    let missing: Vec<_> = scripted().difference(&documented).cloned().collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(scripted().contains("zremrangebyscore"));
+}
+
+/// The command of the guide that makes a user.
+fn guides_user() -> Vec<&'static str> {
+    let guide = include_str!("../../src/guide/deploy.rs");
+    let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));
+    let line = lines.find(|line| line.starts_with("ACL SETUSER limits "));
+    line.expect("the guide has it").split_whitespace().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guides_user_has_the_documented_rights_and_no_risk() {
+    let command = guides_user();
+    let named = command.iter().filter_map(|word| word.strip_prefix('+'));
+    let mut expected = documented();
+    expected.insert("info".to_owned());
+    assert_eq!(named.map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+
+    let server = RedisServer::start();
+    let set = Raw::connect(server.port()).await.cmd(&command).await;
+    assert!(set.error().is_none(), "{set:?}");
+    let store = RedisSemaphore::connect(server.url_of("limits:PASSWORD")).await;
+    let store = store.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_that_an_access_control_list_lacks_is_named() {
+    let server = RedisServer::start();
+    let all = documented();
+    for lacking in &all {
+        let mut rest = all.clone();
+        rest.remove(lacking);
+        let outcome = as_user(&server, &format!("~shop:* &shop:* {}", may(&rest))).await;
+        match outcome {
+            Err(ConnectError::Command { name, .. }) => assert_eq!(name, lacking.to_uppercase()),
+            other => panic!("{lacking}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_command_is_named_whatever_the_name_of_the_user() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    for user in ["monkey", "channels"] {
+        let rights = ["on", ">secret", "~*", "&*", "+@all", "-zadd"];
+        raw.cmd(&[&["ACL", "SETUSER", user][..], &rights].concat())
+            .await;
+        let url = server.url_of(&format!("{user}:secret"));
+        let outcome = RedisSemaphore::connect(url).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .await;
+    let outcome = RedisSemaphore::connect(server.url()).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Unavailable { source, .. }) if source.to_string().contains("ZREMRANGEBYSCORE")),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
+    let server = RedisServer::start();
+    let may = may(&documented());
+    let outcome = as_user(&server, &format!("~other:* &shop:* {may}")).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+        "{outcome:?}"
+    );
+    let outcome = as_user(&server, &format!("~shop:* &other:* {may}")).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Channels { pattern, .. }) if pattern == "shop:*"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_documented_rights_has_one_risk_and_with_info_none() {
+    let server = RedisServer::start();
+    let rights = format!("~shop:* &shop:* {}", may(&documented()));
+    let store = as_user(&server, &rights).await.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), [Risk::NoInfo]);
+    let store = as_user(&server, &format!("{rights} +info")).await;
+    let store = store.expect("a connection");
+    assert_eq!(store.check().await.expect("all is well"), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_the_server_does_not_have_is_named() {
+    let server = RedisServer::with(&["--rename-command", "ZRANGEBYSCORE", ""]);
+    let outcome = RedisSemaphore::connect(server.url()).await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZRANGEBYSCORE"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_refused() {
+    let (primary, replica) = (RedisServer::start(), RedisServer::start());
+    let mut raw = Raw::connect(replica.port()).await;
+    let port = primary.port().to_string();
+    raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let outcome = RedisSemaphore::connect(replica.url()).await;
+    assert!(matches!(outcome, Err(ConnectError::Replica)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_may_evict_permits_is_a_risk() {
+    let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]);
+    let store = RedisSemaphore::connect(server.url()).await;
+    let risks = store.expect("a connection").check().await;
+    let [Risk::Eviction { policy, .. }] = &risks.expect("it works")[..] else {
+        panic!("another risk");
+    };
+    assert_eq!(policy, "volatile-lru");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_memory_is_full_has_no_gap() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let store = RedisSemaphore::connect(server.url()).await;
+    assert_eq!(store.expect("a connection").check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_leaves_no_key() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    store.expect("a connection").check().await.unwrap();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("they have expired", BOUND, async || {
+        format!("{:?}", raw.cmd(&["KEYS", "*check*"]).await) == "Array([])"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_later_is_told_by_a_later_check() {
+    let mut server = RedisServer::start();
+    let all = documented();
+    let rights = format!("~shop:* &shop:* {}", may(&all));
+    let store = as_user(&server, &rights).await.expect("a connection");
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "shop", "-publish"]).await;
+    let outcome = store.check().await;
+    assert!(
+        matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "PUBLISH"),
+        "{outcome:?}"
+    );
+    server.kill();
+    let outcome = store.check().await;
+    assert!(
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_checks_at_once_are_one() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await.unwrap();
+    let mut raw = Raw::connect(server.port()).await;
+    let before = raw.stat("total_connections_received").await;
+    let mut checks = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let store = store.clone();
+        checks.spawn(async move { store.check().await });
+    }
+    let answers = checks.join_all().await;
+    let failed: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    let after = raw.stat("total_connections_received").await;
+    assert!(
+        failed.is_empty() && after - before < 100,
+        "{} connections, {} failed, the first: {:?}",
+        after - before,
+        failed.len(),
+        failed.first()
+    );
+}
+
+/// The keys of semaphores alone.
+#[tokio::test]
+async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() {
+    let server = RedisServer::start();
+    for keys in [
+        "~shop:{*",
+        "~shop:{* ~shop:clock",
+        "~shop:{* ~shop:processes",
+    ] {
+        let outcome = as_user(&server, &format!("{keys} &shop:* +@all")).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Keys { pattern, .. }) if pattern == "shop:*"),
+            "{keys}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_blames_the_prefix() {
+    for name in ["semaphore:processes", "semaphore:clock"] {
+        let server = RedisServer::start();
+        let mut raw = Raw::connect(server.port()).await;
+        raw.cmd(&["HSET", name, "mine", "1"]).await;
+        let outcome = RedisSemaphore::connect(server.url()).await;
+        let error = outcome.expect_err("it is found");
+        let said = causes(&error);
+        assert!(
+            matches!(error, ConnectError::Setting { name: "prefix", .. }) && said.contains(name),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_check_that_is_polled_once_and_left_fails_no_other() {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    let store = store.expect("it connects");
+    let mut left = Box::pin(store.check());
+    assert!((&mut left).now_or_never().is_none(), "it is not answered");
+    for _ in 0..2 {
+        let checked = store.check().await;
+        assert!(checked.is_ok(), "{checked:?}");
+    }
+    let other = store.clone();
+    let elsewhere = thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(other.check())
+    });
+    let elsewhere = elsewhere.join().expect("it ends");
+    assert!(elsewhere.is_ok(), "{elsewhere:?}");
+    assert!(left.await.is_ok());
+}
+
+/// At any time of the reconnecting, which takes a tenth of a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = RedisSemaphore::connect(proxy.url()).await;
+    let store = store.expect("a connection");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    for round in 0..24 {
+        proxy.kill([End::Close, End::HalfClose, End::Reset][round % 3]);
+        sleep(Duration::from_millis(5 * round as u64)).await;
+        let claim = store.acquire(Claim::new("a").with_limit(5));
+        let keys = store.keys_page(&policy, None, Duration::ZERO);
+        let usage = store.usage(&policy, &key);
+        let (claimed, checked, keys, usage) = join!(claim, store.check(), keys, usage);
+        assert!(claimed.is_ok(), "{round}: {claimed:?}");
+        assert!(checked.is_ok(), "{round}: {checked:?}");
+        assert!(keys.is_ok(), "{round}: {keys:?}");
+        assert!(usage.is_ok(), "{round}: {usage:?}");
+    }
+}
+
+/// Its error is that of an attempt to connect, however long an answer may take, and whenever it is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_server_that_is_down_the_reason_is_told_at_once() {
+    let mut server = RedisServer::start();
+    let (lease, timeout) = (Duration::from_secs(60), Duration::from_secs(20));
+    let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
+    let store = builder.connect(server.url()).await.expect("a connection");
+    server.kill();
+    for round in 0..12 {
+        sleep(Duration::from_millis(10 * round)).await;
+        let asked = Instant::now();
+        let (policy, key) = (Policy::DEFAULT, "a".into());
+        let (checked, usage) = join!(store.check(), store.usage(&policy, &key));
+        let took = asked.elapsed();
+        let checked = causes(&checked.expect_err("it is down"));
+        let usage = causes(&usage.expect_err("it is down"));
+        assert!(checked.contains("refused"), "{round}: {checked}");
+        assert!(usage.contains("refused"), "{round}: {usage}");
+        assert!(took < timeout / 10, "{round}: {took:?}");
+    }
+}

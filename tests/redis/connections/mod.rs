@@ -1,0 +1,59 @@
+//! The connections that `connect` makes: over TLS, over a Unix socket, as a user, to a database.
+//!
+//! The server's plain TCP port stays open to the oracle, which reads there how the store is connected.
+
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod authority;
+mod chosen;
+mod client_list;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod identity;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod market;
+mod paused;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod roots;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod secure_server;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod several_servers;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+mod tls;
+mod urls;
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+mod without_tls;
+mod wrong;
+
+use std::time::Duration;
+use testing::causes::causes;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::ConnectError};
+
+/// Until then everything has happened, on a busy machine too.
+const BOUND: Duration = Duration::from_secs(10);
+
+fn claim() -> Claim {
+    Claim::new("ann").with_limit(1)
+}
+
+/// Acquires and releases.
+async fn works(store: &RedisSemaphore) {
+    let permit = store.acquire(claim()).await.expect("there is room");
+    assert!(permit.release().await);
+}
+
+/// The setting that an outcome blames.
+fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> &'static str {
+    match outcome {
+        Err(ConnectError::Setting { name, .. }) => name,
+        other => panic!("no setting is blamed: {other:?}"),
+    }
+}
+
+/// What TLS has failed with.
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+fn refusal(outcome: Result<RedisSemaphore, ConnectError>) -> String {
+    match outcome {
+        Err(error @ ConnectError::Tls { .. }) => causes(&error),
+        other => panic!("TLS has not failed: {other:?}"),
+    }
+}

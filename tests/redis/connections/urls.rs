@@ -1,0 +1,117 @@
+//! Unix sockets, users, passwords and database numbers.
+
+use super::{
+    BOUND, blamed, causes, claim,
+    client_list::{assert_all, clients_of_a_notified_waiter, others},
+    works,
+};
+use std::time::Duration;
+use tempfile::TempDir;
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{RedisSemaphore, Semaphore, redis::ConnectError};
+
+/// What the module docs of `redis` say that a server must allow, and SELECT for a number.
+const RULES: &str = "~semaphore:* &semaphore:* +eval +evalsha +time +ping +subscribe +publish \
+    +exists +get +incr +set +pexpire +pttl +zadd +zcard +zrange +zrangebyscore +zrem \
+    +zremrangebyscore +zscore +select";
+
+const PASSWORD: &str = "p@ss:w/rd?#";
+const ENCODED: &str = "p%40ss%3Aw%2Frd%3F%23";
+
+/// A user with as few rights as the store needs.
+async fn add_user(raw: &mut Raw) {
+    let password = format!(">{PASSWORD}");
+    let mut command = vec!["ACL", "SETUSER", "ann", "reset", "on", &password];
+    command.extend(RULES.split_ascii_whitespace());
+    assert_eq!(raw.cmd(&command).await.text(), "OK");
+}
+
+/// The keys of a database.
+async fn keys(raw: &mut Raw, database: &str) -> usize {
+    raw.cmd(&["SELECT", database]).await;
+    raw.keys("semaphore:{*").await.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_a_password_and_a_database_number_are_taken_from_the_url() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    add_user(&mut raw).await;
+    let url = format!("redis://ann:{ENCODED}@127.0.0.1:{}/3", server.port());
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
+    let store = builder.connect(url).await.expect("it is let in");
+    let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
+    assert_all(&clients, &[("user", "ann"), ("db", "3")]);
+    let _held = store.acquire(claim()).await.expect("there is room");
+    assert_eq!(keys(&mut raw, "0").await, 0);
+    assert!(keys(&mut raw, "3").await > 0);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unix_socket_serves_with_a_user_a_password_and_a_database_too() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let socket = folder.path().join("redis.sock");
+    let socket = socket.to_str().expect("the path is text");
+    let server = RedisServer::with(&["--unixsocket", socket]);
+    let mut raw = Raw::connect(server.port()).await;
+    let plain = RedisSemaphore::connect(format!("unix://{socket}")).await;
+    works(&plain.expect("every user is admitted")).await;
+    eventually("it has left", BOUND, async || {
+        others(&mut raw).await.is_empty()
+    })
+    .await;
+    add_user(&mut raw).await;
+    let url = format!("unix://{socket}?user=ann&pass={ENCODED}&db=3");
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
+    let store = builder.connect(url).await.expect("it is let in");
+    let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
+    let here = format!("{socket}:0");
+    assert_all(&clients, &[("user", "ann"), ("db", "3"), ("laddr", &here)]);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_shown_nowhere() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    add_user(&mut raw).await;
+    let url = |password| format!("redis://ann:{password}@127.0.0.1:{}/", server.port());
+    let store = RedisSemaphore::connect(url(ENCODED)).await;
+    let store = store.expect("it is let in");
+    let wrong = RedisSemaphore::connect(url("battery-staple")).await;
+    let wrong = wrong.expect_err("the password is wrong");
+    let said = format!("{store:?} {wrong:?} {}", causes(&wrong));
+    for secret in [PASSWORD, ENCODED, "battery-staple"] {
+        assert!(!said.contains(secret), "{said}");
+    }
+    assert!(matches!(wrong, ConnectError::Credentials { .. }));
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_work_is_blamed_without_its_password() {
+    for url in [
+        "mysql://ann:battery-staple@here/",
+        "redis://ann:battery-staple@127.0.0.1:1/not-a-number",
+        "redis://ann:battery-staple@0.0.0.0:1/",
+        "redis://ann:battery-staple@127.0.0.1:1/?protocol=7",
+        "redis://ann:battery-staple@:no:port/",
+        "unix:///nowhere?pass=battery-staple&db=none",
+    ] {
+        let error = RedisSemaphore::connect(url).await.expect_err("it is wrong");
+        let said = format!("{error:?} {}", causes(&error));
+        assert!(!said.contains("battery-staple"), "{said}");
+        assert_eq!(blamed(Err(error)), "url", "{url}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_of_a_database_that_is_not_there_is_blamed() {
+    let server = RedisServer::with(&["--databases", "2"]);
+    let mut raw = Raw::connect(server.port()).await;
+    let outcome = RedisSemaphore::connect(server.url() + "2").await;
+    assert_eq!(blamed(outcome), "url");
+    eventually("no connection is left", BOUND, async || {
+        others(&mut raw).await.is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,182 @@
+//! Answers of a shape that no script gives: true answers in which something is replaced.
+
+use futures_util::future::join_all;
+use redis::{
+    Cmd, Pipeline, RedisFuture, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use std::{
+    panic::{self, Location},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use testing::{redis::RedisServer, rng::Rng, stores::connection, wait::eventually};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+
+const LEASE: Duration = Duration::from_millis(900);
+const BOUND: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(2);
+const LIMIT: u32 = 5;
+
+/// A connection whose answers are odd for a while.
+#[derive(Clone)]
+struct Odd {
+    inner: MultiplexedConnection,
+    is_odd: Arc<AtomicBool>,
+    rng: Arc<Mutex<Rng>>,
+}
+
+impl Odd {
+    /// Replaces one value, at any depth, in three of four answers.
+    fn spoil(&self, answer: Value) -> Value {
+        let mut rng = self.rng.lock().expect("no panic");
+        if !self.is_odd.load(SeqCst) || rng.once_in(4) {
+            return answer;
+        }
+        spoil(answer, &mut rng)
+    }
+}
+
+fn spoil(value: Value, rng: &mut Rng) -> Value {
+    match value {
+        Value::Array(mut items) if !items.is_empty() && !rng.once_in(4) => {
+            let at = rng.below(items.len());
+            match rng.below(4) {
+                0 => drop(items.remove(at)),
+                1 => items.insert(at, any(rng)),
+                _ => items[at] = spoil(items[at].clone(), rng),
+            }
+            Value::Array(items)
+        }
+        _ => any(rng),
+    }
+}
+
+fn any(rng: &mut Rng) -> Value {
+    let numbers = [i64::MIN, -1, 0, 1, 7, 1 << 53, i64::MAX];
+    let texts = ["", "-1", "1 2 3", "99999999999999999999", "nan", "\u{fffd}"];
+    match rng.below(9) {
+        0 => Value::Nil,
+        1 | 2 => Value::Int(rng.one_of(&numbers)),
+        3 => Value::BulkString(rng.one_of(&texts).into()),
+        4 => Value::SimpleString(rng.one_of(&texts).into()),
+        5 => Value::Array(Vec::new()),
+        6 => Value::Array(vec![any(rng), any(rng)]),
+        7 => Value::Double(f64::NAN),
+        _ => Value::Map(vec![(Value::Okay, Value::Boolean(true))]),
+    }
+}
+
+impl ConnectionLike for Odd {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let answer = self.inner.req_packed_command(command).await?;
+            Ok(self.spoil(answer))
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.inner.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.inner.get_db()
+    }
+}
+
+/// Counts the panics of all threads from now on, but for those of tests.
+fn panics() -> Arc<AtomicUsize> {
+    let (count, usual) = (Arc::<AtomicUsize>::default(), panic::take_hook());
+    let panics = Arc::clone(&count);
+    panic::set_hook(Box::new(move |info| {
+        let is_of_a_test = |at: &Location<'_>| at.file().starts_with("tests/");
+        panics.fetch_add(
+            usize::from(!info.location().is_some_and(is_of_a_test)),
+            SeqCst,
+        );
+        usual(info);
+    }));
+    count
+}
+
+/// Claims, holds, changes and releases. Counts claims that found an answer odd.
+async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
+    let mut odd = 0;
+    while start.elapsed() < TIME {
+        let claim = Claim::new(rng.below(3) as u64).with_limit(LIMIT);
+        let claim = claim.with_weight(1 + rng.below(3) as u32);
+        let claim = claim.with_wait(Duration::from_millis(rng.one_of(&[0, 0, 50])));
+        let answer = timeout(BOUND, store.acquire(claim)).await;
+        match answer.expect("each claim is answered") {
+            Ok(permit) => {
+                sleep(rng.millis(0..30)).await;
+                if rng.once_in(3) {
+                    let _ = permit.resize(1 + rng.below(4) as u32).await;
+                }
+                if rng.once_in(2) {
+                    let released = timeout(BOUND, permit.release()).await;
+                    released.expect("each release is answered");
+                }
+            }
+            Err(AcquireError::Store { source, .. }) => {
+                odd += usize::from(format!("{source:?}").contains("Reply"));
+            }
+            Err(_) => {}
+        }
+    }
+    odd
+}
+
+async fn serves_in_full(store: &RedisSemaphore) {
+    let keys = (0..3_u64).map(async |key| {
+        let all = Claim::new(key).with_limit(LIMIT).with_weight(LIMIT);
+        eventually("the whole limit is granted", BOUND, async || {
+            let permit = store.acquire(all.clone()).await;
+            let Ok(permit) = permit else { return false };
+            // So long that only a refresh keeps it.
+            sleep(LEASE * 3 / 2).await;
+            permit.release().await
+        })
+        .await;
+    });
+    join_all(keys).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_is_soon_forgotten() {
+    let panics = panics();
+    let server = RedisServer::start();
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let odd = Odd {
+        inner: connection(&server.url()).await,
+        is_odd: Arc::default(),
+        rng: Arc::new(Mutex::new(Rng::new(seed))),
+    };
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder
+        .with_connection(odd.clone())
+        .expect("the settings are right");
+    odd.is_odd.store(true, SeqCst);
+    let (mut tasks, start, mut rng) = (JoinSet::new(), Instant::now(), Rng::new(seed));
+    for _ in 0..16 {
+        tasks.spawn(work(store.clone(), rng.another(), start));
+    }
+    let seen: usize = tasks.join_all().await.into_iter().sum();
+    assert!(seen > 20, "only {seen} claims found their answer odd");
+    odd.is_odd.store(false, SeqCst);
+    serves_in_full(&store).await;
+    assert_eq!(panics.load(SeqCst), 0);
+}

@@ -1,0 +1,23 @@
+//! The store over one Redis server.
+
+#![cfg(feature = "redis")]
+
+mod batches;
+mod check;
+#[cfg(target_os = "linux")]
+mod clocks;
+mod connections;
+mod faults;
+mod holders;
+mod leases;
+mod managed;
+mod queue;
+mod replicas;
+mod resize;
+mod wire;
+
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    testing::fleet::serve();
+}

@@ -1,0 +1,187 @@
+//! Servers that forbid what managed services forbid.
+
+use std::time::Duration;
+use testing::{monitor::Monitor, redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::ConnectError,
+    semaphore::{MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
+};
+
+const BOUND: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(1);
+
+/// What ElastiCache, MemoryDB and the like do not let a client run.
+const FORBIDDEN: [&str; 16] = [
+    "ACL",
+    "BGREWRITEAOF",
+    "BGSAVE",
+    "CONFIG",
+    "DEBUG",
+    "FAILOVER",
+    "FLUSHALL",
+    "KEYS",
+    "MIGRATE",
+    "MODULE",
+    "PSYNC",
+    "REPLICAOF",
+    "SAVE",
+    "SHUTDOWN",
+    "SLAVEOF",
+    "SYNC",
+];
+
+/// The arguments of one request that ElastiCache Serverless takes.
+const MOST_ARGUMENTS: usize = 3_999;
+
+fn claim(key: usize, limit: u32) -> Claim {
+    Claim::new(key.to_string()).with_limit(limit)
+}
+
+async fn store(server: &RedisServer) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    builder.connect(server.url()).await.expect("a connection")
+}
+
+/// Refused, waiting, granted, heavier, refreshed and released: every verb once at least.
+async fn is_served_in_full(store: &RedisSemaphore, raw: &mut Raw) {
+    let held = store.acquire(claim(1, 2)).await.expect("there is room");
+    held.resize(2).await.expect("there is room");
+    let refused = store.acquire(claim(1, 2)).await;
+    assert!(matches!(refused, Err(AcquireError::Full { .. })));
+    let several = [claim(2, 2), claim(1, 2).with_wait(BOUND)];
+    let waits = tokio::spawn(store.acquire_all(several.into()));
+    eventually("it waits", BOUND, async || {
+        raw.zcard("semaphore:{concurrency:1}:queue").await == 1
+    })
+    .await;
+    let end = raw.zmembers("semaphore:{concurrency:1}:held").await[0].1;
+    eventually("it is refreshed", BOUND, async || {
+        raw.zmembers("semaphore:{concurrency:1}:held").await[0].1 > end
+    })
+    .await;
+    assert!(held.release().await);
+    let granted = waits.await.expect("no panic").expect("a grant");
+    assert!(granted.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
+    let renames = FORBIDDEN
+        .map(|name| ["--rename-command", name, ""])
+        .concat();
+    let server = RedisServer::with(&renames);
+    let mut raw = Raw::connect(server.port()).await;
+    assert!(raw.cmd(&["CONFIG", "GET", "save"]).await.error().is_some());
+    let store = store(&server).await;
+    assert_eq!(store.check().await.expect("nothing is missing"), []);
+    is_served_in_full(&store, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_administration_and_dangerous_commands_is_served_in_full() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let user = "ACL SETUSER app on >secret ~* &* +@all -@admin -@dangerous";
+    raw.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    let url = server.url_of("app:secret");
+    let builder = RedisSemaphore::builder().lease(LEASE);
+    let store = builder.connect(url).await.expect("a connection");
+    is_served_in_full(&store, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_scripts_is_refused_with_the_name_of_the_command() {
+    for name in ["EVAL", "EVALSHA"] {
+        let server = RedisServer::with(&["--rename-command", name, ""]);
+        let outcome = RedisSemaphore::connect(server.url()).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Command { name: lacks, .. }) if lacks == name),
+            "{outcome:?}"
+        );
+    }
+}
+
+async fn all(claims: impl IntoIterator<Item = Vec<Claim>>, store: &RedisSemaphore) -> Vec<Permit> {
+    let mut acquiring = JoinSet::new();
+    for claims in claims {
+        acquiring.spawn(granted(claims, store.clone()));
+    }
+    let permits = timeout(BOUND, acquiring.join_all()).await;
+    permits.expect("all are granted in time")
+}
+
+/// On a busy machine some are refused at first, because they could not be answered in time.
+async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
+    loop {
+        match store.acquire_all(claims.clone().into()).await {
+            Ok(permit) => return permit,
+            Err(AcquireError::Store { .. }) => sleep(LEASE / 10).await,
+            Err(error) => panic!("there is room: {error:?}"),
+        }
+    }
+}
+
+/// Single claims, heavy ones, many for one key, and some of very many levels: all at once, so that
+/// calls are as large as they get. Then their refreshes and releases.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_does_not_name() {
+    let server = RedisServer::start();
+    // Large calls take long on a busy machine.
+    let (lease, timeout) = (9 * LEASE, 3 * LEASE);
+    let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
+    let store = builder.connect(server.url()).await.expect("a connection");
+    let mut raw = Raw::connect(server.port()).await;
+    let mut monitor = Monitor::start(&server).await;
+    let levels = |at: usize, count: usize| (0..count).map(move |level| claim(at + level, 1_000));
+    let single = (0..500).map(|at| vec![claim(at, 1_000)]);
+    let same = (0..500).map(|_| vec![claim(0, 1_000)]);
+    let heavy = (0..20).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
+    let wide = (0..100).map(|at| levels(at, 4).collect());
+    let widest = (0..50).map(|at| levels(at, MAX_CLAIMS).collect());
+    let heavier = |claim: Claim| claim.with_weight(MAX_UNITS / 4);
+    let heaviest = (0..5).map(|at| levels(20_000 + 4 * at, 4).map(heavier).collect());
+    let crowd = single
+        .chain(same)
+        .chain(heavy)
+        .chain(heaviest)
+        .chain(wide)
+        .chain(widest);
+    let permits = all(crowd, &store).await;
+    let mut end = 0.0;
+    eventually("they are refreshed twice", BOUND, async || {
+        let now = raw.zmembers("semaphore:{concurrency:0}:held").await[0].1;
+        let is_later = end > 0.0 && now > end;
+        end = if end == 0.0 { now } else { end };
+        is_later
+    })
+    .await;
+    drop(permits);
+    eventually("they are released", BOUND, async || {
+        raw.keys("semaphore:*:held").await.is_empty()
+    })
+    .await;
+
+    let calls = monitor.calls(&mut raw).await;
+    let most = calls.iter().map(|call| call.args.len()).max();
+    assert!(
+        (500..=MOST_ARGUMENTS).contains(&most.unwrap_or(0)),
+        "{most:?}"
+    );
+    for call in calls {
+        let count: usize = call.args[2].parse().expect("a number of keys");
+        let named = &call.args[3..3 + count];
+        let used = call.commands.iter().flat_map(|command| match &*command[0] {
+            "PUBLISH" => &[],
+            "EXISTS" => &command[1..],
+            _ => &command[1..command.len().min(2)],
+        });
+        let others = used.filter(|key| !named.contains(key));
+        let others: Vec<_> = others.collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+}

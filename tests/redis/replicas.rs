@@ -1,0 +1,218 @@
+//! Grants that count only once replicas have them.
+
+use std::{error::Error as _, time::Duration};
+use testing::{
+    redis::{RedisServer, Replicated},
+    resp::Raw,
+    stores::connected,
+    wait::eventually,
+};
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{
+    AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
+    redis::{ConnectError, Error, WhenUnavailable},
+};
+
+/// Nothing that waits for this is about time.
+const BOUND: Duration = Duration::from_secs(20);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+
+/// A primary, and a replica that gets everything a moment later.
+struct Servers(Replicated);
+
+impl Servers {
+    async fn start(lag: Duration) -> Self {
+        Self(Replicated::start(lag).await)
+    }
+
+    async fn store(&self, min_replicas: u32) -> RedisSemaphore {
+        self.store_with(min_replicas, WhenUnavailable::Refuse).await
+    }
+
+    /// With a timeout that a busy machine does not exceed.
+    async fn store_with(&self, min_replicas: u32, policy: WhenUnavailable) -> RedisSemaphore {
+        let builder = RedisSemaphore::builder()
+            .timeout(Duration::from_secs(2))
+            .lease(Duration::from_secs(8))
+            .when_unavailable(policy);
+        let store = builder.min_replicas(min_replicas);
+        connected(async || store.clone().connect(self.0.primary.url()).await).await
+    }
+
+    /// How many units are held, as the primary has it.
+    async fn held(&self) -> usize {
+        Raw::connect(self.0.primary.port()).await.zcard(HELD).await
+    }
+}
+
+fn claim(limit: u32) -> Claim {
+    Claim::new("a").with_limit(limit)
+}
+
+fn is_not_replicated(answer: Result<Permit, AcquireError>) {
+    let error = answer.expect_err("no replica has it");
+    let error = error.source().and_then(|source| source.downcast_ref());
+    assert!(
+        matches!(error, Some(Error::NotReplicated { 0: 0, .. })),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn whoever_is_granted_is_known_to_the_replica() {
+    let servers = Servers::start(Duration::from_millis(200)).await;
+    let store = servers.store(1).await;
+    let mut replica = Raw::connect(servers.0.replica.port()).await;
+    let mut permits = Vec::new();
+    for count in 1..=3 {
+        permits.push(store.acquire(claim(3)).await.expect("there is room"));
+        assert_eq!(replica.zcard(HELD).await, count);
+    }
+    let waiting = store.acquire(claim(3).with_wait(BOUND));
+    let waiting = tokio::spawn(waiting);
+    permits.pop();
+    let granted = waiting.await.expect("it does not panic");
+    let granted = granted.expect("a unit is free");
+    let held = replica.zmembers(HELD).await;
+    assert_eq!(held.len(), 3, "{held:?}");
+    drop((granted, permits));
+}
+
+#[tokio::test]
+async fn while_the_replica_is_silent_claims_are_refused_and_leave_nothing() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store(1).await;
+    servers.0.replica.stop();
+    is_not_replicated(store.acquire(claim(3)).await);
+    // Long before a lease ends.
+    eventually("it is released", Duration::from_secs(6), async || {
+        servers.held().await == 0
+    })
+    .await;
+    servers.0.replica.cont();
+    servers.0.until_replicated().await;
+    let permit = store.acquire(claim(3)).await;
+    assert!(permit.is_ok_and(|permit| !permit.is_lost()));
+}
+
+#[tokio::test]
+async fn while_the_replica_is_silent_operators_see_who_holds_what() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store(1).await;
+    let _permit = store.acquire(claim(3)).await.expect("there is room");
+    servers.0.replica.stop();
+    let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
+    assert_eq!(usage.expect("it answers").held.len(), 1);
+    servers.0.replica.cont();
+}
+
+#[tokio::test]
+async fn a_message_is_not_enough_for_a_waiter() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let (other, store) = (servers.store(0).await, servers.store(1).await);
+    let held = other.acquire(claim(1)).await.expect("there is room");
+    let waiting = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
+    eventually("it waits, and listens", BOUND, async || {
+        let queue = "semaphore:{concurrency:a}:queue";
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
+        raw.zcard(queue).await == 1 && !channels.array().is_empty()
+    })
+    .await;
+    // It polls once more because it listens. Later polls are far between.
+    sleep(Duration::from_millis(200)).await;
+    servers.0.replica.stop();
+    assert!(held.release().await);
+    is_not_replicated(waiting.await.expect("it does not panic"));
+    servers.0.replica.cont();
+}
+
+#[tokio::test]
+async fn a_permit_whose_refreshes_no_replica_has_is_lost_when_its_lease_ends() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store(1).await;
+    let permit = store.acquire(claim(1)).await.expect("there is room");
+    servers.0.replica.stop();
+    // A lease after the last refresh that the replica has, and some time for a busy machine.
+    let lost = timeout(Duration::from_secs(12), permit.lost()).await;
+    lost.expect("nobody knows of it but the primary");
+    servers.0.replica.cont();
+}
+
+#[tokio::test]
+async fn the_policy_decides_while_no_replica_is_there() {
+    let mut servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store_with(1, WhenUnavailable::Admit).await;
+    servers.0.replica.kill();
+    let permit = store.acquire(claim(1)).await.expect("it is admitted");
+    assert!(permit.is_degraded());
+    let next = RedisServer::with(&["--repl-diskless-sync-delay", "0"]);
+    let port = servers.0.primary.port().to_string();
+    let mut raw = Raw::connect(next.port()).await;
+    raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+    eventually("it has its place", BOUND, async || !permit.is_degraded()).await;
+    assert_eq!(servers.held().await, 1);
+}
+
+#[tokio::test]
+async fn a_check_tells_whether_replicas_are_there() {
+    let mut servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store(1).await;
+    eventually("all is well", BOUND, async || {
+        store.check().await.is_ok_and(|risks| risks.is_empty())
+    })
+    .await;
+    servers.0.replica.kill();
+    let Err(ConnectError::Unavailable { source: error, .. }) = store.check().await else {
+        panic!("there is no replica");
+    };
+    assert!(error.to_string().contains("only 0 replicas"), "{error}");
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
+    raw.cmd(&["ACL", "SETUSER", "default", "-wait"]).await;
+    let Err(ConnectError::Command { name, .. }) = store.check().await else {
+        panic!("it may not wait");
+    };
+    assert_eq!(name, "WAIT");
+}
+
+#[tokio::test]
+async fn a_supplied_connection_cannot_wait_for_replicas() {
+    let server = RedisServer::start();
+    let connection = testing::stores::connection(&server.url()).await;
+    let builder = RedisSemaphore::builder().min_replicas(1);
+    match builder.with_connection(connection) {
+        Err(ConnectError::Setting { name, .. }) => assert_eq!(name, "min_replicas"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_policys() {
+    let servers = Servers::start(Duration::ZERO).await;
+    let store = servers.store_with(1, WhenUnavailable::Admit).await;
+    servers.0.replica.stop();
+    let claim = tokio::spawn(store.acquire(claim(1)));
+    eventually("it is granted there", BOUND, async || {
+        servers.held().await == 1
+    })
+    .await;
+    // The server ends what waits for replicas of it.
+    let mut raw = Raw::connect(servers.0.primary.port()).await;
+    raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let permit = claim.await.expect("it does not panic");
+    assert!(permit.expect("it is admitted").is_degraded());
+    servers.0.replica.cont();
+}
+
+#[tokio::test]
+async fn whoever_is_revoked_is_unknown_to_the_replica() {
+    let servers = Servers::start(Duration::from_millis(200)).await;
+    let store = servers.store(1).await;
+    let mut replica = Raw::connect(servers.0.replica.port()).await;
+    let _permit = store.acquire(claim(1)).await.expect("there is room");
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    let usage = store.usage(&policy, &key).await.expect("it answers");
+    let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
+    assert!(revoked.expect("it answers"));
+    assert_eq!(replica.zcard(HELD).await, 0);
+}

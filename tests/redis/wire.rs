@@ -1,0 +1,138 @@
+//! What goes over the wire, by the server's own count.
+
+use std::{collections::BTreeMap, time::Duration};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(10);
+
+/// Commands that clients sent. The server also counts the commands inside scripts, but the library
+/// sends only scripts.
+fn sent(stats: &BTreeMap<String, u64>) -> u64 {
+    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
+    of("evalsha") + of("eval")
+}
+
+/// A store that has connected, whose scripts the server knows; the server's counts are reset.
+async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
+    let store = RedisSemaphore::builder()
+        .lease(lease)
+        .connect(server.url())
+        .await;
+    let store = store.expect("it connects");
+    for _ in 0..2 {
+        let permit = store.acquire(claim(0)).await.expect("there is room");
+        assert!(permit.release().await);
+    }
+    let mut raw = Raw::connect(server.port()).await;
+    raw.reset_stats().await;
+    (store, raw)
+}
+
+fn claim(key: u64) -> Claim {
+    Claim::new(key).with_limit(1)
+}
+
+/// The server's counts of the round with the fewest commands. A busy machine adds some: the keeper
+/// refreshes after it stood still, and a call without an answer is sent again.
+async fn cheapest(raw: &mut Raw, work: impl AsyncFn()) -> BTreeMap<String, u64> {
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        raw.reset_stats().await;
+        work().await;
+        rounds.push(raw.commandstats().await);
+    }
+    let cheapest = rounds.into_iter().min_by_key(sent);
+    cheapest.expect("there are rounds")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(60)).await;
+    let admitted = async || {
+        for _ in 0..100 {
+            let permit = store.acquire(claim(1)).await.expect("there is room");
+            permit.release().await;
+        }
+    };
+    assert_eq!(sent(&cheapest(&mut raw, admitted).await), 200);
+
+    let _held = store.acquire(claim(1)).await.expect("there is room");
+    // The first may retry once, because the last release above was answered only just now.
+    assert!(store.acquire(claim(1)).await.is_err());
+    let refused = async || {
+        for _ in 0..100 {
+            assert!(store.acquire(claim(1)).await.is_err());
+        }
+    };
+    let stats = cheapest(&mut raw, refused).await;
+    assert_eq!(sent(&stats), 100);
+    assert_eq!(stats.get("script|load"), None, "{stats:?}");
+    assert_eq!(
+        stats.get("time"),
+        Some(&100),
+        "more than one TIME: {stats:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_dropped_together_travel_together() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(60)).await;
+    let mut permits = Vec::new();
+    for _ in 0..400 {
+        let claim = Claim::new("a").with_limit(400);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+    }
+    raw.reset_stats().await;
+    drop(permits);
+    eventually("all is released", BOUND, async || {
+        raw.zmembers("semaphore:{concurrency:a}:held")
+            .await
+            .is_empty()
+    })
+    .await;
+    let sent = sent(&raw.commandstats().await);
+    assert!(sent <= 40, "{sent} commands for 400 releases");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_permits_of_a_hundred_keys_cost_sixteen_commands_a_refresh_interval() {
+    let lease = Duration::from_millis(3_000);
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, lease).await;
+    let mut permits: Vec<Permit> = Vec::new();
+    for i in 0..1_000_u64 {
+        let claim = Claim::new(1 + i % 100).with_limit(10);
+        permits.push(store.acquire(claim).await.expect("there is room"));
+        // So that they are spread over a whole interval, however fast the machine is.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The keeper refreshes all once more when it has begun to listen to revocations.
+    tokio::time::sleep(lease).await;
+    raw.reset_stats().await;
+    let intervals = 4;
+    tokio::time::sleep(lease / 3 * intervals).await;
+    let sent = sent(&raw.commandstats().await);
+    // The measured time may include one more refresh at either end.
+    let (least, most) = (16 * u64::from(intervals - 1), 16 * u64::from(intervals + 1));
+    assert!(
+        (least..=most).contains(&sent),
+        "{sent} commands in {intervals} intervals"
+    );
+    assert!(!permits.iter().any(Permit::is_lost));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_carry_a_time_to_live_and_are_few() {
+    let server = RedisServer::start();
+    let (store, mut raw) = warm(&server, Duration::from_secs(10)).await;
+    let _permit = store.acquire(claim(7)).await.expect("there is room");
+    let keys = raw.keys("semaphore:{concurrency:7}*").await;
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    for key in keys {
+        let ttl = raw.cmd(&[b"PTTL".to_vec(), key]).await.int();
+        assert!((10_000..=80_000).contains(&ttl), "{ttl} ms");
+    }
+}

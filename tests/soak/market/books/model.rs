@@ -1,0 +1,189 @@
+//! A small model of leases and queues: applies what the scripts did, and says what they may not do.
+
+use super::semaphore::Semaphore;
+use crate::market::plan::{FLEET_LIMIT, LIMIT};
+use std::collections::HashMap;
+
+/// What all keys of the library begin with.
+const PREFIX: &str = "semaphore:";
+/// A unit that nobody has purged this long after its end is forgotten here, in ms.
+const FORGOTTEN: i64 = 1_000;
+
+/// What the model has seen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// A unit of this policy.
+    Granted(String),
+    GrantedFromQueue(String),
+    Released,
+    /// A unit was left to its lease, which ended then, in ms.
+    Expired {
+        id: String,
+        end: i64,
+    },
+    /// A unit ended with the heartbeat of a waiter that did not take it in time.
+    Untaken,
+    Wrong(&'static str, String),
+}
+
+/// The semaphores by their names, without the last part.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    semaphores: HashMap<String, Semaphore>,
+    /// By semaphore, who has left its queue in this call, and who was before it then.
+    left: HashMap<(String, String), Option<String>>,
+}
+
+/// The name of a semaphore, and which part of it a key is.
+fn parts(key: &str) -> Option<(&str, &str)> {
+    key.starts_with(PREFIX).then(|| key.rsplit_once(':'))?
+}
+
+/// `concurrency` of `semaphore:{concurrency:ann}`.
+fn policy(name: &str) -> String {
+    let policy = name.split(['{', ':']).nth(2);
+    policy.unwrap_or_default().to_owned()
+}
+
+/// The limit of a semaphore as the settings have it.
+fn limit(name: &str) -> usize {
+    match &*policy(name) {
+        "concurrency" => LIMIT as usize,
+        "fleet" => FLEET_LIMIT as usize,
+        _ => 1,
+    }
+}
+
+impl Model {
+    /// A call of a script begins, or another command.
+    pub(super) fn next_call(&mut self) {
+        self.left.clear();
+    }
+
+    /// Takes over what a sorted set has.
+    pub(super) fn load(&mut self, at: i64, key: &str, members: &[(String, f64)]) {
+        let Some((name, part)) = parts(key) else {
+            return;
+        };
+        let semaphore = self.semaphores.entry(name.to_owned()).or_default();
+        for (member, score) in members {
+            semaphore.set(at, (part, member), *score);
+        }
+    }
+
+    /// Applies one command that has run at this time, in microseconds.
+    pub(super) fn apply(&mut self, at: i64, words: &[&str]) -> Vec<Seen> {
+        let Some((name, part)) = words.get(1).and_then(|key| parts(key)) else {
+            return Vec::new();
+        };
+        match &*words[0].to_ascii_uppercase() {
+            "ZADD" => self.add(at, (name, part), &words[2..]),
+            "ZREM" => self.remove(at, (name, part), &words[2..]),
+            "ZREMRANGEBYSCORE" => self.purge((name, part), words[3]),
+            "DEL" | "UNLINK" => {
+                for (name, part) in words[1..].iter().filter_map(|key| parts(key)) {
+                    self.semaphore(name).clear(part);
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn semaphore(&mut self, name: &str) -> &mut Semaphore {
+        if !self.semaphores.contains_key(name) {
+            self.semaphores
+                .insert(name.to_owned(), Semaphore::default());
+        }
+        self.semaphores.get_mut(name).expect("it is there now")
+    }
+
+    fn add(&mut self, at: i64, (name, part): (&str, &str), args: &[&str]) -> Vec<Seen> {
+        let options = args.iter().take_while(|arg| arg.parse::<f64>().is_err());
+        let only_known = options.clone().any(|option| *option == "XX");
+        let pairs = args[options.count()..].chunks_exact(2);
+        let mut seen = Vec::new();
+        for pair in pairs {
+            let (score, member) = (pair[0].parse().expect("a score"), pair[1]);
+            let is_new = !self.semaphore(name).has(part, member);
+            if is_new && only_known {
+                continue;
+            }
+            self.semaphore(name).set(at, (part, member), score);
+            if is_new && part == "held" {
+                seen.push(self.granted(at, name, member));
+            }
+        }
+        if part == "held" {
+            seen.extend(self.excess(at, name));
+        }
+        seen
+    }
+
+    /// Whether a new unit may be granted, as far as the queue goes.
+    fn granted(&mut self, at: i64, name: &str, id: &str) -> Seen {
+        let left = self.left.get(&(name.to_owned(), id.to_owned()));
+        match left {
+            Some(None) => Seen::GrantedFromQueue(policy(name)),
+            Some(Some(other)) => Seen::Wrong(
+                "a waiter was granted that was not the head",
+                format!("{id} before {other} of {name}"),
+            ),
+            None => match self.semaphore(name).before(id, f64::INFINITY, at) {
+                None => Seen::Granted(policy(name)),
+                Some(other) => Seen::Wrong(
+                    "a claim was granted past the queue",
+                    format!("{id} before {other} of {name}"),
+                ),
+            },
+        }
+    }
+
+    fn excess(&mut self, at: i64, name: &str) -> Option<Seen> {
+        let units = self.semaphore(name).unexpired(at);
+        (units > limit(name)).then(|| {
+            let example = format!("{units} of {name} at {at}");
+            Seen::Wrong("more units were held than the limit", example)
+        })
+    }
+
+    fn remove(&mut self, at: i64, (name, part): (&str, &str), members: &[&str]) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for member in members {
+            let semaphore = self.semaphore(name);
+            if part == "queue"
+                && let Some(score) = semaphore.queue.get(*member)
+            {
+                let before = semaphore.before(member, *score, at).cloned();
+                let left = (name.to_owned(), (*member).to_owned());
+                self.left.insert(left, before);
+            }
+            let was_there = self.semaphore(name).remove(part, member);
+            if was_there && part == "held" {
+                seen.push(Seen::Released);
+            }
+        }
+        seen
+    }
+
+    /// What a script purges from `held`, or all of `alive`.
+    fn purge(&mut self, (name, part): (&str, &str), up_to: &str) -> Vec<Seen> {
+        match (part, up_to.parse()) {
+            ("held", Ok(up_to)) => self.semaphore(name).expire(up_to),
+            (part, _) => {
+                self.semaphore(name).clear(part);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Forgets what has ended long ago.
+    pub(super) fn sweep(&mut self, at: i64) -> Vec<Seen> {
+        let up_to = at / 1_000 - FORGOTTEN;
+        let semaphores = self.semaphores.values_mut();
+        let seen = semaphores.flat_map(|semaphore| semaphore.expire(up_to));
+        let seen = seen.collect();
+        self.semaphores.retain(|_, semaphore| !semaphore.is_empty());
+        seen
+    }
+}

@@ -1,0 +1,61 @@
+//! What happened, and what should not have happened.
+
+use super::plan::now;
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    counts: Mutex<BTreeMap<String, usize>>,
+    /// What is wrong: how often, and the first example.
+    wrong: Mutex<BTreeMap<&'static str, (usize, String)>>,
+}
+
+impl Report {
+    pub(crate) fn count(&self, what: impl Display) {
+        *lock(&self.counts).entry(what.to_string()).or_default() += 1;
+    }
+
+    /// Counts a fault, and prints it, because what is wrong is wrong after a fault.
+    pub(crate) fn fault(&self, what: impl Display) {
+        println!("{} {what}", now() / 1_000);
+        self.count(format_args!("faults: {what}"));
+    }
+
+    /// Something has to have happened.
+    pub(crate) fn needs(&self, what: &'static str) {
+        if !lock(&self.counts).contains_key(what) {
+            self.wrong("it never happened", what);
+        }
+    }
+
+    pub(crate) fn wrong(&self, what: &'static str, example: impl Display) {
+        let mut wrong = lock(&self.wrong);
+        let found = wrong.entry(what).or_insert_with(|| {
+            println!("{} WRONG: {what}: {example}", now() / 1_000);
+            (0, example.to_string())
+        });
+        found.0 += 1;
+    }
+
+    pub(crate) fn print(&self) {
+        for (what, count) in lock(&self.counts).iter() {
+            println!("{count:>9} {what}");
+        }
+    }
+
+    /// # Panics
+    ///
+    /// When anything is wrong.
+    pub(crate) fn assert_nothing_is_wrong(&self) {
+        let wrong = lock(&self.wrong);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

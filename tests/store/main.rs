@@ -1,0 +1,14 @@
+//! What every store promises, and what only the store in memory does.
+
+mod conformance;
+mod lock;
+mod memory;
+mod semaphore;
+mod several;
+
+#[cfg(feature = "redis")]
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_of_the_fleet() {
+    testing::fleet::serve();
+}

@@ -1,0 +1,78 @@
+//! One script decides for all levels: what it writes, as the server shows it.
+
+use super::{
+    BOUND,
+    server::{members, store},
+};
+use testing::{
+    levels::claims,
+    monitor::{Monitor, is_read},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tower_semaphore::{AcquireError, Claim, Semaphore};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_limits_take_one_call() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    // From then on the server knows the script.
+    let first = store.acquire_all(claims("ann", [1, 1, 1]).into()).await;
+    let mut monitor = Monitor::start(&server).await;
+    let four = ["a", "b", "c", "d"].map(|key| Claim::new(key).with_limit(2));
+    let permit = store.acquire_all(four.into()).await.expect("there is room");
+    let calls = monitor.calls(&mut raw).await;
+    let calls = calls.iter().filter(|call| call.names("{concurrency:a}"));
+    assert_eq!(calls.count(), 1);
+    drop((first, permit));
+}
+
+/// All keys but those that tell of processes, which may come at any time.
+async fn keys_but_of_processes(raw: &mut Raw) -> Vec<Vec<u8>> {
+    let mut keys = raw.keys("*").await;
+    keys.retain(|key| !key.starts_with(b"semaphore:process"));
+    keys
+}
+
+/// The commands of all calls that name a key. A first call fails without any, where the server does
+/// not know the script yet.
+async fn commands_for(monitor: &mut Monitor, raw: &mut Raw, key: &str) -> Vec<Vec<String>> {
+    let calls = monitor.calls(raw).await.into_iter();
+    let calls = calls.filter(|call| call.names(key));
+    calls.flat_map(|call| call.commands).collect()
+}
+
+/// Whether a command changes nothing here: what is removed is not there.
+fn is_harmless(command: &[String]) -> bool {
+    is_read(command) || ["ZREM", "ZREMRANGEBYSCORE"].contains(&&*command[0])
+}
+
+/// A claim waits at the fleet meanwhile, so that there is somebody to wake.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes_nobody() {
+    let server = RedisServer::start();
+    let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
+    let [.., fleet] = claims("bob", [1, 9, 2]);
+    let _held = store.acquire(fleet.clone()).await.expect("there is room");
+    let heavy = fleet.with_weight(2).with_wait(BOUND);
+    let waits = tokio::spawn(store.acquire(heavy));
+    let queued = async || members(&mut raw, "queue").await == [0, 0, 1];
+    eventually("it waits", BOUND, queued).await;
+    let before = keys_but_of_processes(&mut raw).await;
+
+    let mut monitor = Monitor::start(&server).await;
+    let refused = store.acquire_all(claims("ann", [1, 9, 2]).into()).await;
+    assert!(matches!(refused, Err(AcquireError::Full { .. })));
+    let commands = commands_for(&mut monitor, &mut raw, "{account:ann}").await;
+    let mut words = commands.iter().flatten();
+    assert!(words.any(|word| word.starts_with("semaphore:{fleet:")));
+    let harmful: Vec<_> = commands
+        .iter()
+        .filter(|command| !is_harmless(command))
+        .collect();
+    assert!(harmful.is_empty(), "{harmful:?}");
+    assert_eq!(members(&mut raw, "held").await, [0, 0, 1]);
+    assert_eq!(keys_but_of_processes(&mut raw).await, before);
+    assert!(!waits.is_finished());
+}

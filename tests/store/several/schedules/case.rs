@@ -1,0 +1,207 @@
+//! One schedule: the same operations for a store and for the model, compared after each.
+
+use super::{
+    driver::Driver,
+    model::{Each, Id, Part, Seen, Spec, State, Step},
+    waiter::{Answer, Waiter},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::{Duration, Instant},
+};
+use tower_semaphore::{AcquireError, Claim, Claims, Permit};
+
+/// How long the store may take to show what has happened.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+/// No claim has a higher limit.
+pub(crate) const MOST_UNITS: u32 = 3;
+/// Longer than any schedule.
+const HEAD_START: Duration = Duration::from_secs(3_600);
+
+pub(crate) type Outcome = Result<(), String>;
+
+/// A store, its model, and the permits and waiters of all processes.
+pub(crate) struct Case<D> {
+    pub(crate) driver: D,
+    pub(crate) specs: Vec<Spec>,
+    /// What the store may be like, after all that was seen.
+    pub(crate) possible: BTreeSet<State>,
+    pub(crate) permits: BTreeMap<Id, Permit>,
+    pub(crate) waiters: BTreeMap<Id, Waiter>,
+    /// Permits of which something has ended.
+    pub(crate) ended: BTreeSet<Id>,
+    /// The greatest tokens that were seen, and those seen before each claim.
+    tokens: Each<u64>,
+    earlier: Vec<Each<u64>>,
+    /// What was done so far.
+    pub(crate) log: Vec<String>,
+}
+
+impl<D: Driver> Case<D> {
+    pub(crate) fn new(driver: D) -> Self {
+        Self {
+            driver,
+            specs: Vec::new(),
+            possible: [State::default()].into(),
+            permits: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            tokens: Each::default(),
+            earlier: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, spec: Spec) -> Id {
+        let id = self.specs.len();
+        self.log.push(format!("{id}: {spec:?}"));
+        self.specs.push(spec);
+        self.earlier.push(self.tokens);
+        id
+    }
+
+    pub(crate) fn claims(&self, id: Id, wait: Duration) -> Claims {
+        let spec = &self.specs[id];
+        let claim = |part: &Part| -> Claim {
+            let claim = self
+                .driver
+                .claim(part.level, part.key)
+                .with_limit(part.limit);
+            let claim = claim.with_weight(part.weight).with_wait(wait);
+            claim.with_head_start(HEAD_START * spec.head_start)
+        };
+        spec.parts.iter().map(claim).collect()
+    }
+
+    /// The model does these steps, in any order.
+    pub(crate) fn then(&mut self, steps: &[Step], change: impl Fn(&mut State)) {
+        let specs = &self.specs;
+        let outcomes = mem::take(&mut self.possible)
+            .into_iter()
+            .flat_map(|mut state| {
+                change(&mut state);
+                state.outcomes(specs, steps.to_vec())
+            });
+        self.possible = outcomes.collect();
+    }
+
+    /// The steps that free all that a claim has.
+    pub(crate) fn free(&self, id: Id) -> Vec<Step> {
+        let parts = self.specs[id].parts.iter();
+        parts
+            .map(|part| Step::Free(id, part.level, part.key))
+            .collect()
+    }
+
+    /// Waits until the store is in one of the states that are possible.
+    pub(crate) async fn settle(&mut self) -> Outcome {
+        let start = Instant::now();
+        loop {
+            let late = start.elapsed() > BOUND;
+            self.collect()?;
+            let seen = self.seen().await;
+            let specs = &self.specs;
+            let is_over = |part: &Part| seen.held[part.level][part.key] > MOST_UNITS;
+            if let Some(part) = specs
+                .iter()
+                .flat_map(|spec| &spec.parts)
+                .find(|part| is_over(part))
+            {
+                return Err(format!("over the limit: {part:?} in {seen:?}"));
+            }
+            if self.possible.iter().any(|state| state.seen(specs) == seen) {
+                self.possible.retain(|state| state.seen(specs) == seen);
+                return Ok(());
+            }
+            if late {
+                return Err(format!("it is {seen:?}, not one of {:?}", self.possible));
+            }
+            self.driver.pause().await;
+        }
+    }
+
+    async fn seen(&mut self) -> Seen {
+        let (held, waiting) = self.driver.counts().await;
+        let granted = self.permits.keys().copied().collect();
+        Seen {
+            granted,
+            held,
+            waiting,
+        }
+    }
+
+    /// Takes the permits of waiters that are granted.
+    fn collect(&mut self) -> Outcome {
+        let waiters = mem::take(&mut self.waiters).into_iter();
+        let (finished, waiting) = waiters.partition(|(_, waiter)| waiter.is_finished());
+        self.waiters = waiting;
+        let finished: BTreeMap<_, Waiter> = finished;
+        for (id, waiter) in finished {
+            let permit = waiter.permit()?;
+            self.hold(id, permit)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn hold(&mut self, id: Id, permit: Permit) -> Outcome {
+        let levels = permit.levels().iter().map(Permit::limit);
+        let limits = self.specs[id].parts.iter().map(|part| part.limit);
+        if !levels.eq(limits) {
+            return Err(format!("{permit:?} is not for {:?}", self.specs[id]));
+        }
+        for (level, part) in permit.levels().iter().zip(&self.specs[id].parts) {
+            let (token, at) = (level.token().unwrap_or(0), (part.level, part.key));
+            if token <= self.earlier[id][at.0][at.1] {
+                return Err(format!(
+                    "{token} is the token of {permit:?}, after {:?}",
+                    self.earlier[id]
+                ));
+            }
+            self.tokens[at.0][at.1] = token.max(self.tokens[at.0][at.1]);
+        }
+        self.permits.insert(id, permit);
+        Ok(())
+    }
+
+    /// The store's refusal is that of the model.
+    pub(crate) fn is_of(&self, error: &AcquireError, part: Part) -> bool {
+        let own = self.driver.claim(part.level, part.key);
+        matches!(error, AcquireError::Full { policy, limit, .. }
+            if policy == own.policy() && *limit == part.limit)
+    }
+
+    /// Returns once the keepers will touch nothing that a process has. `false`: it is unknown what
+    /// it has.
+    pub(crate) async fn is_quiet(&mut self, process: usize) -> bool {
+        let (1, Some(state)) = (self.possible.len(), self.possible.first()) else {
+            return false;
+        };
+        let mut leased = Each::<u32>::default();
+        for (id, spec) in self.specs.iter().enumerate() {
+            // The units of a waiter end with its heartbeats.
+            let is_leased = state.granted.contains(&id);
+            for part in spec
+                .parts
+                .iter()
+                .filter(|_| is_leased && spec.process == process)
+            {
+                let is_held = state.held[part.level][part.key].contains(&id);
+                leased[part.level][part.key] += part.weight * u32::from(is_held);
+            }
+        }
+        self.driver.refreshed(process, &leased).await;
+        true
+    }
+
+    pub(crate) fn spawn(&mut self, id: Id, wait: Duration) {
+        let store = self.driver.store(self.specs[id].process);
+        let waiter = Waiter::spawn(store.acquire_all(self.claims(id, wait)));
+        self.waiters.insert(id, waiter);
+    }
+
+    pub(crate) async fn answer(&mut self, id: Id, wait: Duration) -> Answer {
+        let store = self.driver.store(self.specs[id].process);
+        store.acquire_all(self.claims(id, wait)).await
+    }
+}

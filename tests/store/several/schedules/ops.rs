@@ -1,0 +1,256 @@
+//! The operations of a schedule.
+
+use super::{
+    case::{Case, Outcome},
+    driver::{Driver, LONG_WAIT},
+    model::{Id, KEYS, LEVELS, Part, Spec, State, Step, everywhere},
+};
+use std::time::Duration;
+use testing::rng::Rng;
+use tower_semaphore::AcquireError;
+
+pub(crate) const PROCESSES: usize = 3;
+const OPERATIONS: usize = 28;
+/// Claims that hold or wait at a time.
+const MOST: usize = 12;
+/// A wait that times out soon.
+const SHORT_WAIT: Duration = Duration::from_millis(2);
+
+/// Runs a schedule to its end: at last every waiter is granted.
+pub(crate) async fn run<D: Driver>(driver: D, seed: u64) -> Outcome {
+    let mut case = Case::new(driver);
+    let mut rng = Rng::new(seed);
+    let done = run_all(&mut case, &mut rng).await;
+    done.map_err(|why| format!("{}\n{why}", case.log.join("\n")))
+}
+
+async fn run_all<D: Driver>(case: &mut Case<D>, rng: &mut Rng) -> Outcome {
+    for _ in 0..OPERATIONS {
+        case.operation(rng).await?;
+    }
+    while let Some(&id) = case.permits.keys().next() {
+        case.release(id).await?;
+    }
+    match case.waiters.is_empty() && case.possible == [State::default()].into() {
+        true => Ok(()),
+        false => Err(format!("nobody holds anything: {:?}", case.possible)),
+    }
+}
+
+fn spec(rng: &mut Rng) -> Spec {
+    let is_at = 1 + rng.below((1 << LEVELS) - 1);
+    let levels = (0..LEVELS).filter(|level| is_at & 1 << level != 0);
+    let parts = levels.map(|level| Part {
+        level,
+        // Mostly one key of the widest level, so that claims meet there.
+        key: rng.below(KEYS).saturating_sub(level),
+        limit: 2 + u32::from(rng.once_in(4)),
+        weight: 1 + u32::from(rng.once_in(4)),
+    });
+    Spec {
+        parts: parts.collect(),
+        process: rng.below(PROCESSES),
+        head_start: rng.one_of(&[0, 0, 1, 2]),
+    }
+}
+
+impl<D: Driver> Case<D> {
+    async fn operation(&mut self, rng: &mut Rng) -> Outcome {
+        let (held, waiting) = (self.permits.len(), self.waiters.len());
+        match rng.below(24) {
+            0..12 if held + waiting < MOST => self.claim(rng).await,
+            12..15 if waiting > 0 => {
+                let id = *self.waiters.keys().nth(rng.below(waiting)).expect("one");
+                self.cancel(id).await
+            }
+            15 => self.kill(rng.below(PROCESSES)).await,
+            16 => self.expire(rng).await,
+            17..21 if held > 0 => self.resize(self.any_permit(rng), rng).await,
+            21 if held > 0 => self.give_up(self.any_permit(rng), rng.once_in(2)).await,
+            _ if held > 0 => self.release(self.any_permit(rng)).await,
+            _ => Ok(()),
+        }
+    }
+
+    fn any_permit(&self, rng: &mut Rng) -> Id {
+        let mut permits = self.permits.keys();
+        let any = permits.nth(rng.below(permits.len()));
+        *any.expect("one is held")
+    }
+
+    async fn claim(&mut self, rng: &mut Rng) -> Outcome {
+        let id = self.add(spec(rng));
+        match rng.below(8) {
+            0..2 => self.try_one(id, Duration::ZERO).await,
+            2 if self.waits_in_every_state(id) => self.try_one(id, SHORT_WAIT).await,
+            _ => {
+                self.spawn(id, LONG_WAIT);
+                self.then(&[Step::Arrive(id, 0)], |_| {});
+                self.settle().await
+            }
+        }
+    }
+
+    fn waits_in_every_state(&self, id: Id) -> bool {
+        let mut states = self.possible.iter();
+        states.all(|state| !state.would_wait_at(&self.specs, id).is_empty())
+    }
+
+    /// A claim that does not wait, or not for long.
+    async fn try_one(&mut self, id: Id, wait: Duration) -> Outcome {
+        self.log.push(format!("{id} waits for {wait:?}"));
+        let is_alone = self.specs[id].parts.len() == 1;
+        match self.answer(id, wait).await {
+            Ok(permit) if wait.is_zero() => {
+                self.hold(id, permit)?;
+                let specs = &self.specs;
+                self.possible
+                    .retain(|state| state.refuses(specs, id).is_none());
+                self.then(&[Step::Arrive(id, 0)], |_| {});
+            }
+            Err(AcquireError::TimedOut) if is_alone && !wait.is_zero() => {}
+            Err(error) => self.refused(id, wait, &error)?,
+            Ok(_) => return Err("there was no room".to_owned()),
+        }
+        self.settle().await
+    }
+
+    /// A refusal rules out the states in which the model refuses at another level.
+    fn refused(&mut self, id: Id, wait: Duration, error: &AcquireError) -> Outcome {
+        let possible = self.possible.iter().filter(|state| {
+            // A short wait may be over at any level.
+            let mut refusing = Vec::from_iter(state.refuses(&self.specs, id));
+            if !wait.is_zero() {
+                refusing.extend(state.would_wait_at(&self.specs, id));
+            }
+            refusing.iter().any(|part| self.is_of(error, *part))
+        });
+        self.possible = possible.cloned().collect();
+        match self.possible.is_empty() {
+            true => Err(format!("{:?} is refused: {error:?}", self.specs[id])),
+            false => Ok(()),
+        }
+    }
+
+    async fn cancel(&mut self, id: Id) -> Outcome {
+        self.log.push(format!("{id} is cancelled"));
+        self.waiters.remove(&id);
+        let steps = self.free(id);
+        self.then(&steps, |_| {});
+        self.settle().await
+    }
+
+    pub(crate) async fn release(&mut self, id: Id) -> Outcome {
+        self.log.push(format!("{id} is released"));
+        let permit = self.permits.remove(&id).expect("it is held");
+        let was_held = permit.release().await;
+        if was_held == self.ended.contains(&id) {
+            return Err(format!("{:?} was held: {was_held}", self.specs[id]));
+        }
+        self.freed(id).await
+    }
+
+    /// The bound of how long it is held ends it, or its last clone is dropped.
+    async fn give_up(&mut self, id: Id, has_bound: bool) -> Outcome {
+        self.log
+            .push(format!("{id} is given up, by a bound: {has_bound}"));
+        let permit = self.permits.remove(&id).expect("it is held");
+        if has_bound {
+            permit.end_after(Duration::ZERO);
+            permit.lost().await;
+        }
+        drop(permit);
+        self.freed(id).await
+    }
+
+    async fn freed(&mut self, id: Id) -> Outcome {
+        let steps = self.free(id);
+        self.then(&steps, |state| state.granted.retain(|other| *other != id));
+        self.settle().await
+    }
+
+    /// A process is killed: what it holds ends. It polls for its waiters as long as it lives, so they are
+    /// cancelled before. In memory it only gives up everything.
+    async fn kill(&mut self, process: usize) -> Outcome {
+        self.log.push(format!("process {process} is killed"));
+        if !self.is_quiet(process).await {
+            return Ok(());
+        }
+        for id in self.of(process, self.waiters.keys()) {
+            // The one before may have let it pass.
+            if self.waiters.contains_key(&id) {
+                self.cancel(id).await?;
+            }
+        }
+        let permits = self.of(process, self.permits.keys());
+        if !self.driver.has_leases() {
+            for id in permits {
+                self.release(id).await?;
+            }
+            return Ok(());
+        }
+        if !self.is_quiet(process).await {
+            return Ok(());
+        }
+        self.driver.expire(process, None).await;
+        // Nothing is left to be released.
+        self.permits.retain(|id, _| !permits.contains(id));
+        self.lose(&permits, everywhere().collect()).await
+    }
+
+    /// Those of a process.
+    fn of<'a>(&self, process: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
+        ids.copied()
+            .filter(|id| self.specs[*id].process == process)
+            .collect()
+    }
+
+    /// The units of one process at one key end, while its permits stay.
+    async fn expire(&mut self, rng: &mut Rng) -> Outcome {
+        let (process, key) = (rng.below(PROCESSES), rng.below(KEYS));
+        let level = rng.below(LEVELS);
+        if !self.is_quiet(process).await {
+            return Ok(());
+        }
+        let of = |id: &Id| {
+            let spec = &self.specs[*id];
+            let mut parts = spec.parts.iter();
+            spec.process == process && parts.any(|part| (part.level, part.key) == (level, key))
+        };
+        if self.waiters.keys().any(of) || !self.driver.has_leases() {
+            return Ok(());
+        }
+        self.driver.expire(process, Some((level, key))).await;
+        let permits: Vec<_> = self.permits.keys().copied().filter(of).collect();
+        self.ended.extend(&permits);
+        self.lose(&permits, vec![(level, key)]).await
+    }
+
+    /// The model and the store learn that claims have lost all that they had at these places.
+    async fn lose(&mut self, ids: &[Id], places: Vec<(usize, usize)>) -> Outcome {
+        self.log.push(format!("{ids:?} end at {places:?}"));
+        let is_whole = places.len() > 1;
+        let advance = places.iter().map(|&(level, key)| Step::Advance(level, key));
+        // Where nothing waits there is nothing to notice.
+        let waits = |step: &Step| {
+            self.possible.iter().any(|state| {
+                matches!(*step, Step::Advance(level, key)
+                    if state.queue[level][key].iter().any(|id| !ids.contains(id)))
+            })
+        };
+        let steps: Vec<_> = advance.filter(waits).collect();
+        self.then(&steps, |state| {
+            for &(level, key) in &places {
+                state.held[level][key].retain(|id| !ids.contains(id));
+                state.queue[level][key].retain(|id| !ids.contains(id));
+            }
+            state.granted.retain(|id| !is_whole || !ids.contains(id));
+        });
+        for step in steps {
+            if let Step::Advance(level, key) = step {
+                self.driver.notice(level, key).await;
+            }
+        }
+        self.settle().await
+    }
+}

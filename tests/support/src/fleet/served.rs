@@ -1,0 +1,150 @@
+//! A child's side: commands from standard input, answers to standard output.
+
+use super::{AGAIN, HANDED_IN, LEASE, MARK, URL, locks::Locks};
+use crate::stores::connection;
+use std::{
+    collections::HashMap,
+    env,
+    future::{Future, ready},
+    io::Write,
+    task::Poll,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::task::JoinSet;
+use tower_semaphore::{AcquireError, Claim, Claims, Permit, RedisSemaphore, Semaphore};
+
+/// Connects, answers commands, and ends with its standard input.
+pub(super) fn run() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async {
+        let lease = env::var(LEASE)
+            .expect("a parent sets it")
+            .parse()
+            .expect("it is a number");
+        let lease = Duration::from_millis(lease);
+        // Longer than the default under a long lease: a busy machine runs much else.
+        let timeout = (lease / 12).max(Duration::from_millis(250));
+        let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
+        let url = env::var(URL).expect("a parent sets it");
+        let store = match env::var(HANDED_IN) {
+            Ok(_) => builder.with_connection(connection(&url).await),
+            Err(_) => builder.connect(url).await,
+        };
+        let store = store.expect("the server is there");
+        say("ready");
+        let mut permits = HashMap::new();
+        let mut contenders = JoinSet::new();
+        let mut locks = Locks::new(store.clone());
+        // Blocking reads leave one of the runtime's threads to the keeper.
+        for command in std::io::stdin().lines() {
+            let command = command.expect("the parent writes text");
+            let words: Vec<&str> = command.split(' ').collect();
+            match locks.run(&words).await {
+                Some(answer) => say(&answer),
+                None => say(&answer(&store, &mut permits, &mut contenders, &words).await),
+            }
+        }
+    });
+}
+
+fn say(answer: &str) {
+    println!("{MARK}{answer}");
+    std::io::stdout().flush().expect("the parent reads");
+}
+
+type Answer = Result<Permit, AcquireError>;
+
+async fn contend(
+    name: String,
+    answer: impl Future<Output = Answer>,
+    work: Duration,
+) -> (String, u64) {
+    let permit = answer.await.expect("it is granted in time");
+    tokio::time::sleep(work).await;
+    let token = permit.token().expect("it is granted");
+    permit.release().await;
+    (name, token)
+}
+
+/// Retries when the store fails, because a call may time out on a busy machine.
+async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
+    for _ in 0..AGAIN {
+        match store.acquire(claim.clone()).await {
+            Err(AcquireError::Store { .. }) => {}
+            answer => return answer,
+        }
+    }
+    store.acquire(claim.clone()).await
+}
+
+/// The claims for `POLICY KEY LIMIT`, once or more.
+fn several(limits: &[&str]) -> Claims {
+    let claims = limits.chunks(3).map(|limit| {
+        let claim = Claim::new(limit[1].to_owned()).with_policy(limit[0].to_owned());
+        claim.with_limit(limit[2].parse().expect("a number"))
+    });
+    claims.collect()
+}
+
+async fn answer(
+    store: &RedisSemaphore,
+    permits: &mut HashMap<String, Permit>,
+    contenders: &mut JoinSet<(String, u64)>,
+    words: &[&str],
+) -> String {
+    match *words {
+        ["acquire", name, key, limit] => {
+            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            match acquire(store, &claim).await {
+                Ok(permit) => {
+                    let token = permit.token().expect("it is granted").to_string();
+                    permits.insert(name.to_owned(), permit);
+                    token
+                }
+                Err(AcquireError::Full { .. }) => "full".to_owned(),
+                Err(error) => format!("{error:?}"),
+            }
+        }
+        ["contend", name, key, limit, work] => {
+            let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            let mut acquire = store.acquire(claim.with_wait(Duration::from_secs(60)));
+            let work = Duration::from_millis(work.parse().expect("a number"));
+            // Polled here, not when the task first runs, so that claims keep the order of commands.
+            let name = name.to_owned();
+            match futures_util::poll!(&mut acquire) {
+                Poll::Ready(answer) => contenders.spawn(contend(name, ready(answer), work)),
+                Poll::Pending => contenders.spawn(contend(name, acquire, work)),
+            };
+            "started".to_owned()
+        }
+        ["all", name, ref limits @ ..] => match store.acquire_all(several(limits)).await {
+            Ok(permit) => {
+                permits.insert(name.to_owned(), permit);
+                "granted".to_owned()
+            }
+            Err(AcquireError::Full { .. }) => "full".to_owned(),
+            Err(error) => format!("{error:?}"),
+        },
+        ["contended"] => {
+            let mut granted = Vec::new();
+            while let Some(one) = contenders.join_next().await {
+                granted.push(one.expect("it did not panic"));
+            }
+            granted.sort_by_key(|(_, token)| *token);
+            let pairs = granted
+                .iter()
+                .map(|(name, token)| format!("{name}={token}"));
+            pairs.collect::<Vec<_>>().join(" ")
+        }
+        ["release", name] => {
+            let permit = permits.remove(name).expect("it was acquired");
+            permit.release().await.to_string()
+        }
+        ["lost", name] => permits[name].is_lost().to_string(),
+        ["clock"] => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.expect("it is after 1970").as_secs().to_string()
+        }
+        _ => panic!("unknown command: {words:?}"),
+    }
+}

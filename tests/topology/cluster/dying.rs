@@ -1,0 +1,143 @@
+//! Nodes die, and their replicas are promoted.
+
+use super::{
+    BOUND, connect,
+    load::{Load, Seen},
+    name, patient,
+};
+use std::time::{Duration, Instant};
+use testing::{machine::beside_others, redis::Cluster, wait::eventually};
+use tokio::time::sleep;
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+/// Under load on a busy machine an answer may take that long without any fault.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Ends a node: so that its port refuses connections, or so that nothing answers any more.
+type Fault = fn(&mut Cluster, usize);
+
+struct Outcome {
+    cluster: Cluster,
+    store: RedisSemaphore,
+    /// Claims on the keys of the dead node, and on those of others.
+    own: Vec<Seen>,
+    others: Vec<Seen>,
+    promoted: Instant,
+    most: u32,
+}
+
+async fn fail_over(fault: Fault) -> Outcome {
+    let mut cluster = Cluster::of_pairs(3).await;
+    let store = connect(patient().timeout(TIMEOUT), &cluster).await;
+    let dying = cluster.keys_of(0, 10, name).await;
+    let mut keys = dying.clone();
+    keys.extend(cluster.keys_of(1, 10, name).await);
+    keys.extend(cluster.keys_of(2, 10, name).await);
+    let load = Load::start(&store, &keys);
+    sleep(TIMEOUT).await;
+    fault(&mut cluster, 0);
+    eventually("the replica is promoted", BOUND, async || {
+        cluster.is_primary(cluster.replica_of(0)).await
+    })
+    .await;
+    let promoted = Instant::now();
+    sleep(TIMEOUT * 4).await;
+    let (seen, most) = load.stop().await;
+    let (own, others) = seen.into_iter().partition(|seen| dying.contains(&seen.key));
+    Outcome {
+        cluster,
+        store,
+        own,
+        others,
+        promoted,
+        most,
+    }
+}
+
+impl Outcome {
+    fn assert_that_others_are_unharmed(&self) {
+        let harmed = |seen: &&Seen| seen.error.is_some() || seen.took > TIMEOUT;
+        let harmed: Vec<_> = self.others.iter().filter(harmed).collect();
+        assert!(
+            harmed.is_empty(),
+            "{} of {}: {:?}",
+            harmed.len(),
+            self.others.len(),
+            harmed[0]
+        );
+        assert!(self.others.len() > 1_000, "{}", self.others.len());
+    }
+
+    /// The target is a second; the rest is for a busy machine.
+    fn assert_that_own_are_served_within(&self, bound: Duration) {
+        let failed = self.own.iter().filter(|seen| seen.error.is_some());
+        let last = failed.map(|seen| seen.start + seen.took).max();
+        let late = last
+            .expect("some have failed")
+            .saturating_duration_since(self.promoted);
+        assert!(
+            late < bound,
+            "the last claim failed {late:?} after the promotion"
+        );
+        eprintln!("the last claim failed {late:?} after the promotion");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_killed_harms_its_own_keys_only_until_its_replica_is_promoted() {
+    let _share = beside_others().await;
+    let outcome = fail_over(|cluster, node| cluster.node_mut(node).kill()).await;
+    outcome.assert_that_others_are_unharmed();
+    outcome.assert_that_own_are_served_within(Duration::from_secs(2));
+    // A grant that the replica had not got may be given again.
+    assert!(outcome.most <= 2, "{}", outcome.most);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_is_promoted() {
+    let _share = beside_others().await;
+    let outcome = fail_over(|cluster, node| cluster.node(node).stop()).await;
+    outcome.assert_that_others_are_unharmed();
+    // A claim that was sent to the silent node before fails after two timeouts.
+    outcome.assert_that_own_are_served_within(Duration::from_secs(2) + TIMEOUT * 2);
+    assert!(outcome.most <= 2, "{}", outcome.most);
+    // The old primary comes back, and is a replica now.
+    outcome.cluster.node(0).cont();
+    eventually("it is a replica", BOUND, async || {
+        !outcome.cluster.is_primary(0).await
+    })
+    .await;
+    let key = &outcome.own[0].key;
+    let permit = outcome
+        .store
+        .acquire(Claim::new(key.as_str()).with_limit(1))
+        .await;
+    assert!(permit.expect("there is room").release().await);
+}
+
+/// The store looks for the node as long as it is away, whether or not anybody claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_are_granted_soon_after_a_failover_that_no_claim_has_met() {
+    let _share = beside_others().await;
+    let mut cluster = Cluster::of_pairs(3).await;
+    let store = connect(patient(), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let claim = Claim::new(key.as_str()).with_limit(1);
+    let permit = store.acquire(claim.clone()).await.expect("there is room");
+    assert!(permit.release().await);
+    cluster.node_mut(0).kill();
+    let promoted = cluster.node(cluster.replica_of(0)).port();
+    for node in [1, 2, cluster.replica_of(0)] {
+        eventually("the replica is promoted and known", BOUND, async || {
+            cluster.port_of(node, &name(&key)).await == promoted
+        })
+        .await;
+    }
+    let known = Instant::now();
+    eventually("it is granted", BOUND, async || {
+        store.acquire(claim.clone()).await.is_ok()
+    })
+    .await;
+    let late = known.elapsed();
+    assert!(late < Duration::from_secs(1), "{late:?}");
+}

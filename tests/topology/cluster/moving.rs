@@ -1,0 +1,227 @@
+//! Slots move from node to node.
+
+use super::{BOUND, connect, load::Load, name, patient};
+use futures_util::future::join_all;
+use std::{collections::BTreeSet, error::Error as _, time::Duration};
+use testing::{
+    machine::{alone, beside_others},
+    redis::Cluster,
+    wait::eventually,
+};
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{Claim, Semaphore, redis::Error};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let keys = cluster.keys_of(0, 60, name).await;
+    let load = Load::start(&store, &keys);
+    let mut slots = BTreeSet::new();
+    for key in &keys {
+        slots.insert(cluster.slot(&name(key)).await);
+    }
+    for (number, slot) in slots.iter().enumerate() {
+        cluster.move_slot(*slot, 0, 1 + number % 2).await;
+    }
+    // And back.
+    for (number, slot) in slots.iter().enumerate() {
+        cluster.move_slot(*slot, 1 + number % 2, 0).await;
+    }
+    sleep(Duration::from_millis(200)).await;
+    let (seen, most) = load.stop().await;
+    let errors: Vec<_> = seen.iter().filter_map(|seen| seen.error.as_ref()).collect();
+    assert!(
+        errors.is_empty(),
+        "{} of {}: {}",
+        errors.len(),
+        seen.len(),
+        errors[0]
+    );
+    assert_eq!(most, 1, "held a key of one");
+    assert!(seen.len() > keys.len() * 10, "{}", seen.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_on_a_slot_that_is_moving_is_answered_once_it_has_moved() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let slot = cluster.slot(&name(&key)).await;
+    let claim = Claim::new(key.as_str()).with_limit(2);
+    let first = store.acquire(claim.clone()).await.expect("there is room");
+    cluster.begin_move(slot, 0, 1).await;
+    // The semaphore has no queue, so a script finds some keys and not the others: TRYAGAIN.
+    let waiting = tokio::spawn(store.acquire(claim.clone()));
+    eventually("it was told to try again", BOUND, async || {
+        // Redis 6.2 says ASK at first, and the other node says it.
+        let old = cluster.raw(0).await.cmd(&["INFO", "errorstats"]).await;
+        let new = cluster.raw(1).await.cmd(&["INFO", "errorstats"]).await;
+        [old, new]
+            .iter()
+            .any(|errors| errors.text().contains("TRYAGAIN"))
+    })
+    .await;
+    assert!(!waiting.is_finished());
+    cluster.move_keys(slot, 0, 1).await;
+    cluster.end_move(slot, 0, 1).await;
+    let second = waiting.await.expect("no panic").expect("there is room");
+    assert!(second.token() > first.token());
+    let held = format!("{}:held", name(&key));
+    assert_eq!(cluster.raw(1).await.zcard(&held).await, 2);
+    assert!(first.release().await && second.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient(), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let slot = cluster.slot(&name(&key)).await;
+    let claim = Claim::new(key.as_str()).with_limit(1);
+    let holder = store.acquire(claim.clone()).await.expect("there is room");
+    // With a waiter all four keys exist.
+    let waiting = tokio::spawn(store.acquire(claim.clone().with_wait(BOUND)));
+    let queue = format!("{}:queue", name(&key));
+    eventually("it waits", BOUND, async || {
+        cluster.raw(0).await.zcard(&queue).await == 1
+    })
+    .await;
+    cluster.begin_move(slot, 0, 1).await;
+    cluster.move_keys(slot, 0, 1).await;
+    // The old node says ASK, and the new one serves only who says ASKING.
+    drop(holder);
+    let waiter = timeout(BOUND, waiting)
+        .await
+        .expect("the slot has not moved");
+    let waiter = waiter.expect("no panic").expect("it is granted");
+    let errors = cluster.raw(0).await.cmd(&["INFO", "errorstats"]).await;
+    assert!(errors.text().contains("ASK"), "{}", errors.text());
+    cluster.end_move(slot, 0, 1).await;
+    assert!(waiter.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().timeout(TIMEOUT), &cluster).await;
+    let keys = cluster.keys_of(0, 20, name).await;
+    let slot = cluster.slot(&name(&keys[0])).await;
+    let claim = Claim::new(keys[0].as_str()).with_limit(2);
+    let _held = store.acquire(claim.clone()).await.expect("there is room");
+    cluster.begin_move(slot, 0, 1).await;
+    let load = Load::start(&store, &keys[1..]);
+    let answer = timeout(TIMEOUT * 3, store.acquire(claim)).await;
+    let error = answer.expect("it is in time").expect_err("the keys move");
+    assert!(format!("{error:?}").contains("TryAgain"), "{error:?}");
+    let (seen, _) = load.stop().await;
+    let harmed = seen
+        .iter()
+        .filter(|seen| seen.error.is_some() || seen.took > TIMEOUT);
+    assert_eq!(harmed.count(), 0, "of {}", seen.len());
+}
+
+/// Claims on a slot that nobody serves, and then one on another slot of the same node.
+async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let _share = beside_others().await;
+    let mut cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().timeout(TIMEOUT), &cluster).await;
+    let keys = cluster.keys_of(0, 2, name).await;
+    let claims = [0, 1].map(|key| Claim::new(keys[key].as_str()).with_limit(1));
+    let slot = cluster.slot(&name(&keys[0])).await;
+    assert!(store.acquire(claims[1].clone()).await.is_ok());
+    fault(&mut cluster, slot).await;
+    // Long enough for the breaker of a node.
+    for _ in 0..4 {
+        let answer = store.acquire(claims[0].clone()).await;
+        let error = answer.expect_err("nobody serves it");
+        let is_said = said.iter().any(|said| format!("{error:?}").contains(said));
+        assert!(is_said, "{error:?}");
+        sleep(TIMEOUT / 10).await;
+    }
+    let answer = store.acquire(claims[1].clone()).await;
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_whose_new_node_is_dead_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Ask", "Unavailable"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        cluster.node_mut(1).kill();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_whose_new_node_is_silent_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Timeout", "Ask", "timed out"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        cluster.node(1).stop();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_each_node_says_the_other_has_fails_its_own_claims_only() {
+    fails_its_own_claims_only(&["Moved", "Ask"], async |cluster, slot| {
+        cluster.begin_move(slot, 0, 1).await;
+        let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
+        assert_eq!(cluster.raw(1).await.cmd(&stable).await.text(), "OK");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_on_a_slot_that_does_not_end_its_move_are_told_so_however_many_they_are() {
+    let _alone = alone().await;
+    let cluster = Cluster::of_primaries(3).await;
+    let store = connect(patient().timeout(Duration::from_millis(250)), &cluster).await;
+    let key = cluster.keys_of(0, 1, name).await.remove(0);
+    let slot = cluster.slot(&name(&key)).await;
+    let claim = Claim::new(key.as_str()).with_limit(2);
+    let _held = store.acquire(claim.clone()).await.expect("there is room");
+    cluster.begin_move(slot, 0, 1).await;
+    for count in [1, 1, 1, 10, 20, 30] {
+        let claims = (0..count).map(|_| store.acquire(claim.clone()));
+        for answer in join_all(claims).await {
+            let error = answer.expect_err("the keys move");
+            let is_told = match error.source().and_then(|source| source.downcast_ref()) {
+                // A busy machine was given the time.
+                Some(Error::Timeout { 0: waited, .. }) => *waited > Duration::from_millis(20),
+                Some(Error::Redis { 0: error, .. }) => error.code() == Some("TRYAGAIN"),
+                _ => false,
+            };
+            assert!(is_told, "{error:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others() {
+    let _share = beside_others().await;
+    let cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        // Redis 6.2 has no names. Nobody announces one here, so the nodes say `MOVED 1234 ?:7000`.
+        let named = [
+            "CONFIG",
+            "SET",
+            "cluster-preferred-endpoint-type",
+            "hostname",
+        ];
+        cluster.raw(node).await.cmd(&named).await;
+    }
+    let store = connect(patient(), &cluster).await;
+    for key in cluster.keys_of(0, 3, name).await {
+        let claim = Claim::new(key.as_str()).with_limit(1);
+        let permit = store.acquire(claim.clone()).await.expect("there is room");
+        assert!(permit.release().await);
+        let slot = cluster.slot(&name(&key)).await;
+        cluster.move_slot(slot, 0, 1).await;
+        let permit = store.acquire(claim.clone()).await;
+        assert!(permit.is_ok(), "{permit:?}");
+    }
+}

@@ -1,0 +1,291 @@
+//! A policy for the time when a store is unavailable, while one of several nodes is.
+
+use super::{BOUND, name};
+use std::time::{Duration, Instant};
+use testing::{machine::beside_others, redis::Cluster, wait::eventually};
+use tokio::time::sleep;
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::WhenUnavailable::{self, Admit, Refuse, Share},
+};
+
+/// Under load on a busy machine an answer may take that long without any fault.
+const TIMEOUT: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
+const LIMIT: u32 = 4;
+/// Half of the limit for each of two processes.
+const SHARE: usize = 2;
+const PROCESSES: &str = "semaphore:processes";
+
+/// Two processes, and a key on each node.
+struct Fixture {
+    cluster: Cluster,
+    stores: [RedisSemaphore; 2],
+    keys: Vec<String>,
+}
+
+impl Fixture {
+    async fn new(cluster: Cluster, policy: WhenUnavailable) -> Self {
+        let stores = [
+            connect(&cluster, policy).await,
+            connect(&cluster, policy).await,
+        ];
+        let mut keys = Vec::new();
+        for node in 0..3 {
+            keys.extend(cluster.keys_of(node, 1, name).await);
+        }
+        let fixture = Self {
+            cluster,
+            stores,
+            keys,
+        };
+        fixture.know_each_other().await;
+        fixture
+    }
+
+    /// The node that counts the processes.
+    async fn counting_node(&self) -> usize {
+        self.cluster.first_owner(self.cluster.slot(PROCESSES).await)
+    }
+
+    /// Waits until both processes are counted, and have been told so.
+    async fn know_each_other(&self) {
+        let mut raw = self.cluster.raw(self.counting_node().await).await;
+        eventually("both are alive", BOUND, async || {
+            raw.zcard(PROCESSES).await == 2
+        })
+        .await;
+        let before = raw.zmembers(PROCESSES).await;
+        eventually("each has called again", BOUND, async || {
+            let now = raw.zmembers(PROCESSES).await;
+            let is_later = |(id, end): &(Vec<u8>, f64)| {
+                now.iter().any(|(other, later)| other == id && later > end)
+            };
+            before.iter().all(is_later)
+        })
+        .await;
+    }
+
+    /// Asserts that the keys of the other nodes are limited as ever, and that no claim waits for the
+    /// dead node.
+    async fn others_are_unharmed(&self, dead: usize) {
+        for node in (0..3).filter(|node| *node != dead) {
+            let mut permits = Vec::new();
+            for at in 0..10 {
+                let start = Instant::now();
+                let answer = self.stores[at % 2].acquire(claim(&self.keys[node])).await;
+                assert!(start.elapsed() < TIMEOUT, "{:?}", start.elapsed());
+                match answer {
+                    Ok(permit) => permits.push(permit),
+                    Err(AcquireError::Full { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            assert_eq!(permits.len(), LIMIT as usize);
+            assert!(permits.iter().all(|permit| !permit.is_degraded()));
+            let mut raw = self.cluster.raw(node).await;
+            let held = raw.zcard(&held(&self.keys[node])).await;
+            assert_eq!(held, LIMIT as usize);
+            for permit in permits {
+                assert!(permit.release().await);
+            }
+        }
+    }
+}
+
+async fn connect(cluster: &Cluster, policy: WhenUnavailable) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
+    let builder = builder.when_unavailable(policy);
+    builder
+        .connect_cluster(cluster.urls())
+        .await
+        .expect("it connects")
+}
+
+fn claim(key: &str) -> Claim {
+    Claim::new(key).with_limit(LIMIT)
+}
+
+fn held(key: &str) -> String {
+    format!("{}:held", name(key))
+}
+
+/// As many as the policy admits.
+async fn admitted(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    loop {
+        match store.acquire(claim(key)).await {
+            Ok(permit) => {
+                assert!(permit.is_degraded(), "a node has granted it");
+                permits.push(permit);
+            }
+            Err(AcquireError::Store { .. }) => return permits,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+async fn a_dead_node_leaves_its_own_keys_to_the_policy(is_counting: bool) {
+    let _share = beside_others().await;
+    let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Share).await;
+    let counting = fixture.counting_node().await;
+    let dead = if is_counting {
+        counting
+    } else {
+        (counting + 1) % 3
+    };
+    fixture.cluster.node_mut(dead).kill();
+    // The count is kept for as long as nobody tells another one.
+    sleep(LEASE * 3 * u32::from(is_counting)).await;
+    let mut permits = Vec::new();
+    for store in &fixture.stores {
+        let own = admitted(store, &fixture.keys[dead]).await;
+        assert_eq!(own.len(), SHARE);
+        permits.extend(own);
+    }
+    fixture.others_are_unharmed(dead).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_of_a_dead_node_are_shared_and_those_of_others_are_limited() {
+    a_dead_node_leaves_its_own_keys_to_the_policy(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_node_that_counts_the_processes_the_last_count_stays() {
+    a_dead_node_leaves_its_own_keys_to_the_policy(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
+    let _share = beside_others().await;
+    let fixture = Fixture::new(Cluster::of_primaries(3).await, Refuse).await;
+    fixture.cluster.node(0).stop();
+    let is_fast = async |store: &RedisSemaphore| {
+        let start = Instant::now();
+        let answer = store.acquire(claim(&fixture.keys[0])).await;
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
+        start.elapsed() < TIMEOUT / 2
+    };
+    for store in &fixture.stores {
+        eventually("its breaker is open", BOUND, || is_fast(store)).await;
+        for _ in 0..50 {
+            assert!(is_fast(store).await);
+        }
+    }
+    fixture.others_are_unharmed(0).await;
+    fixture.cluster.node(0).cont();
+    for store in &fixture.stores {
+        eventually("the node is back", BOUND, async || {
+            store.acquire(claim(&fixture.keys[0])).await.is_ok()
+        })
+        .await;
+    }
+}
+
+/// The limit of permits that were admitted without the server holds again, whichever node has the key.
+async fn degraded_permits_are_in_the_books_after_the_promotion(policy: WhenUnavailable) {
+    let _share = beside_others().await;
+    let mut fixture = Fixture::new(Cluster::of_pairs(3).await, policy).await;
+    let key = fixture.keys[0].clone();
+    let mut permits = vec![
+        fixture.stores[0]
+            .acquire(claim(&key))
+            .await
+            .expect("there is room"),
+    ];
+    fixture.cluster.node_mut(0).kill();
+    for store in [0, 1, 1] {
+        let permit = fixture.stores[store].acquire(claim(&key)).await;
+        permits.push(permit.expect("the policy admits it"));
+    }
+    let replica = fixture.cluster.replica_of(0);
+    eventually("the replica is promoted", BOUND, async || {
+        fixture.cluster.is_primary(replica).await
+    })
+    .await;
+    let promoted = Instant::now();
+    let mut raw = fixture.cluster.raw(replica).await;
+    eventually("all are in the books", BOUND, async || {
+        assert!(permits.iter().all(|permit| !permit.is_lost()));
+        if policy == Share {
+            // The new primary does not know all of them yet.
+            for store in &fixture.stores {
+                assert!(
+                    store.acquire(claim(&key)).await.is_err(),
+                    "there is no room"
+                );
+            }
+        }
+        let are_held = permits.iter().all(|permit| !permit.is_degraded());
+        are_held && raw.zcard(&held(&key)).await == permits.len()
+    })
+    .await;
+    eprintln!(
+        "all are in the books {:?} after the promotion",
+        promoted.elapsed()
+    );
+    for store in &fixture.stores {
+        eventually("the limit holds", BOUND, async || {
+            match store.acquire(claim(&key)).await {
+                Ok(_) => panic!("there is no room"),
+                Err(error) => matches!(error, AcquireError::Full { .. }),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_is_in_the_books_after_the_promotion() {
+    degraded_permits_are_in_the_books_after_the_promotion(Share).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_admitted_is_in_the_books_after_the_promotion() {
+    degraded_permits_are_in_the_books_after_the_promotion(Admit).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_there() {
+    let _share = beside_others().await;
+    let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Admit).await;
+    fixture.cluster.node_mut(0).kill();
+    for (narrow, wide) in [(1, 0), (0, 1)] {
+        let narrow_claim = claim(&fixture.keys[narrow]);
+        let claims = [narrow_claim.clone(), claim(&fixture.keys[wide])];
+        let permit = fixture.stores[0].acquire_all(claims.into()).await;
+        let permit = permit.expect("the policy admits it");
+        assert!(permit.levels().iter().all(Permit::is_degraded));
+        let mut raw = fixture.cluster.raw(1).await;
+        eventually("the node that works has it", BOUND, async || {
+            raw.zcard(&held(&fixture.keys[1])).await == 1
+        })
+        .await;
+        sleep(LEASE / 3).await;
+        assert!(permit.is_degraded(), "the other one has no place");
+        drop(permit);
+        eventually("it is released", BOUND, async || {
+            raw.zcard(&held(&fixture.keys[1])).await == 0
+        })
+        .await;
+    }
+    // A level that must not be degraded is refused, and what was granted before is released.
+    let claims = [
+        claim(&fixture.keys[1]),
+        claim(&fixture.keys[0]).with_strict(true),
+    ];
+    let answer = fixture.stores[0].acquire_all(claims.into()).await;
+    assert!(
+        matches!(answer, Err(AcquireError::Store { .. })),
+        "{answer:?}"
+    );
+    let mut raw = fixture.cluster.raw(1).await;
+    eventually("it is released", BOUND, async || {
+        raw.zcard(&held(&fixture.keys[1])).await == 0
+    })
+    .await;
+}

@@ -1,0 +1,177 @@
+//! What is known at the start.
+
+use super::{BOUND, connect, patient};
+use testing::{
+    redis::{Cluster, RedisServer},
+    wait::eventually,
+};
+use tower_semaphore::{
+    Claim, RedisSemaphore, Semaphore,
+    redis::{Builder, ConnectError},
+};
+
+async fn blamed(builder: Builder, urls: &[String]) -> (&'static str, &'static str) {
+    match builder.connect_cluster(urls.to_vec()).await {
+        Err(ConnectError::Setting { name, reason, .. }) => (name, reason),
+        other => panic!("no setting is blamed: {other:?}"),
+    }
+}
+
+async fn works(store: &RedisSemaphore) {
+    for number in 0..20 {
+        let claim = Claim::new(format!("key-{number}")).with_limit(1);
+        let permit = store.acquire(claim).await.expect("there is room");
+        assert!(permit.release().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
+    let server = RedisServer::start();
+    let outcome = blamed(patient(), &[server.url()]).await;
+    assert_eq!(
+        outcome,
+        ("connect_cluster", "the server is not a node of a cluster")
+    );
+    let outcome = blamed(patient(), &[]).await;
+    assert_eq!(outcome, ("connect_cluster", "it names no server"));
+    let url = format!("redis://127.0.0.1:{}/3", server.port());
+    let outcome = blamed(patient(), &[url]).await;
+    assert_eq!(
+        outcome,
+        ("connect_cluster", "a cluster has only the database 0")
+    );
+    let outcome = blamed(patient(), &["unix:///nowhere".to_owned()]).await;
+    assert_eq!(
+        outcome,
+        (
+            "connect_cluster",
+            "the nodes of a cluster have no Unix sockets"
+        )
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_cannot_be_reached_are_told() {
+    let mut server = RedisServer::with(&["--cluster-enabled", "yes"]);
+    let url = server.url();
+    // It has no slots, and knows nobody who has.
+    let outcome = blamed(patient(), std::slice::from_ref(&url)).await;
+    assert_eq!(outcome, ("connect_cluster", "no node has any slots"));
+    server.kill();
+    let outcome = patient().connect_cluster([url]).await;
+    assert!(
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_living_node_of_those_that_are_named_is_enough() {
+    let cluster = Cluster::of_primaries(3).await;
+    let mut dead = RedisServer::start();
+    let silent = RedisServer::start();
+    let urls = [dead.url(), silent.url(), cluster.node(1).url()];
+    dead.kill();
+    silent.stop();
+    let store = patient().connect_cluster(urls).await.expect("one answers");
+    works(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_connects_while_any_node_is_silent_and_its_check_is_good() {
+    let cluster = Cluster::of_primaries(3).await;
+    for silent in 0..3 {
+        cluster.node(silent).stop();
+        let store = connect(patient(), &cluster).await;
+        let risks = store.check().await.expect("the others work");
+        assert_eq!(risks, []);
+        cluster.node(silent).cont();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_any_node_lacks_is_named() {
+    let cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        let mut raw = cluster.raw(node).await;
+        raw.cmd(&["ACL", "SETUSER", "default", "-zadd"]).await;
+        let outcome = patient().connect_cluster(cluster.urls()).await;
+        assert!(
+            matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZADD"),
+            "{outcome:?}"
+        );
+        raw.cmd(&["ACL", "SETUSER", "default", "+zadd"]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_and_a_password_are_those_of_all_nodes() {
+    let cluster = Cluster::of_primaries(3).await;
+    for node in 0..3 {
+        let mut raw = cluster.raw(node).await;
+        let rule = [
+            "ACL",
+            "SETUSER",
+            "ann",
+            "on",
+            ">battery-staple",
+            "~*",
+            "&*",
+            "+@all",
+        ];
+        assert_eq!(raw.cmd(&rule).await.text(), "OK");
+        raw.cmd(&["ACL", "SETUSER", "default", "off"]).await;
+    }
+    let port = cluster.node(0).port();
+    let url = |password| format!("redis://ann:{password}@127.0.0.1:{port}/");
+    let store = patient().connect_cluster([url("battery-staple")]).await;
+    works(&store.expect("it is let in")).await;
+    let wrong = patient().connect_cluster([url("wrong-staple")]).await;
+    assert!(
+        matches!(wrong, Err(ConnectError::Credentials { name: "url", .. })),
+        "{wrong:?}"
+    );
+    assert!(!format!("{wrong:?}").contains("staple"), "{wrong:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_one_node_travel_together() {
+    const CLAIMS: usize = 400;
+    let cluster = Cluster::of_primaries(3).await;
+    // Long enough for no refresh to be due meanwhile.
+    let store = connect(patient().lease(BOUND * 20), &cluster).await;
+    works(&store).await;
+    let keys = cluster.keys_of(1, CLAIMS, super::name).await;
+    let mut raw = cluster.raw(1).await;
+    raw.reset_stats().await;
+    let claims = keys
+        .iter()
+        .map(|key| store.acquire(Claim::new(key.as_str()).with_limit(1)));
+    let permits = futures_util::future::join_all(claims).await;
+    let reads = raw.stat("total_reads_processed").await as usize;
+    let calls = raw.commandstats().await["evalsha"] as usize;
+    assert!(permits.iter().all(Result::is_ok));
+    assert_eq!(calls, CLAIMS);
+    // The first eight travel alone, and the others 64 at a time. The rest is the cluster's own.
+    assert!(reads < CLAIMS / 4, "{calls} calls in {reads} reads");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
+    let cluster = Cluster::of_primaries(1).await;
+    let mut raw = cluster.raw(0).await;
+    // An address for documentation, RFC 5737.
+    let announce = ["CONFIG", "SET", "cluster-announce-ip", "192.0.2.1"];
+    assert_eq!(raw.cmd(&announce).await.text(), "OK");
+    eventually("it is announced", BOUND, async || {
+        let nodes = raw.cmd(&["CLUSTER", "NODES"]).await;
+        nodes.text().contains("192.0.2.1:")
+    })
+    .await;
+    let outcome = patient().connect_cluster(cluster.urls()).await;
+    assert!(
+        matches!(outcome, Err(ConnectError::Unavailable { .. })),
+        "{outcome:?}"
+    );
+}

@@ -1,0 +1,102 @@
+//! Failovers of a real primary.
+
+use super::{BOUND, claim, patient, scripts, works};
+use std::time::{Duration, Instant};
+use testing::{machine::beside_others, redis::Sentinels, resp::Raw, wait::eventually};
+use tokio::time::sleep;
+use tower_semaphore::{RedisSemaphore, Semaphore};
+
+async fn store(sentinels: &Sentinels) -> RedisSemaphore {
+    let store = patient().lease(Duration::from_secs(60));
+    let store = store
+        .connect_sentinel(sentinels.urls(), Sentinels::NAME)
+        .await;
+    store.expect("it connects")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when_it_returns() {
+    let _share = beside_others().await;
+    let mut sentinels = Sentinels::start().await;
+    let store = store(&sentinels).await;
+    assert!(works(&store).await);
+    sentinels.server_mut(0).kill();
+    eventually("the replica is promoted", BOUND, async || {
+        sentinels.is_primary(1).await
+    })
+    .await;
+    eventually("it serves", BOUND, async || works(&store).await).await;
+    // It starts as a primary, and empty: each claim there would be granted again.
+    let _held = store.acquire(claim()).await.expect("there is room");
+    sentinels.server_mut(0).restart();
+    eventually("it is a replica", BOUND, async || {
+        assert!(store.acquire(claim()).await.is_err(), "it is granted twice");
+        !sentinels.is_primary(0).await
+    })
+    .await;
+    // The connection in which it was told that may have ended meanwhile.
+    eventually("it is known to be one", BOUND, async || {
+        let mut raw = sentinels.raw(0).await;
+        let info = raw.try_cmd(&["INFO", "replication"]).await;
+        info.is_ok_and(|info| info.text().contains("role:slave"))
+    })
+    .await;
+    assert_eq!(scripts(sentinels.server(0)).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_speaks_again() {
+    let _share = beside_others().await;
+    let sentinels = Sentinels::start().await;
+    let store = store(&sentinels).await;
+    assert!(works(&store).await);
+    sentinels.server(0).stop();
+    sentinels.until_named(1).await;
+    eventually("it serves", BOUND, async || works(&store).await).await;
+    sentinels.server(0).cont();
+    // What was sent to it before may run now.
+    sleep(Duration::from_millis(500)).await;
+    let before = scripts(sentinels.server(0)).await;
+    eventually("it is a replica", BOUND, async || {
+        assert!(works(&store).await);
+        !sentinels.is_primary(0).await
+    })
+    .await;
+    assert_eq!(scripts(sentinels.server(0)).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_new_primary() {
+    let _share = beside_others().await;
+    let sentinels = Sentinels::start().await;
+    let store = store(&sentinels).await;
+    let permit = store.acquire(claim()).await.expect("there is room");
+    let mut sentinel = Raw::connect(sentinels.sentinel(0).port()).await;
+    let command = ["SENTINEL", "FAILOVER", Sentinels::NAME];
+    assert_eq!(sentinel.cmd(&command).await.text(), "OK");
+    sentinels.until_named(1).await;
+    eventually("it serves", BOUND, async || {
+        matches!(
+            store.acquire(claim()).await,
+            Err(tower_semaphore::AcquireError::Full { .. })
+        )
+    })
+    .await;
+    let waiting = tokio::spawn(store.acquire(claim().with_wait(BOUND)));
+    let mut raw = sentinels.raw(1).await;
+    eventually("it waits, and the store is subscribed", BOUND, async || {
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS", "semaphore:*"]).await;
+        let waits = raw.zcard("semaphore:{concurrency:ann}:queue").await == 1;
+        waits && !channels.array().is_empty()
+    })
+    .await;
+    let start = Instant::now();
+    assert!(permit.release().await, "it was held all the time");
+    let waiter = waiting.await.expect("no panic").expect("it is granted");
+    let took = start.elapsed();
+    assert!(
+        took < Duration::from_secs(2),
+        "a poll would be later: {took:?}"
+    );
+    assert!(waiter.release().await);
+}

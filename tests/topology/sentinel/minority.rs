@@ -1,0 +1,137 @@
+//! Sentinels that are gone, or that have missed a failover.
+//!
+//! Nobody fails over here: each Sentinel is told what it knows.
+
+use super::{BOUND, claim, patient, scripts, watch, works};
+use std::{thread, time::Duration};
+use testing::{
+    redis::{RedisServer, Sentinels},
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::time::sleep;
+use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore};
+
+/// A Sentinel that knows this primary since a failover of this epoch.
+pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
+    let (name, port) = (Sentinels::NAME, server.client_port());
+    let content = format!(
+        "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
+    );
+    RedisServer::with_configuration(&["--sentinel"], &content)
+}
+
+pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
+    let urls = sentinels.iter().map(RedisServer::url);
+    let builder = patient().lease(Duration::from_secs(60));
+    let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
+    store.expect("it connects")
+}
+
+/// Breaks all connections to a server.
+pub(crate) async fn cut(server: &RedisServer) {
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+}
+
+/// For a second all claims fail, and none reaches the server.
+async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
+    for _ in 0..10 {
+        let answer = store.acquire(claim()).await;
+        assert!(
+            matches!(answer, Err(AcquireError::Store { .. })),
+            "{answer:?}"
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(scripts(server).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_sentinels_the_primary_that_they_named_last_serves_also_after_a_cut() {
+    let primary = RedisServer::start();
+    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let store = connect(&sentinels).await;
+    let held = store.acquire(claim()).await.expect("there is room");
+    sentinels.iter_mut().for_each(RedisServer::kill);
+    for _ in 0..2 {
+        cut(&primary).await;
+        eventually("it serves", BOUND, async || {
+            store.acquire(claim().with_limit(10_000)).await.is_ok()
+        })
+        .await;
+    }
+    // A runtime that is new has to connect for the first time, or to use the keeper's connection.
+    let other = store.clone();
+    let serves = move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("it starts");
+        runtime.block_on(eventually("it serves there", BOUND, async || {
+            other.acquire(claim().with_limit(10_000)).await.is_ok()
+        }));
+    };
+    thread::spawn(serves).join().expect("no panic");
+    assert!(held.release().await, "it was held all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_others_are_gone() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let mut sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
+    let store = connect(&sentinels).await;
+    assert!(works(&store).await);
+    sentinels[1..].iter_mut().for_each(RedisServer::kill);
+    // It is looked at too, once in a second.
+    for _ in 0..3 {
+        cut(&new).await;
+        eventually("it serves", BOUND, async || works(&store).await).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(scripts(&old).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn most_sentinels_are_followed_although_they_know_of_fewer_failovers() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let sentinels = [0; 3].map(|_| watching(&old, 7));
+    let store = connect(&sentinels).await;
+    assert!(works(&store).await);
+    // They have been set up anew, and have forgotten the failovers.
+    for sentinel in &sentinels {
+        watch(sentinel, &new, 2).await;
+    }
+    eventually("it is left", BOUND, async || {
+        works(&store).await && scripts(&new).await > 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
+    let mut primary = RedisServer::start();
+    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let store = connect(&sentinels).await;
+    let _held = store.acquire(claim()).await.expect("there is room");
+    sentinels.iter_mut().for_each(RedisServer::kill);
+    // It is empty, and another server may have taken its place meanwhile.
+    primary.restart();
+    grants_nothing(&store, &primary).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_again() {
+    let mut primary = RedisServer::start();
+    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let store = connect(&sentinels).await;
+    let _held = store.acquire(claim()).await.expect("there is room");
+    sentinels[1..].iter_mut().for_each(RedisServer::kill);
+    cut(&primary).await;
+    eventually("it serves", BOUND, async || {
+        store.acquire(claim().with_limit(10_000)).await.is_ok()
+    })
+    .await;
+    // The two may have made another primary, where nobody sees it from here.
+    primary.restart();
+    grants_nothing(&store, &primary).await;
+}

@@ -1,0 +1,52 @@
+//! A primary that Sentinels name: failovers, old primaries that come back, and what is wrong at start.
+
+mod disagree;
+mod failover;
+mod followed;
+mod minority;
+mod stalled;
+mod start;
+
+use std::time::Duration;
+use testing::{
+    redis::{RedisServer, Sentinels},
+    resp::Raw,
+};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
+
+/// Nothing that waits for this is about time.
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
+
+/// Settings that are patient on a busy machine.
+pub(crate) fn patient() -> Builder {
+    RedisSemaphore::builder().timeout(Duration::from_secs(2))
+}
+
+pub(crate) fn claim() -> Claim {
+    Claim::new("ann").with_limit(1)
+}
+
+/// Acquires and releases.
+pub(crate) async fn works(store: &RedisSemaphore) -> bool {
+    match store.acquire(claim()).await {
+        Ok(permit) => permit.release().await,
+        Err(_) => false,
+    }
+}
+
+/// Makes a Sentinel watch another server.
+pub(crate) async fn watch(sentinel: &RedisServer, server: &RedisServer, quorum: u32) {
+    let mut raw = Raw::connect(sentinel.port()).await;
+    let (name, port) = (Sentinels::NAME, server.client_port().to_string());
+    let quorum = quorum.to_string();
+    raw.cmd(&["SENTINEL", "REMOVE", name]).await;
+    let monitor = ["SENTINEL", "MONITOR", name, "127.0.0.1", &port, &quorum];
+    assert_eq!(raw.cmd(&monitor).await.text(), "OK");
+}
+
+/// How many scripts a server has run since its statistics were reset.
+pub(crate) async fn scripts(server: &RedisServer) -> u64 {
+    let stats = Raw::connect(server.port()).await.commandstats().await;
+    let count = |name| stats.get(name).copied().unwrap_or_default();
+    count("evalsha") + count("eval")
+}

@@ -1,0 +1,148 @@
+//! What is known at the start.
+
+use super::{patient, works};
+use testing::{
+    causes::causes,
+    redis::{RedisServer, Sentinels, sentinel},
+    resp::Raw,
+};
+use tower_semaphore::{
+    RedisSemaphore,
+    redis::{Builder, ConnectError},
+};
+
+fn blamed(outcome: Result<RedisSemaphore, ConnectError>) -> (&'static str, &'static str) {
+    match outcome {
+        Err(ConnectError::Setting { name, reason, .. }) => (name, reason),
+        other => panic!("no setting is blamed: {other:?}"),
+    }
+}
+
+async fn unavailable(builder: Builder, urls: &[String]) -> String {
+    match builder
+        .connect_sentinel(urls.to_vec(), Sentinels::NAME)
+        .await
+    {
+        Err(error @ ConnectError::Unavailable { .. }) => format!("{error:?}"),
+        other => panic!("it is not unavailable: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_no_sentinel_knows_is_blamed() {
+    let server = RedisServer::start();
+    let sentinel = sentinel(server.client_port(), 1);
+    let outcome = patient()
+        .connect_sentinel([sentinel.url()], "another")
+        .await;
+    assert_eq!(
+        blamed(outcome),
+        (
+            "connect_sentinel",
+            "the Sentinels know no primary of this name"
+        )
+    );
+    let none: [&str; 0] = [];
+    let outcome = patient().connect_sentinel(none, "shop").await;
+    assert_eq!(blamed(outcome), ("connect_sentinel", "it names no server"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
+    let mut server = RedisServer::start();
+    let mut sentinel = sentinel(server.client_port(), 1);
+    let urls = [sentinel.url()];
+    server.kill();
+    unavailable(patient(), &urls).await;
+    sentinel.kill();
+    unavailable(patient(), &urls).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn most_sentinels_have_to_answer_at_the_start() {
+    let server = RedisServer::start();
+    let mut sentinels = [1, 2, 3].map(|_| sentinel(server.client_port(), 2));
+    let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
+    sentinels[0].stop();
+    let store = patient()
+        .connect_sentinel(urls.clone(), Sentinels::NAME)
+        .await;
+    assert!(works(&store.expect("two are enough")).await);
+    sentinels[1].kill();
+    let told = unavailable(patient(), &urls).await;
+    assert!(told.contains("too few"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_the_primary_have_passwords_of_their_own() {
+    let server = RedisServer::start();
+    let sentinel = sentinel(server.client_port(), 1);
+    let mut raw = Raw::connect(sentinel.port()).await;
+    raw.cmd(&["SENTINEL", "SET", "shop", "auth-pass", "battery-staple"])
+        .await;
+    raw.cmd(&["ACL", "SETUSER", "watcher", "on", ">of sentinels", "+@all"])
+        .await;
+    raw.cmd(&["ACL", "SETUSER", "default", "off"]).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">battery-staple",
+        "~*",
+        "&*",
+        "+@all",
+    ];
+    raw.cmd(&rule).await;
+    raw.cmd(&["CONFIG", "SET", "requirepass", "battery-staple"])
+        .await;
+    let (address, database) = (format!("{}/", sentinel.client_port()), "3");
+    let url = sentinel.url_of("watcher:of%20sentinels");
+    let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
+    let builder = patient().credentials("ann", "battery-staple");
+    let said = format!("{builder:?}");
+    assert!(!said.contains("staple"), "{said}");
+    let store = builder
+        .connect_sentinel(urls.clone(), Sentinels::NAME)
+        .await;
+    assert!(works(&store.expect("both let it in")).await);
+    // The oracle's connection is as old as the password.
+    let clients = raw.cmd(&["CLIENT", "LIST"]).await;
+    let ours = clients
+        .text()
+        .lines()
+        .filter(|line| line.contains("user=ann"));
+    assert!(ours.clone().count() > 0 && ours.clone().all(|line| line.contains(" db=3 ")));
+    let refused = async |builder: Builder, urls: &[String]| {
+        let outcome = builder
+            .connect_sentinel(urls.to_vec(), Sentinels::NAME)
+            .await;
+        let Err(error @ ConnectError::Credentials { name, .. }) = outcome else {
+            panic!("no credentials are refused: {outcome:?}");
+        };
+        let said = format!("{} {error:?}", causes(&error));
+        assert!(!said.contains("staple"), "{said}");
+        name
+    };
+    let wrong = patient().credentials("ann", "wrong-staple");
+    assert_eq!(refused(wrong, &urls).await, "credentials");
+    assert_eq!(refused(patient(), &urls).await, "credentials");
+    let right = patient().credentials("ann", "battery-staple");
+    assert_eq!(refused(right, &[sentinel.url()]).await, "url");
+}
+
+#[tokio::test]
+async fn credentials_are_for_the_primary_of_sentinels_only() {
+    let builder = || patient().credentials("ann", "battery-staple");
+    let reason = "only `connect_sentinel` uses it: the URL of a server says its user and password";
+    let url = "redis://127.0.0.1:1/";
+    assert_eq!(
+        blamed(builder().connect(url).await),
+        ("credentials", reason)
+    );
+    assert_eq!(
+        blamed(builder().connect_cluster([url]).await),
+        ("credentials", reason)
+    );
+}
