@@ -1,14 +1,11 @@
 //! The layer: settings to a service.
 
-use super::{
-    service::{GlobalConcurrencyLimit, settings},
-    watch::Watch,
-};
+use super::{gate::Gates, service::GlobalConcurrencyLimit};
 use crate::{
-    semaphore::{Key, Semaphore},
+    semaphore::{Acquire, Claim, Key, Semaphore},
     settings::{Settings, settings_methods},
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
 /// Limits how many requests of a service are in flight, with backpressure: a service without a
@@ -27,8 +24,8 @@ use tower_layer::Layer;
 #[must_use = "a layer does nothing until it is applied to a service"]
 pub struct GlobalConcurrencyLimitLayer {
     key: Key,
-    settings: Arc<Settings>,
-    watch: Arc<Watch>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) gates: Arc<Gates>,
 }
 
 impl GlobalConcurrencyLimitLayer {
@@ -53,10 +50,15 @@ impl GlobalConcurrencyLimitLayer {
     /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
     /// ```
     pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
+        // Backpressure waits.
+        let settings = Settings {
+            wait: Duration::MAX,
+            ..Settings::new(limit, semaphore)
+        };
         Self {
             key: key.into(),
-            settings: Arc::new(settings(limit, semaphore)),
-            watch: Arc::default(),
+            settings: Arc::new(settings),
+            gates: Arc::default(),
         }
     }
 
@@ -89,6 +91,18 @@ impl GlobalConcurrencyLimitLayer {
         self
     }
 
+    pub(super) fn claim(&self, limit: u32) -> Claim {
+        let claim = Claim::new(self.key.clone()).with_limit(limit);
+        self.settings.complete(claim)
+    }
+
+    /// A service that `waited` already, for another claim, keeps its position and its deadline.
+    pub(super) fn acquire(&self, limit: u32, waited: Duration) -> Acquire {
+        let wait = self.settings.wait.saturating_sub(waited);
+        let claim = self.claim(limit).with_head_start(waited).with_wait(wait);
+        self.settings.acquire(claim.into())
+    }
+
     fn settings_mut(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.settings)
     }
@@ -98,8 +112,7 @@ impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
     type Service = GlobalConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
-        GlobalConcurrencyLimit::with(inner, self.key.clone(), settings, watch)
+        GlobalConcurrencyLimit::of(inner, self.clone())
     }
 }
 
