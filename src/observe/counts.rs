@@ -132,11 +132,12 @@ impl Lasting {
     /// Returns whether it lasted until now.
     fn end(&self) -> bool {
         let ends = !self.has_ended.swap(true, Relaxed);
-        if ends {
-            self.leave();
-            self.meter.time(self.what);
-        }
-        ends
+        ends.then(|| self.count_end()).is_some()
+    }
+
+    fn count_end(&self) {
+        self.leave();
+        self.meter.time(self.what);
     }
 
     /// The gauge counts it no more.
@@ -151,7 +152,7 @@ impl Lasting {
 impl Drop for Lasting {
     fn drop(&mut self) {
         if !*self.has_ended.get_mut() {
-            self.end();
+            self.count_end();
         }
     }
 }

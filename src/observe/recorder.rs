@@ -198,7 +198,7 @@ static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
 #[derive(Default)]
 struct Cache {
     recorder: usize,
-    since: Option<Instant>,
+    fresh_until: Option<Instant>,
     found: Vec<(Of, Box<str>, Arc<Instruments>)>,
 }
 
@@ -219,9 +219,9 @@ impl Cache {
     fn refresh(&mut self, now: Instant) {
         let address = |recorder: &dyn Recorder| ptr::from_ref(recorder).addr();
         let recorder = contain(|| with_recorder(address)).unwrap_or_default();
-        let is_old = self.since.is_none_or(|since| now - since >= FRESH);
-        if is_old || self.recorder != recorder {
-            (self.recorder, self.since) = (recorder, Some(now));
+        let is_fresh = self.fresh_until.is_some_and(|until| now < until);
+        if !is_fresh || self.recorder != recorder {
+            (self.recorder, self.fresh_until) = (recorder, Some(now + FRESH));
             self.found.clear();
             if DESCRIBED.swap(recorder, Relaxed) != recorder {
                 describe();
