@@ -1,7 +1,10 @@
 //! What is counted of claims, their waits, their permits and requests. Without the feature `metrics` a [`Meter`] is
 //! empty, and what uses it compiles to nothing.
 
-#![cfg_attr(not(feature = "metrics"), allow(dead_code, unused_variables))]
+#![cfg_attr(
+    not(feature = "metrics"),
+    allow(dead_code, unused_assignments, unused_variables)
+)]
 
 use super::{
     events,
@@ -71,14 +74,12 @@ impl Meter {
         false
     }
 
-    #[inline]
     fn leave(&self, what: What) {
         #[cfg(feature = "metrics")]
         self.with(|all, _| what.of(all).0.decrement());
     }
 
     /// Records for how long it is used.
-    #[inline]
     fn time(&self, what: What) {
         #[cfg(feature = "metrics")]
         self.with(|all, since| what.of(all).1.record(since.elapsed().as_secs_f64()));
@@ -165,16 +166,12 @@ pub(crate) struct Claiming {
 
 impl Claiming {
     pub(crate) fn begin(store: Store, policy: &str) -> Self {
-        Self::find(Of::Claims(store), policy)
+        let (of, meter) = (Of::Claims(store), Meter::of(store, policy));
+        Self { of, meter }
     }
 
-    #[inline]
     pub(crate) fn request(policy: &str) -> Self {
-        Self::find(Of::Requests, policy)
-    }
-
-    fn find(of: Of, policy: &str) -> Self {
-        let meter = Meter::find(of, policy);
+        let (of, meter) = (Of::Requests, Meter::find(Of::Requests, policy));
         Self { of, meter }
     }
 
@@ -184,7 +181,6 @@ impl Claiming {
     }
 
     /// The request is admitted, or refused by its own policy.
-    #[inline]
     pub(crate) fn ended(mut self, outcome: Outcome) {
         mem::take(&mut self.meter).outcome(outcome);
     }

@@ -140,14 +140,16 @@ mod outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
 
+#[cfg(feature = "redis")]
+pub(crate) use counts::{Meter, called};
+#[cfg(feature = "redis")]
+pub(crate) use outcome::Answered;
 #[cfg(feature = "metrics")]
 pub use recorder::{
     ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,
     PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
-#[cfg(feature = "redis")]
-pub(crate) use {counts::called, outcome::Answered};
 pub(crate) use {
-    counts::{Claiming, Held, Meter, Waiting, refused, shadowed},
+    counts::{Claiming, Held, Waiting, refused, shadowed},
     outcome::{LostBy, Outcome, Store},
 };

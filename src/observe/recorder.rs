@@ -115,6 +115,7 @@ impl Histogram {
 
 /// The instruments of one name. Those of other kinds of names do nothing.
 #[derive(Default)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(super) struct Instruments {
     pub(super) outcomes: [Counter; Outcome::ALL.len()],
     pub(super) active: Gauge,
