@@ -1,11 +1,11 @@
 //! The layer: settings to a service.
 
-use super::{gate::Gates, service::GlobalConcurrencyLimit};
+use super::service::{GlobalConcurrencyLimit, Shared};
 use crate::{
-    semaphore::{Acquire, Claim, Key, Semaphore},
+    semaphore::{Key, Semaphore},
     settings::{Settings, settings_methods},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 use tower_layer::Layer;
 
 /// Limits how many requests of a service are in flight, with backpressure: a service without a
@@ -22,11 +22,7 @@ use tower_layer::Layer;
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is applied to a service"]
-pub struct GlobalConcurrencyLimitLayer {
-    key: Key,
-    pub(super) settings: Arc<Settings>,
-    pub(super) gates: Arc<Gates>,
-}
+pub struct GlobalConcurrencyLimitLayer(Shared);
 
 impl GlobalConcurrencyLimitLayer {
     /// A layer that admits at most `limit` requests in flight among all services of this key,
@@ -50,16 +46,7 @@ impl GlobalConcurrencyLimitLayer {
     /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
     /// ```
     pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        // Backpressure waits.
-        let settings = Settings {
-            wait: Duration::MAX,
-            ..Settings::new(limit, semaphore)
-        };
-        Self {
-            key: key.into(),
-            settings: Arc::new(settings),
-            gates: Arc::default(),
-        }
+        Self(Shared::new(limit, key.into(), semaphore))
     }
 
     settings_methods!(
@@ -91,20 +78,8 @@ impl GlobalConcurrencyLimitLayer {
         self
     }
 
-    pub(super) fn claim(&self, limit: u32) -> Claim {
-        let claim = Claim::new(self.key.clone()).with_limit(limit);
-        self.settings.complete(claim)
-    }
-
-    /// A service that `waited` already, for another claim, keeps its position and its deadline.
-    pub(super) fn acquire(&self, limit: u32, waited: Duration) -> Acquire {
-        let wait = self.settings.wait.saturating_sub(waited);
-        let claim = self.claim(limit).with_head_start(waited).with_wait(wait);
-        self.settings.acquire(claim.into())
-    }
-
     fn settings_mut(&mut self) -> &mut Settings {
-        Arc::make_mut(&mut self.settings)
+        Arc::make_mut(&mut self.0.settings)
     }
 }
 
@@ -112,15 +87,15 @@ impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
     type Service = GlobalConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        GlobalConcurrencyLimit::of(inner, self.clone())
+        GlobalConcurrencyLimit::of(inner, self.0.clone())
     }
 }
 
 impl fmt::Debug for GlobalConcurrencyLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GlobalConcurrencyLimitLayer")
-            .field("limit", &self.settings.limit)
-            .field("key", &self.key)
+            .field("limit", &self.0.settings.limit)
+            .field("key", &self.0.key)
             .finish_non_exhaustive()
     }
 }

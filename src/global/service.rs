@@ -1,16 +1,14 @@
 //! The service whose readiness is a permit.
 
-use super::{
-    GlobalConcurrencyLimitLayer,
-    gate::{Answer, Gate},
-};
+use super::gate::{Answer, Gate, Gates};
 use crate::{
     admission::Granted,
     body::ResponseBody,
     future::ResponseFuture,
     nested::{ask, called_for, is_polled_for, poll_for},
     reject::Reason,
-    semaphore::{Key, Permit, Semaphore},
+    semaphore::{Acquire, Claim, Key, Permit, Semaphore},
+    settings::Settings,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -52,11 +50,47 @@ use tower_service::Service;
 #[must_use]
 pub struct GlobalConcurrencyLimit<S> {
     inner: S,
-    layer: GlobalConcurrencyLimitLayer,
+    shared: Shared,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
     /// Whether it is ready because the polling request holds a permit of this semaphore.
     is_covered: bool,
+}
+
+/// What the services of a layer share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) key: Key,
+    pub(super) settings: Arc<Settings>,
+    gates: Arc<Gates>,
+}
+
+impl Shared {
+    pub(super) fn new(limit: u32, key: Key, semaphore: impl Semaphore) -> Self {
+        ask();
+        // Backpressure waits.
+        let settings = Settings {
+            wait: Duration::MAX,
+            ..Settings::new(limit, semaphore)
+        };
+        Self {
+            key,
+            settings: Arc::new(settings),
+            gates: Arc::default(),
+        }
+    }
+
+    fn claim(&self, limit: u32) -> Claim {
+        let claim = Claim::new(self.key.clone()).with_limit(limit);
+        self.settings.complete(claim)
+    }
+
+    /// A service that `waited` already, for another claim, keeps its position and its deadline.
+    fn acquire(&self, limit: u32, waited: Duration) -> Acquire {
+        let wait = self.settings.wait.saturating_sub(waited);
+        let claim = self.claim(limit).with_head_start(waited).with_wait(wait);
+        self.settings.acquire(claim.into())
+    }
 }
 
 impl<S> GlobalConcurrencyLimit<S> {
@@ -66,17 +100,13 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// [`GlobalConcurrencyLimit`] for an example, and
     /// [`GlobalConcurrencyLimitLayer::new`](super::GlobalConcurrencyLimitLayer::new) for its panics.
     pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        Self::of(
-            inner,
-            GlobalConcurrencyLimitLayer::new(limit, key, semaphore),
-        )
+        Self::of(inner, Shared::new(limit, key.into(), semaphore))
     }
 
-    pub(super) fn of(inner: S, layer: GlobalConcurrencyLimitLayer) -> Self {
-        ask();
+    pub(super) fn of(inner: S, shared: Shared) -> Self {
         Self {
             inner,
-            layer,
+            shared,
             gate: None,
             is_covered: false,
         }
@@ -112,20 +142,20 @@ impl<S> GlobalConcurrencyLimit<S> {
 
     /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let layer = &self.layer;
-        let limit = layer.settings.limit_now();
-        self.is_covered = is_polled_for(|| layer.claim(limit), &layer.settings);
+        let shared = &self.shared;
+        let limit = shared.settings.limit_now();
+        self.is_covered = is_polled_for(|| shared.claim(limit), &shared.settings);
         if self.is_covered {
             return Poll::Ready(true);
         }
-        let gate = self.gate.get_or_insert_with(|| layer.gates.open());
-        gate.poll(cx, limit, |waited| layer.acquire(limit, waited))
+        let gate = self.gate.get_or_insert_with(|| shared.gates.open());
+        gate.poll(cx, limit, |waited| shared.acquire(limit, waited))
     }
 
     /// The permit for a call, or the reason and the limit of its refusal.
     fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, (Reason, u32)> {
-        let (layer, is_covered) = (&self.layer, mem::take(&mut self.is_covered));
-        let limit = layer.settings.limit_now();
+        let (shared, is_covered) = (&self.shared, mem::take(&mut self.is_covered));
+        let limit = shared.settings.limit_now();
         let answer = self.gate.as_ref().map(|gate| gate.take());
         let answer = answer.unwrap_or(Answer::NotReady);
         match answer {
@@ -136,16 +166,16 @@ impl<S> GlobalConcurrencyLimit<S> {
             Answer::NotReady if !is_covered => panic!("called before it was ready"),
             _ => {}
         }
-        let claim = || layer.claim(limit);
-        if let Some(shared) = called_for(request.extensions(), claim, &layer.settings) {
+        let claim = || shared.claim(limit);
+        if let Some(share) = called_for(request.extensions(), claim, &shared.settings) {
             // A permit acquired before the outer limit's was visible is not needed.
-            return shared.map_err(|error| (Reason::Acquire { error }, limit));
+            return share.map_err(|error| (Reason::Acquire { error }, limit));
         }
         if let Answer::Granted(permit) = answer {
             return Ok(permit);
         }
         // The permit has ended, or the one that covered the poll was another request's. Another one must not wait.
-        match layer.acquire(limit, Duration::MAX).answer() {
+        match shared.acquire(limit, Duration::MAX).answer() {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err((Reason::lost(), limit)),
         }
@@ -178,7 +208,7 @@ where
     /// When the last [`poll_ready`](Service::poll_ready) did not return `Ready`, or its readiness
     /// was used by an earlier call.
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let settings = Arc::clone(&self.layer.settings);
+        let settings = Arc::clone(&self.shared.settings);
         match self.take(&request) {
             Ok(permit) => {
                 let permit = permit.under(settings.policy.clone());
@@ -197,7 +227,7 @@ where
 /// A clone holds no permit and is in no queue.
 impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
     fn clone(&self) -> Self {
-        Self::of(self.inner.clone(), self.layer.clone())
+        Self::of(self.inner.clone(), self.shared.clone())
     }
 }
 

@@ -262,7 +262,7 @@ async fn a_request_that_is_wrong_has_no_time_to_come_back() {
     assert!(!response.headers().contains_key("retry-after"));
 }
 
-/// While returns are due and others come before them, they are told further apart.
+/// While more come than there are slots, the schedule grows.
 #[tokio::test(start_paused = true)]
 async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     let service = limit(10, MemorySemaphore::new()).layer(service_fn(endless));
@@ -284,7 +284,7 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     for _ in 0..100 {
         longest_told().await;
     }
-    assert!(longest_told().await > before * 2, "returns are due");
+    assert!(longest_told().await > before * 2, "the schedule is long");
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(longest_told().await, before);
 }
