@@ -110,8 +110,9 @@ impl Gates {
                 return;
             };
             for gate in live {
-                // Wakers and stores are user code. The panic hook has reported what they do.
-                let _ = catch_unwind(AssertUnwindSafe(|| gate.probe()));
+                // Wakers and stores are user code, also where the last reference to a gate is dropped here. The panic
+                // hook has reported a panic.
+                let _ = catch_unwind(AssertUnwindSafe(move || gate.probe()));
             }
         }
     }
