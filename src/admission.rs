@@ -2,7 +2,7 @@
 
 use crate::{
     body::{PermitGuard, ResponseBody},
-    observe::{Outcome, Requesting},
+    observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{AcquireError, Permit},
     settings::Settings,
@@ -17,7 +17,7 @@ pub(crate) struct Acquiring<S, B> {
     service: S,
     request: Request<B>,
     limits: Limits,
-    counted: Requesting,
+    counted: Claiming,
 }
 
 /// A request that is admitted: with a permit, or exempt from the limit.
@@ -38,7 +38,7 @@ impl<S, B> Acquiring<S, B> {
         Self {
             service,
             request,
-            counted: Requesting::begin(limits.narrowest().policy.as_str()),
+            counted: Claiming::request(limits.narrowest().policy.as_str()),
             limits,
         }
     }
@@ -50,7 +50,7 @@ impl<S, B> Acquiring<S, B> {
             false => permit.under(self.limits.narrowest().policy.clone()),
         };
         time(&permit, &self.limits, settings);
-        self.counted.end(|| permit.outcome());
+        self.counted.ended(permit.outcome());
         let granted = Granted::new(permit, several, &mut self.request, settings);
         let admitted = Admitted {
             request: self.request,
@@ -59,7 +59,7 @@ impl<S, B> Acquiring<S, B> {
         (self.service, admitted)
     }
 
-    pub(crate) fn refuse(self, error: AcquireError, settings: &Settings) -> Rejection {
+    pub(crate) fn refuse(mut self, error: AcquireError, settings: &Settings) -> Rejection {
         let (parts, _body) = self.request.into_parts();
         let reason = Reason::Acquire { error };
         let rejection = Rejection::new(
@@ -69,8 +69,8 @@ impl<S, B> Acquiring<S, B> {
             &settings.retry,
             &settings.fields,
         );
-        let outcome = || rejection.reason().outcome();
-        self.counted.refused(rejection.policy().as_str(), outcome);
+        let (by, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
+        self.counted.refused(Some(by), outcome);
         rejection
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     admission::{Acquiring, Admitted, Granted},
     body::ResponseBody,
     nested::poll_for,
-    observe::{Outcome, Requesting},
+    observe::{Claiming, Outcome},
     reject::{Limits, Reason, Rejection},
     semaphore::{Acquire, AcquireError, Permit},
     settings::Settings,
@@ -101,7 +101,7 @@ where
     }
 
     pub(crate) fn exempt(service: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        Requesting::without_claim(settings.policy.as_str()).end(|| Outcome::Exempt);
+        Claiming::request(settings.policy.as_str()).ended(Outcome::Exempt);
         let admitted = Some(Admitted::exempt(request));
         let state = State::Ready { service, admitted };
         Self { state, settings }
@@ -109,7 +109,7 @@ where
 
     /// The future of an inner call that has been made, and its permit.
     pub(crate) fn called(future: S::Future, granted: Granted, settings: Arc<Settings>) -> Self {
-        Requesting::begin(settings.policy.as_str()).end(|| granted.outcome());
+        Claiming::request(settings.policy.as_str()).ended(granted.outcome());
         let granted = Some(granted);
         let state = State::Call { future, granted };
         Self { state, settings }
@@ -124,8 +124,8 @@ where
     ) -> Self {
         let limits = Limits::one(settings.policy.clone(), limit);
         let rejection = Rejection::new(reason, limits, parts, &settings.retry, &settings.fields);
-        let outcome = || rejection.reason().outcome();
-        Requesting::without_claim(rejection.policy().as_str()).end(outcome);
+        let outcome = rejection.reason().outcome();
+        Claiming::request(rejection.policy().as_str()).ended(outcome);
         let state = State::rejected(rejection);
         Self { state, settings }
     }

@@ -8,10 +8,10 @@ pub(crate) use std::{
     hash::RandomState,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicU64, fence},
     },
 };
 pub(crate) use tokio::sync::oneshot;
 
 #[cfg(feature = "redis")]
-pub(crate) use futures_util::task::AtomicWaker;
+pub(crate) use {futures_util::task::AtomicWaker, std::sync::atomic::AtomicUsize};

@@ -1,18 +1,27 @@
 //! The permit of a service that is ready, or the acquire of a service that waits.
+//!
+//! Tower does not report to a service that its caller has lost interest: `load_shed` forgets a service that was not
+//! ready, a connection pool keeps one that is idle. So a task in the background probes all gates of a layer about each
+//! second.
 
 use crate::{
     observe::events,
-    semaphore::{Acquire, AcquireError, Permit},
+    semaphore::{Acquire, AcquireError, Permit, background},
 };
 use parking_lot::Mutex;
 use std::{
     future::Future,
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+/// Time between two probes.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Unanswered probes in a row after which a gate counts as abandoned. More than one, because a busy
 /// runtime may poll the notified task late.
@@ -24,8 +33,17 @@ const LONG: Duration = Duration::from_secs(30);
 /// How long a refusal counts as the answer to further polls. After that its cause may be over.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The state of one service between `poll_ready` and `call`. The service's [`Watch`](super::watch::Watch)
-/// also reads it, hence the lock.
+/// The gates of a layer's services and of their clones. While there are any, a task probes them.
+#[derive(Default)]
+pub(super) struct Gates(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    gates: Vec<Weak<Gate>>,
+    are_probed: bool,
+}
+
+/// The state of one service between `poll_ready` and `call`. The probe locks it too.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<Inner>);
 
@@ -62,6 +80,58 @@ pub(super) enum Answer {
     Refused(AcquireError, u32),
     /// The permit ended between its grant and the call.
     Lost,
+}
+
+impl Gates {
+    /// A gate that is probed from now on, for as long as it exists.
+    pub(super) fn open(self: &Arc<Self>) -> Arc<Gate> {
+        let gate = Arc::new(Gate::default());
+        let mut known = self.0.lock();
+        if known.gates.len() == known.gates.capacity() {
+            // Capacity for as many more, so that a scan stays rare.
+            let live = known.retain();
+            known.gates.reserve(live.max(4));
+        }
+        known.gates.push(Arc::downgrade(&gate));
+        if !known.are_probed
+            && let Some(runtime) = background::runtime()
+        {
+            known.are_probed = true;
+            runtime.spawn(Self::probe(Arc::downgrade(self)));
+        }
+        gate
+    }
+
+    /// Until there is no gate any more.
+    async fn probe(gates: Weak<Self>) {
+        loop {
+            sleep(INTERVAL).await;
+            let Some(live) = gates.upgrade().and_then(|gates| gates.live()) else {
+                return;
+            };
+            for gate in live {
+                // Wakers and stores are user code, also where the last reference to a gate is dropped here. The panic
+                // hook has reported a panic.
+                let _ = catch_unwind(AssertUnwindSafe(move || gate.probe()));
+            }
+        }
+    }
+
+    /// `None`: there are none, so the next one needs another task.
+    fn live(&self) -> Option<Vec<Arc<Gate>>> {
+        let mut known = self.0.lock();
+        known.are_probed = known.retain() > 0;
+        let live = || known.gates.iter().filter_map(Weak::upgrade).collect();
+        known.are_probed.then(live)
+    }
+}
+
+impl Known {
+    /// Forgets gates that do not exist any more. Returns how many are left.
+    fn retain(&mut self) -> usize {
+        self.gates.retain(|gate| gate.strong_count() > 0);
+        self.gates.len()
+    }
 }
 
 impl Gate {
@@ -120,36 +190,27 @@ impl Gate {
     }
 
     /// Wakes the waiting task, so that it polls again and proves that it is alive. Closes a gate
-    /// after too many unanswered probes. Returns whether there was anything to probe.
-    pub(super) fn probe(&self) -> bool {
+    /// after too many unanswered probes.
+    fn probe(&self) {
         let mut inner = self.0.lock();
-        if !inner.state.is_holding() {
-            return false;
-        }
-        if inner.unanswered >= PROBES {
-            let abandoned = inner.reclaim();
-            drop(inner);
-            drop(abandoned);
-            return true;
-        }
+        let left = match inner.state {
+            State::Granted(_) => State::Reclaimed,
+            State::Waiting(_) => State::Closed,
+            _ => return,
+        };
         inner.unanswered += 1;
-        let waker = inner.waker.clone();
-        let is_long = inner.since.is_some_and(|since| since.elapsed() >= LONG)
-            && matches!(inner.state, State::Waiting(_))
-            && !mem::replace(&mut inner.is_told, true);
+        let is_abandoned = inner.unanswered > PROBES;
+        let (waker, abandoned) = match is_abandoned {
+            true => (inner.waker.take(), mem::replace(&mut inner.state, left)),
+            false => (inner.waker.clone(), State::Closed),
+        };
+        // Both are user code.
         drop(inner);
-        if is_long {
-            events::waits_long(LONG.as_secs());
-        }
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        true
-    }
-
-    /// Whether the gate holds a permit or is in the queue.
-    pub(super) fn is_holding(&self) -> bool {
-        self.0.lock().state.is_holding()
+        drop(abandoned);
+        waker
+            .filter(|_| !is_abandoned)
+            .into_iter()
+            .for_each(Waker::wake);
     }
 }
 
@@ -171,23 +232,29 @@ impl Inner {
     fn begin(&mut self, limit: u32, acquire: impl Fn(Duration) -> Acquire) {
         self.state = State::Closed;
         self.limit = limit;
-        let waited = self.since.map(|since| since.elapsed());
-        self.since.get_or_insert_with(Instant::now);
-        self.state = State::Waiting(acquire(waited.unwrap_or_default()));
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        self.state = State::Waiting(acquire(waited));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) {
         let State::Waiting(acquire) = &mut self.state else {
             return;
         };
-        let Poll::Ready(answer) = Pin::new(acquire).poll(cx) else {
-            self.remember(cx.waker());
-            return;
-        };
-        self.state = match answer {
-            Ok(permit) => State::Granted(permit),
-            Err(error) => State::Refused(error, Instant::now()),
-        };
+        match Pin::new(acquire).poll(cx) {
+            Poll::Ready(Ok(permit)) => self.state = State::Granted(permit),
+            Poll::Ready(Err(error)) => self.state = State::Refused(error, Instant::now()),
+            Poll::Pending => {
+                self.remember(cx.waker());
+                self.tell_long();
+            }
+        }
+    }
+
+    fn tell_long(&mut self) {
+        let is_long = self.since.is_some_and(|since| since.elapsed() >= LONG);
+        if is_long && !mem::replace(&mut self.is_told, true) {
+            events::waits_long(LONG.as_secs());
+        }
     }
 
     fn remember(&mut self, waker: &Waker) {
@@ -195,15 +262,6 @@ impl Inner {
             Some(known) => known.clone_from(waker),
             None => self.waker = Some(waker.clone()),
         }
-    }
-
-    fn reclaim(&mut self) -> State {
-        self.waker = None;
-        let left = match &self.state {
-            State::Granted(_) => State::Reclaimed,
-            _ => State::Closed,
-        };
-        mem::replace(&mut self.state, left)
     }
 }
 
@@ -216,9 +274,5 @@ impl State {
             Self::Granted(permit) => permit.is_lost(),
             Self::Refused(_, since) => since.elapsed() >= FRESH,
         }
-    }
-
-    fn is_holding(&self) -> bool {
-        matches!(self, Self::Waiting(_) | Self::Granted(_))
     }
 }

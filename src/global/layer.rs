@@ -1,9 +1,6 @@
 //! The layer: settings to a service.
 
-use super::{
-    service::{GlobalConcurrencyLimit, settings},
-    watch::Watch,
-};
+use super::service::{GlobalConcurrencyLimit, Shared};
 use crate::{
     semaphore::{Key, Semaphore},
     settings::{Settings, settings_methods},
@@ -25,11 +22,7 @@ use tower_layer::Layer;
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is applied to a service"]
-pub struct GlobalConcurrencyLimitLayer {
-    key: Key,
-    settings: Arc<Settings>,
-    watch: Arc<Watch>,
-}
+pub struct GlobalConcurrencyLimitLayer(Shared);
 
 impl GlobalConcurrencyLimitLayer {
     /// A layer that admits at most `limit` requests in flight among all services of this key,
@@ -53,11 +46,7 @@ impl GlobalConcurrencyLimitLayer {
     /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
     /// ```
     pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        Self {
-            key: key.into(),
-            settings: Arc::new(settings(limit, semaphore)),
-            watch: Arc::default(),
-        }
+        Self(Shared::new(limit, key.into(), semaphore))
     }
 
     settings_methods!(
@@ -90,7 +79,7 @@ impl GlobalConcurrencyLimitLayer {
     }
 
     fn settings_mut(&mut self) -> &mut Settings {
-        Arc::make_mut(&mut self.settings)
+        Arc::make_mut(&mut self.0.settings)
     }
 }
 
@@ -98,16 +87,15 @@ impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
     type Service = GlobalConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let (settings, watch) = (Arc::clone(&self.settings), Arc::clone(&self.watch));
-        GlobalConcurrencyLimit::with(inner, self.key.clone(), settings, watch)
+        GlobalConcurrencyLimit::of(inner, self.0.clone())
     }
 }
 
 impl fmt::Debug for GlobalConcurrencyLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GlobalConcurrencyLimitLayer")
-            .field("limit", &self.settings.limit)
-            .field("key", &self.key)
+            .field("limit", &self.0.settings.limit)
+            .field("key", &self.0.key)
             .finish_non_exhaustive()
     }
 }

@@ -31,8 +31,7 @@
 //! keeps one for each idle connection. So a probe wakes the waiting task about once a second. A
 //! live task then polls the service again, also in a `buffer`, and keeps its position in the queue.
 //! After three probes without a poll the service leaves the queue, or its permit is released. The
-//! probes run in the runtime of a service, and continue after that runtime has ended. Without a
-//! Tokio runtime with time enabled there are no probes.
+//! probes run in a thread of their own, by the real clock, whatever becomes of the service's runtime.
 //!
 //! - A permit that was *lost* between two polls is replaced: the second poll acquires anew.
 //! - A call whose permit was lost or released since the last poll gets another one if the store
@@ -69,7 +68,6 @@
 mod gate;
 mod layer;
 mod service;
-mod watch;
 
 pub use layer::GlobalConcurrencyLimitLayer;
 pub use service::GlobalConcurrencyLimit;

@@ -1,16 +1,13 @@
 //! The service whose readiness is a permit.
 
-use super::{
-    gate::{Answer, Gate},
-    watch::Watch,
-};
+use super::gate::{Answer, Gate, Gates};
 use crate::{
     admission::Granted,
     body::ResponseBody,
     future::ResponseFuture,
     nested::{ask, called_for, is_polled_for, poll_for},
     reject::Reason,
-    semaphore::{Acquire, AcquireError, Claim, Key, Permit, Semaphore},
+    semaphore::{Acquire, Claim, Key, Permit, Semaphore},
     settings::Settings,
 };
 use bytes::Bytes;
@@ -53,13 +50,47 @@ use tower_service::Service;
 #[must_use]
 pub struct GlobalConcurrencyLimit<S> {
     inner: S,
-    key: Key,
-    settings: Arc<Settings>,
-    watch: Arc<Watch>,
+    shared: Shared,
     /// Made by the first poll.
     gate: Option<Arc<Gate>>,
     /// Whether it is ready because the polling request holds a permit of this semaphore.
     is_covered: bool,
+}
+
+/// What the services of a layer share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) key: Key,
+    pub(super) settings: Arc<Settings>,
+    gates: Arc<Gates>,
+}
+
+impl Shared {
+    pub(super) fn new(limit: u32, key: Key, semaphore: impl Semaphore) -> Self {
+        ask();
+        // Backpressure waits.
+        let settings = Settings {
+            wait: Duration::MAX,
+            ..Settings::new(limit, semaphore)
+        };
+        Self {
+            key,
+            settings: Arc::new(settings),
+            gates: Arc::default(),
+        }
+    }
+
+    fn claim(&self, limit: u32) -> Claim {
+        let claim = Claim::new(self.key.clone()).with_limit(limit);
+        self.settings.complete(claim)
+    }
+
+    /// A service that `waited` already, for another claim, keeps its position and its deadline.
+    fn acquire(&self, limit: u32, waited: Duration) -> Acquire {
+        let wait = self.settings.wait.saturating_sub(waited);
+        let claim = self.claim(limit).with_head_start(waited).with_wait(wait);
+        self.settings.acquire(claim.into())
+    }
 }
 
 impl<S> GlobalConcurrencyLimit<S> {
@@ -69,17 +100,13 @@ impl<S> GlobalConcurrencyLimit<S> {
     /// [`GlobalConcurrencyLimit`] for an example, and
     /// [`GlobalConcurrencyLimitLayer::new`](super::GlobalConcurrencyLimitLayer::new) for its panics.
     pub fn new(inner: S, limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
-        let settings = Arc::new(settings(limit, semaphore));
-        Self::with(inner, key.into(), settings, Arc::default())
+        Self::of(inner, Shared::new(limit, key.into(), semaphore))
     }
 
-    pub(super) fn with(inner: S, key: Key, settings: Arc<Settings>, watch: Arc<Watch>) -> Self {
-        ask();
+    pub(super) fn of(inner: S, shared: Shared) -> Self {
         Self {
             inner,
-            key,
-            settings,
-            watch,
+            shared,
             gate: None,
             is_covered: false,
         }
@@ -115,85 +142,44 @@ impl<S> GlobalConcurrencyLimit<S> {
 
     /// Ready once the answer is known: `true` with a permit.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let (settings, key) = (&self.settings, &self.key);
-        let limit = settings.limit_now();
-        self.is_covered = is_polled_for(|| claim(settings, key, limit), settings);
+        let shared = &self.shared;
+        let limit = shared.settings.limit_now();
+        self.is_covered = is_polled_for(|| shared.claim(limit), &shared.settings);
         if self.is_covered {
             return Poll::Ready(true);
         }
-        let gate = self.gate.get_or_insert_with(|| self.watch.gate());
-        let acquire = |waited| acquire(settings, key, limit, waited);
-        let answer = gate.poll(cx, limit, acquire);
-        self.watch.start(answer.is_pending());
-        answer
-    }
-
-    fn poll_inner<B>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
-    where
-        S: Service<Request<B>>,
-    {
-        let permit = || self.gate.as_ref()?.permit();
-        let poll = poll_for(permit, || self.inner.poll_ready(cx));
-        if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
-            gate.wait_for_inner(cx);
-        }
-        poll
+        let gate = self.gate.get_or_insert_with(|| shared.gates.open());
+        gate.poll(cx, limit, |waited| shared.acquire(limit, waited))
     }
 
     /// The permit for a call, or the reason and the limit of its refusal.
     fn take<B>(&mut self, request: &Request<B>) -> Result<Permit, (Reason, u32)> {
-        let is_covered = mem::take(&mut self.is_covered);
-        let limit = self.settings.limit_now();
-        let wanted = || claim(&self.settings, &self.key, limit);
+        let (shared, is_covered) = (&self.shared, mem::take(&mut self.is_covered));
+        let limit = shared.settings.limit_now();
         let answer = self.gate.as_ref().map(|gate| gate.take());
-        let answer = match answer.unwrap_or(Answer::NotReady) {
+        let answer = answer.unwrap_or(Answer::NotReady);
+        match answer {
             // Only a poll that is covered or granted reaches the inner service.
             Answer::Refused(error, limit) if !is_covered => {
                 return Err((Reason::Acquire { error }, limit));
             }
             Answer::NotReady if !is_covered => panic!("called before it was ready"),
-            answer => answer,
-        };
-        if let Some(shared) = called_for(request.extensions(), wanted, &self.settings) {
+            _ => {}
+        }
+        let claim = || shared.claim(limit);
+        if let Some(share) = called_for(request.extensions(), claim, &shared.settings) {
             // A permit acquired before the outer limit's was visible is not needed.
-            return shared.map_err(|error| (Reason::Acquire { error }, limit));
+            return share.map_err(|error| (Reason::Acquire { error }, limit));
         }
-        match answer {
-            Answer::Granted(permit) => Ok(permit),
-            // The permit that covered the poll was another request's, or has ended.
-            Answer::NotReady | Answer::Refused(..) => match self.acquire_now() {
-                Ok(answer) => answer.map_err(|error| (Reason::Acquire { error }, limit)),
-                Err(_) => Err((Reason::lost(), limit)),
-            },
-            Answer::Lost => match self.acquire_now() {
-                Ok(Ok(permit)) => Ok(permit),
-                _ => Err((Reason::lost(), limit)),
-            },
+        if let Answer::Granted(permit) = answer {
+            return Ok(permit);
+        }
+        // The permit has ended, or the one that covered the poll was another request's. Another one must not wait.
+        match shared.acquire(limit, Duration::MAX).answer() {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err((Reason::lost(), limit)),
         }
     }
-
-    /// A permit without a wait, if the answer is known at once.
-    fn acquire_now(&self) -> Result<Result<Permit, AcquireError>, Acquire> {
-        let limit = self.settings.limit_now();
-        acquire(&self.settings, &self.key, limit, Duration::MAX).answer()
-    }
-}
-
-/// A service that `waited` already, for another claim, keeps its position and its deadline.
-fn acquire(settings: &Settings, key: &Key, limit: u32, waited: Duration) -> Acquire {
-    let wait = settings.wait.saturating_sub(waited);
-    let claim = claim(settings, key, limit).with_head_start(waited);
-    settings.acquire(claim.with_wait(wait).into())
-}
-
-fn granted<B>(permit: Permit, request: &mut Request<B>, settings: &Settings) -> Granted {
-    let permit = permit.under(settings.policy.clone());
-    settings.retry.time(&permit, &settings.policy, 0);
-    Granted::new(permit, false, request, settings)
-}
-
-fn claim(settings: &Settings, key: &Key, limit: u32) -> Claim {
-    settings.complete(Claim::new(key.clone()).with_limit(limit))
 }
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for GlobalConcurrencyLimit<S>
@@ -206,11 +192,15 @@ where
     type Future = ResponseFuture<S, ReqBody>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        if ready!(self.poll_gate(cx)) {
-            self.poll_inner(cx)
-        } else {
-            Poll::Ready(Ok(()))
+        if !ready!(self.poll_gate(cx)) {
+            return Poll::Ready(Ok(()));
         }
+        let permit = || self.gate.as_ref()?.permit();
+        let poll = poll_for(permit, || self.inner.poll_ready(cx));
+        if let (Poll::Pending, Some(gate)) = (&poll, &self.gate) {
+            gate.wait_for_inner(cx);
+        }
+        poll
     }
 
     /// # Panics
@@ -218,10 +208,12 @@ where
     /// When the last [`poll_ready`](Service::poll_ready) did not return `Ready`, or its readiness
     /// was used by an earlier call.
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let settings = Arc::clone(&self.settings);
+        let settings = Arc::clone(&self.shared.settings);
         match self.take(&request) {
             Ok(permit) => {
-                let granted = granted(permit, &mut request, &settings);
+                let permit = permit.under(settings.policy.clone());
+                settings.retry.time(&permit, &settings.policy, 0);
+                let granted = Granted::new(permit, false, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err((reason, limit)) => {
@@ -235,14 +227,7 @@ where
 /// A clone holds no permit and is in no queue.
 impl<S: Clone> Clone for GlobalConcurrencyLimit<S> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            key: self.key.clone(),
-            settings: Arc::clone(&self.settings),
-            watch: Arc::clone(&self.watch),
-            gate: None,
-            is_covered: false,
-        }
+        Self::of(self.inner.clone(), self.shared.clone())
     }
 }
 
@@ -251,13 +236,5 @@ impl<S: fmt::Debug> fmt::Debug for GlobalConcurrencyLimit<S> {
         f.debug_struct("GlobalConcurrencyLimit")
             .field("inner", &self.inner)
             .finish_non_exhaustive()
-    }
-}
-
-/// Backpressure waits.
-pub(super) fn settings(limit: u32, semaphore: impl Semaphore) -> Settings {
-    Settings {
-        wait: Duration::MAX,
-        ..Settings::new(limit, semaphore)
     }
 }

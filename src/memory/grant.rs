@@ -33,8 +33,9 @@ pub(super) fn permit(
     acquired: &Acquired,
     details: Option<Arc<Details>>,
 ) -> Permit {
-    let permit = uncounted(Arc::clone(entry), units, acquired, details.is_some());
-    permit.count();
+    let grant = MemoryGrant::new(Arc::clone(entry), units, acquired, details.is_some());
+    let (policy, held) = (entry.policy.clone(), acquired.held);
+    let permit = Permit::granted(grant, Store::Memory, policy, units, held);
     if let Some(details) = details {
         entry.semaphore.queue.lock().list(details, &permit);
     }
@@ -50,13 +51,7 @@ pub(super) fn uncounted(
     is_listed: bool,
 ) -> Permit {
     let policy = entry.policy.clone();
-    let grant = MemoryGrant {
-        entry,
-        weight: AtomicU64::new(units.weight.into()),
-        token: acquired.token,
-        loss: Loss::default(),
-        is_listed,
-    };
+    let grant = MemoryGrant::new(entry, units, acquired, is_listed);
     Permit::uncounted(grant, Store::Memory, policy, units, acquired.held)
 }
 
@@ -71,6 +66,17 @@ struct MemoryGrant {
 }
 
 impl MemoryGrant {
+    #[inline(always)]
+    fn new(entry: Arc<Entry>, units: Units, acquired: &Acquired, is_listed: bool) -> Self {
+        Self {
+            entry,
+            weight: AtomicU64::new(units.weight.into()),
+            token: acquired.token,
+            loss: Loss::default(),
+            is_listed,
+        }
+    }
+
     fn grow_now(&self, units: Units) -> Result<(), AcquireError> {
         self.change_weight(|weight| weight)?;
         let acquired = self.entry.semaphore.try_acquire(units);

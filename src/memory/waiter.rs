@@ -2,7 +2,7 @@
 
 use super::{grant::uncounted, holders::Details, queue::Waiting, shard::Entry};
 use crate::{
-    observe::{self, Meter, Outcome, Store},
+    observe::{self, Outcome, Store},
     semaphore::{AcquireError, Claim, Permit, Units, Wait, timer::timeout},
     sync::oneshot,
 };
@@ -72,8 +72,8 @@ impl Waiter {
             _slot: slot,
         };
         let key = || claim.key().as_bytes().escape_ascii().to_string();
-        let meter = Meter::of(Store::Memory, claim.policy().as_str());
-        waiter.waiting.join(&meter, key);
+        let policy = claim.policy().as_str();
+        waiter.waiting.join(Store::Memory, policy, key);
         Ok(Some(waiter))
     }
 

@@ -25,6 +25,13 @@ fn discard(payload: impl Sized) {
 /// A value of a user's type: making, using and dropping it calls user code.
 pub(super) struct Foreign<T>(Option<T>);
 
+/// None, which does nothing.
+impl<T> Default for Foreign<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
 impl<T> Foreign<T> {
     pub(super) fn new(make: impl FnOnce() -> T) -> Self {
         Self(contain(make))

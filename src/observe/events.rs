@@ -1,234 +1,188 @@
-//! Events and spans, with the feature `tracing`. Without it `mute.rs` has the same names.
+//! Events and spans, for the subscriber of the crate `tracing`. No other file names that crate, so no call bypasses
+//! the boundary. Without the feature `tracing` they compile to nothing.
 
-use super::{
-    outcome::{LostBy, Outcome, Store},
-    subscriber::{Wait, is_debug, tell},
-};
-use std::{error::Error, fmt};
+#![cfg_attr(not(feature = "tracing"), allow(dead_code, unused_variables))]
 
-/// The key of a claim, kept only while a subscriber records keys.
-pub(crate) struct Asked(Option<(Store, Box<str>, Box<[u8]>)>);
+#[cfg(feature = "tracing")]
+use super::boundary::{Foreign, contain};
+use super::outcome::{LostBy, Outcome, Store};
+use std::error::Error;
+#[cfg(feature = "redis")]
+use std::fmt::Display;
+#[cfg(feature = "tracing")]
+use tracing::{Level, Span, debug, enabled, event, field::Empty, info_span};
 
-impl Asked {
-    #[inline]
-    pub(crate) fn of(store: Store, policy: &str, key: &[u8]) -> Self {
-        Self(is_debug().then(|| (store, policy.into(), key.into())))
-    }
+/// The target of all events and spans of this crate.
+#[cfg(feature = "tracing")]
+const TARGET: &str = "tower_semaphore";
 
-    /// The claim is refused, by that policy if the refusal names one.
-    pub(crate) fn refused(&self, by: Option<&str>, outcome: Outcome, error: &dyn Error) {
-        if let Some((store, policy, key)) = &self.0 {
-            let (store, policy) = (store.as_str(), by.unwrap_or(policy));
-            let (key, outcome) = (key.escape_ascii().to_string(), outcome.as_str());
-            let error = Causes(error);
-            tell!(DEBUG, store, policy, outcome, key, %error, "a claim is refused");
+/// Defines functions that emit an event each: its level, its arguments, and what `tracing::event!` takes.
+macro_rules! events {
+    ($($(#[$doc:meta])* $level:ident $name:ident($($arg:ident: $type:ty),*) { $($event:tt)+ })+) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name($($arg: $type),*) {
+            #[cfg(feature = "tracing")]
+            contain(|| event!(target: TARGET, Level::$level, $($event)+));
         }
-    }
+    )+};
 }
 
-/// A store and a policy, from a meter. By default none.
-#[derive(Clone, Default)]
-#[cfg(not(feature = "metrics"))]
-pub(crate) struct Origin(Option<(Store, std::sync::Arc<str>)>);
-
-#[cfg(not(feature = "metrics"))]
-impl Origin {
-    pub(crate) fn of(store: Store, policy: &str) -> Self {
-        Self(Some((store, policy.into())))
+events! {
+    /// A policy in shadow would have refused a request that is admitted.
+    DEBUG shadowed(policy: &str, outcome: Outcome) {
+        policy, outcome = outcome.as_str(), "a request in shadow would be refused"
     }
 
-    pub(crate) fn get(&self) -> Option<(Store, &str)> {
-        self.0.as_ref().map(|(store, policy)| (*store, &**policy))
-    }
-}
+    /// A request has no key, because the client sent none or a malformed one.
+    DEBUG without_key(policy: &str, error: &dyn Error) { policy, %error, "a request is refused without a key" }
 
-/// A claim in a queue. By default in none.
-#[derive(Default)]
-pub(crate) struct WaitSpan(Option<(Wait, Store, Box<str>)>);
-
-impl WaitSpan {
-    pub(crate) fn begin(store: Store, policy: &str, key: impl FnOnce() -> String) -> Self {
-        let span = Wait::begin(store.as_str(), policy);
-        if is_debug() {
-            span.waits(&key());
-        }
-        Self(Some((span, store, policy.into())))
-    }
-
-    /// Whether the claim is in this policy's queue. A claim waits under each policy only once.
-    #[cfg(not(feature = "metrics"))]
-    pub(crate) fn is_of(&self, store: Store, policy: &str) -> bool {
-        let is_it = |(_, of, known): &(Wait, Store, Box<str>)| *of == store && **known == *policy;
-        self.0.as_ref().is_some_and(is_it)
-    }
-
-    pub(crate) fn end(&mut self, outcome: Outcome) {
-        if let Some((span, ..)) = self.0.take() {
-            span.end(outcome);
-        }
-    }
-}
-
-/// A policy in shadow would have refused a request that is admitted.
-pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
-    let outcome = outcome.as_str();
-    tell!(
-        DEBUG,
-        policy,
-        outcome,
-        "a request in shadow would be refused"
-    );
-}
-
-/// A request has no key, because the client sent none or a malformed one.
-pub(crate) fn without_key(policy: &str, error: &dyn Error) {
-    tell!(DEBUG, policy, %error, "a request is refused without a key");
-}
-
-/// A request has no key, because the service provides none.
-pub(crate) fn forgotten(policy: &str, extension: &str) {
-    tell!(
-        ERROR,
-        policy,
-        extension,
+    /// A request has no key, because the service provides none.
+    ERROR forgotten(policy: &str, extension: &str) {
+        policy, extension,
         "requests have no key because the service does not provide it: apply the layer that inserts \
          this extension outside of the limit (in axum: after it), and serve an axum router with \
          into_make_service_with_connect_info for the peer's address"
-    );
-}
+    }
 
-/// Two limits count the same request in the same semaphore.
-pub(crate) fn nested(policy: &str, outer: u32, inner: u32) {
-    tell!(
-        ERROR,
-        policy,
-        outer,
-        inner,
+    /// Two limits count the same request in the same semaphore.
+    ERROR nested(policy: &str, outer: u32, inner: u32) {
+        policy, outer, inner,
         "two nested limits have one store, policy and key, so they count each request once, under the lower \
          limit: give one of them a policy of its own with with_policy"
-    );
-}
+    }
 
-/// A service of a global limit is still not ready.
-pub(crate) fn waits_long(seconds: u64) {
-    tell!(
-        WARN,
+    /// A service of a global limit is still not ready.
+    WARN waits_long(seconds: u64) {
         seconds,
         "a service waits long for the permit of its global limit: if a limit outside of it, behind a buffer, has \
          the same store, policy and key, it waits for its own request, so give one of them a policy of its own \
          with with_policy"
-    );
-}
+    }
 
-/// The first of several extractors found nothing, as if the client had sent no key.
-pub(crate) fn no_extension(extension: &str) {
-    tell!(
-        DEBUG,
-        extension,
-        "a request has no such extension, so the next extractor counts"
-    );
-}
+    /// The first of several extractors found nothing, as if the client had sent no key.
+    DEBUG no_extension(extension: &str) { extension, "a request has no such extension, so the next extractor counts" }
 
-#[cfg(feature = "axum")]
-pub(crate) fn no_route() {
-    tell!(
-        WARN,
+    /// A request has no matched path, although its key is that.
+    #[cfg(feature = "axum")]
+    WARN no_route() {
         "a request has no route for key::matched_path: unless it was for an unknown path or a nested \
          service, apply the limit to axum's Router instead of around it"
-    );
-}
-
-pub(crate) fn lost(of: Option<(Store, &str)>, by: LostBy, token: Option<u64>) {
-    if let Some((store, policy)) = of {
-        let (store, by) = (store.as_str(), by.as_str());
-        tell!(WARN, store, policy, by, token, "a permit is lost");
     }
-}
 
-/// A claim is admitted, or a permit is kept, while the store is unavailable.
-#[cfg(feature = "redis")]
-pub(crate) fn degraded(of: Option<(Store, &str)>, how: &'static str, name: &str) {
-    if let Some((store, policy)) = of {
-        let store = store.as_str();
-        tell!(
-            DEBUG,
-            store,
-            policy,
-            how,
-            key = name,
-            "a permit is degraded"
-        );
+    /// A permit has ended while it was held.
+    WARN lost(store: Store, policy: &str, by: LostBy, token: Option<u64>) {
+        store = store.as_str(), policy, by = by.as_str(), token, "a permit is lost"
     }
-}
 
-/// A period in which claims fail begins.
-#[cfg(feature = "redis")]
-pub(crate) fn fails(error: &dyn Error) {
-    let error = Causes(error);
-    tell!(WARN, %error, "the store fails");
-}
-
-/// The period in which claims fail is over.
-#[cfg(feature = "redis")]
-pub(crate) fn works() {
-    tell!(WARN, "the store works again");
-}
-
-/// Events and samples of calls were dropped before a subscriber or a recorder took them.
-pub(crate) fn dropped(count: u64) {
-    tell!(
-        WARN,
-        count,
-        "events were dropped, because they came faster than they were taken"
-    );
-}
-
-/// A bug of this crate has ended the keeper's thread.
-pub(crate) fn keeper_died() {
-    tell!(
-        ERROR,
-        "the keeper's thread has panicked, and is started again"
-    );
-}
-
-/// A bug of this crate has ended a store.
-pub(crate) fn core_died() {
-    tell!(
-        ERROR,
-        "the store has panicked: it refuses claims, and its permits end with their leases"
-    );
-}
-
-/// An attempt to connect has succeeded, the first one of a runtime or a later one.
-#[cfg(feature = "redis")]
-pub(crate) fn connected(address: &dyn fmt::Display, again: bool) {
-    match again {
-        true => tell!(INFO, %address, "connected again"),
-        false => tell!(DEBUG, %address, "connected"),
+    /// A store has refused a claim, whose key is known.
+    DEBUG refused(store: Store, policy: &str, outcome: Outcome, key: &str, error: &dyn Error) {
+        store = store.as_str(), policy, outcome = outcome.as_str(), key, error = causes(error), "a claim is refused"
     }
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn not_connected(error: &dyn Error) {
-    let error = Causes(error);
-    tell!(DEBUG, %error, "not connected");
-}
+events! {
+    /// A claim is admitted, or a permit is kept, while the store is unavailable.
+    DEBUG degraded(store: Store, policy: &str, how: &str, name: &str) {
+        store = store.as_str(), policy, how, key = name, "a permit is degraded"
+    }
 
-#[cfg(feature = "redis")]
-pub(crate) fn risk(risk: &dyn fmt::Display) {
-    tell!(WARN, "{risk}");
+    /// A period in which claims fail begins.
+    WARN fails(error: &dyn Error) { error = causes(error), "the store fails" }
+
+    /// The period in which claims fail is over.
+    WARN works() { "the store works again" }
+
+    /// Events and samples of calls were dropped before a subscriber or a recorder took them.
+    WARN dropped(count: u64) { count, "events were dropped, because they came faster than they were taken" }
+
+    /// A bug of this crate has ended the keeper's thread.
+    ERROR keeper_died() { "the keeper's thread has panicked, and is started again" }
+
+    /// A bug of this crate has ended a store.
+    ERROR core_died() { "the store has panicked: it refuses claims, and its permits end with their leases" }
+
+    /// The first attempt of a runtime to connect has succeeded.
+    DEBUG connected(address: &dyn Display) { %address, "connected" }
+
+    /// A later attempt to connect has succeeded.
+    INFO connected_again(address: &dyn Display) { %address, "connected again" }
+
+    /// An attempt to connect has failed.
+    DEBUG not_connected(error: &dyn Error) { error = causes(error), "not connected" }
+
+    /// The server has a setting under which permits may be lost.
+    WARN risk(risk: &dyn Display) { "{risk}" }
 }
 
 /// An error and its causes, without repeating a cause that an error already shows.
-struct Causes<'a>(&'a dyn Error);
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, cause) = (self.0.to_string(), self.0.source());
-        let cause = cause.map(|cause| Causes(cause).to_string());
-        match cause.filter(|cause| !text.contains(cause)) {
-            Some(cause) => write!(f, "{text}: {cause}"),
-            None => f.write_str(&text),
+#[cfg(feature = "tracing")]
+fn causes(error: &dyn Error) -> tracing::field::DisplayValue<String> {
+    fn text(error: &dyn Error) -> String {
+        let (own, cause) = (error.to_string(), error.source().map(text));
+        match cause.filter(|cause| !own.contains(cause)) {
+            Some(cause) => format!("{own}: {cause}"),
+            None => own,
         }
+    }
+    tracing::field::display(text(error))
+}
+
+/// Whether a subscriber records keys.
+#[cfg(feature = "tracing")]
+fn is_debug() -> bool {
+    contain(|| enabled!(target: TARGET, Level::DEBUG)).unwrap_or_default()
+}
+
+/// The key of a claim, kept only while a subscriber records keys.
+pub(crate) struct Asked(#[cfg(feature = "tracing")] Option<(Store, Box<str>, Box<[u8]>)>);
+
+impl Asked {
+    #[inline]
+    pub(crate) fn of(store: Store, policy: &str, key: &[u8]) -> Self {
+        #[cfg(feature = "tracing")]
+        return Self(is_debug().then(|| (store, policy.into(), key.into())));
+        #[cfg(not(feature = "tracing"))]
+        Self()
+    }
+
+    /// The claim is refused, by that policy if the refusal names one.
+    pub(crate) fn refused(&self, by: Option<&str>, outcome: Outcome, error: &dyn Error) {
+        #[cfg(feature = "tracing")]
+        if let Some((store, policy, key)) = &self.0 {
+            let key = key.escape_ascii().to_string();
+            refused(*store, by.unwrap_or(policy), outcome, &key, error);
+        }
+    }
+}
+
+/// The span of a claim in a queue.
+pub(super) struct Wait(#[cfg(feature = "tracing")] Foreign<Span>);
+
+impl Wait {
+    pub(super) fn begin(store: Store, policy: &str, key: impl FnOnce() -> String) -> Self {
+        #[cfg(feature = "tracing")]
+        return Self::new(store.as_str(), policy, key);
+        #[cfg(not(feature = "tracing"))]
+        Self()
+    }
+
+    #[cfg(feature = "tracing")]
+    fn new(store: &str, policy: &str, key: impl FnOnce() -> String) -> Self {
+        let span = || info_span!(target: TARGET, "wait", store, policy, outcome = Empty);
+        let span = Foreign::new(span);
+        if is_debug() {
+            let key = key();
+            span.with(|span| debug!(target: TARGET, parent: span, key, "a claim waits"));
+        }
+        Self(span)
+    }
+
+    pub(super) fn end(&self, outcome: Outcome) {
+        #[cfg(feature = "tracing")]
+        self.0.with(|span| {
+            span.record("outcome", outcome.as_str());
+        });
     }
 }

@@ -134,37 +134,22 @@ pub(crate) const IS_ON: bool = cfg!(any(feature = "metrics", feature = "tracing"
 
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod boundary;
-#[cfg(feature = "metrics")]
-#[path = "meter.rs"]
 mod counts;
-#[cfg(not(feature = "metrics"))]
-#[path = "silent.rs"]
-mod counts;
-#[cfg(feature = "tracing")]
 pub(crate) mod events;
-#[cfg(not(feature = "tracing"))]
-#[path = "mute.rs"]
-pub(crate) mod events;
-#[cfg(feature = "metrics")]
-mod held;
-#[cfg(feature = "metrics")]
-mod known;
-#[cfg(feature = "metrics")]
-mod names;
 mod outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
-#[cfg(feature = "tracing")]
-mod subscriber;
 
+#[cfg(feature = "redis")]
+pub(crate) use counts::{Meter, called};
+#[cfg(feature = "redis")]
+pub(crate) use outcome::Answered;
 #[cfg(feature = "metrics")]
-pub use names::{
+pub use recorder::{
     ACTIVE_PERMITS, CALL_DURATION, CALL_SIZE, CLAIMS, DEGRADED_PERMITS, LOST_PERMITS,
     PERMIT_DURATION, QUEUED_CLAIMS, REQUESTS, SECONDS, SHADOW_REFUSALS, SIZES, TIME_IN_QUEUE,
 };
-#[cfg(feature = "redis")]
-pub(crate) use {counts::called, outcome::Answered};
 pub(crate) use {
-    counts::{Claiming, Held, Meter, Requesting, Waiting, refused, shadowed},
+    counts::{Claiming, Held, Waiting, refused, shadowed},
     outcome::{LostBy, Outcome, Store},
 };

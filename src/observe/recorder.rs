@@ -1,100 +1,245 @@
-//! The recorder of the crate `metrics`. No other file names that crate, so no call bypasses the
+//! The instruments of the crate `metrics` and its recorder. No other file names that crate, so no call bypasses the
 //! boundary.
+//!
+//! A lookup hashes the labels and searches the recorder's table, which takes half a microsecond; acquiring a permit in
+//! memory takes a tenth of that. So a thread caches the instruments of recent policies, until the recorder changes and
+//! for a second at most: a recorder may forget idle instruments, and counts of a forgotten instrument are lost.
 
-use super::boundary::{Foreign, contain};
-use metrics::{KeyName, Label, Recorder, Unit, counter, gauge, histogram, with_recorder};
-use std::{ptr, time::Duration};
+use super::{
+    boundary::{Foreign, contain},
+    outcome::{Answered, LostBy, Of, Outcome, Store},
+};
+use metrics::{
+    Label, Recorder, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram, with_recorder,
+};
+use std::{
+    cell::RefCell,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
-/// The names of an instrument's labels, and their values.
-pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
+/// Defines the names, and how they are described to a recorder.
+macro_rules! names {
+    ($($describe:ident $name:ident = $value:literal: $text:literal, $labels:literal $(, $unit:expr)?;)+) => {
+        $(
+            #[doc = concat!($text, ". ", $labels, ".")]
+            pub const $name: &str = $value;
+        )+
 
-pub(super) struct Counter(Foreign<metrics::Counter>);
-pub(super) struct Gauge(Foreign<metrics::Gauge>);
-pub(super) struct Histogram(Foreign<metrics::Histogram>);
+        fn describe() {
+            $(contain(|| $describe!($name, $($unit,)? $text));)+
+        }
+    };
+}
+
+names! {
+    describe_counter REQUESTS = "tower_semaphore.requests":
+        "Requests by their outcome", "Counter; labels `policy`, `outcome`";
+    describe_counter SHADOW_REFUSALS = "tower_semaphore.shadow_refusals":
+        "Requests that a policy in shadow would have refused, by their outcome then", "Counter; labels `policy`, `outcome`";
+    describe_counter CLAIMS = "tower_semaphore.claims":
+        "Claims by their outcome", "Counter; labels `store`, `policy`, `outcome`";
+    describe_gauge ACTIVE_PERMITS = "tower_semaphore.active_permits":
+        "Permits that this process holds now", "Gauge; labels `store`, `policy`";
+    describe_gauge QUEUED_CLAIMS = "tower_semaphore.queued_claims":
+        "Claims of this process that wait in a queue now", "Gauge; labels `store`, `policy`";
+    describe_histogram TIME_IN_QUEUE = "tower_semaphore.claim.time_in_queue":
+        "How long claims waited in a queue", "Histogram in seconds; labels `store`, `policy`, `outcome`", Unit::Seconds;
+    describe_histogram PERMIT_DURATION = "tower_semaphore.permit.duration":
+        "How long permits were held", "Histogram in seconds; labels `store`, `policy`", Unit::Seconds;
+    describe_counter LOST_PERMITS = "tower_semaphore.lost_permits":
+        "Permits that were lost", "Counter; labels `store`, `policy`, `by`";
+    describe_counter DEGRADED_PERMITS = "tower_semaphore.degraded_permits":
+        "Permits that became degraded", "Counter; labels `store`, `policy`";
+    describe_histogram CALL_DURATION = "tower_semaphore.store_call.duration":
+        "How long calls to the store took", "Histogram in seconds; labels `store`, `verb`, `outcome`", Unit::Seconds;
+    describe_histogram CALL_SIZE = "tower_semaphore.store_call.size":
+        "Claims or permits of a call to the store", "Histogram; labels `store`, `verb`";
+}
+
+/// Buckets for the histograms in seconds: from 0.1 ms to an hour, three to a decade up to a minute.
+pub const SECONDS: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0,
+];
+
+/// Buckets for [`CALL_SIZE`]: powers of two, up to what a call to Redis holds.
+pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+pub(super) type Counter = Foreign<metrics::Counter>;
+pub(super) type Gauge = Foreign<metrics::Gauge>;
+pub(super) type Histogram = Foreign<metrics::Histogram>;
+
+/// Registers an instrument with these labels.
+macro_rules! register {
+    ($kind:ident, $name:expr, $labels:expr) => {
+        Foreign::new(|| {
+            let label = |(name, value): (&'static str, &str)| Label::new(name, value.to_owned());
+            $kind!($name, Vec::from($labels.map(label)))
+        })
+    };
+}
 
 impl Counter {
-    pub(super) fn of(name: &'static str, labels: Labels<'_>) -> Self {
-        Self(Foreign::new(|| counter!(name, owned(labels))))
-    }
-
-    pub(super) fn noop() -> Self {
-        Self(Foreign::new(metrics::Counter::noop))
-    }
-
     #[inline]
     pub(super) fn increment(&self) {
-        self.0.with(|counter| counter.increment(1));
+        self.with(|counter| counter.increment(1));
     }
 }
 
 impl Gauge {
-    pub(super) fn of(name: &'static str, labels: Labels<'_>) -> Self {
-        Self(Foreign::new(|| gauge!(name, owned(labels))))
-    }
-
     /// Returns whether the recorder counted it, so that it has to be decremented.
     #[inline]
     pub(super) fn increment(&self) -> bool {
-        self.0.with(|gauge| gauge.increment(1.0))
+        self.with(|gauge| gauge.increment(1.0))
     }
 
     #[inline]
     pub(super) fn decrement(&self) {
-        self.0.with(|gauge| gauge.decrement(1.0));
+        self.with(|gauge| gauge.decrement(1.0));
     }
 }
 
 impl Histogram {
-    pub(super) fn of(name: &'static str, labels: Labels<'_>) -> Self {
-        Self(Foreign::new(|| histogram!(name, owned(labels))))
-    }
-
-    pub(super) fn noop() -> Self {
-        Self(Foreign::new(metrics::Histogram::noop))
-    }
-
+    /// A number, or a time in seconds.
     #[inline]
-    pub(super) fn seconds(&self, time: Duration) {
-        self.0.with(|histogram| histogram.record(time));
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn number(&self, number: usize) {
-        self.0.with(|histogram| histogram.record(number as f64));
+    pub(super) fn record(&self, value: f64) {
+        self.with(|histogram| histogram.record(value));
     }
 }
 
-fn owned(labels: Labels<'_>) -> Vec<Label> {
-    let labels = labels.iter();
-    labels
-        .map(|(name, value)| Label::new(*name, (*value).to_owned()))
-        .collect()
+/// The instruments of one name. Those of other kinds of names do nothing.
+#[derive(Default)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub(super) struct Instruments {
+    pub(super) outcomes: [Counter; Outcome::ALL.len()],
+    pub(super) active: Gauge,
+    pub(super) held: Histogram,
+    pub(super) queued: Gauge,
+    pub(super) in_queue: [Histogram; Outcome::ALL.len()],
+    pub(super) lost: [Counter; LostBy::ALL.len()],
+    pub(super) degraded: Counter,
+    pub(super) calls: [Histogram; Answered::ALL.len()],
+    pub(super) size: Histogram,
 }
 
-/// The address of the current recorder.
+impl Instruments {
+    fn register(of: Of, name: &str) -> Self {
+        match of {
+            Of::Requests => Self::of_requests(REQUESTS, name),
+            Of::Shadow => Self::of_requests(SHADOW_REFUSALS, name),
+            Of::Claims(store) => Self::of_claims(store, name),
+            Of::Calls(store) => Self::of_calls(store, name),
+        }
+    }
+
+    fn of_requests(name: &'static str, policy: &str) -> Self {
+        let of = |outcome: Outcome| [("policy", policy), ("outcome", outcome.as_str())];
+        Self {
+            outcomes: Outcome::ALL.map(|outcome| register!(counter, name, of(outcome))),
+            ..Self::default()
+        }
+    }
+
+    fn of_claims(store: Store, policy: &str) -> Self {
+        use Outcome::{Admitted, Cancelled, Exempt, Lost, Revoked, TimedOut, Unavailable};
+        let labels = [("store", store.as_str()), ("policy", policy)];
+        let with = |name, value| [labels[0], labels[1], (name, value)];
+        Self {
+            outcomes: Outcome::ALL.map(|outcome| match outcome {
+                Exempt | Lost => Counter::default(),
+                _ => register!(counter, CLAIMS, with("outcome", outcome.as_str())),
+            }),
+            active: register!(gauge, ACTIVE_PERMITS, labels),
+            held: register!(histogram, PERMIT_DURATION, labels),
+            queued: register!(gauge, QUEUED_CLAIMS, labels),
+            in_queue: Outcome::ALL.map(|outcome| match outcome {
+                Admitted | TimedOut | Unavailable | Revoked | Cancelled => {
+                    register!(histogram, TIME_IN_QUEUE, with("outcome", outcome.as_str()))
+                }
+                _ => Histogram::default(),
+            }),
+            lost: LostBy::ALL.map(|by| register!(counter, LOST_PERMITS, with("by", by.as_str()))),
+            degraded: register!(counter, DEGRADED_PERMITS, labels),
+            ..Self::default()
+        }
+    }
+
+    fn of_calls(store: Store, verb: &str) -> Self {
+        let labels = [("store", store.as_str()), ("verb", verb)];
+        let of = |outcome: Answered| [labels[0], labels[1], ("outcome", outcome.as_str())];
+        Self {
+            calls: Answered::ALL.map(|outcome| register!(histogram, CALL_DURATION, of(outcome))),
+            size: register!(histogram, CALL_SIZE, labels),
+            ..Self::default()
+        }
+    }
+}
+
+/// How long instruments are cached.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Maximum of cached names, of which a policy of requests has two; one more clears the cache. It suffices for a
+/// gateway with a policy per route, and searching this many is much cheaper than a lookup.
+const MOST: usize = 512;
+
+thread_local! {
+    static CACHE: RefCell<Cache> = RefCell::default();
+}
+
+/// The recorder that last got the descriptions of the instruments.
+static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread has cached of one recorder.
+#[derive(Default)]
+struct Cache {
+    recorder: usize,
+    fresh_until: Option<Instant>,
+    found: Vec<(Of, Box<str>, Arc<Instruments>)>,
+}
+
+/// The instruments of a policy or a verb. A thread that ends, and a recorder that itself uses this crate, has no cache.
 #[inline]
-pub(super) fn address() -> usize {
-    let address = |recorder: &dyn Recorder| ptr::from_ref(recorder).addr();
-    contain(|| with_recorder(address)).unwrap_or_default()
-}
-
-/// What is counted.
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Seconds,
-    Sizes,
-}
-
-/// Describes an instrument to the recorder.
-pub(super) fn describe((kind, name, text): &(Kind, &'static str, &'static str)) {
-    let (name, text) = (KeyName::from(*name), (*text).into());
-    contain(|| {
-        with_recorder(|recorder| match kind {
-            Kind::Counter => recorder.describe_counter(name, None, text),
-            Kind::Gauge => recorder.describe_gauge(name, None, text),
-            Kind::Seconds => recorder.describe_histogram(name, Some(Unit::Seconds), text),
-            Kind::Sizes => recorder.describe_histogram(name, None, text),
-        });
+pub(super) fn instruments(of: Of, name: &str, now: Instant) -> Arc<Instruments> {
+    let cached = CACHE.try_with(|cache| {
+        let cache = &mut *cache.try_borrow_mut().ok()?;
+        cache.refresh(now);
+        Some(cache.find(of, name))
     });
+    let cached = cached.ok().flatten();
+    cached.unwrap_or_else(|| Arc::new(Instruments::register(of, name)))
+}
+
+impl Cache {
+    /// Empties the cache if it is old, or another recorder's.
+    fn refresh(&mut self, now: Instant) {
+        let address = |recorder: &dyn Recorder| ptr::from_ref(recorder).addr();
+        let recorder = contain(|| with_recorder(address)).unwrap_or_default();
+        let is_fresh = self.fresh_until.is_some_and(|until| now < until);
+        if !is_fresh || self.recorder != recorder {
+            (self.recorder, self.fresh_until) = (recorder, Some(now + FRESH));
+            self.found.clear();
+            if DESCRIBED.swap(recorder, Relaxed) != recorder {
+                describe();
+            }
+        }
+    }
+
+    fn find(&mut self, of: Of, name: &str) -> Arc<Instruments> {
+        let is_it = |(kind, known, _): &&(Of, Box<str>, _)| *kind == of && **known == *name;
+        if let Some((.., found)) = self.found.iter().find(is_it) {
+            return Arc::clone(found);
+        }
+        if self.found.len() >= MOST {
+            self.found.clear();
+        }
+        let made = Arc::new(Instruments::register(of, name));
+        self.found.push((of, name.into(), Arc::clone(&made)));
+        made
+    }
 }

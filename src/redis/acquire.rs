@@ -9,7 +9,7 @@ use super::{
     store::{Held, Store},
 };
 use crate::{
-    observe::{Meter, Outcome, Store::Redis as REDIS, Waiting},
+    observe::{Outcome, Store::Redis as REDIS, Waiting},
     semaphore::{
         AcquireError, BoxFuture, Claim, Claims, Grant, Loss, Permit, PermitLost, Policy,
         SemaphoreId, StoreError, Units,
@@ -203,8 +203,7 @@ impl Queue {
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
             let name = || store.name(claim.policy(), claim.key()).to_string();
-            self.waiting
-                .join(&Meter::of(REDIS, claim.policy().as_str()), name);
+            self.waiting.join(REDIS, claim.policy().as_str(), name);
         }
     }
 

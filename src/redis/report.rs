@@ -187,7 +187,8 @@ fn told(news: News) {
     match news {
         News::KeeperDied => events::keeper_died(),
         News::CoreDied => events::core_died(),
-        News::Connected(address, again) => events::connected(&address, again),
+        News::Connected(address, false) => events::connected(&address),
+        News::Connected(address, true) => events::connected_again(&address),
         News::NotConnected(why) => {
             // Its level says nothing more.
             let why = why.as_ref().map(|why| why.source().unwrap_or(&**why));
@@ -198,11 +199,11 @@ fn told(news: News) {
         }
         News::Outage(Outage::Ends { .. }, _) => events::works(),
         News::Lost(policy, token, by) => {
-            events::lost(Some((REDIS, policy.as_str())), by, given(token));
+            events::lost(REDIS, policy.as_str(), by, given(token));
         }
         News::Degraded(policy, name, is_kept) => {
             let how = if is_kept { "kept" } else { "admitted" };
-            events::degraded(Some((REDIS, policy.as_str())), how, &name);
+            events::degraded(REDIS, policy.as_str(), how, &name);
         }
         News::Called {
             verb,
@@ -210,7 +211,7 @@ fn told(news: News) {
             took,
             answered,
             ..
-        } => called(REDIS, verb, took, [(size, answered)].into_iter()),
+        } => called(REDIS, verb, size, took, answered),
     }
 }
 

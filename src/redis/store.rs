@@ -305,7 +305,7 @@ impl Store {
             Err(Error::Timeout(_)) => Answered::Timeout,
             Err(_) => Answered::Error,
         };
-        called(REDIS, verb, sent.elapsed(), [(1, answered)].into_iter());
+        called(REDIS, verb, 1, sent.elapsed(), answered);
         reply
     }
 

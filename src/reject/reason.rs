@@ -4,7 +4,7 @@ use super::limits::Limit;
 use crate::{
     key::KeyError,
     observe::Outcome,
-    retry::{Refused, Retry},
+    retry::Retry,
     semaphore::{AcquireError, PermitLost},
 };
 
@@ -85,11 +85,10 @@ impl Reason {
             | Self::Acquire {
                 error: AcquireError::Invalid { .. },
             } => None,
-            Self::Acquire { error } if error.is_refusal() => Some(retry.refused(Refused {
-                hash: retry.hash(&refusing.policy, refusing.key),
-                limit: refusing.limit,
-                weight: refusing.weight,
-            })),
+            Self::Acquire { error } if error.is_refusal() => {
+                let (policy, key) = (&refusing.policy, refusing.key);
+                Some(retry.refused(policy, key, refusing.limit, refusing.weight))
+            }
             Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
     }

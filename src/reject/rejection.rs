@@ -67,35 +67,20 @@ where
 ///
 /// # When to try again
 ///
-/// `Retry-After` comes from what the layer has seen in this process:
+/// `Retry-After` is the next free slot in the schedule of the key, in whole seconds:
 ///
-/// - It times its permits. The mean of the last 64 holds, of the key if it was refused before and of
-///   the policy if not, is the *hold*: half a second while none has ended, and no more than 60 s,
-///   so a stream of hours tells nobody to come back in hours. Where a key's holds are shorter than
-///   5 ms one permit of it in 16 is timed.
-/// - Permits that are still held count too. The hold is at least as long as the youngest permit of the key
-///   has been held and, while none has ended, as the key's permits have been held on average. Where
-///   one permit in 16 is timed, these ages are not known, and do not count.
-/// - A key has `limit / weight` places, of which the rule plans to use `1 / margin` parts, where
-///   `margin = 1 + 1.25 / √(limit / weight)`: holds are random, so a return finds a place only if some
-///   are left over.
-/// - The first refused client is told `hold × margin`, at least 1 s. Each further one is told the
-///   next free time, `hold × margin × weight / limit` later, so clients that were refused together
-///   return as places get free, one after the other.
-/// - Clients count in whole seconds, so those that were refused within a moment return within a
-///   moment. Where holds are shorter than a second, a second is divided into parts as long as a hold, 32
-///   at most, and each part has its own times: at most `limit / margin` clients return in it.
-/// - While returns are due, the layer sees how many requests are refused. With more than one in ten,
-///   because other processes or new clients take the places too, times are told further apart: up to
-///   16 times as far, until none is due any more.
-/// - Nobody is told more than 20 holds, but at least 60 s and at most 600 s. Clients that do not fit
-///   share the second half of that time.
+/// - The *hold* is the mean of the last 64 times for which permits of the key were held; while none has ended, that of the
+///   policy, or half a second. It is at least the time since the last grant or end of a permit that is held, and at most 60 s.
+/// - The first slot is `hold × margin` from now, at least 1 s, and each further one `hold × margin × weight / limit` later.
+///   The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a return finds room only if some is left over.
+/// - Clients return at the part of a second in which they were refused. So where holds are shorter than a second, a second
+///   has as many parts as holds, 32 at most, and each part its own slots: `limit / margin` in each second.
+/// - A schedule ends after 20 holds, but not before 60 s, and at 600 s. Then it begins again, at a random time in its first slot.
+/// - After a failure of the store, and under a limit of 0, there are ten slots in a second, for 30 s.
 ///
-/// After a failure of the store, and under a limit of 0, nothing tells when it is over. Clients are
-/// spread over 3 s, and over as many seconds as the failure has lasted, 30 at most.
-///
-/// The times are kept for 1,024 keys of a layer; keys beyond these share a schedule, and are told
-/// later times. No place is reserved: a client that comes early or is new may take it.
+/// No slot is reserved: a client that comes early or is new may take the room. The layer knows the permits of its own process.
+/// It keeps the times of 1,024 keys; further keys share them, and are told later slots. Where the holds of a key are shorter
+/// than 5 ms, one permit in 16 is timed.
 ///
 /// # Examples
 ///

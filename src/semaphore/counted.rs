@@ -61,9 +61,12 @@ impl Permit {
         units: Units,
         held: u32,
     ) -> Self {
-        let permit = Self::uncounted(grant, store, policy, units, held);
-        permit.count();
-        permit
+        let counted = match grant.parts() {
+            [] => Held::begun(store, policy.as_str()),
+            _ => Held::default(),
+        };
+        let remaining = units.limit.saturating_sub(held);
+        Self::from_parts(grant, policy, units, remaining, counted)
     }
 
     /// The same, but it is counted from [`count`](Self::count) on: that calls the recorder, which is code of the

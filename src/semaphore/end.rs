@@ -140,10 +140,10 @@ impl Shared<dyn Grant> {
     fn counts_end(&self, by: LostBy) {
         self.drop_kept();
         let is_gone = || self.grant.is_lost() || self.grant.weight() == Some(0);
-        if self.held.end() && !is_gone() {
+        let ended = self.held.end();
+        if let Some(store) = ended.filter(|_| !is_gone()) {
             self.held.lost(by);
-            let of = self.held.store().map(|store| (store, self.policy.as_str()));
-            events::lost(of, by, self.grant.token());
+            events::lost(store, self.policy.as_str(), by, self.grant.token());
         }
         let parts = self.grant.parts().iter();
         parts.for_each(|part| part.0.counts_end(by));

@@ -16,6 +16,6 @@ pub(super) fn refused(policy: &Policy, error: &AcquireError) {
 
 /// The only function that tells of a trial.
 pub(super) fn report(policy: &Policy, outcome: Outcome) {
-    shadowed(policy.as_str(), || outcome);
+    shadowed(policy.as_str(), outcome);
     events::shadowed(policy.as_str(), outcome);
 }

@@ -87,10 +87,10 @@ fn the_seam_knows_neither_half() {
     assert_silent(is_seam, &["redis", "memory", "http", "http_body", "axum"]);
 }
 
-/// They call code of the user's, which may panic: each in one small file, behind the boundary.
+/// They call code of the user's, which may panic: each in one file, behind the boundary.
 #[test]
 fn one_file_calls_recorders_and_one_subscribers() {
-    for (name, file) in [("metrics::", "recorder.rs"), ("tracing::", "subscriber.rs")] {
+    for (name, file) in [("metrics::", "recorder.rs"), ("tracing::", "events.rs")] {
         let calls = |source: &Source| source.code().contains(name);
         let callers = sources().into_iter().filter(calls);
         let callers: Vec<_> = callers.map(|source| source.path).collect();

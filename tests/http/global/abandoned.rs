@@ -5,8 +5,15 @@ use super::inner::{BOUND, Limited, call, is_ready, limited, ok, one, read};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use std::time::Duration;
-use testing::stubs::{Fickle, Flaky, Slow};
+use std::{
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+use testing::{
+    stubs::{Fickle, Flaky, Slow},
+    wait::eventually,
+};
 use tokio::time::{advance, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, buffer::BufferLayer};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore, PermitLost};
@@ -15,8 +22,13 @@ use tower_test::mock;
 /// Longer than a refusal counts.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Longer than an abandoned service holds anything.
-const ABANDONED: Duration = Duration::from_secs(10);
+/// Longer than an abandoned service holds anything. Probes go by the real clock.
+const ABANDONED: Duration = Duration::from_millis(4_500);
+
+/// The idle service has lost its permit.
+async fn is_free(memory: &MemorySemaphore) {
+    eventually("it is free", BOUND, async || memory.busy_keys() == 0).await;
+}
 
 /// Polls a service in a task of its own until it is ready.
 async fn becomes_ready(service: Limited) -> Limited {
@@ -97,27 +109,16 @@ async fn shed(layer: &GlobalConcurrencyLimitLayer) -> impl Sized + use<> {
     service
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_idle_service_that_was_shed_leaves_the_queue() {
-    let memory = MemorySemaphore::new();
-    let layer = one(memory.clone());
-    let mut holder = limited(&layer);
-    let held = call(&mut holder).await;
-    let shedding = shed(&layer).await;
-
-    sleep(ABANDONED).await;
-    drop(held);
-    let next = limited(&layer).into_inner().oneshot(Request::new(()));
-    let Ok(next) = timeout(BOUND, next)
-        .await
-        .expect("it is at the head of the queue");
-    assert_eq!(next.status(), 200);
-    drop(next);
-    assert_eq!(memory.busy_keys(), 0);
+    let store = Slow::default();
+    let shedding = shed(&one(store.clone())).await;
+    assert_eq!(store.waiting(), 1);
+    eventually("it leaves the queue", BOUND, async || store.waiting() == 0).await;
     drop(shedding);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_idle_service_that_was_shed_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
@@ -127,7 +128,7 @@ async fn an_idle_service_that_was_shed_pins_no_permit() {
     becomes_ready(limited(&layer)).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
     let mut idle = limited(&layer);
@@ -143,18 +144,17 @@ async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     assert_eq!(call(&mut idle).await.status(), 200);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_service_whose_permit_was_reclaimed_is_served_if_there_is_room() {
+#[tokio::test]
+async fn a_clone_whose_permit_was_reclaimed_is_served_if_there_is_room() {
     let memory = MemorySemaphore::new();
-    let mut idle = limited(&one(memory.clone()));
+    let mut idle = mock::Spawn::new(one(memory.clone()).layer(ok()).clone());
     assert!(is_ready(&mut idle));
-    sleep(ABANDONED).await;
-    assert_eq!(memory.busy_keys(), 0);
+    is_free(&memory).await;
     let Ok(answer) = idle.call(Request::new(())).await;
     assert_eq!(read(answer).await, "ok");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_task_that_waits_for_long_keeps_its_position() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
@@ -165,8 +165,7 @@ async fn a_task_that_waits_for_long_keeps_its_position() {
         let service = limited(&layer).into_inner();
         service.oneshot(Request::new(())).await
     });
-    // Shorter than the bound of the first.
-    sleep(BOUND - Duration::from_secs(1)).await;
+    sleep(ABANDONED).await;
     assert!(!first.is_finished() && !second.is_finished());
     drop(held);
     let mut first = first.await.expect("the first is served first");
@@ -175,20 +174,20 @@ async fn a_task_that_waits_for_long_keeps_its_position() {
     second.await.unwrap().unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_in_a_buffer_keeps_its_position_for_a_minute() {
+#[tokio::test]
+async fn a_request_in_a_buffer_keeps_its_position() {
     let store = Slow::default();
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(8))
         .layer(one(store.clone()))
         .service(ok());
     let request = tokio::spawn(service.oneshot(Request::new(())));
-    sleep(Duration::from_secs(60)).await;
+    sleep(ABANDONED).await;
     assert_eq!((store.waiting(), store.acquires()), (1, 1));
     request.abort();
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_service_that_waits_for_the_inner_one_keeps_its_permit() {
     let memory = MemorySemaphore::new();
     let (service, mut handle) =
@@ -196,42 +195,51 @@ async fn a_service_that_waits_for_the_inner_one_keeps_its_permit() {
     handle.allow(0);
     let mut service = service.into_inner();
     let waiter = tokio::spawn(async move { service.ready().await.map(drop) });
-    for _ in 0..60 {
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(memory.busy_keys(), 1);
-    }
+    sleep(ABANDONED).await;
+    assert_eq!(memory.busy_keys(), 1);
     handle.allow(1);
     waiter.await.unwrap().unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clone_is_probed_although_its_original_is_gone() {
+#[test]
+fn an_idle_service_pins_no_permit_without_a_runtime_either() {
     let memory = MemorySemaphore::new();
-    let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone());
-    let original = layer.layer(ok());
-    let mut idle = mock::Spawn::new(original.clone());
-    drop(original);
+    let mut idle = limited(&one(memory.clone()));
     assert!(is_ready(&mut idle));
-    sleep(ABANDONED).await;
-    assert_eq!(memory.busy_keys(), 0);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let waiting = builder.enable_time().build().expect("a runtime");
+    waiting.block_on(is_free(&memory));
 }
 
-#[test]
-fn probes_go_on_in_another_runtime_when_the_first_has_ended() {
+/// Its probes have ended meanwhile.
+#[tokio::test]
+async fn a_layer_that_had_no_service_for_a_while_probes_again() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build();
-        runtime.expect("a runtime")
-    };
+    assert!(is_ready(&mut limited(&layer)));
+    sleep(Duration::from_millis(1_500)).await;
     let mut idle = limited(&layer);
-    runtime().block_on(async { assert!(is_ready(&mut limited(&layer))) });
-    runtime().block_on(async {
-        assert!(is_ready(&mut idle));
-        sleep(ABANDONED).await;
-    });
-    assert_eq!(memory.busy_keys(), 0);
+    assert!(is_ready(&mut idle));
+    is_free(&memory).await;
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_ends_no_probes() {
+    let store = Slow::default();
+    let mut panicking = limited(&one(store.clone())).into_inner();
+    let waker = Waker::from(Arc::new(Panicking));
+    let polled =
+        Service::<Request<()>>::poll_ready(&mut panicking, &mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    eventually("it leaves the queue", BOUND, async || store.waiting() == 0).await;
+}
+
+struct Panicking;
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker's own");
+    }
 }
 
 #[test]

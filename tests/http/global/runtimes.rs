@@ -11,7 +11,7 @@ use tokio::{
 use tower::ServiceExt;
 use tower_semaphore::MemorySemaphore;
 
-/// Longer than it takes to find that nobody probes, and then that a service is abandoned.
+/// Longer than it takes to find that a service is abandoned.
 const BOUND: Duration = Duration::from_secs(60);
 
 fn runtime() -> Runtime {
@@ -39,24 +39,21 @@ fn a_service_that_waited_in_a_runtime_that_has_ended_goes_on_in_another() {
 }
 
 #[test]
-fn probes_go_on_in_another_runtime_when_the_first_is_not_driven() {
-    let memory = MemorySemaphore::new();
-    let layer = one(memory.clone());
+fn an_idle_service_pins_no_permit_while_its_runtime_is_not_driven() {
+    let layer = one(MemorySemaphore::new());
     let first = runtime();
-    first.block_on(async { assert!(is_ready(&mut limited(&layer))) });
     let (mut idle, mut waiter) = (limited(&layer), limited(&layer));
-    runtime().block_on(async {
-        assert!(is_ready(&mut idle));
-        eventually("the idle service has lost its permit", BOUND, async || {
-            is_ready(&mut waiter)
-        })
-        .await;
-    });
+    first.block_on(async { assert!(is_ready(&mut idle)) });
+    runtime().block_on(eventually(
+        "the idle service has lost its permit",
+        BOUND,
+        async || is_ready(&mut waiter),
+    ));
     drop((first, idle));
 }
 
 #[test]
-fn a_task_that_waits_goes_on_when_the_runtime_of_the_probes_has_ended() {
+fn a_task_that_waits_goes_on_when_the_runtime_of_the_holder_has_ended() {
     let layer = one(MemorySemaphore::new());
     let (probing, waiting) = (runtime(), runtime());
     let (mut idle, service) = (limited(&layer), limited(&layer).into_inner());
@@ -70,15 +67,4 @@ fn a_task_that_waits_goes_on_when_the_runtime_of_the_probes_has_ended() {
     let ready = waiting.block_on(async { timeout(BOUND, waiter).await });
     let ready = ready.expect("the idle service loses its permit");
     assert!(ready.expect("no panic").is_ok());
-}
-
-#[test]
-fn an_idle_service_pins_no_permit_after_the_runtime_of_the_probes_has_ended() {
-    let memory = MemorySemaphore::new();
-    let mut idle = limited(&one(memory.clone()));
-    runtime().block_on(async { assert!(is_ready(&mut idle)) });
-    assert_eq!(memory.busy_keys(), 1);
-    runtime().block_on(eventually("the permit is released", BOUND, async || {
-        memory.busy_keys() == 0
-    }));
 }

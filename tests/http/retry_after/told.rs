@@ -4,7 +4,11 @@ use futures_util::stream;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, StreamBody};
-use std::{collections::BTreeSet, convert::Infallible, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    time::Duration,
+};
 use testing::{
     http_requests::{limit, request},
     stubs::Failing,
@@ -59,7 +63,7 @@ async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
     assert_eq!(times[0], 135, "a margin over the longest hold that counts");
     assert!(times.iter().all(|told| *told <= 600));
     let last: BTreeSet<_> = times[400..].iter().collect();
-    assert_eq!(last.len(), 100, "also those that do not fit are spread");
+    assert!(last.len() > 75, "also those that do not fit are spread");
 }
 
 /// Holds two permits of an account, of which the second is so much younger, and says what a third is told.
@@ -79,10 +83,23 @@ fn streams(limit: u32) -> Endless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_of_which_none_has_ended_tell_their_mean_age() {
+async fn streams_of_which_none_has_ended_tell_the_age_of_the_youngest() {
     assert_eq!(third(&streams(2), "ann", [16, 16]).await, 30);
-    assert_eq!(third(&streams(2), "ann", [16, 8]).await, 22);
-    assert_eq!(third(&streams(2), "ann", [36_000, 0]).await, 113, "60 s");
+    assert_eq!(third(&streams(2), "ann", [16, 8]).await, 15);
+    assert_eq!(third(&streams(2), "ann", [36_000, 600]).await, 113, "60 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_finds_nothing_changed_is_told_ever_longer_times() {
+    let service = streams(1);
+    let stream = send(&service, "ann").await;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        times.push(told(&send(&service, "ann").await));
+        sleep(Duration::from_secs(times[times.len() - 1])).await;
+    }
+    assert!(times.is_sorted() && times[4] > 10 * times[0], "{times:?}");
+    drop(stream);
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,22 +218,19 @@ where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
     B: Body,
 {
-    let mut times = BTreeSet::new();
-    for _ in 0..9 {
-        times.insert(told(&send(service, "ann").await));
+    let mut times = BTreeMap::new();
+    for _ in 0..1_000 {
+        *times.entry(told(&send(service, "ann").await)).or_insert(0) += 1;
     }
-    assert_eq!(times, BTreeSet::from([1, 2, 3]));
-    for _ in 0..120 {
-        sleep(Duration::from_secs(1)).await;
-        times.insert(told(&send(service, "ann").await));
-    }
-    assert_eq!(times, (1..=30).collect(), "longer, but not for ever");
+    assert!(times.keys().all(|told| (1..=30).contains(told)));
+    let are_spread = |told| (25..=45).contains(&times[&told]);
+    assert!((1..29).all(are_spread), "{times:?}");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(told(&send(service, "ann").await), 1, "another outage");
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_are_spread_over_the_length_of_an_outage() {
+async fn clients_are_spread_over_half_a_minute_of_an_outage() {
     assert_spread(&limit(1, Failing).layer(service_fn(endless))).await;
 }
 
@@ -248,7 +262,7 @@ async fn a_request_that_is_wrong_has_no_time_to_come_back() {
     assert!(!response.headers().contains_key("retry-after"));
 }
 
-/// While returns are due and others come before them, they are told further apart.
+/// While more come than there are slots, the schedule grows.
 #[tokio::test(start_paused = true)]
 async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     let service = limit(10, MemorySemaphore::new()).layer(service_fn(endless));
@@ -270,7 +284,7 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     for _ in 0..100 {
         longest_told().await;
     }
-    assert!(longest_told().await > before * 2, "returns are due");
+    assert!(longest_told().await > before * 2, "the schedule is long");
     sleep(Duration::from_secs(3_600)).await;
     assert_eq!(longest_told().await, before);
 }

@@ -1,0 +1,324 @@
+//! What is counted of claims, their waits, their permits and requests. Without the feature `metrics` a [`Meter`] is
+//! empty, and what uses it compiles to nothing.
+
+#![cfg_attr(
+    not(feature = "metrics"),
+    allow(dead_code, unused_assignments, unused_variables)
+)]
+
+use super::{
+    events,
+    outcome::{LostBy, Of, Outcome, Store},
+};
+use std::{
+    mem,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+#[cfg(feature = "redis")]
+use {super::outcome::Answered, std::time::Duration};
+#[cfg(feature = "metrics")]
+use {
+    super::recorder::{Gauge, Histogram, Instruments, instruments},
+    std::sync::Arc,
+    tokio::time::Instant,
+};
+
+/// The instruments of a name, and since when they are used. By default none.
+#[derive(Default)]
+pub(crate) struct Meter(#[cfg(feature = "metrics")] Option<(Arc<Instruments>, Instant)>);
+
+impl Meter {
+    /// Those of the claims of a policy in a store.
+    #[inline]
+    pub(crate) fn of(store: Store, policy: &str) -> Self {
+        Self::find(Of::Claims(store), policy)
+    }
+
+    #[inline]
+    fn find(of: Of, name: &str) -> Self {
+        #[cfg(feature = "metrics")]
+        let now = Instant::now();
+        Self(
+            #[cfg(feature = "metrics")]
+            Some((instruments(of, name, now.into_std()), now)),
+        )
+    }
+
+    /// The claim or the request has this outcome.
+    #[inline]
+    fn outcome(&self, outcome: Outcome) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, _| all.outcomes[outcome as usize].increment());
+    }
+
+    pub(crate) fn lost(&self, by: LostBy) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, _| all.lost[by as usize].increment());
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn degraded(&self) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, _| all.degraded.increment());
+    }
+
+    /// The gauge counts one more. Returns whether the recorder has counted it.
+    #[inline]
+    fn enter(&self, what: What) -> bool {
+        #[cfg(feature = "metrics")]
+        return self.with(|all, _| what.of(all).0.increment());
+        #[cfg(not(feature = "metrics"))]
+        false
+    }
+
+    fn leave(&self, what: What) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, _| what.of(all).0.decrement());
+    }
+
+    /// Records for how long it is used.
+    fn time(&self, what: What) {
+        #[cfg(feature = "metrics")]
+        self.with(|all, since| what.of(all).1.record(since.elapsed().as_secs_f64()));
+    }
+
+    #[cfg(feature = "metrics")]
+    fn with<T: Default>(&self, count: impl FnOnce(&Instruments, &Instant) -> T) -> T {
+        let counted = self.0.as_ref().map(|(all, since)| count(all, since));
+        counted.unwrap_or_default()
+    }
+}
+
+/// What lasts for a time, and is counted meanwhile: a permit, or a wait, which ends with an outcome.
+#[derive(Clone, Copy)]
+enum What {
+    Permit,
+    Wait(Outcome),
+}
+
+#[cfg(feature = "metrics")]
+impl What {
+    fn of(self, all: &Instruments) -> (&Gauge, &Histogram) {
+        match self {
+            Self::Permit => (&all.active, &all.held),
+            Self::Wait(outcome) => (&all.queued, &all.in_queue[outcome as usize]),
+        }
+    }
+}
+
+/// A gauge counts it from its beginning to its end, which is that of its drop at the latest.
+struct Lasting {
+    meter: Meter,
+    what: What,
+    /// `false`: the recorder has panicked instead.
+    is_counted: bool,
+    has_ended: AtomicBool,
+}
+
+impl Lasting {
+    #[inline]
+    fn begin(store: Store, policy: &str, what: What) -> Self {
+        let meter = Meter::of(store, policy);
+        Self {
+            is_counted: meter.enter(what),
+            meter,
+            what,
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether it lasted until now.
+    fn end(&self) -> bool {
+        let ends = !self.has_ended.swap(true, Relaxed);
+        ends.then(|| self.count_end()).is_some()
+    }
+
+    fn count_end(&self) {
+        self.leave();
+        self.meter.time(self.what);
+    }
+
+    /// The gauge counts it no more.
+    fn leave(&self) {
+        if self.is_counted {
+            self.meter.leave(self.what);
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        if !*self.has_ended.get_mut() {
+            self.count_end();
+        }
+    }
+}
+
+/// A claim or a request whose outcome is not known yet. Its drop counts it as cancelled.
+pub(crate) struct Claiming {
+    of: Of,
+    meter: Meter,
+}
+
+impl Claiming {
+    pub(crate) fn begin(store: Store, policy: &str) -> Self {
+        let (of, meter) = (Of::Claims(store), Meter::of(store, policy));
+        Self { of, meter }
+    }
+
+    pub(crate) fn request(policy: &str) -> Self {
+        let (of, meter) = (Of::Requests, Meter::find(Of::Requests, policy));
+        Self { of, meter }
+    }
+
+    /// The claim was granted; its permit counts it.
+    pub(crate) fn granted(&mut self) {
+        self.meter = Meter::default();
+    }
+
+    /// The request is admitted, or refused by its own policy.
+    pub(crate) fn ended(mut self, outcome: Outcome) {
+        mem::take(&mut self.meter).outcome(outcome);
+    }
+
+    /// It was refused, by that policy if the refusal names one.
+    pub(crate) fn refused(&mut self, by: Option<impl AsRef<str>>, outcome: Outcome) {
+        let own = mem::take(&mut self.meter);
+        let by = by.map(|policy| Meter::find(self.of, policy.as_ref()));
+        by.unwrap_or(own).outcome(outcome);
+    }
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        self.meter.outcome(Outcome::Cancelled);
+    }
+}
+
+/// A claim was refused at once.
+pub(crate) fn refused(store: Store, by: impl AsRef<str>, outcome: Outcome) {
+    Meter::of(store, by.as_ref()).outcome(outcome);
+}
+
+/// A permit from its grant until it ends or is dropped. By default it is that of no limit of its own.
+#[derive(Default)]
+pub(crate) struct Held {
+    store: Option<Store>,
+    lasting: Option<Lasting>,
+    /// Of a permit that other threads see before it is counted.
+    begun_later: OnceLock<Lasting>,
+}
+
+impl Held {
+    /// A permit that [`begin`](Self::begin) counts.
+    #[inline]
+    pub(crate) fn of(store: Store) -> Self {
+        Self {
+            store: Some(store),
+            ..Self::default()
+        }
+    }
+
+    /// A permit that is counted from now on.
+    #[inline]
+    pub(crate) fn begun(store: Store, policy: &str) -> Self {
+        Self {
+            lasting: Some(Lasting::begin(store, policy, What::Permit)),
+            ..Self::of(store)
+        }
+    }
+
+    /// The permit is counted from now on, unless it was before.
+    pub(crate) fn begin(&self, policy: &str) {
+        if let (Some(store), None) = (self.store, &self.lasting) {
+            let begin = || Lasting::begin(store, policy, What::Permit);
+            self.begun_later.get_or_init(begin);
+        }
+    }
+
+    /// Moves a new permit to another policy.
+    pub(crate) fn under(&mut self, policy: &str) {
+        if let (Some(store), Some(lasting)) = (self.store, self.lasting()) {
+            lasting.leave();
+            lasting.has_ended.store(true, Relaxed);
+            *self = Self::begun(store, policy);
+        }
+    }
+
+    /// The permit is released or ended. Returns its store, unless it has ended before or is not counted.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<Store> {
+        self.store
+            .filter(|_| self.lasting().is_some_and(Lasting::end))
+    }
+
+    #[inline]
+    pub(crate) fn claimed(&self, outcome: impl FnOnce() -> Outcome) {
+        if let Some(lasting) = self.lasting() {
+            lasting.meter.outcome(outcome());
+        }
+    }
+
+    pub(crate) fn lost(&self, by: LostBy) {
+        if let Some(lasting) = self.lasting() {
+            lasting.meter.lost(by);
+        }
+    }
+
+    /// `None`: the permit counts under no limit.
+    #[inline]
+    pub(crate) fn store(&self) -> Option<Store> {
+        self.store
+    }
+
+    fn lasting(&self) -> Option<&Lasting> {
+        self.lasting.as_ref().or_else(|| self.begun_later.get())
+    }
+}
+
+/// A claim that may be in a queue. By default in none. Its drop counts it as cancelled.
+#[derive(Default)]
+pub(crate) struct Waiting(Option<(Lasting, events::Wait)>);
+
+impl Waiting {
+    /// The claim joins a queue. What it waited for before is granted.
+    pub(crate) fn join(&mut self, store: Store, policy: &str, key: impl FnOnce() -> String) {
+        self.leave(Outcome::Admitted);
+        let lasting = Lasting::begin(store, policy, What::Wait(Outcome::Cancelled));
+        self.0 = Some((lasting, events::Wait::begin(store, policy, key)));
+    }
+
+    /// The claim leaves the queue.
+    pub(crate) fn leave(&mut self, outcome: Outcome) {
+        if let Some((mut lasting, span)) = self.0.take() {
+            lasting.what = What::Wait(outcome);
+            span.end(outcome);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.leave(Outcome::Cancelled);
+    }
+}
+
+/// A policy in shadow would have refused a request that is admitted.
+pub(crate) fn shadowed(policy: &str, outcome: Outcome) {
+    Meter::find(Of::Shadow, policy).outcome(outcome);
+}
+
+/// A command was sent to a store's server: its size in claims or permits, how long it took, and how it ended.
+#[cfg(feature = "redis")]
+pub(crate) fn called(store: Store, verb: &str, size: usize, took: Duration, answered: Answered) {
+    let meter = Meter::find(Of::Calls(store), verb);
+    #[cfg(feature = "metrics")]
+    meter.with(|all, _| {
+        all.size.record(size as f64);
+        all.calls[answered as usize].record(took.as_secs_f64());
+    });
+}
