@@ -1,7 +1,6 @@
 //! Very many permits of one process that are revoked together.
 
 use super::{claim, first, listens, started, store};
-use crate::holders::BOUND;
 use futures_util::{StreamExt, stream};
 use std::time::Duration;
 use testing::wait::eventually;
