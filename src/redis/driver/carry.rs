@@ -21,7 +21,11 @@ use std::{
     task::{Context, Poll, Waker},
     time::Instant,
 };
-use tokio::{runtime::Handle, select, task::unconstrained};
+use tokio::{
+    runtime::Handle,
+    select,
+    task::{unconstrained, yield_now},
+};
 
 /// Who carries a call. One that is dropped before the answer says so.
 pub(super) struct Carrier<T: Transport> {
@@ -58,8 +62,9 @@ impl<T: Transport> Carrier<T> {
         spawn_all(&self.shared, next);
     }
 
-    /// Carries the call, no longer than its answer counts, and then what waits behind it. After a failure that goes
-    /// in tasks of their own, so that others can notice that the connection is broken.
+    /// Carries the call, no longer than its answer counts, and then what waits behind it. After a failure that waits
+    /// for a turn, so that another task can notice that the connection is broken: else calls that fail at once would
+    /// follow each other without end.
     async fn carry_on(mut self) {
         while let Some(left) = self.load.as_ref().map(|load| load.left) {
             let Ok((next, is_answered)) = timeout(left, self.call()).await else {
@@ -67,7 +72,11 @@ impl<T: Transport> Carrier<T> {
             };
             let mut next = next.into_iter();
             self.load = is_answered.then(|| next.next()).flatten();
-            spawn_all(&self.shared, next);
+            let behind: Vec<_> = carriers(&self.shared, next).collect();
+            if !is_answered {
+                yield_now().await;
+            }
+            spawn(behind);
         }
     }
 
@@ -157,8 +166,19 @@ pub(super) fn spawn_all<T: Transport>(
     shared: &Arc<Shared<T>>,
     loads: impl IntoIterator<Item = Load<T::Connection>>,
 ) {
-    for load in loads {
-        let carrier = Carrier::new(shared, load);
+    spawn(carriers(shared, loads));
+}
+
+fn carriers<T: Transport>(
+    shared: &Arc<Shared<T>>,
+    loads: impl IntoIterator<Item = Load<T::Connection>>,
+) -> impl Iterator<Item = Carrier<T>> {
+    let carrier = |load| Carrier::new(shared, load);
+    loads.into_iter().map(carrier)
+}
+
+fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
+    for carrier in carriers {
         if let Ok(runtime) = Handle::try_current() {
             let mut carrying = Box::pin(carrier.carry_on());
             let mut context = Context::from_waker(Waker::noop());

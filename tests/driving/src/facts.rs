@@ -408,6 +408,31 @@ fn ten_thousand_permits_are_held_for_several_leases() {
     });
 }
 
+/// Each failure is followed by the next call, which may fail before another task has had a turn.
+#[test]
+fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken() {
+    let (fake, driver, deaths) = started(LEASE);
+    runtime().block_on(async {
+        let mut all = Vec::new();
+        for number in 0..20_000 {
+            all.push(acquire(&driver, limited(&format!("k{number}"), 1)).await);
+        }
+        let (calls, connects) = (fake.0.calls.load(SeqCst), fake.0.connects.load(SeqCst));
+        fake.0.is_gone.store(true, SeqCst);
+        drop(all);
+        until("it connects anew", || {
+            fake.0.connects.load(SeqCst) > connects
+        });
+        fake.0.is_gone.store(false, SeqCst);
+        let failed = fake.0.calls.load(SeqCst) - calls;
+        assert!(failed < 10, "{failed} calls over a broken connection");
+        until("all are released", || {
+            (0..20_000).all(|key| fake.0.holds(&format!("k{key}")).0 == 0)
+        });
+    });
+    assert_eq!(deaths.0.each_ref().map(|died| died.load(SeqCst)), [0, 0]);
+}
+
 #[test]
 fn drops_and_claims_from_many_threads_leave_nothing() {
     let (fake, driver, _) = started(LEASE);

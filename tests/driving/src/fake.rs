@@ -38,6 +38,8 @@ pub(crate) struct Server {
     broken: Notify,
     /// Whether nothing is answered.
     pub(crate) is_silent: AtomicBool,
+    /// Whether connections break at the next call, which fails at once.
+    pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
     /// Refreshes that have found nothing.
@@ -97,6 +99,7 @@ impl Fake {
             messages: Mutex::default(),
             broken: Notify::new(),
             is_silent: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             connects: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
@@ -256,6 +259,11 @@ impl Transport for Fake {
 
 impl Connection for Wire {
     async fn call(&self, mut commands: Vec<Command>, _: Duration) -> Result<Vec<Answer>, Failure> {
+        if self.server.is_gone.load(SeqCst) {
+            self.server.calls.fetch_add(1, SeqCst);
+            self.server.broken.notify_one();
+            return Err(Failure::Broken);
+        }
         let answers = self.server.run(&mem::take(&mut commands));
         if self.server.is_silent.load(SeqCst) {
             pending::<()>().await;
