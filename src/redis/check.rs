@@ -1,11 +1,12 @@
 //! What can be known of servers before a claim needs them.
 
 use super::{
+    ask::{Terms, To},
     connect_error::{Checked, ConnectError, Judge, Risk},
     driver::Health,
     error::{Error, after, by},
     protocol::{Inspected, elsewhere, own_question, questions},
-    store::{Store, Terms},
+    store::Store,
     transport::Place,
 };
 use crate::semaphore::{BoxFuture, timer::timeout_at};
@@ -116,9 +117,9 @@ impl Store {
             .into_iter()
             .map(async |(server, questions)| {
                 let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-                let replies = self.call(server, commands, confirmed);
+                let replies = self.call(To::Server(server), commands, confirmed);
                 // It travels alone, because with too few replicas no other answer counts.
-                let info = self.ask(server, cmd("INFO"), terms);
+                let info = self.ask(To::Server(server), cmd("INFO"), terms);
                 let (info, replies) = join(info, replies).await;
                 (info, names, replies)
             });
@@ -162,7 +163,7 @@ impl Store {
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
         let terms = Terms::read(deadline);
-        let replies = self.call(0, commands.collect(), terms).await?;
+        let replies = self.call(To::Server(0), commands.collect(), terms).await?;
         let mut errors = replies.into_iter().filter_map(Result::err);
         errors.find(Error::is_moving).map_or(Ok(()), Err)
     }
@@ -175,8 +176,8 @@ impl Store {
         for (&server, left) in servers.iter().zip((1..=servers.len().min(FEW)).rev()) {
             let time = deadline.saturating_duration_since(Instant::now()) / left as u32;
             let until = after(time);
-            let subscribe = async { self.connection(server, until).await?.subscribes().await };
-            subscribed = by(until, Error::Timeout(time), subscribe).await;
+            let subscribe = async { self.connection(server, until).await?.subscribe().await };
+            subscribed = by(until, Error::Timeout(time), subscribe).await.map(drop);
             if subscribed.is_ok() {
                 break;
             }

@@ -115,11 +115,6 @@ impl Error {
         self.is_code(&["NOSCRIPT"])
     }
 
-    /// Whether this server has become a replica, so that a new connection may find the primary.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.is_code(&["READONLY"])
-    }
-
     /// Whether a server has said it.
     pub(super) fn is_an_answer(&self) -> bool {
         self.redis_error()

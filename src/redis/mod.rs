@@ -162,6 +162,7 @@
 //! [`Builder::min_replicas`] is set.
 
 mod acquire;
+mod ask;
 mod builder;
 mod check;
 mod connect;

@@ -1,12 +1,13 @@
 //! What operators ask of the store in Redis: who holds what, which keys there are, and that a permit ends.
 
 use super::{
+    ask::{Terms, To},
     error::Error,
     protocol::{
         Ending, Listed, Of, ReadId, Tag, is_revoked, key_of, listed, names_of, process, revoke,
         usage,
     },
-    store::{RedisSemaphore, Store, Terms},
+    store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
@@ -292,7 +293,9 @@ impl Scan {
         let pattern = literal(&self.names) + "*";
         scan.arg(cursor).arg("MATCH").arg(pattern);
         scan.arg("COUNT").arg(COUNT);
-        self.store.ask(server, scan, self.store.terms()).await
+        self.store
+            .ask(To::Server(server), scan, self.store.terms())
+            .await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.
