@@ -2,9 +2,10 @@
 
 use super::{
     ask::{Terms, To},
-    connect_error::{Checked, ConnectError, Judge, Risk},
+    connect_error::{Checked, ConnectError, Risk},
     driver::Health,
     error::{Error, after, by},
+    judge::Judge,
     protocol::{Inspected, elsewhere, own_question, questions},
     store::Store,
     transport::Place,
@@ -209,7 +210,9 @@ impl Inspected {
             Err(_) => return Ok(Vec::new()),
         }
         if self.field("redis_mode") == Some("sentinel") {
-            return Err(judge.is_sentinel());
+            return Err(
+                judge.wrong("the server is a Sentinel, which `connect_sentinel` connects to")
+            );
         }
         if self.field("role") == Some("slave") {
             return Err(judge.replica());

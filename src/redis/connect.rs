@@ -1,22 +1,22 @@
 //! From settings to a running store: on one server, on several, or over a connection that is supplied.
 
 use super::{
-    builder::{Builder, Credentials},
-    connect_error::{ConnectError, Judge},
+    builder::Builder,
+    connect_error::ConnectError,
     core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
+    judge::Judge,
     protocol::{Owner, described},
     report::Reports,
     store::{RedisSemaphore, Store},
-    tls,
     transport::{Nodes, Place, Sentinels, Single, Supplied, Topology},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    aio::ConnectionLike, io::tcp::TcpSettings,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike,
+    io::tcp::TcpSettings,
 };
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -219,7 +219,8 @@ impl Builder {
     {
         self.check()?;
         self.check_credentials()?;
-        if let Some(setting) = self.certificates.setting() {
+        #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+        if let Some(setting) = super::tls::setting(&self.certificates) {
             let reason = "a supplied connection has its own certificates";
             return Err(ConnectError::setting(setting, reason));
         }
@@ -351,12 +352,8 @@ impl Builder {
     /// How to connect to a primary, but for its address.
     fn primary(&self, sentinel: ConnectionInfo) -> ConnectionInfo {
         let own = sentinel.redis_settings();
-        let mut settings = RedisConnectionInfo::default()
-            .set_db(own.db())
-            .set_protocol(own.protocol());
-        if let Some(Credentials { user, password }) = &self.credentials {
-            settings = settings.set_username(user).set_password(password);
-        }
+        let login = self.credentials.clone().unwrap_or_default();
+        let settings = login.set_db(own.db()).set_protocol(own.protocol());
         sentinel.set_redis_settings(settings)
     }
 
@@ -378,8 +375,12 @@ impl Builder {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let settings = settings.set_user_timeout(self.lease / 3);
-        let info = tls::parse(url)?.set_tcp_settings(settings);
-        tls::client(info, &self.certificates)
+        let info = url.into_connection_info().map_err(ConnectError::url)?;
+        let info = info.set_tcp_settings(settings);
+        #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+        return super::tls::client(info, &self.certificates);
+        #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+        Client::open(info).map_err(ConnectError::url)
     }
 
     /// What errors of servers mean that are connected to with these settings.

@@ -170,10 +170,12 @@ mod connect_error;
 mod core;
 mod driver;
 mod error;
+mod judge;
 mod operate;
 mod protocol;
 mod report;
 mod store;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
 mod transport;
 

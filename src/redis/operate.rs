@@ -258,44 +258,38 @@ impl Scan {
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
-    async fn page(&self, from: Position, time: Duration) -> Result<KeyPage, StoreError> {
-        let (start, mut keys, mut at) = (Instant::now(), HashSet::new(), Some(from));
-        while let Some(position) = at {
+    async fn page(&self, mut at: Position, time: Duration) -> Result<KeyPage, StoreError> {
+        let (start, mut keys) = (Instant::now(), HashSet::new());
+        let next = loop {
+            let mut servers = self.servers.range(at.server.clone()..);
+            let Some((name, server)) = servers.next() else {
+                break None;
+            };
+            let cursor = if *name == at.server { at.cursor } else { 0 };
             let names;
-            (at, names) = self.step(position).await.map_err(StoreError::new)?;
+            (at.cursor, names) = self.scan(*server, cursor).await.map_err(StoreError::new)?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
+            let goes_on = (at.cursor > 0).then_some(name);
+            let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {
+                break None;
+            };
+            at.server.clone_from(name);
             if keys.len() >= KeyPage::MOST || start.elapsed() >= time {
-                break;
+                break Some(at.to_string());
             }
-        }
-        let next = at.map(|at| at.to_string());
+        };
         Ok(KeyPage::new(keys.into_iter().collect(), next))
-    }
-
-    /// Where the scan goes on, and some names.
-    async fn step(&self, at: Position) -> Result<(Option<Position>, Vec<Vec<u8>>), Error> {
-        let mut servers = self.servers.range(at.server.clone()..);
-        let Some((name, server)) = servers.next() else {
-            return Ok((None, Vec::new()));
-        };
-        let cursor = if *name == at.server { at.cursor } else { 0 };
-        let (cursor, names) = self.scan(*server, cursor).await?;
-        let server = match cursor {
-            0 => servers.next().map(|(next, _)| next.clone()),
-            _ => Some(name.clone()),
-        };
-        Ok((server.map(|server| Position { server, cursor }), names))
     }
 
     /// The next cursor of a server, and some names.
     async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut scan = cmd("SCAN");
-        let pattern = literal(&self.names) + "*";
-        scan.arg(cursor).arg("MATCH").arg(pattern);
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
-        self.store
-            .ask(To::Server(server), scan, self.store.terms())
-            .await
+        let terms = self.store.terms();
+        self.store.ask(To::Server(server), scan, terms).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

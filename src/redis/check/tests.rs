@@ -1,8 +1,5 @@
 use super::{Inspected, Risk};
-use crate::redis::{
-    connect_error::{ConnectError, Judge},
-    transport::Place,
-};
+use crate::redis::{connect_error::ConnectError, judge::Judge, transport::Place};
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     let inspected = Inspected {

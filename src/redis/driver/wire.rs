@@ -17,6 +17,7 @@ use crate::{
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};
+use scopeguard::{ScopeGuard, guard};
 use std::{
     collections::HashMap,
     fmt,
@@ -144,13 +145,14 @@ impl Connection for Session {
         }
         let (verbs, runs): (Vec<Verb>, _) =
             commands.iter().map(|command| self.run(command)).unzip();
-        let unanswered = Unanswered {
-            session: self,
-            sent: Instant::now(),
-            left,
-        };
+        // Dropped as such after its time, it tells that. Its carrier's timer began before.
+        let unanswered = guard(Instant::now(), |sent| {
+            if sent.elapsed() >= left / 2 {
+                self.servers.failed(self.server, Error::Timeout(left));
+            }
+        });
         let replies = self.line.call(runs).await;
-        unanswered.answered();
+        ScopeGuard::into_inner(unanswered);
         let replies = commands.iter().zip(verbs).zip(replies);
         let answers = replies.map(|((command, verb), reply)| self.answer(command, verb, reply));
         answers.collect()
@@ -289,31 +291,6 @@ impl Sink for Run<'_> {
 
     fn add(&mut self, item: impl fmt::Display) {
         self.cmd.write_arg_fmt(item);
-    }
-}
-
-/// A call that has no answer. Dropped as such after its time, it tells that.
-struct Unanswered<'a> {
-    session: &'a Session,
-    sent: Instant,
-    left: Duration,
-}
-
-impl Unanswered<'_> {
-    fn answered(mut self) {
-        self.left = Duration::MAX;
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        // Its carrier's timer began before.
-        if self.sent.elapsed() >= self.left / 2 {
-            let Session {
-                servers, server, ..
-            } = self.session;
-            servers.failed(*server, Error::Timeout(self.left));
-        }
     }
 }
 

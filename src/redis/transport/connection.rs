@@ -17,9 +17,9 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection, PubSubSink, PubSubStream},
     cmd,
 };
+use scopeguard::{ScopeGuard, guard};
 use std::{
     future::pending,
-    mem,
     pin::pin,
     sync::{
         Arc, Weak,
@@ -111,12 +111,13 @@ impl Connection {
     /// A broken connection serves no call from then on, and one to a replica none that writes: a name in a URL may
     /// stand for another server by now.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
-        let unanswered = Unanswered(self);
+        // Dropped as such, it casts doubt on the connection.
+        let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
             Way::Own(multiplexed, ..) => send(multiplexed.clone(), commands).await,
             Way::Supplied(call) => call(commands).await,
         };
-        mem::forget(unanswered);
+        ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
         if errors.any(|error| error.is_disconnect() || error.is_code(&["READONLY"])) {
@@ -167,15 +168,6 @@ impl Connection {
                 Err(_) => break false,
             }
         }
-    }
-}
-
-/// A call that has no answer. Dropped as such, it casts doubt on its connection.
-struct Unanswered<'a>(&'a Connection);
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        self.0.doubted.notify_one();
     }
 }
 
