@@ -279,8 +279,9 @@ impl Builder {
         self
     }
 
-    /// Checks the settings that no connection is needed to check.
-    pub(super) fn check(&self) -> Result<(), ConnectError> {
+    /// Checks the settings that no connection is needed to check. URLs say the user and the password of servers that
+    /// they name.
+    pub(super) fn check(&self, takes_credentials: bool) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong("prefix", "a brace would end the hash tag of every key");
@@ -296,17 +297,12 @@ impl Builder {
         {
             return wrong("when_unavailable", "the fraction is not within 0 and 1");
         }
-        Ok(())
-    }
-
-    /// URLs say the user and the password of servers that they name.
-    pub(super) fn check_credentials(&self) -> Result<(), ConnectError> {
-        let reason =
-            "only `connect_sentinel` uses it: the URL of a server says its user and password";
-        match self.credentials {
-            None => Ok(()),
-            Some(_) => Err(ConnectError::setting("credentials", reason)),
+        if self.credentials.is_some() && !takes_credentials {
+            let reason =
+                "only `connect_sentinel` uses it: the URL of a server says its user and password";
+            return wrong("credentials", reason);
         }
+        Ok(())
     }
 }
 
@@ -318,7 +314,8 @@ mod tests {
     fn a_fraction_is_within_zero_and_one() {
         let is_right = |fraction| {
             let policy = WhenUnavailable::ShareOf(fraction);
-            Builder::default().when_unavailable(policy).check().is_ok()
+            let builder = Builder::default().when_unavailable(policy);
+            builder.check(false).is_ok()
         };
         assert!(is_right(0.0) && is_right(1.0));
         assert!(!is_right(1.1) && !is_right(-0.1) && !is_right(f64::NAN));

@@ -15,7 +15,7 @@ use super::{
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, aio::ConnectionLike,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, aio::ConnectionLike,
     io::tcp::TcpSettings,
 };
 use std::{sync::Arc, time::Duration};
@@ -171,8 +171,7 @@ impl Builder {
         mut self,
         url: impl IntoConnectionInfo,
     ) -> Result<RedisSemaphore, ConnectError> {
-        self.check()?;
-        self.check_credentials()?;
+        self.check(false)?;
         let client = self.client(url)?;
         self.database = client.get_connection_info().redis_settings().db();
         self.started(Arc::new(Single::new(client))).await
@@ -217,8 +216,7 @@ impl Builder {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        self.check()?;
-        self.check_credentials()?;
+        self.check(false)?;
         #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
         if let Some(setting) = super::tls::setting(&self.certificates) {
             let reason = "a supplied connection has its own certificates";
@@ -275,8 +273,7 @@ impl Builder {
     where
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
-        self.check()?;
-        self.check_credentials()?;
+        self.check(false)?;
         let seeds = self.clients(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
@@ -337,11 +334,12 @@ impl Builder {
     where
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
-        self.check()?;
+        self.check(true)?;
         let clients = self.clients(nodes, "connect_sentinel")?;
         let template = self.primary(clients[0].get_connection_info().clone());
         let clients = clients.iter().map(without_database);
-        let clients = clients.collect::<Result<_, _>>()?;
+        let clients = clients.collect::<Result<_, _>>();
+        let clients = clients.map_err(ConnectError::url)?;
         self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
         let found = sentinels.find_primary().await;
@@ -456,8 +454,8 @@ fn check_seed(seed: &Client) -> Result<(), ConnectError> {
 }
 
 /// A Sentinel has no databases.
-fn without_database(client: &Client) -> Result<Client, ConnectError> {
+fn without_database(client: &Client) -> Result<Client, RedisError> {
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_db(0);
-    Client::open(info.set_redis_settings(settings)).map_err(ConnectError::url)
+    Client::open(info.set_redis_settings(settings))
 }

@@ -99,11 +99,6 @@ impl Error {
         self.is_disconnect() || matches!(self, Self::Timeout(_))
     }
 
-    /// Whether the server does not know the script.
-    pub(super) fn is_no_script(&self) -> bool {
-        self.is_code(&["NOSCRIPT"])
-    }
-
     /// Whether a server has said it.
     pub(super) fn is_an_answer(&self) -> bool {
         self.redis_error()

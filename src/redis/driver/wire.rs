@@ -232,7 +232,7 @@ impl Session {
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
-            (Err(error), _) if error.is_no_script() => {
+            (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
                 Ok(Answer::NotRun)
             }

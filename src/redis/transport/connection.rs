@@ -49,6 +49,10 @@ pub(in crate::redis) type Replies = Vec<Result<Value, Error>>;
 /// See the module docs. It is driven by the runtime that made it.
 pub(in crate::redis) struct Connection {
     way: Way,
+    /// Connects once more to the same server. `None`: it was supplied.
+    client: Option<Client>,
+    /// That drives it, unless it was supplied.
+    runtime: Id,
     /// Whether an answer has come since the last look at this.
     answered: AtomicBool,
     /// A call has no answer.
@@ -59,15 +63,14 @@ pub(in crate::redis) struct Connection {
 }
 
 enum Way {
-    Own(MultiplexedConnection, Client, Id),
+    Own(MultiplexedConnection),
     Supplied(Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>),
 }
 
 impl Connection {
     /// One that this runtime has made.
     pub(super) fn own(multiplexed: MultiplexedConnection, client: &Client) -> Self {
-        let here = Handle::current().id();
-        Self::new(Way::Own(multiplexed, client.clone(), here))
+        Self::new(Way::Own(multiplexed), Some(client.clone()))
     }
 
     /// One that was supplied. Commands travel one by one, side by side: a cluster sends a pipeline to one node only.
@@ -85,12 +88,14 @@ impl Connection {
             });
             Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
         };
-        Self::new(Way::Supplied(Box::new(call)))
+        Self::new(Way::Supplied(Box::new(call)), None)
     }
 
-    fn new(way: Way) -> Self {
+    fn new(way: Way, client: Option<Client>) -> Self {
         Self {
             way,
+            client,
+            runtime: Handle::current().id(),
             answered: AtomicBool::new(false),
             doubted: Notify::new(),
             ended: Notify::new(),
@@ -100,10 +105,7 @@ impl Connection {
 
     /// Connects once more to the same server. `None`: messages cannot be received.
     pub(in crate::redis) fn client(&self) -> Option<&Client> {
-        match &self.way {
-            Way::Own(_, client, _) => Some(client),
-            Way::Supplied(_) => None,
-        }
+        self.client.as_ref()
     }
 
     /// Sends commands together, in this order, when it is polled first. As many replies, in their order.
@@ -114,7 +116,7 @@ impl Connection {
         // Dropped as such, it casts doubt on the connection.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = match &self.way {
-            Way::Own(multiplexed, ..) => send(multiplexed.clone(), commands).await,
+            Way::Own(multiplexed) => send(multiplexed.clone(), commands).await,
             Way::Supplied(call) => call(commands).await,
         };
         ScopeGuard::into_inner(unanswered);
@@ -139,7 +141,7 @@ impl Connection {
 
     /// Ready when it has closed. For one caller.
     pub(in crate::redis) async fn closed(&self) {
-        if let Way::Supplied(_) = self.way {
+        if self.client.is_none() {
             return pending().await;
         }
         loop {
@@ -219,8 +221,8 @@ impl Connections {
     /// That of the current runtime.
     pub(super) fn here(&self) -> Option<Arc<Connection>> {
         let here = Handle::current().id();
-        let is_here = |other: &Arc<Connection>| matches!(other.way, Way::Own(.., id) if id == here);
-        self.0.iter().filter_map(Weak::upgrade).find(is_here)
+        let mut all = self.0.iter().filter_map(Weak::upgrade);
+        all.find(|other| other.runtime == here)
     }
 
     /// Another server has taken the place of this one.

@@ -8,6 +8,6 @@ mod topology;
 
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
-pub(super) use connection::{Connection, Replies, Subscription};
+pub(super) use connection::{Connection, Replies, Subscription, field};
 pub(super) use sentinel::Sentinels;
 pub(super) use topology::{Place, Single, Supplied, Topology};
