@@ -6,20 +6,19 @@
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::connection::Connection;
-use crate::{
-    redis::error::{Error, after},
-    semaphore::timer::{timeout, timeout_at},
-};
+use super::{connection::Connection, topology::Address};
+use crate::redis::error::{Error, after, by};
 use futures_util::future::join;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
     RedisConnectionInfo, RedisError, Value, cmd, make_extension_error,
 };
-use std::{error::Error as StdError, fmt, io, pin::pin, sync::Arc, time::Duration};
+use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    select,
+    time::{sleep, timeout},
 };
 
 /// How long connecting may take.
@@ -83,22 +82,24 @@ pub(super) fn timed_out() -> Error {
 
 /// Connects.
 pub(super) async fn connect(client: &Client) -> Result<Connection, Error> {
-    let mut attempt = pin!(async {
+    let attempt = async {
         match open(client).await {
             Err(error) => Err(explained(error, client).await),
             connection => connection,
         }
-    });
-    let connected = match timeout_at(after(CONNECT / 2), &mut attempt).await {
-        Ok(connected) => connected,
-        Err(late) if late.is_early => return Err(Error::PausedClock),
-        Err(_) if is_secure(client) && is_plain(client).await => Err(Unfit::SpeaksNoTls.into()),
-        Err(_) => {
-            let connected = timeout_at(after(CONNECT / 2), attempt).await;
-            connected.map_err(|late| late.or(timed_out()))?
+    };
+    // A port that speaks no TLS is silent.
+    let is_plain = async {
+        sleep(CONNECT / 2).await;
+        is_secure(client) && is_plain(client).await
+    };
+    let connected = async {
+        select! {
+            connection = attempt => connection.map_err(Error::unconnected),
+            true = is_plain => Err(Error::unconnected(Unfit::SpeaksNoTls)),
         }
     };
-    connected.map_err(Error::unconnected)
+    by(after(CONNECT), timed_out(), connected).await
 }
 
 async fn open(client: &Client) -> Result<Connection, RedisError> {
@@ -219,12 +220,9 @@ async fn unasked(client: &Client) -> Option<RedisError> {
 }
 
 async fn socket(client: &Client) -> io::Result<TcpStream> {
-    match client.get_connection_info().addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            TcpStream::connect((host.as_str(), *port)).await
-        }
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    }
+    let address = Address::of(client.get_connection_info());
+    let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
+    TcpStream::connect((host, port)).await
 }
 
 /// The same error without what the server repeats, and without a text that has the password.
