@@ -1,6 +1,6 @@
 //! Errors of the store in Redis.
 
-use super::judge::Meaning;
+use super::meaning::Meaning;
 use crate::semaphore::timer::{Elapsed, timeout_at};
 use redis::RedisError;
 use std::{

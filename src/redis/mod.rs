@@ -171,6 +171,7 @@ mod core;
 mod driver;
 mod error;
 mod judge;
+mod meaning;
 mod operate;
 mod protocol;
 mod report;

@@ -18,8 +18,6 @@ use futures_util::{StreamExt, future::join_all, stream};
 use redis::cmd;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt,
-    future::ready,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -194,7 +192,8 @@ struct Scan {
     names: String,
 }
 
-/// Where a scan goes on: on a server, or on the next one if that is gone, at a cursor of the server's.
+/// Where a scan goes on, which callers know as `CURSOR@SERVER`: on a server, or on the next one if that is gone, at a cursor
+/// of the server's.
 #[derive(Default)]
 struct Position {
     server: String,
@@ -206,12 +205,6 @@ impl Position {
         let (cursor, server) = text.split_once('@')?;
         let (cursor, server) = (cursor.parse().ok()?, server.to_owned());
         Some(Self { server, cursor })
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.cursor, self.server)
     }
 }
 
@@ -247,13 +240,12 @@ impl Scan {
             },
         );
         let mut seen = HashSet::new();
-        let keys = pages.flat_map(|page| match page {
-            Ok(page) => stream::iter(page.keys.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(error) => stream::iter(vec![Err(error)]),
-        });
-        Box::pin(keys.filter(move |key: &Result<StoredKey, _>| {
-            let is_new = key.as_ref().map_or(true, |key| seen.insert(key.clone()));
-            ready(is_new)
+        Box::pin(pages.flat_map(move |page| {
+            let mut is_new = |key: &StoredKey| seen.insert(key.clone());
+            stream::iter(match page {
+                Ok(page) => page.keys.into_iter().filter(&mut is_new).map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            })
         }))
     }
 
@@ -275,7 +267,7 @@ impl Scan {
             };
             at.server.clone_from(name);
             if keys.len() >= KeyPage::MOST || start.elapsed() >= time {
-                break Some(at.to_string());
+                break Some(format!("{}@{}", at.cursor, at.server));
             }
         };
         Ok(KeyPage::new(keys.into_iter().collect(), next))

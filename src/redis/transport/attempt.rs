@@ -6,7 +6,7 @@
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::{connection::Connection, topology::Address};
+use super::{address::Address, connection::Connection};
 use crate::redis::error::{Error, after, by};
 use futures_util::future::join;
 use redis::{

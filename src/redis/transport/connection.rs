@@ -1,4 +1,4 @@
-//! One connection, and whether it is alive; and a subscription.
+//! One connection, and whether it is alive.
 //!
 //! Behind a gateway that swallows packets nothing but silence shows that a connection is dead. So
 //! a call that ends without an answer, however soon its caller gave up, is followed by a `PING`.
@@ -6,15 +6,14 @@
 //!
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost one makes another.
 
-use super::attempt::{CONNECT, without_password};
 use crate::{
-    redis::error::{Error, after, by},
+    redis::error::Error,
     semaphore::{BoxFuture, timer},
 };
-use futures_util::{StreamExt, future::join_all};
+use futures_util::future::join_all;
 use redis::{
     Client, Cmd, Pipeline, Value,
-    aio::{ConnectionLike, MultiplexedConnection, PubSubSink, PubSubStream},
+    aio::{ConnectionLike, MultiplexedConnection},
     cmd,
 };
 use scopeguard::{ScopeGuard, guard};
@@ -31,14 +30,11 @@ use tokio::{
     runtime::{Handle, Id},
     select,
     sync::Notify,
-    time::{interval, sleep, timeout},
+    time::sleep,
 };
 
 /// A connection on which nothing was answered for so long is pinged. So its end is known before it is needed.
 const SILENCE: Duration = Duration::from_secs(5);
-
-/// How often a subscription is pinged.
-const PING: Duration = Duration::from_secs(2);
 
 /// How long the answer to a ping may take.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -229,48 +225,6 @@ impl Connections {
     pub(super) fn replace(&mut self) {
         for connection in self.0.drain(..).filter_map(|other| other.upgrade()) {
             connection.replace();
-        }
-    }
-}
-
-/// A subscription to one channel, over a connection of its own.
-pub(in crate::redis) struct Subscription {
-    sink: PubSubSink,
-    messages: PubSubStream,
-}
-
-impl Subscription {
-    pub(in crate::redis) async fn open(client: &Client, channel: &str) -> Result<Self, Error> {
-        let opened = async {
-            let subscription = client.get_async_pubsub().await;
-            let subscription = subscription.map_err(|error| without_password(error, client));
-            let mut subscription = subscription.map_err(Error::unconnected)?;
-            let subscribed = subscription.subscribe(channel).await;
-            subscribed.map_err(Error::Redis)?;
-            let (sink, messages) = subscription.split();
-            Ok(Self { sink, messages })
-        };
-        // The connection and the subscription take a round trip each.
-        let bound = CONNECT * 2;
-        by(after(bound), Error::Timeout(bound), opened).await
-    }
-
-    /// Passes messages on until the connection ends or stops answering.
-    pub(in crate::redis) async fn receive(mut self, take: impl Fn(&str)) {
-        let mut pings = interval(PING);
-        loop {
-            select! {
-                message = self.messages.next() => match message {
-                    Some(message) => take(&message.get_payload::<String>().unwrap_or_default()),
-                    None => return,
-                },
-                _ = pings.tick() => {
-                    let ping = timeout(ANSWER, self.sink.ping::<Value>()).await;
-                    if !matches!(ping, Ok(Ok(_))) {
-                        return;
-                    }
-                }
-            }
         }
     }
 }

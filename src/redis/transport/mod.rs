@@ -1,13 +1,16 @@
 //! How commands get to Redis and back in bounded time.
 
+mod address;
 mod attempt;
 mod cluster;
 mod connection;
 mod sentinel;
+mod subscription;
 mod topology;
 
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
-pub(super) use connection::{Connection, Replies, Subscription, field};
+pub(super) use connection::{Connection, Replies, field};
 pub(super) use sentinel::Sentinels;
+pub(super) use subscription::Subscription;
 pub(super) use topology::{Place, Single, Supplied, Topology};

@@ -8,9 +8,10 @@
 mod view;
 
 use super::{
+    address::Address,
     attempt::{self, Unfit, timed_out},
     connection::{Connection, Connections},
-    topology::{Address, Place, Slots, Topology},
+    topology::{Place, Slots, Topology},
 };
 use crate::{
     redis::error::Error,

@@ -3,8 +3,9 @@
 use crate::redis::{
     error::Error,
     transport::{
+        address::Address,
         connection::{Connection, Replies, field},
-        topology::{Address, SLOTS},
+        topology::SLOTS,
     },
 };
 use redis::{Value, cmd};

@@ -3,9 +3,9 @@
 use crate::redis::{
     error::{Error, after, by},
     transport::{
+        address::Address,
         attempt::{self, Unfit, timed_out},
         connection::{Connection, field},
-        topology::Address,
     },
 };
 use redis::{Client, Cmd, Value, cmd, from_redis_value};

@@ -10,9 +10,10 @@
 mod answer;
 
 use super::{
+    address::Address,
     attempt::{self, timed_out},
     connection::{Connection, Connections},
-    topology::{Address, Place, Slots, Topology},
+    topology::{Place, Slots, Topology},
 };
 use crate::{redis::error::Error, semaphore::BoxFuture};
 use answer::{Heard, Named, ServerInfo, gone, is_wrong_name};
