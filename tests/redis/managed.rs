@@ -48,23 +48,21 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
 }
 
 /// Refused, waiting, granted, heavier, refreshed and released: every verb once at least.
-async fn is_served_in_full(store: &RedisSemaphore, raw: &mut Raw) {
-    let held = store.acquire(claim(1, 2)).await.expect("there is room");
-    held.resize(2).await.expect("there is room");
+pub(crate) async fn is_served_in_full(store: &RedisSemaphore, raw: &mut Raw, prefix: &str) {
+    let [queue, held] = ["queue", "held"].map(|set| format!("{prefix}{{concurrency:1}}:{set}"));
+    let permit = store.acquire(claim(1, 2)).await.expect("there is room");
+    permit.resize(2).await.expect("there is room");
     let refused = store.acquire(claim(1, 2)).await;
     assert!(matches!(refused, Err(AcquireError::Full { .. })));
     let several = [claim(2, 2), claim(1, 2).with_wait(BOUND)];
     let waits = tokio::spawn(store.acquire_all(several.into()));
-    eventually("it waits", BOUND, async || {
-        raw.zcard("semaphore:{concurrency:1}:queue").await == 1
-    })
-    .await;
-    let end = raw.zmembers("semaphore:{concurrency:1}:held").await[0].1;
+    eventually("it waits", BOUND, async || raw.zcard(&queue).await == 1).await;
+    let end = raw.zmembers(&held).await[0].1;
     eventually("it is refreshed", BOUND, async || {
-        raw.zmembers("semaphore:{concurrency:1}:held").await[0].1 > end
+        raw.zmembers(&held).await[0].1 > end
     })
     .await;
-    assert!(held.release().await);
+    assert!(permit.release().await);
     let granted = waits.await.expect("no panic").expect("a grant");
     assert!(granted.release().await);
 }
@@ -79,7 +77,7 @@ async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
     assert!(raw.cmd(&["CONFIG", "GET", "save"]).await.error().is_some());
     let store = store(&server).await;
     assert_eq!(store.check().await.expect("nothing is missing"), []);
-    is_served_in_full(&store, &mut raw).await;
+    is_served_in_full(&store, &mut raw, "semaphore:").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +89,7 @@ async fn a_user_without_administration_and_dangerous_commands_is_served_in_full(
     let url = server.url_of("app:secret");
     let builder = RedisSemaphore::builder().lease(LEASE);
     let store = builder.connect(url).await.expect("a connection");
-    is_served_in_full(&store, &mut raw).await;
+    is_served_in_full(&store, &mut raw, "semaphore:").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
