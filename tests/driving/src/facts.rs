@@ -120,19 +120,6 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
 }
 
 #[test]
-fn a_waiter_is_granted_when_another_releases() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        let held = acquire(&driver, limited("a", 1)).await;
-        let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
-        let waiter = tokio::spawn(async move { waiter.await.expect("its turn") });
-        until("it waits", || fake.0.holds("a") == (1, 1));
-        drop(held);
-        assert_eq!(waiter.await.expect("no panic").token(0), 2);
-    });
-}
-
-#[test]
 fn a_dropped_acquire_is_taken_back() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
@@ -385,24 +372,6 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
             .await
             .expect("its end");
         assert!(held.is_lost() && !held.release().await);
-    });
-    drop(driver);
-    assert_over(&fake);
-}
-
-#[test]
-fn connections_that_break_are_made_again() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        for _ in 0..5 {
-            drop(acquire(&driver, limited("a", 100)).await);
-            let connects = fake.0.connects.load(SeqCst);
-            fake.0.break_all();
-            let claims = || async { drop(claim_levels(&driver, vec![limited("a", 100)]).await) };
-            while fake.0.connects.load(SeqCst) == connects {
-                claims().await;
-            }
-        }
     });
     drop(driver);
     assert_over(&fake);
