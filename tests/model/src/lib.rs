@@ -39,12 +39,10 @@
 //!     \-> inspect -> server
 //! ```
 
-mod batch_scenarios;
 mod batches;
 pub mod call;
 pub mod check;
 pub mod client;
-mod clock_scenarios;
 mod conduct;
 mod inspect;
 pub mod liveness;
@@ -54,7 +52,6 @@ pub mod model;
 mod operating;
 mod replies;
 mod request;
-mod revoke_scenarios;
 pub mod scenario;
 pub mod scenarios;
 pub mod scripts;
