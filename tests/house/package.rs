@@ -36,9 +36,9 @@ fn packaged() -> BTreeSet<String> {
 
 /// What is built, with these edges and features, in this format.
 fn tree(edges: &str, format: &str, features: &str) -> BTreeSet<String> {
-    let what = [&format!("--edges={edges}"), &format!("--format={format}")].map(|it| &**it);
+    let (edges, format) = (format!("--edges={edges}"), format!("--format={format}"));
     let fixed = ["tree", "-ptower-semaphore", "--prefix=none"];
-    cargo(&[&fixed[..], &what, &[features]].concat())
+    cargo(&[&fixed[..], &[&edges, &format, features]].concat())
 }
 
 /// What follows `key = ` in the crate's manifest, as it is written.
