@@ -39,7 +39,6 @@
 //!     \-> inspect -> server
 //! ```
 
-mod batches;
 pub mod call;
 pub mod check;
 pub mod client;
@@ -49,7 +48,6 @@ pub mod liveness;
 pub mod lua;
 mod messages;
 pub mod model;
-mod operating;
 mod replies;
 mod request;
 pub mod scenario;
