@@ -35,7 +35,8 @@
 //! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, without passing
 //!    the queue. Its holder is told when that is refused, or at the end that it knew, whichever is first. One that
 //!    was claimed with several units comes back under a new id: the server may have some of them yet, or have
-//!    given some up.
+//!    given some up. It comes back as a whole: where one of its levels was lost and has no room, its units of the others
+//!    are free a moment before its holder is told. A strict permit is told first.
 //! 7. *A call is over at its deadline*, whatever is reported later. As a timeout is a third of a lease at most, the end
 //!    of a lease that is granted or refreshed is ahead.
 //! 8. *A message counts* if its token is above that of the last answered poll and its provisional end is ahead.
@@ -55,7 +56,8 @@
 //!     from the first known failure until no process can still take the server for unavailable, and never takes
 //!     another process's place.
 //! 13. *What is added to a permit is a permit*, which lives and dies with it, and what is taken away is one that only
-//!     has to be released. So a change of weight meets no fault that a claim and a release do not.
+//!     has to be released. So a change of weight meets no fault that a claim and a release do not. An id is acquired with
+//!     all units that it was made with, so what has fewer is acquired under a new one, also if the old one was never sent.
 //! 14. *A lease is where its slot is*, which is looked up when something is sent. A server that refuses a command because it
 //!     has not the slot has changed nothing, so what the command named is sent again, as if for the first time.
 //! 15. *What a failover may forget does not count*: with replicas each call that grants ends with a wait for them, and if too

@@ -111,7 +111,10 @@ impl Core {
     pub(super) fn renew(&mut self, now: Time, at: At) {
         let permit = &mut self.permits[at.0.slot];
         let lease = &permit.leases[at.1];
-        if !lease.was_sent {
+        // An id stands for all units that it was made with, whichever are left.
+        let mut levels = permit.levels_of(at.1).iter();
+        let is_whole = levels.all(|level| level.units.units() == level.units.weight);
+        if !lease.was_sent && is_whole {
             return;
         }
         let (levels, is_known) = (lease.levels.clone(), lease.may_be_known(now));
@@ -126,7 +129,7 @@ impl Core {
         self.permits[at.0.slot].leases[at.1].forget();
     }
 
-    /// A permit of what a server may have of a lease, which is released.
+    /// A permit of what a server may have of a lease, which is released: at once if no server knows it.
     fn part(
         &mut self,
         now: Time,
@@ -142,11 +145,16 @@ impl Core {
             grant: (0, 0),
         });
         let levels: Vec<_> = levels.collect();
-        let lease = self.permits[id.slot].leases[number].part(0..levels.len());
+        let lease = &self.permits[id.slot].leases[number];
+        let (is_known, lease) = (lease.may_be_known(now), lease.part(0..levels.len()));
         let mut permit = Permit::new(part, (now, THREAD), levels, vec![lease], &self.settings);
         (permit.budget, permit.tells_release) = (None, tells);
+        permit.was_held = is_known;
         self.add(permit);
-        self.let_go_of(now, At(part, 0));
+        match is_known {
+            true => self.let_go_of(now, At(part, 0)),
+            false => self.done(At(part, 0)),
+        }
         self.file(part);
         part
     }
