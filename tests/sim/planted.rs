@@ -637,4 +637,16 @@ const PLANTED: &[(&str, &str, &str, &str)] = &[
         "self.refresh_interval().min(LONGEST_ABSENCE)",
         "(self.lease * 2).min(LONGEST_ABSENCE * 4)",
     ),
+    (
+        "in outages: what shrank before it was sent is acquired whole",
+        "weight",
+        "if !lease.was_sent && is_whole {",
+        "if !lease.was_sent {",
+    ),
+    (
+        "in outages: what shrank and was never sent is released",
+        "weight",
+        "match is_known {",
+        "match is_known || tells {",
+    ),
 ];

@@ -120,6 +120,8 @@ pub struct Link {
     pub stalled_until: Duration,
     /// Until when answers are lost.
     pub deaf_until: Duration,
+    /// Whether it leads to a server that was replaced, and says that it is a replica.
+    pub is_misled: bool,
     /// Of what earlier generations have under way.
     fates: BTreeMap<u32, Fate>,
 }
@@ -166,7 +168,9 @@ impl Link {
 
     /// Ends it. Returns the calls that have no answer.
     pub fn cut(&mut self, fate: Fate) -> Vec<CallId> {
-        self.fates.insert(self.generation, fate);
+        let arrive = if self.is_misled { 0 } else { fate.arrive };
+        self.fates.insert(self.generation, Fate { arrive, ..fate });
+        self.is_misled = false;
         self.generation += 1;
         self.is_up = false;
         std::mem::take(&mut self.in_flight)

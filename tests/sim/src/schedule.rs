@@ -101,6 +101,8 @@ pub enum Step {
     Mute(usize, Duration),
     /// A server's replica takes its place, which takes so long.
     FailOver(usize, Duration),
+    /// Sentinels replace a server, which takes so long, by one with this data, and do not agree for a while.
+    Elect(usize, Duration, Data),
     /// A server's clock is set forward or back, ms.
     ClockStep(usize, i64),
 }
@@ -166,9 +168,8 @@ impl Schedule {
         }
         if schedule.shares {
             schedule.add_outages(&mut random, active);
-        } else {
-            schedule.add_resizes(&mut random, active);
         }
+        schedule.add_resizes(&mut random, active);
         if random.one_in(6) {
             let process = random.below(schedule.processes as u64) as usize;
             let at = random.up_to_ms(active.as_millis() as u64);
@@ -177,8 +178,22 @@ impl Schedule {
         if !schedule.shares && !schedule.has_slots && random.one_in(8) {
             schedule.add_poison(&mut random, active);
         }
+        if !schedule.is_cluster && random.one_in(8) {
+            schedule.add_elections(&mut random, active);
+        }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
+    }
+
+    /// Servers that are replaced, so early that all Sentinels agree before every claim is over.
+    fn add_elections(&mut self, random: &mut Random, active: Duration) {
+        for _ in 0..random.from(1, 2) {
+            let server = random.below(self.servers as u64) as usize;
+            let at = random.up_to_ms(active.as_millis() as u64 / 2);
+            let data = random.pick(&[Data::Same, Data::Old]);
+            let step = Step::Elect(server, random.up_to_ms(500), data);
+            self.steps.push((at, step));
+        }
     }
 
     /// Servers that stand still for so long that all processes notice.

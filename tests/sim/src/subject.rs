@@ -373,7 +373,7 @@ impl fmt::Debug for Left {
 /// Why a server has run no script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It reads its data.
+    /// It reads its data, or says that it is a replica.
     Loading,
     /// It does not know the script.
     NoScript,

@@ -3,14 +3,16 @@
 use super::{
     Flight, Flights, Verdict, Who,
     calls::Calls,
-    check, is_dazed,
+    check,
+    effect::{self, Means},
+    is_dazed,
     record::{Lease, Moment, Record, State},
     weights::Weights,
 };
 use crate::{
     process::Process,
     schedule::Schedule,
-    server::Server,
+    server::{Run, Server},
     subject::{
         Acquired, Answer, CallId, Claim, Command, Event, Failure, Key, Level, PermitId, Refusal,
         Refused, Settings, Time,
@@ -425,18 +427,39 @@ impl Callers {
             || own.any(|(_, flight)| is_silent(flight))
     }
 
-    /// Holders do not overlap, as far as they know, in processes that run.
-    pub(super) fn overlap(&self, key: Key, is_disturbed: bool) -> Verdict {
+    /// A server has run a script: what it refuses it has given up.
+    pub(super) fn ran(&mut self, run: &Run) {
+        for (key, wanted, means) in effect::acquired(run) {
+            let is_given_up = matches!(means, Means::Full | Means::QueueFull | Means::Nothing);
+            if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
+                lease.is_given_up = is_given_up;
+            }
+        }
+    }
+
+    /// Holders do not overlap, as far as they know, in processes that run. A lease comes back as a whole, so if one of its
+    /// semaphores was lost, and has no room, its units of the others are free when the server refuses that. Its holder
+    /// learns of it from the answer, or at the end that it knew: that is the price for coming back without a loss.
+    pub(super) fn overlap(&self, key: Key, is_disturbed: impl Fn(Key) -> bool) -> Verdict {
         let holders = self.records.values();
         let holders = holders.filter(|record| {
             record.state == State::Holds && !record.is_dazed && record.revoked.is_none()
         });
-        let levels = holders.flat_map(|record| record.levels().filter(|level| level.key == key));
+        let is_lost = |lease: &&Lease| {
+            let mut levels = lease.levels.iter();
+            lease.is_given_up && levels.any(|level| is_disturbed(level.key))
+        };
+        let leases = holders.flat_map(|record| &record.leases);
+        let leases = leases.filter(|lease| !is_lost(lease));
+        let levels = leases.flat_map(|lease| lease.levels.iter());
+        let levels = levels.filter(|level| level.key == key);
         let limit = levels.clone().map(|level| level.limit).max();
         let units: u32 = levels.map(|level| level.weight).sum();
-        check(is_disturbed || units <= limit.unwrap_or(0), "S1", || {
-            format!("callers hold {units} units of key {key}, of {limit:?}")
-        })
+        check(
+            is_disturbed(key) || units <= limit.unwrap_or(0),
+            "S1",
+            || format!("callers hold {units} units of key {key}, of {limit:?}"),
+        )
     }
 
     /// Everybody is told in time.

@@ -146,6 +146,9 @@ impl Judge {
     ) {
         self.callers.grows((at, growth), (at, parent));
         self.asked(at, growth, claim, local);
+        if let Some(shares) = &mut self.shares {
+            shares.grows((at, growth), (at, parent));
+        }
     }
 
     /// A caller has given up units of a permit.
@@ -163,6 +166,9 @@ impl Judge {
             } else {
                 self.calls.is_due(who, local);
                 self.calls.over(who);
+            }
+            if let Some(shares) = &mut self.shares {
+                shares.shrunk(who, (key, keeps));
             }
         }
     }
@@ -200,11 +206,9 @@ impl Judge {
         for who in self.callers.family((at, permit)) {
             self.calls.is_due(who, local);
             self.calls.over(who);
+            self.shares.iter_mut().for_each(|shares| shares.over(who));
         }
         self.callers.over((at, permit));
-        if let Some(shares) = &mut self.shares {
-            shares.over((at, permit));
-        }
     }
 
     /// The claims of a call that nobody has given up.
@@ -289,7 +293,10 @@ impl Judge {
                 // Without its server.
                 Event::Granted(_, [0, ..]) => self.calls.lost(who),
                 Event::Granted(..) | Event::Regained(..) => self.calls.granted(who),
-                Event::Refused(..) | Event::Revoked(_) => self.calls.over(who),
+                Event::Refused(..) | Event::Revoked(_) => {
+                    self.calls.over(who);
+                    self.shares.iter_mut().for_each(|shares| shares.over(who));
+                }
                 Event::Lost(_) | Event::Degraded(_) => self.calls.lost(who),
                 Event::Released(_) => {}
             }
@@ -306,6 +313,9 @@ impl Judge {
         if let Some(shares) = &mut self.shares {
             self.callers.note(who, event, &seen);
             let verdict = shares.told(who, event);
+            if let Event::Granted(..) = event {
+                self.callers.grown(who);
+            }
             return self.note(verdict);
         }
         let verdict = self.callers.told(who, event, &seen);
@@ -321,8 +331,8 @@ impl Judge {
                     true => Ok(()),
                     false => Err(violation),
                 }));
-                let disturbed = self.storage.is_disturbed(level.key);
-                let verdict = self.callers.overlap(level.key, disturbed);
+                let is_disturbed = |key| self.storage.is_disturbed(key);
+                let verdict = self.callers.overlap(level.key, is_disturbed);
                 self.note(verdict);
             }
         }
@@ -336,6 +346,7 @@ impl Judge {
         }
         let verdict = self.storage.ran(server, run);
         self.note(verdict);
+        self.callers.ran(run);
         match self.storage.returned(run) {
             Ok(all) => all.into_iter().for_each(|who| self.callers.returned(who)),
             Err(violation) => self.note(Err(violation)),

@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) alive: Option<Time>,
     /// The last answer in its time, and one after that which came too late, so that it may count or not.
     pub(super) answers: [Option<Acquired>; 2],
+    /// Whether its server has refused it last, whether or not its process knows.
+    pub(super) is_given_up: bool,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,7 @@ impl Lease {
             counts_until: None,
             alive: None,
             answers: [None; 2],
+            is_given_up: false,
         }
     }
 

@@ -5,7 +5,9 @@ use crate::{
     process::Process,
     schedule::Schedule,
     server::Server,
-    subject::{Answer, Call, CallId, Claim, Command, Event, Failure, PermitId, Settings, Time},
+    subject::{
+        Answer, Call, CallId, Claim, Command, Event, Failure, Key, PermitId, Settings, Time,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +18,9 @@ use std::{
 #[derive(Debug)]
 struct Record {
     claim: Claim,
+    /// The permit that it adds to.
+    parent: Option<Who>,
+    is_strict: bool,
     asked: Time,
     is_held: bool,
     is_degraded: bool,
@@ -23,12 +28,6 @@ struct Record {
     was_dazed: bool,
     /// Since when a degraded one could have its place: there is room, and its server works.
     room_since: Option<Time>,
-}
-
-impl Record {
-    fn is_strict(&self) -> bool {
-        self.claim.levels().any(|level| level.is_strict)
-    }
 }
 
 #[derive(Debug)]
@@ -51,6 +50,8 @@ impl Shares {
     pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) {
         let record = Record {
             claim,
+            parent: None,
+            is_strict: claim.levels().any(|level| level.is_strict),
             asked: local,
             is_held: false,
             is_degraded: false,
@@ -58,6 +59,36 @@ impl Shares {
             room_since: None,
         };
         self.records.insert(who, record);
+    }
+
+    /// A claim adds to a permit.
+    pub(super) fn grows(&mut self, growth: Who, parent: Who) {
+        let is_strict = self
+            .records
+            .get(&parent)
+            .is_some_and(|record| record.is_strict);
+        if let Some(record) = self.records.get_mut(&growth) {
+            (record.parent, record.is_strict) = (Some(parent), is_strict);
+        }
+    }
+
+    /// A caller keeps so many units.
+    pub(super) fn shrunk(&mut self, who: Who, (key, keeps): (Key, u32)) {
+        if let Some(record) = self.records.get_mut(&who) {
+            let mut levels = record.claim.0.iter_mut().flatten();
+            if let Some(level) = levels.find(|level| level.key == key) {
+                level.weight = keeps;
+            }
+        }
+    }
+
+    /// How many units a permit has of a semaphore, with what is or may be added to it.
+    fn units(&self, who: Who, key: Key) -> u32 {
+        let all = self.records.iter();
+        let own = all.filter(|(other, record)| **other == who || record.parent == Some(who));
+        let levels = own.flat_map(|(_, record)| record.claim.levels());
+        let levels = levels.filter(|level| level.key == key);
+        levels.map(|level| level.weight).sum()
     }
 
     pub(super) fn over(&mut self, who: Who) {
@@ -101,14 +132,14 @@ impl Shares {
         match event {
             Event::Degraded(_) => {
                 record.is_degraded = true;
-                check(!record.is_strict(), "strict", || {
+                check(!record.is_strict, "strict", || {
                     format!("{who:?} goes on without its server")
                 })?;
             }
             Event::Regained(..) => (record.is_degraded, record.room_since) = (false, None),
-            Event::Granted(..) => {
+            Event::Granted(_, [token, ..]) => {
                 record.is_held = true;
-                if record.is_degraded {
+                if token == 0 {
                     return self.is_within(who, &BTreeSet::new());
                 }
             }
@@ -131,7 +162,7 @@ impl Shares {
         let mut all: BTreeSet<_> = others.collect();
         for who in first_of(call).map(|permit| (at, permit)) {
             all.insert(who.1);
-            let bound = |record: &Record| !record.is_held && !record.is_strict();
+            let bound = |record: &Record| !record.is_held && !record.is_strict;
             if self.records.get(&who).is_some_and(bound) {
                 self.is_within(who, &all)?;
             }
@@ -163,6 +194,11 @@ impl Shares {
         (now, calls): (Duration, &Calls),
     ) -> Verdict {
         let settings = &self.settings;
+        let levels = self.records.iter().flat_map(|(who, record)| {
+            let levels = record.claim.levels();
+            levels.map(|level| ((*who, level.key), self.units(*who, level.key)))
+        });
+        let needs: BTreeMap<_, _> = levels.collect();
         for ((at, permit), record) in &mut self.records {
             let process = &processes[*at];
             let local = process.local(now);
@@ -184,7 +220,10 @@ impl Shares {
                     let link = &process.links[settings.link(0, number)];
                     let is_quiet = link.stalled_until <= now && link.deaf_until <= now;
                     let is_here = is_quiet && link.is_up && server.is_ready(now);
-                    let has_room = view.queue.is_empty() && used + level.weight <= level.limit;
+                    let has_room = view.queue.is_empty() && {
+                        let needs = needs[&((*at, *permit), level.key)];
+                        used + needs <= level.limit
+                    };
                     is_here && has_room && calls.works(*at, number)
                 });
             record.room_since = could.then(|| record.room_since.unwrap_or(local));

@@ -4,7 +4,7 @@ use super::{Happening, World};
 use crate::{
     process::{Fate, Input, LATE, Way},
     server::Run,
-    subject::{Answer, Call, CallId, Command, Failure, Said, Servers},
+    subject::{Answer, Call, CallId, Command, Failure, Refused, Said, Servers},
     wire::{self, Script},
 };
 use model::stand_in::Reply;
@@ -26,8 +26,20 @@ impl World<'_> {
         let local = self.processes[process].local(self.now);
         self.judge.gone(process, (runtime, server), local);
         self.processes[process].links[link].connect(self.now);
+        self.mislead(process, link, server);
         let connected = Servers::Connected(runtime, server);
         self.input(process, Input::Servers(connected));
+    }
+
+    /// While Sentinels disagree one of two connections leads to the server that was replaced, until that is found out.
+    fn mislead(&mut self, process: usize, number: usize, server: usize) {
+        if self.now < self.servers[server].disputed_until && self.random.one_in(2) {
+            let link = &mut self.processes[process].links[number];
+            link.is_misled = true;
+            let generation = link.generation;
+            let found_out = self.random.up_to_ms(500);
+            self.after(found_out, Happening::Cut(process, number, generation));
+        }
     }
 
     pub(super) fn send(&mut self, at: usize, call: Call) {
@@ -122,7 +134,12 @@ impl World<'_> {
 
     fn run_one(&mut self, at: usize, call: &Call, what: (&Script, &Command)) -> Option<Said> {
         let server = call.server;
-        if let Some(refused) = self.redirects(server, what) {
+        let link = self.processes[at].link(call.runtime, server);
+        let refused = match link.is_misled && link.in_flight.contains(&call.id) {
+            true => Some(Refused::Loading),
+            false => self.redirects(server, what),
+        };
+        if let Some(refused) = refused {
             self.note(|| format!("server {server} redirects p{at} {:?}: {refused:?}", call.id));
             return Some(Said {
                 reply: Err(refused),

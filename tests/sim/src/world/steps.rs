@@ -9,6 +9,9 @@ use crate::{
 };
 use std::time::Duration;
 
+/// How long Sentinels may disagree about which server is the primary.
+const DISPUTE: Duration = Duration::from_millis(500);
+
 impl World<'_> {
     pub(super) fn take_step(&mut self, step: Step) {
         if !matches!(step, Step::Claim { .. }) {
@@ -61,6 +64,10 @@ impl World<'_> {
                 self.servers[server].fail_over();
                 self.judge.failed_over(server);
                 self.restart(server, time, Data::Same);
+            }
+            Step::Elect(server, time, data) => {
+                self.servers[server].disputed_until = now + time + DISPUTE;
+                self.restart(server, time, data);
             }
             Step::ClockStep(server, ms) => {
                 self.servers[server].offset += ms * 1_000;
