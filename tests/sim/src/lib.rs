@@ -40,7 +40,9 @@
 //! It excuses what nobody can keep: a process that stands still tells nothing; a server that has lost data or
 //! jumped ahead has forgotten its holders; one whose clock was set back runs an acquire after its end, holds longer
 //! what nobody released because it had ended, mixes up head starts, and may repeat tokens if it is then set forward;
-//! one that started with old data has again what was released.
+//! one that started with old data has again what was released; where another program has written over a key of a
+//! semaphore, a permit that has lost it comes back as a whole or not at all, so its units of other semaphores are free a
+//! moment before its holder is told.
 //!
 //! Does it see? Bugs are planted one at a time: in the core (`tests/sim/planted.rs`; `tests/sim/planted.sh` plants each and prints
 //! after how many schedules it is found) and in the scripts (`tests/simulation.rs`). `tests/sim/planted.md` has the table.
@@ -55,14 +57,16 @@
 //!
 //! There are three [workloads](schedule::Workload): claims whose levels are on one server; on several, whose clocks
 //! differ by up to 30 s and drift, and whose slots move; and on one that stands still while claims are admitted up to a
-//! share. Left out as yet: Sentinels.
+//! share. Left out as yet: a server that Sentinels have replaced and that goes on taking writes.
 //!
 //! A schedule has 1 to 5 limits of 1 to 3 units, 8 to 40 claims of 1 to 3 levels, one in 64 a crowd of 70 to 150 claims
 //! beside them; up to 8 faults; leases of 1, 3 or 20 s; up to 3 processes of up to 3 runtimes; one or two servers. A
 //! cluster has 2 or 3, with all semaphores of a server in one slot or each in its own; of the latter three in four move up
 //! to five slots, at once or within a second, half of them to servers with other clocks. In an outage each server stands
 //! still for 0.7 to 2.2 s, and claims are admitted up to half of their limits, or up to the limit divided by the number
-//! of processes; one level in eight is strict. In some of them replicas lag and take over. In one of eight of the
+//! of processes; one level in eight is strict. Unless there is a cluster, in one of eight schedules Sentinels replace servers
+//! by ones with the same or old data, and one of two connections leads for a while to the old one, which says that it is a
+//! replica. In some of them replicas lag and take over. In one of eight of the
 //! other schedules, unless slots move, another program writes over keys.
 
 mod redis {
