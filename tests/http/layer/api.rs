@@ -23,7 +23,7 @@ use tower_semaphore::{
     Acquire, AcquireError, Claim, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimit,
     GlobalConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, Policy, ReleaseAt, Semaphore,
     key,
-    semaphore::{BoxFuture, ClaimError, Grant, Loss, StoreError},
+    semaphore::{BoxFuture, Grant, Loss},
 };
 
 #[tokio::test]
@@ -120,55 +120,12 @@ fn an_acquire_that_is_polled_again_panics() {
 }
 
 #[test]
-fn an_error_of_a_store_or_a_claim_converts() {
-    let invalid = AcquireError::from(ClaimError::EmptyKey);
-    assert!(matches!(
-        invalid,
-        AcquireError::Invalid {
-            source: ClaimError::EmptyKey,
-            ..
-        }
-    ));
-    let failed = AcquireError::from(StoreError::new("refused"));
-    assert!(matches!(failed, AcquireError::Store { .. }));
-}
-
-#[test]
 fn claims_can_be_collected() {
     let alice = Claim::new("alice").with_limit(3);
     let bob = alice.clone().with_key("bob");
     assert_eq!(bob.limit(), Some(3));
     let claims = HashSet::from([alice.clone(), bob, alice]);
     assert_eq!(claims.len(), 2);
-}
-
-#[test]
-fn a_claim_says_what_a_store_has_to_count() {
-    let units = Claim::new("alice").with_limit(5).with_weight(3).units();
-    let units = units.expect("it could be granted");
-    assert_eq!((units.limit(), units.weight()), (5, 3));
-    let wait = Claim::new("alice").with_wait(Duration::from_secs(1)).wait();
-    let wait = wait.expect("it waits");
-    let default = tower_semaphore::semaphore::DEFAULT_MAX_WAITING;
-    assert_eq!(wait.max_waiting, default);
-    assert_eq!(wait.time, Duration::from_secs(1));
-}
-
-#[test]
-fn a_policy_is_its_name() {
-    let name = String::from("export");
-    let policies = [
-        Policy::from(name.as_str()),
-        Policy::from(name.clone()),
-        Policy::from_static("export"),
-    ];
-    assert_eq!(HashSet::from(policies.clone()).len(), 1);
-    for policy in policies {
-        assert_eq!(
-            (policy.as_str(), policy.to_string()),
-            ("export", name.clone())
-        );
-    }
 }
 
 /// A store that grants what another store grants, and adds nothing.

@@ -65,17 +65,6 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
 }
 
 #[tokio::test]
-async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
-    let (memory, held) = (MemorySemaphore::new(), Held::default());
-    let service = limit(1, memory.clone()).layer(keeping(&held));
-    drop(send(&service, request("alice")).await);
-    let permit = held.lock().unwrap().take().unwrap();
-    assert!(is_refused(&send(&service, request("alice")).await));
-    drop(permit);
-    assert_eq!(memory.busy_keys(), 0);
-}
-
-#[tokio::test]
 async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let service = limit(1, memory.clone()).layer(keeping(&held));

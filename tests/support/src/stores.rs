@@ -126,9 +126,9 @@ pub async fn single_claims(url: &str) -> Store {
     Arc::new(SingleClaims(redis(url).await))
 }
 
-/// Makes each of these functions a test of each store.
+/// Makes each of these functions a test of the store in memory, and of the one in a single server.
 #[macro_export]
-macro_rules! facts {
+macro_rules! facts_of_two {
     ($($fact:ident)*) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,16 @@ macro_rules! facts {
                 super::$fact($crate::stores::memory()).await;
             })*
         }
+
         $crate::facts_over_redis! { redis: $($fact)* }
+    };
+}
+
+/// Makes each of these functions a test of each store.
+#[macro_export]
+macro_rules! facts {
+    ($($fact:ident)*) => {
+        $crate::facts_of_two! { $($fact)* }
         $crate::facts_over_shared! { cluster: $($fact)* }
         $crate::facts_over_shared! { sentinel: $($fact)* }
     };
@@ -181,4 +190,4 @@ macro_rules! facts_over_shared {
     };
 }
 
-pub use crate::{facts, facts_of_several};
+pub use crate::{facts, facts_of_several, facts_of_two};
