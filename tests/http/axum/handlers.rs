@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use std::{future::pending, io};
 use testing::{
-    inside::{Inside, Witness},
+    in_flight::{InFlight, One},
     script::{
         Script,
         Step::{Data, Fail, Panic, Trailers},
@@ -26,7 +26,7 @@ pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
 /// Where handlers put the other ends of their bodies.
 pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
 
-pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
+pub(crate) fn routes(feeds: Feeds, witness: InFlight) -> Router {
     let scripted = |script: Script| get(move || async { Body::new(script) });
     Router::new()
         .route("/full", get("all of it"))
@@ -72,13 +72,13 @@ async fn endless() -> Body {
 }
 
 /// Seen by the witness from the handler to the body's last frame.
-async fn witnessed(Extension(witness): Extension<Witness>) -> Body {
-    let inside = witness.enter();
+async fn witnessed(Extension(witness): Extension<InFlight>) -> Body {
+    let inside = witness.begin();
     yield_now().await;
     Body::from_stream(frames(inside, 5))
 }
 
-fn frames(inside: Inside, count: usize) -> impl Stream<Item = io::Result<Bytes>> {
+fn frames(inside: One, count: usize) -> impl Stream<Item = io::Result<Bytes>> {
     stream::unfold((inside, count), |(inside, left)| async move {
         yield_now().await;
         let frame = Ok(Bytes::from_static(b"frame"));

@@ -3,7 +3,7 @@
 use super::inner::{all_served, ok, read, watched};
 use futures_util::future::BoxFuture;
 use http::Request;
-use testing::inside::Witness;
+use testing::in_flight::InFlight;
 use tower::{ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
 
@@ -13,7 +13,7 @@ fn three() -> GlobalConcurrencyLimitLayer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buffer_queues_before_it_and_all_are_served() {
-    let witness = Witness::default();
+    let witness = InFlight::default();
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(64))
         .layer(three())
@@ -24,7 +24,7 @@ async fn a_buffer_queues_before_it_and_all_are_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clones_wait_and_all_are_served() {
-    let witness = Witness::default();
+    let witness = InFlight::default();
     let service = ServiceBuilder::new()
         .layer(three())
         .service(watched(&witness));

@@ -29,6 +29,8 @@ fn lock(store: &Store) -> Lock {
 
 async fn a_lock_that_is_held_is_refused(store: Store) {
     let _guard = locked(&lock(&store)).await;
+    let other = Lock::new(Arc::clone(&store), "b");
+    assert!(other.try_acquire().await.is_ok(), "it is another lock");
     let refused = lock(&store).try_acquire().await.expect_err("it is held");
     assert!(matches!(refused, AcquireError::Full { .. }), "{refused:?}");
 }
