@@ -136,7 +136,11 @@ fn arrows_are_found_in_every_form() {
             "c/deep.rs",
             "use std::fmt; use super::super::d::*; const D: u8 = fmt::d;",
         ),
-        ("d.rs", "macro_rules! m { () => { $crate::a::Item } }"),
+        (
+            "d.rs",
+            "macro_rules! m { () => { $crate::a::Item } }\n\
+             pub(in crate::d) fn f() {} /// [`a`](crate::a)\n#[cfg(test)] mod tests { use crate::a; }",
+        ),
     ]);
     let expected = [
         ("a", "b"),
