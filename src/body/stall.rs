@@ -5,11 +5,10 @@
 //! handler, however long that takes.
 
 use crate::{
+    background::{Bounded, Countdown},
     observe::LostBy,
-    semaphore::{
-        Permit, clock,
-        countdown::{Bounded, Countdown},
-    },
+    semaphore::Permit,
+    timer,
 };
 use std::{
     sync::{
@@ -31,7 +30,7 @@ pub(super) struct StallWatch {
 struct Stall {
     permit: Permit,
     max_stall: Duration,
-    /// The begin of the wait for the client, in [nanoseconds](clock::nanos), or [`NEVER`].
+    /// The begin of the wait for the client, in [nanoseconds](timer::nanos), or [`NEVER`].
     since: AtomicI64,
 }
 
@@ -43,7 +42,7 @@ impl StallWatch {
         let stall = Arc::new(Stall {
             permit,
             max_stall,
-            since: clock::nanos().into(),
+            since: timer::nanos().into(),
         });
         let held: Arc<dyn Bounded> = Arc::clone(&stall) as _;
         Self {
@@ -54,7 +53,7 @@ impl StallWatch {
 
     /// Notes a poll of the body, and whether it had a frame.
     pub(super) fn polled(&self, had_frame: bool) {
-        let since = if had_frame { clock::nanos() } else { NEVER };
+        let since = if had_frame { timer::nanos() } else { NEVER };
         self.stall.since.store(since, Relaxed);
     }
 }
@@ -64,7 +63,7 @@ impl Bounded for Stall {
         match self.since.load(Relaxed) {
             NEVER => self.max_stall,
             since => {
-                let stalled = clock::nanos().saturating_sub(since).max(0);
+                let stalled = timer::nanos().saturating_sub(since).max(0);
                 let stalled = Duration::from_nanos(stalled.unsigned_abs());
                 self.max_stall.saturating_sub(stalled)
             }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use std::{
-    fmt, mem,
+    fmt, iter, mem,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -211,9 +211,10 @@ where
         let settings = Arc::clone(&self.shared.settings);
         match self.take(&request) {
             Ok(permit) => {
-                let permit = permit.under(settings.policy.clone());
-                settings.retry.time(&permit, &settings.policy, 0);
-                let granted = Granted::new(permit, false, &mut request, &settings);
+                settings
+                    .retry
+                    .time(&permit, iter::once((&settings.policy, 0)));
+                let granted = Granted::new(permit, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err((reason, limit)) => {

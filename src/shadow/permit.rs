@@ -1,7 +1,7 @@
 //! The permit of a request that is admitted in any case.
 
 use super::trial::Trial;
-use crate::semaphore::{AcquireError, BoxFuture, Grant, Loss, PermitLost, StoreError, Units};
+use crate::semaphore::{BoxFuture, Grant, Loss, PermitLost, Resizing, StoreError, Units};
 use parking_lot::Mutex;
 use std::{
     future::ready,
@@ -52,7 +52,7 @@ impl Drop for ShadowGrant {
 }
 
 impl Grant for ShadowGrant {
-    fn token(&self) -> Option<u64> {
+    fn token(&self, _: usize) -> Option<u64> {
         self.trial.held()?.token()
     }
 
@@ -60,31 +60,23 @@ impl Grant for ShadowGrant {
         &self.loss
     }
 
-    fn weight(&self) -> Option<u32> {
+    fn weight(&self, _: usize) -> Option<u32> {
         match self.is_released.load(Relaxed) {
             true => Some(0),
             false => Some(self.trial.weight()),
         }
     }
 
-    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
-        let trial = Arc::clone(&self.trial);
+    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
         Box::pin(async move {
-            trial
-                .resize(trial.weight().saturating_add(units.weight))
-                .await;
+            if self.is_released.load(Relaxed) {
+                return Err(StoreError::new(PermitLost).into());
+            }
+            if let Some((_, units)) = levels.first() {
+                self.trial.resize(units.weight).await;
+            }
             Ok(())
         })
-    }
-
-    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
-        if self.is_released.load(Relaxed) {
-            return Err(StoreError::new(PermitLost).into());
-        }
-        let trial = Arc::clone(&self.trial);
-        Ok(Box::pin(async move {
-            trial.resize(trial.weight().saturating_sub(units)).await;
-        }))
     }
 
     fn release(&self) -> BoxFuture<bool> {

@@ -1,7 +1,9 @@
 //! What would have become of one request.
 
-use super::report::refused;
-use crate::semaphore::{Acquire, AcquireError, Permit, Policy};
+use crate::{
+    observe::{Outcome, events, shadowed},
+    semaphore::{Acquire, AcquireError, Permit, Policy},
+};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -125,4 +127,19 @@ impl Claimed {
             self.trial.end();
         }
     }
+}
+
+/// A request that was admitted would have been refused.
+fn refused(policy: &Policy, error: &AcquireError) {
+    let policy = match error {
+        AcquireError::Full { policy, .. } => policy,
+        _ => policy,
+    };
+    report(policy, error.outcome());
+}
+
+/// The only function that tells of a trial.
+pub(super) fn report(policy: &Policy, outcome: Outcome) {
+    shadowed(policy.as_str(), outcome);
+    events::shadowed(policy.as_str(), outcome);
 }

@@ -8,7 +8,7 @@ mod source;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 17] = [
+const HTTP: [&str; 18] = [
     "usage_routes",
     "layer",
     "service",
@@ -24,6 +24,7 @@ const HTTP: [&str; 17] = [
     "reject",
     "retry",
     "fields",
+    "json",
     "key",
     "semaphore",
 ];
@@ -32,7 +33,7 @@ const HTTP: [&str; 17] = [
 const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
 
 /// What both halves stand on.
-const GROUND: [&str; 2] = ["observe", "sync"];
+const GROUND: [&str; 4] = ["background", "observe", "sync", "timer"];
 
 /// Only documentation, so it uses nothing.
 const GUIDE: &str = "guide";

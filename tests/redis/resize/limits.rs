@@ -5,20 +5,18 @@ use futures_util::poll;
 use std::pin::pin;
 use testing::{redis::RedisServer, wait::eventually};
 use tokio::time::sleep;
-use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::Level};
 
-const WIDE: &str = "semaphore:{concurrency:b}:held";
+const WIDE: &str = "semaphore:{wide:b}:held";
 
 /// Three units of ten, and of so many.
 fn claims(wide: u32) -> [Claim; 2] {
-    [("a", 10), ("b", wide)].map(|(key, limit)| {
-        let claim = Claim::new(key).with_limit(limit);
-        claim.with_weight(3)
-    })
+    let claim = |key, limit| Claim::new(key).with_limit(limit).with_weight(3);
+    [claim("a", 10), claim("b", wide).with_policy("wide")]
 }
 
 fn weights(permit: &Permit) -> Vec<u32> {
-    permit.levels().iter().map(Permit::weight).collect()
+    permit.levels().map(Level::weight).collect()
 }
 
 #[tokio::test]
@@ -31,7 +29,10 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
         occupy(&mut raw, WIDE, 3).await;
     };
     loses(&permit, disaster).await;
-    permit.levels()[1].resize(1).await.expect("it is lighter");
+    permit
+        .resize_at(&"wide".into(), 1)
+        .await
+        .expect("it is lighter");
     permit
         .resize(2)
         .await
@@ -46,23 +47,23 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_growth_that_meets_the_release_of_one_limit_which_releases_all_adds_nothing() {
+async fn a_growth_that_meets_a_release_adds_nothing() {
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(10 * LEASE);
     let store = builder.timeout(3 * LEASE).connect(server.url()).await;
     let store = store.expect("it connects");
     let permit = store.acquire_all(claims(9).into()).await;
     let permit = permit.expect("there is room");
-    let [_, wide] = permit.levels() else {
-        panic!("two levels")
-    };
-    wide.resize(7).await.expect("there is room");
-    // The narrow one grows, and meanwhile the wide one is released.
+    permit
+        .resize_at(&"wide".into(), 7)
+        .await
+        .expect("there is room");
+    // The narrow limit grows, and meanwhile the permit is released.
     server.stop();
     let mut changed = pin!(permit.resize(5));
     assert!(poll!(&mut changed).is_pending());
-    let released = tokio::spawn(wide.release());
-    eventually("it is released", BOUND, async || wide.weight() == 0).await;
+    let released = tokio::spawn(permit.release());
+    eventually("it is released", BOUND, async || permit.weight() == 0).await;
     server.cont();
     assert!(changed.await.is_err());
     assert!(released.await.expect("no panic"));
