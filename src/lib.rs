@@ -128,7 +128,6 @@ pub mod key;
 mod layer;
 pub mod lock;
 pub mod memory;
-mod mistakes;
 mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]

@@ -98,20 +98,6 @@ impl Level {
         }
     }
 
-    /// The same, which is listed from now on if it has details.
-    #[inline]
-    pub(super) fn listed(
-        wanted: Wanted,
-        acquired: Acquired,
-        details: Option<Arc<Details>>,
-    ) -> Self {
-        if let Some(details) = &details {
-            let mut queue = wanted.entry.semaphore.queue.lock();
-            queue.list(Arc::clone(details));
-        }
-        Self::new(wanted, acquired, details)
-    }
-
     fn units(&self) -> &AtomicU64 {
         match &self.details {
             None => &self.weight,

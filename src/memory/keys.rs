@@ -70,6 +70,18 @@ impl Keys {
         (hash, &self.shards[(hash >> 32) as usize % SHARDS])
     }
 
+    /// Lists what a claim was granted of an entry, if permits are listed.
+    pub(super) fn listed(
+        &self,
+        claim: &Claim,
+        entry: &Entry,
+        loss: &Arc<Loss>,
+    ) -> Option<Arc<Details>> {
+        let details = self.has_holders.then(|| self.details(claim, loss))?;
+        entry.semaphore.queue.lock().list(Arc::clone(&details));
+        Some(details)
+    }
+
     /// The details for operators of a claim, which is told of its loss there.
     #[cold]
     pub(super) fn details(&self, claim: &Claim, loss: &Arc<Loss>) -> Arc<Details> {

@@ -124,8 +124,9 @@ impl MemorySemaphore {
         let mut granted = claims.iter().zip(acquired);
         let levels = wanted.map(|wanted| {
             let (claim, acquired) = granted.next().expect("there is one for each");
-            let details = loss.as_ref().map(|loss| self.0.details(claim, loss));
-            Level::listed(wanted, *acquired, details)
+            let listed = |loss| self.0.listed(claim, &wanted.entry, loss);
+            let details = loss.as_ref().and_then(listed);
+            Level::new(wanted, *acquired, details)
         });
         permit(claims, levels)
     }

@@ -65,9 +65,8 @@ impl Waiter {
             let (entry, units) = (self.keys.entry(claim), claim.checked_units());
             match entry.semaphore.try_acquire(units) {
                 Ok(acquired) => {
-                    let is_listed = self.keys.has_holders;
-                    let details = is_listed.then(|| self.keys.details(claim, &self.loss));
-                    let level = Level::listed(Wanted { entry, units }, acquired, details);
+                    let details = self.keys.listed(claim, &entry, &self.loss);
+                    let level = Level::new(Wanted { entry, units }, acquired, details);
                     self.levels.push(level);
                 }
                 Err(Refusal::Retired) => {}

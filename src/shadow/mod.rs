@@ -3,14 +3,12 @@
 //! A claim that is granted holds its units for as long as it would have: one that waited for its answer
 //! begins and ends by that time later than its request did.
 
-mod permit;
 mod trial;
 
 use crate::{
     observe::Outcome,
     semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore},
 };
-use permit::ShadowGrant;
 use std::{
     sync::{
         Arc,
@@ -19,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::Handle;
-use trial::{Claimed, Trial, report};
+use trial::{Claimed, ShadowGrant, Trial, report};
 
 /// How many claims of a layer may be under way beside their requests. Further ones count as refused
 /// by overload.

@@ -8,7 +8,7 @@ mod source;
 use source::{Source, sources};
 
 /// The way of a request, from the top down. Each module may use those after it, and no other.
-const HTTP: [&str; 18] = [
+const HTTP: [&str; 17] = [
     "usage_routes",
     "layer",
     "service",
@@ -19,7 +19,6 @@ const HTTP: [&str; 18] = [
     "nested",
     "body",
     "settings",
-    "mistakes",
     "shadow",
     "reject",
     "retry",
