@@ -70,15 +70,13 @@ impl Source {
         }
     }
 
-    async fn resize(&self, units: Units) -> Result<(), AcquireError> {
-        let levels = vec![(self.number, units)];
-        self.permit.resize_levels(levels).await
-    }
-
     async fn grow_to(&self, weight: u32) -> Result<(), AcquireError> {
         let limit = self.level().limit();
         match weight > self.level().weight() {
-            true => self.resize(Units { limit, weight }).await,
+            true => {
+                let levels = vec![(self.number, Units { limit, weight })];
+                self.permit.resize_levels(levels).await
+            }
             false => Ok(()),
         }
     }
@@ -103,24 +101,9 @@ impl Grant for Shares {
         Some(self.levels[level].level().weight())
     }
 
-    /// One after the other. What was changed before one refuses is changed back.
-    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
-        Box::pin(async move {
-            let mut before: Vec<(&Source, Units)> = Vec::new();
-            for (number, units) in levels {
-                let (source, limit) = (&self.levels[number], units.limit);
-                let weight = source.level().weight();
-                if let Err(error) = source.resize(units).await {
-                    for (source, units) in before {
-                        // It is lighter than before, unless it is released.
-                        let _ = source.resize(units).await;
-                    }
-                    return Err(error);
-                }
-                before.push((source, Units { limit, weight }));
-            }
-            Ok(())
-        })
+    /// The permits are changed beside it.
+    fn resize(&self, _: Vec<(usize, Units)>) -> Resizing<'_> {
+        Box::pin(ready(Ok(())))
     }
 
     fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {

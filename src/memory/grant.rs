@@ -178,17 +178,18 @@ impl MemoryGrant {
         let changing = self.changing.lock();
         self.grow(wanted)?;
         let mut freed = Vec::new();
-        for (number, units) in wanted {
+        let changed = wanted.iter().try_for_each(|(number, units)| {
             let level = &self.levels[*number];
             let before = level.set_weight(units.weight)?;
             freed.push((level, before.saturating_sub(units.weight)));
-        }
+            Ok(())
+        });
         drop(changing);
         // Only now, because it wakes waiters.
         for (level, units) in freed.into_iter().filter(|(_, units)| *units > 0) {
             level.entry.release(units);
         }
-        Ok(())
+        changed
     }
 
     /// Adds units to the levels that are too light: to all or to none. The units of one that is released

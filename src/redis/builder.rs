@@ -1,7 +1,10 @@
 //! Settings of the store in Redis.
 
-use super::{connect_error::ConnectError, core::WhenUnavailable, tls::Certificates};
-use std::{fmt, time::Duration};
+use super::{connect_error::ConnectError, core::WhenUnavailable};
+use redis::RedisConnectionInfo;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+use redis::{ClientTlsConfig, TlsCertificates};
+use std::time::Duration;
 
 /// Settings of a [`RedisSemaphore`](super::RedisSemaphore), which
 /// [`RedisSemaphore::builder`](super::RedisSemaphore::builder) returns. [`connect`](Self::connect)
@@ -30,9 +33,11 @@ pub struct Builder {
     pub(super) lease: Duration,
     pub(super) timeout: Duration,
     pub(super) max_waiting_total: u32,
-    pub(super) certificates: Certificates,
+    #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+    pub(super) certificates: TlsCertificates,
     pub(super) when_unavailable: WhenUnavailable,
-    pub(super) credentials: Option<Credentials>,
+    /// The user and the password of a primary.
+    pub(super) credentials: Option<RedisConnectionInfo>,
     pub(super) min_replicas: u32,
     /// The number of the database, which the connection has chosen.
     pub(super) database: i64,
@@ -51,7 +56,11 @@ impl Default for Builder {
             lease: Duration::from_secs(10),
             timeout: Duration::from_millis(250),
             max_waiting_total: 10_000,
-            certificates: Certificates::default(),
+            #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+            certificates: TlsCertificates {
+                client_tls: None,
+                root_cert: None,
+            },
             when_unavailable: WhenUnavailable::default(),
             credentials: None,
             min_replicas: 0,
@@ -202,10 +211,8 @@ impl Builder {
     /// # drop(builder);
     /// ```
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.credentials = Some(Credentials {
-            user: user.into(),
-            password: password.into(),
-        });
+        let login = RedisConnectionInfo::default().set_username(user.into());
+        self.credentials = Some(login.set_password(password.into()));
         self
     }
 
@@ -232,7 +239,7 @@ impl Builder {
         doc(cfg(any(feature = "tls-rustls", feature = "tls-native-tls")))
     )]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificates.root = Some(pem.into());
+        self.certificates.root_cert = Some(pem.into());
         self
     }
 
@@ -265,12 +272,16 @@ impl Builder {
         certificate_pem: impl Into<Vec<u8>>,
         key_pem: impl Into<Vec<u8>>,
     ) -> Self {
-        self.certificates.client = Some((certificate_pem.into(), key_pem.into()));
+        self.certificates.client_tls = Some(ClientTlsConfig {
+            client_cert: certificate_pem.into(),
+            client_key: key_pem.into(),
+        });
         self
     }
 
-    /// Checks the settings that no connection is needed to check.
-    pub(super) fn check(&self) -> Result<(), ConnectError> {
+    /// Checks the settings that no connection is needed to check. URLs say the user and the password of servers that
+    /// they name.
+    pub(super) fn check(&self, takes_credentials: bool) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::setting(name, reason));
         if self.prefix.contains(['{', '}']) {
             return wrong("prefix", "a brace would end the hash tag of every key");
@@ -281,56 +292,32 @@ impl Builder {
         if self.timeout.is_zero() || self.timeout > self.lease / 3 {
             return wrong("timeout", "it is not within zero and a third of the lease");
         }
-        if self.when_unavailable.is_wrong() {
+        if let WhenUnavailable::ShareOf(fraction) = self.when_unavailable
+            && !(0.0..=1.0).contains(&fraction)
+        {
             return wrong("when_unavailable", "the fraction is not within 0 and 1");
         }
-        Ok(())
-    }
-
-    /// URLs say the user and the password of servers that they name.
-    pub(super) fn check_credentials(&self) -> Result<(), ConnectError> {
-        let reason =
-            "only `connect_sentinel` uses it: the URL of a server says its user and password";
-        match self.credentials {
-            None => Ok(()),
-            Some(_) => Err(ConnectError::setting("credentials", reason)),
+        if self.credentials.is_some() && !takes_credentials {
+            let reason =
+                "only `connect_sentinel` uses it: the URL of a server says its user and password";
+            return wrong("credentials", reason);
         }
-    }
-}
-
-/// A user and a password.
-#[derive(Clone)]
-pub(super) struct Credentials {
-    pub(super) user: String,
-    pub(super) password: String,
-}
-
-/// A password is a secret.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
-
-impl WhenUnavailable {
-    /// Whether its fraction is none.
-    fn is_wrong(self) -> bool {
-        matches!(self, Self::ShareOf(fraction) if !(0.0..=1.0).contains(&fraction))
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use WhenUnavailable::{Share, ShareOf};
 
     #[test]
     fn a_fraction_is_within_zero_and_one() {
-        assert!(
-            ShareOf(1.1).is_wrong() && ShareOf(-0.1).is_wrong() && ShareOf(f64::NAN).is_wrong()
-        );
-        assert!(!ShareOf(0.0).is_wrong() && !ShareOf(1.0).is_wrong() && !Share.is_wrong());
+        let is_right = |fraction| {
+            let policy = WhenUnavailable::ShareOf(fraction);
+            let builder = Builder::default().when_unavailable(policy);
+            builder.check(false).is_ok()
+        };
+        assert!(is_right(0.0) && is_right(1.0));
+        assert!(!is_right(1.1) && !is_right(-0.1) && !is_right(f64::NAN));
     }
 }

@@ -1,19 +1,21 @@
 //! What can be known of servers before a claim needs them.
 
 use super::{
-    connect_error::{Checked, ConnectError, Judge, Risk},
+    ask::{Terms, To},
+    connect_error::{Checked, ConnectError, Risk},
     driver::Health,
     error::{Error, after, by},
-    protocol::{Inspected, elsewhere, own_question, questions},
-    store::{Store, Terms},
-    transport::Place,
+    judge::Judge,
+    protocol::{CHECK, elsewhere, failures, own_question, questions},
+    store::Store,
+    transport::{Place, field},
 };
 use crate::semaphore::{BoxFuture, timer::timeout_at};
 use futures_util::{
     FutureExt,
     future::{Shared, join, join_all},
 };
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 use std::{
     collections::BTreeMap,
     io,
@@ -60,14 +62,14 @@ impl Store {
 
     async fn check_until(&self, deadline: Instant) -> Checked {
         let judge = self.judge();
-        self.check_well().map_err(|error| judge.connecting(error))?;
+        // Whether the store itself works, whatever its server does.
+        match self.driver.health() {
+            Health::Well => {}
+            Health::NoKeeper => return Err(own("the keeper's thread cannot be started")),
+            Health::Closed => return Err(own("the store has ended by a panic of its own")),
+        }
         let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
-        let inspected = inspected.map_err(|error| match error {
-            // The last attempt had only what was left.
-            Error::Timeout(_) => judge.connecting(Error::Timeout(BOUND)),
-            error => judge.connecting(error),
-        })?;
         if let Some(id) = inspected.field("run_id") {
             self.server.get_or_init(|| id.to_owned());
         }
@@ -88,18 +90,8 @@ impl Store {
         }
     }
 
-    /// Whether the store itself works, whatever its server does.
-    fn check_well(&self) -> Result<(), Error> {
-        let reason = match self.driver.health() {
-            Health::Well => return Ok(()),
-            Health::NoKeeper => "the keeper's thread cannot be started",
-            Health::Closed => "the store has ended by a panic of its own",
-        };
-        Err(Error::unconnected(io::Error::other(reason)))
-    }
-
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
-    async fn inspect(&self, deadline: Instant) -> Result<Inspected, Error> {
+    async fn inspect(&self, deadline: Instant) -> Inspected {
         let left = deadline.saturating_duration_since(Instant::now());
         // One silent node of several leaves time for what the others say.
         let spare = match self.topology.servers().len() {
@@ -111,32 +103,29 @@ impl Store {
             replicas: self.settings.replicas,
             ..terms
         };
-        let answers = self
-            .questions()
-            .into_iter()
-            .map(async |(server, questions)| {
-                let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
-                let replies = self.call(server, commands, confirmed);
-                // It travels alone, because with too few replicas no other answer counts.
-                let info = self.ask(server, cmd("INFO"), terms);
-                let (info, replies) = join(info, replies).await;
-                (info, names, replies)
-            });
-        let answers = join_all(answers).await;
-        if answers.iter().all(|(_, _, replies)| replies.is_err())
-            && let Some((.., Err(error))) = answers.first()
-        {
-            return Err(error.clone());
-        }
-        let (mut info, mut all) = (Err(Error::Reply), Vec::new());
-        for (own, names, replies) in answers {
+        let questions = self.questions().into_iter();
+        let answers = questions.map(async |(server, questions)| {
+            let (names, commands): (Vec<_>, _) = questions.into_iter().unzip();
+            let replies = self.call(To::Server(server), commands, confirmed);
+            // It travels alone, because with too few replicas no other answer counts.
+            let info = self.ask(To::Server(server), cmd("INFO"), terms);
+            let (info, replies) = join(info, replies).await;
+            (info, replies.map(|replies| names.into_iter().zip(replies)))
+        });
+        let mut inspected = Inspected::default();
+        for (info, replies) in join_all(answers).await {
             // One that answers speaks for the others.
-            let is_answer = info.as_ref().map_or_else(Error::is_an_answer, |_| true);
-            info = if is_answer { info } else { own };
-            let replies = replies.unwrap_or_else(|error| vec![Err(error); names.len()]);
-            all.extend(names.into_iter().zip(replies));
+            if !inspected.info.as_ref().is_some_and(is_answer) {
+                inspected.info = Some(info);
+            }
+            match replies {
+                Ok(replies) => replies.for_each(|(name, reply)| inspected.add(&name, reply)),
+                // The last attempt had only what was left.
+                Err(Error::Timeout(_)) => inspected.fail("", Error::Timeout(BOUND)),
+                Err(error) => inspected.fail("", error),
+            }
         }
-        Ok(Inspected::new(info, all.into_iter()))
+        inspected
     }
 
     /// What each server is asked.
@@ -153,7 +142,7 @@ impl Store {
         let mut asked: BTreeMap<_, Vec<_>> = asked.collect();
         for (key, is_clock) in self.owner.keys().into_iter().zip([true, false]) {
             let asked = asked.entry(self.server_of(&key)).or_default();
-            asked.push(own_question(&key, is_clock));
+            asked.push(own_question(key, is_clock));
         }
         asked
     }
@@ -162,7 +151,7 @@ impl Store {
     async fn check_elsewhere(&self, deadline: Instant) -> Result<(), Error> {
         let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
         let terms = Terms::read(deadline);
-        let replies = self.call(0, commands.collect(), terms).await?;
+        let replies = self.call(To::Server(0), commands.collect(), terms).await?;
         let mut errors = replies.into_iter().filter_map(Result::err);
         errors.find(Error::is_moving).map_or(Ok(()), Err)
     }
@@ -175,8 +164,8 @@ impl Store {
         for (&server, left) in servers.iter().zip((1..=servers.len().min(FEW)).rev()) {
             let time = deadline.saturating_duration_since(Instant::now()) / left as u32;
             let until = after(time);
-            let subscribe = async { self.connection(server, until).await?.subscribes().await };
-            subscribed = by(until, Error::Timeout(time), subscribe).await;
+            let subscribe = async { self.connection(server, until).await?.subscribe().await };
+            subscribed = by(until, Error::Timeout(time), subscribe).await.map(drop);
             if subscribed.is_ok() {
                 break;
             }
@@ -185,7 +174,37 @@ impl Store {
     }
 }
 
+/// The store does not work for a reason of its own.
+fn own(reason: &str) -> ConnectError {
+    ConnectError::unavailable(io::Error::other(reason))
+}
+
+/// What servers say of themselves and of this client's rights.
+#[derive(Default)]
+struct Inspected {
+    /// The answer to `INFO`.
+    info: Option<Result<String, Error>>,
+    /// The commands that failed, each with its error.
+    failed: Vec<(String, Error)>,
+    /// Whether all commands work on a server.
+    works: bool,
+}
+
+fn is_answer(info: &Result<String, Error>) -> bool {
+    info.as_ref().map_or_else(Error::is_an_answer, |_| true)
+}
+
 impl Inspected {
+    fn add(&mut self, name: &str, reply: Result<Value, Error>) {
+        let failures = failures(name, reply);
+        self.works |= name == CHECK && failures.is_empty();
+        self.failed.extend(failures);
+    }
+
+    fn fail(&mut self, name: &str, error: Error) {
+        self.failed.push((name.to_owned(), error));
+    }
+
     /// Fails with what a person has to mend. What may pass is an error only if no server works: on a
     /// cluster one that is down harms its own keys.
     fn verdict(&self, judge: &Judge<'_>) -> Result<(), ConnectError> {
@@ -194,21 +213,19 @@ impl Inspected {
         let may_pass = |error: &_| matches!(error, ConnectError::Unavailable { .. });
         let (passing, lasting): (Vec<_>, Vec<_>) = errors.partition(may_pass);
         let passing = passing.into_iter().filter(|_| !self.works);
-        lasting
-            .into_iter()
-            .chain(passing)
-            .next()
-            .map_or(Ok(()), Err)
+        let first = lasting.into_iter().chain(passing).next();
+        first.map_or(Ok(()), Err)
     }
 
     fn risks(&self, judge: &Judge<'_>) -> Result<Vec<Risk>, ConnectError> {
-        match &self.info {
-            Ok(_) => {}
-            Err(error) if error.is_an_answer() => return Ok(vec![Risk::NoInfo]),
-            Err(_) => return Ok(Vec::new()),
+        if let Some(Err(error)) = &self.info {
+            let is_unknown = error.is_an_answer().then_some(Risk::NoInfo);
+            return Ok(Vec::from_iter(is_unknown));
         }
         if self.field("redis_mode") == Some("sentinel") {
-            return Err(judge.is_sentinel());
+            return Err(
+                judge.wrong("the server is a Sentinel, which `connect_sentinel` connects to")
+            );
         }
         if self.field("role") == Some("slave") {
             return Err(judge.replica());
@@ -217,35 +234,31 @@ impl Inspected {
             let found = found.to_owned();
             return Err(ConnectError::Version { found });
         }
-        let policy = self.field("maxmemory_policy");
-        let may_evict = |policy: &&str| *policy != "noeviction";
         let is_bounded = self.field("maxmemory").is_some_and(|bytes| bytes != "0");
-        let evicts = policy.filter(may_evict).filter(|_| is_bounded);
+        let policy = self.field("maxmemory_policy").filter(|_| is_bounded);
+        let evicts = policy.filter(|policy| *policy != "noeviction");
         let eviction = evicts.map(|policy| Risk::Eviction {
             policy: policy.to_owned(),
         });
         let is_of_cluster = self.field("cluster_enabled") == Some("1");
         let is_node = is_of_cluster && matches!(judge.place, Place::Url | Place::Primary);
-        Ok(eviction
-            .into_iter()
-            .chain(is_node.then_some(Risk::ClusterNode))
-            .collect())
+        let risks = [eviction, is_node.then_some(Risk::ClusterNode)];
+        Ok(risks.into_iter().flatten().collect())
     }
 
     /// A field of `INFO`.
     fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.info.as_ref().ok()?.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        field(self.info.as_ref()?.as_ref().ok()?, name)
     }
 }
 
 /// Whether a version is below 6.2. One that cannot be read is not.
 fn is_old(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
-    match (parts.next().flatten(), parts.next().flatten()) {
-        (Some(major), Some(minor)) => (major, minor) < (6, 2),
-        _ => false,
-    }
+    let mut parts = version
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (parts.next(), parts.next());
+    version.1.is_some() && version < (Some(6), Some(2))
 }
 
 #[cfg(test)]

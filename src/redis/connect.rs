@@ -1,22 +1,22 @@
 //! From settings to a running store: on one server, on several, or over a connection that is supplied.
 
 use super::{
-    builder::{Builder, Credentials},
-    connect_error::{ConnectError, Judge},
+    builder::Builder,
+    connect_error::ConnectError,
     core::Settings,
     driver::{Driver, Wire},
     error::{Error, after, by},
+    judge::Judge,
     protocol::{Owner, described},
     report::Reports,
     store::{RedisSemaphore, Store},
-    tls,
     transport::{Nodes, Place, Sentinels, Single, Supplied, Topology},
 };
 use crate::{observe::events, semaphore::Process};
 use futures_util::future::select_ok;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    aio::ConnectionLike, io::tcp::TcpSettings,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, aio::ConnectionLike,
+    io::tcp::TcpSettings,
 };
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -171,8 +171,7 @@ impl Builder {
         mut self,
         url: impl IntoConnectionInfo,
     ) -> Result<RedisSemaphore, ConnectError> {
-        self.check()?;
-        self.check_credentials()?;
+        self.check(false)?;
         let client = self.client(url)?;
         self.database = client.get_connection_info().redis_settings().db();
         self.started(Arc::new(Single::new(client))).await
@@ -217,9 +216,9 @@ impl Builder {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        self.check()?;
-        self.check_credentials()?;
-        if let Some(setting) = self.certificates.setting() {
+        self.check(false)?;
+        #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+        if let Some(setting) = super::tls::setting(&self.certificates) {
             let reason = "a supplied connection has its own certificates";
             return Err(ConnectError::setting(setting, reason));
         }
@@ -274,8 +273,7 @@ impl Builder {
     where
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
-        self.check()?;
-        self.check_credentials()?;
+        self.check(false)?;
         let seeds = self.clients(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
         let nodes = Nodes::find(seeds, after(ATTEMPT)).await;
@@ -336,11 +334,12 @@ impl Builder {
     where
         I: IntoIterator<Item: IntoConnectionInfo>,
     {
-        self.check()?;
+        self.check(true)?;
         let clients = self.clients(nodes, "connect_sentinel")?;
         let template = self.primary(clients[0].get_connection_info().clone());
         let clients = clients.iter().map(without_database);
-        let clients = clients.collect::<Result<_, _>>()?;
+        let clients = clients.collect::<Result<_, _>>();
+        let clients = clients.map_err(ConnectError::url)?;
         self.database = template.redis_settings().db();
         let sentinels = Sentinels::new(clients, name.into(), template);
         let found = sentinels.find_primary().await;
@@ -351,12 +350,8 @@ impl Builder {
     /// How to connect to a primary, but for its address.
     fn primary(&self, sentinel: ConnectionInfo) -> ConnectionInfo {
         let own = sentinel.redis_settings();
-        let mut settings = RedisConnectionInfo::default()
-            .set_db(own.db())
-            .set_protocol(own.protocol());
-        if let Some(Credentials { user, password }) = &self.credentials {
-            settings = settings.set_username(user).set_password(password);
-        }
+        let login = self.credentials.clone().unwrap_or_default();
+        let settings = login.set_db(own.db()).set_protocol(own.protocol());
         sentinel.set_redis_settings(settings)
     }
 
@@ -378,8 +373,12 @@ impl Builder {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let settings = settings.set_user_timeout(self.lease / 3);
-        let info = tls::parse(url)?.set_tcp_settings(settings);
-        tls::client(info, &self.certificates)
+        let info = url.into_connection_info().map_err(ConnectError::url)?;
+        let info = info.set_tcp_settings(settings);
+        #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
+        return super::tls::client(info, &self.certificates);
+        #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+        Client::open(info).map_err(ConnectError::url)
     }
 
     /// What errors of servers mean that are connected to with these settings.
@@ -455,8 +454,8 @@ fn check_seed(seed: &Client) -> Result<(), ConnectError> {
 }
 
 /// A Sentinel has no databases.
-fn without_database(client: &Client) -> Result<Client, ConnectError> {
+fn without_database(client: &Client) -> Result<Client, RedisError> {
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_db(0);
-    Client::open(info.set_redis_settings(settings)).map_err(ConnectError::url)
+    Client::open(info.set_redis_settings(settings))
 }

@@ -1,24 +1,13 @@
 //! Errors of the store in Redis.
 
+use super::meaning::Meaning;
 use crate::semaphore::timer::{Elapsed, timeout_at};
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
 use std::{
     error::Error as StdError,
     fmt, io,
     time::{Duration, Instant},
 };
-
-/// Answers of a server that cannot work now.
-const CODES: [&str; 8] = [
-    "BUSY",
-    "CLUSTERDOWN",
-    "LOADING",
-    "MASTERDOWN",
-    "MISCONF",
-    "NOREPLICAS",
-    "OOM",
-    "READONLY",
-];
 
 /// A failure of the store in Redis. It never means that a limit is reached.
 ///
@@ -110,16 +99,6 @@ impl Error {
         self.is_disconnect() || matches!(self, Self::Timeout(_))
     }
 
-    /// Whether the server does not know the script.
-    pub(super) fn is_no_script(&self) -> bool {
-        self.is_code(&["NOSCRIPT"])
-    }
-
-    /// Whether this server has become a replica, so that a new connection may find the primary.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.is_code(&["READONLY"])
-    }
-
     /// Whether a server has said it.
     pub(super) fn is_an_answer(&self) -> bool {
         self.redis_error()
@@ -145,12 +124,8 @@ impl Error {
     /// Whether the store is unavailable, so that the policy decides.
     pub(super) fn is_unavailable(&self) -> bool {
         match self {
-            Self::Unavailable(error) if error.code().is_none() => !is_refusal(error),
             Self::Timeout(_) | Self::Late(_) | Self::NotReplicated(_) => true,
-            // A server that refuses a connection has answered.
-            Self::Unavailable(error) | Self::Redis(error) => {
-                !is_refusal(error) && (self.is_disconnect() || is_down(error))
-            }
+            Self::Unavailable(error) | Self::Redis(error) => Meaning::of(error).is_unavailable(),
             Self::Congested | Self::Expired(_) | Self::PausedClock | Self::Reply => false,
         }
     }
@@ -163,9 +138,8 @@ impl Error {
     /// Whether claims for other keys of the server need not fail.
     pub(super) fn is_of_one_key(&self) -> bool {
         match self {
-            Self::Redis(error) if is_refusal(error) => names_key(error),
-            Self::Redis(_) | Self::Reply => !self.is_unavailable(),
-            _ => false,
+            Self::Redis(error) => Meaning::of(error).is_of_one_key(),
+            error => matches!(error, Self::Reply),
         }
     }
 
@@ -244,47 +218,6 @@ pub(super) async fn by<T>(
 /// What an error of redis-rs says. One that has a source only repeats its text.
 pub(super) fn said(error: &RedisError) -> &(dyn StdError + 'static) {
     error.source().unwrap_or(error)
-}
-
-/// Whether the server, or this client, refuses for a reason that only its owner can mend.
-fn is_refusal(error: &RedisError) -> bool {
-    const CODES: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
-    let is_mistake = matches!(
-        error.kind(),
-        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
-    );
-    is_mistake || error.code().is_some_and(|code| CODES.contains(&code)) || lacks_password(error)
-}
-
-/// Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
-fn lacks_password(error: &RedisError) -> bool {
-    let said = error.detail().unwrap_or_default();
-    said.starts_with("Protocol error: unauthenticated")
-}
-
-/// Whether the server says that it cannot work now, or a cluster's connection that it has no node.
-fn is_down(error: &RedisError) -> bool {
-    match error.code() {
-        // Before Redis 7 the error of a command within a script comes as text: `-CODE` behind the
-        // place in the script.
-        Some("ERR") => error
-            .detail()
-            .is_some_and(|said| names_code(said) || said.contains("max number of clients")),
-        Some(code) => CODES.contains(&code),
-        None => error.kind() == ErrorKind::ClusterConnectionNotFound,
-    }
-}
-
-/// Whether the user lacks a right to a key, and not to a command.
-fn names_key(error: &RedisError) -> bool {
-    let said = error.detail().unwrap_or_default();
-    said.contains(" key") && !said.contains(" run ")
-}
-
-fn names_code(detail: &str) -> bool {
-    let is_of_script = detail.starts_with("Error running script");
-    let mut words = detail.split(' ').filter_map(|word| word.strip_prefix('-'));
-    is_of_script && words.any(|word| CODES.contains(&word))
 }
 
 #[cfg(test)]

@@ -162,6 +162,7 @@
 //! [`Builder::min_replicas`] is set.
 
 mod acquire;
+mod ask;
 mod builder;
 mod check;
 mod connect;
@@ -169,10 +170,13 @@ mod connect_error;
 mod core;
 mod driver;
 mod error;
+mod judge;
+mod meaning;
 mod operate;
 mod protocol;
 mod report;
 mod store;
+#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
 mod transport;
 

@@ -1,12 +1,13 @@
 //! What operators ask of the store in Redis: who holds what, which keys there are, and that a permit ends.
 
 use super::{
+    ask::{Terms, To},
     error::Error,
     protocol::{
         Ending, Listed, Of, ReadId, Tag, is_revoked, key_of, listed, names_of, process, revoke,
         usage,
     },
-    store::{RedisSemaphore, Store, Terms},
+    store::{RedisSemaphore, Store},
     transport::Place,
 };
 use crate::semaphore::{
@@ -17,8 +18,6 @@ use futures_util::{StreamExt, future::join_all, stream};
 use redis::cmd;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt,
-    future::ready,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -193,7 +192,8 @@ struct Scan {
     names: String,
 }
 
-/// Where a scan goes on: on a server, or on the next one if that is gone, at a cursor of the server's.
+/// Where a scan goes on, which callers know as `CURSOR@SERVER`: on a server, or on the next one if that is gone, at a cursor
+/// of the server's.
 #[derive(Default)]
 struct Position {
     server: String,
@@ -205,12 +205,6 @@ impl Position {
         let (cursor, server) = text.split_once('@')?;
         let (cursor, server) = (cursor.parse().ok()?, server.to_owned());
         Some(Self { server, cursor })
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.cursor, self.server)
     }
 }
 
@@ -246,53 +240,48 @@ impl Scan {
             },
         );
         let mut seen = HashSet::new();
-        let keys = pages.flat_map(|page| match page {
-            Ok(page) => stream::iter(page.keys.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(error) => stream::iter(vec![Err(error)]),
-        });
-        Box::pin(keys.filter(move |key: &Result<StoredKey, _>| {
-            let is_new = key.as_ref().map_or(true, |key| seen.insert(key.clone()));
-            ready(is_new)
+        Box::pin(pages.flat_map(move |page| {
+            let mut is_new = |key: &StoredKey| seen.insert(key.clone());
+            stream::iter(match page {
+                Ok(page) => page.keys.into_iter().filter(&mut is_new).map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            })
         }))
     }
 
     /// The keys that are found in this time, or in one call after it, from a position on.
-    async fn page(&self, from: Position, time: Duration) -> Result<KeyPage, StoreError> {
-        let (start, mut keys, mut at) = (Instant::now(), HashSet::new(), Some(from));
-        while let Some(position) = at {
+    async fn page(&self, mut at: Position, time: Duration) -> Result<KeyPage, StoreError> {
+        let (start, mut keys) = (Instant::now(), HashSet::new());
+        let next = loop {
+            let mut servers = self.servers.range(at.server.clone()..);
+            let Some((name, server)) = servers.next() else {
+                break None;
+            };
+            let cursor = if *name == at.server { at.cursor } else { 0 };
             let names;
-            (at, names) = self.step(position).await.map_err(StoreError::new)?;
+            (at.cursor, names) = self.scan(*server, cursor).await.map_err(StoreError::new)?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
+            let goes_on = (at.cursor > 0).then_some(name);
+            let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {
+                break None;
+            };
+            at.server.clone_from(name);
             if keys.len() >= KeyPage::MOST || start.elapsed() >= time {
-                break;
+                break Some(format!("{}@{}", at.cursor, at.server));
             }
-        }
-        let next = at.map(|at| at.to_string());
+        };
         Ok(KeyPage::new(keys.into_iter().collect(), next))
-    }
-
-    /// Where the scan goes on, and some names.
-    async fn step(&self, at: Position) -> Result<(Option<Position>, Vec<Vec<u8>>), Error> {
-        let mut servers = self.servers.range(at.server.clone()..);
-        let Some((name, server)) = servers.next() else {
-            return Ok((None, Vec::new()));
-        };
-        let cursor = if *name == at.server { at.cursor } else { 0 };
-        let (cursor, names) = self.scan(*server, cursor).await?;
-        let server = match cursor {
-            0 => servers.next().map(|(next, _)| next.clone()),
-            _ => Some(name.clone()),
-        };
-        Ok((server.map(|server| Position { server, cursor }), names))
     }
 
     /// The next cursor of a server, and some names.
     async fn scan(&self, server: usize, cursor: u64) -> Result<(u64, Vec<Vec<u8>>), Error> {
         let mut scan = cmd("SCAN");
-        let pattern = literal(&self.names) + "*";
-        scan.arg(cursor).arg("MATCH").arg(pattern);
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(literal(&self.names) + "*");
         scan.arg("COUNT").arg(COUNT);
-        self.store.ask(server, scan, self.store.terms()).await
+        let terms = self.store.terms();
+        self.store.ask(To::Server(server), scan, terms).await
     }
 
     /// The key of a semaphore that has permits or waiters, by the name of one of its keys.

@@ -3,28 +3,24 @@
 use super::{
     connect_error::{Checked, ConnectError, Risk},
     core::Settings,
-    driver::{self, Driver, Session, Wire},
-    error::{Error, after, by},
+    driver::{self, Driver, Wire},
+    error::after,
     protocol::{Owner, name},
     report::{Reports, given},
-    transport::{Replies, Topology, confirmed, wait},
+    transport::Topology,
 };
 use crate::{
-    observe::{Answered, Store::Redis as REDIS, called},
+    observe::Store::Redis as REDIS,
     semaphore::{Acquire, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
-use redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 use std::{
-    fmt, io,
+    fmt,
     sync::{Arc, OnceLock, atomic::AtomicU32},
     time::{Duration, Instant},
 };
-use tokio::{runtime::Id, time::sleep};
-
-/// The pause before a request is sent again, as one whose keys are just moving.
-const PAUSE: Duration = Duration::from_millis(20);
+use tokio::runtime::Id;
 
 /// A store of semaphores in Redis: one for each policy and key. See the [module docs](super).
 ///
@@ -155,31 +151,6 @@ impl fmt::Debug for RedisSemaphore {
 /// A permit of the driver.
 pub(super) type Held = driver::Held<Wire>;
 
-/// How a request is sent.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) deadline: Instant,
-    /// How many replicas must have what it wrote.
-    pub(super) replicas: u32,
-    /// Whether it is sent again if it may have run, and has no answer.
-    pub(super) may_repeat: bool,
-}
-
-impl Terms {
-    /// Of one that changes nothing.
-    pub(super) fn read(deadline: Instant) -> Self {
-        Self {
-            deadline,
-            replicas: 0,
-            may_repeat: true,
-        }
-    }
-
-    fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
-}
-
 /// A check, in which runtime it runs, and until when it may be joined.
 type RunningCheck = (Id, Instant, WeakShared<BoxFuture<Checked>>);
 
@@ -211,112 +182,6 @@ impl Store {
         match self.server.get() {
             Some(server) => SemaphoreId::new(format!("{server}/{} {name}", self.database)),
             None => SemaphoreId::new(format!("{self:p} {name}")),
-        }
-    }
-
-    /// How an operator's question is sent.
-    pub(super) fn terms(&self) -> Terms {
-        Terms::read(Instant::now() + self.settings.budget())
-    }
-
-    /// The number of the server that is believed to have a key.
-    pub(super) fn server_of(&self, key: &str) -> usize {
-        self.driver.server_at(self.topology.slot(key))
-    }
-
-    /// Why a server was of no use, if that is known.
-    pub(super) fn error(&self, server: usize) -> Option<Error> {
-        self.driver.error(server)?.downcast_ref().cloned()
-    }
-
-    /// This runtime's connection to a server.
-    pub(super) async fn connection(
-        &self,
-        server: usize,
-        until: Instant,
-    ) -> Result<Arc<Session>, Error> {
-        let connection = self.driver.connection(server, until).await;
-        let unknown = || Error::unconnected(io::Error::from(io::ErrorKind::NotConnected));
-        connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
-    }
-
-    /// Sends commands to a server. As many replies.
-    pub(super) async fn call(
-        &self,
-        server: usize,
-        commands: Vec<Cmd>,
-        terms: Terms,
-    ) -> Result<Replies, Error> {
-        loop {
-            let replies = self.send(server, commands.clone(), terms).await;
-            let is_unanswered = replies.as_ref().is_err_and(Error::is_unanswered);
-            if !(is_unanswered && terms.may_repeat && terms.left() > PAUSE) {
-                return replies;
-            }
-            // Until its end is noticed a connection that is broken takes what is sent.
-            sleep(PAUSE).await;
-        }
-    }
-
-    async fn send(
-        &self,
-        server: usize,
-        mut commands: Vec<Cmd>,
-        terms: Terms,
-    ) -> Result<Replies, Error> {
-        let connection = self.connection(server, terms.deadline).await?;
-        let left = terms.left().min(self.settings.timeout);
-        commands.extend(wait(terms.replicas, left / 2));
-        let replies = connection.request(commands);
-        let replies = by(after(left), Error::Timeout(left), replies).await?;
-        Ok(confirmed(replies, terms.replicas))
-    }
-
-    /// Sends a command to a server, and reads the reply.
-    pub(super) async fn ask<T: FromRedisValue>(
-        &self,
-        server: usize,
-        question: Cmd,
-        terms: Terms,
-    ) -> Result<T, Error> {
-        let mut replies = self.call(server, vec![question], terms).await?;
-        let reply = replies.pop().ok_or(Error::Reply)??;
-        from_redis_value(reply).map_err(|_| Error::Reply)
-    }
-
-    /// Sends a command to the server of a key, and counts that.
-    pub(super) async fn request(
-        &self,
-        verb: &'static str,
-        (key, command): (&str, Cmd),
-        terms: Terms,
-    ) -> Result<Value, Error> {
-        let sent = Instant::now();
-        let reply = self.follow(key, command, terms).await;
-        let answered = match &reply {
-            Ok(_) => Answered::Ok,
-            Err(Error::Timeout(_)) => Answered::Timeout,
-            Err(_) => Answered::Error,
-        };
-        called(REDIS, verb, 1, sent.elapsed(), answered);
-        reply
-    }
-
-    /// Sends a command to the server of a key, wherever that has moved.
-    async fn follow(&self, key: &str, command: Cmd, terms: Terms) -> Result<Value, Error> {
-        let (mut server, mut asking) = (self.server_of(key), None);
-        loop {
-            let commands = asking.into_iter().chain([command.clone()]).collect();
-            let mut replies = self.call(server, commands, terms).await?;
-            let error = match replies.pop().ok_or(Error::Reply)? {
-                Err(error) if error.is_moving() && terms.left() > PAUSE => error,
-                reply => return reply,
-            };
-            let redirect = error.redirect();
-            let next = redirect.and_then(|(address, _)| self.topology.server_at(address, server));
-            asking = redirect.and_then(|(_, is_moving)| is_moving.then(|| cmd("ASKING")));
-            server = next.unwrap_or(server);
-            sleep(PAUSE).await;
         }
     }
 }

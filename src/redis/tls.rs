@@ -5,227 +5,137 @@
 //! that is made from the client uses them, the one for Pub/Sub too.
 
 use super::connect_error::ConnectError;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
-use std::fmt;
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use std::error::Error;
 
-/// A certificate chain and its private key, both in PEM.
-type Identity = (Vec<u8>, Vec<u8>);
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// The certificates that were set, in PEM.
-#[derive(Clone, Default)]
-pub(super) struct Certificates {
-    pub(super) root: Option<Vec<u8>>,
-    pub(super) client: Option<Identity>,
+/// The name of a setting that is set, if one is.
+pub(super) fn setting(certificates: &TlsCertificates) -> Option<&'static str> {
+    let root = certificates.root_cert.as_ref().map(|_| "root_certificate");
+    let client = certificates.client_tls.as_ref();
+    root.or(client.map(|_| "client_certificate"))
 }
 
-impl Certificates {
-    /// The name of a setting that is set, if one is.
-    pub(super) fn setting(&self) -> Option<&'static str> {
-        let root = self.root.as_ref().map(|_| "root_certificate");
-        root.or(self.client.as_ref().map(|_| "client_certificate"))
-    }
-}
-
-/// A private key is a secret, and certificates are long.
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates")
-            .field("root", &self.root.is_some())
-            .field("client", &self.client.is_some())
-            .finish()
-    }
-}
-
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-const NO_TLS: &str = "`rediss://` needs the feature `tls-rustls` or `tls-native-tls`";
-
-/// Makes a client that connects with these certificates.
+/// Makes a client that connects with these certificates. Those that cannot work are detected before it connects.
 pub(super) fn client(
     info: ConnectionInfo,
-    certificates: &Certificates,
+    certificates: &TlsCertificates,
 ) -> Result<Client, ConnectError> {
-    match (info.addr(), certificates.setting()) {
+    let setting = setting(certificates);
+    let is_insecure = match (info.addr(), setting) {
         // The certificates that a user gave to redis-rs already are kept.
-        (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => open(info),
-        (ConnectionAddr::TcpTls { .. }, _) => secure::client(info, certificates),
-        (_, Some(setting)) => Err(ConnectError::setting(
-            setting,
-            "only a `rediss://` URL uses certificates",
-        )),
-        (_, None) => open(info),
-    }
-}
-
-/// Parses a URL.
-pub(super) fn parse(url: impl IntoConnectionInfo) -> Result<ConnectionInfo, ConnectError> {
-    url.into_connection_info().map_err(wrong_url)
-}
-
-fn open(info: ConnectionInfo) -> Result<Client, ConnectError> {
-    Client::open(info).map_err(wrong_url)
-}
-
-fn wrong_url(error: RedisError) -> ConnectError {
-    // Without TLS, redis-rs fails to parse `rediss://`, and only the error's text says why.
-    #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-    if error.to_string().contains("TLS") {
-        return ConnectError::setting("url", NO_TLS).with_source(error);
-    }
-    ConnectError::url(error)
-}
-
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-mod secure {
-    use crate::redis::{connect_error::ConnectError, tls};
-    use redis::{Client, ConnectionInfo};
-
-    pub(super) fn client(_: ConnectionInfo, _: &tls::Certificates) -> Result<Client, ConnectError> {
-        Err(ConnectError::setting("url", tls::NO_TLS))
-    }
-}
-
-/// The client for `rediss://`. Certificates that cannot work are detected before it connects.
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod secure {
-    use crate::redis::{connect_error::ConnectError, tls};
-    use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
-
-    const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
-
-    pub(super) fn client(
-        info: ConnectionInfo,
-        certificates: &tls::Certificates,
-    ) -> Result<Client, ConnectError> {
-        backend::prepare();
-        let client_tls = certificates.client.as_ref().map(identity).transpose()?;
-        let root_cert = match &certificates.root {
-            Some(root) => Some(checked(root)?),
-            None if is_insecure(&info) => None,
-            None => backend::system_roots()?,
-        };
-        let certificates = TlsCertificates {
-            client_tls,
-            root_cert,
-        };
-        // The URL and the client certificate are checked by now.
-        Client::build_with_tls(info, certificates).map_err(|error| {
-            ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
-        })
-    }
-
-    /// Checks that the key belongs to the certificate.
-    fn identity(identity: &tls::Identity) -> Result<ClientTlsConfig, ConnectError> {
+        (ConnectionAddr::TcpTls { tls_params, .. }, None) if tls_params.is_some() => {
+            return Client::open(info).map_err(ConnectError::url);
+        }
+        (ConnectionAddr::TcpTls { insecure, .. }, _) => *insecure,
+        (_, Some(setting)) => {
+            let reason = "only a `rediss://` URL uses certificates";
+            return Err(ConnectError::setting(setting, reason));
+        }
+        (_, None) => return Client::open(info).map_err(ConnectError::url),
+    };
+    backend::prepare();
+    let mut certificates = certificates.clone();
+    if let Some(own) = &certificates.client_tls {
         let reason = "it is not a certificate and its private key, both in PEM";
-        backend::check(identity).map_err(|error| {
-            ConnectError::setting("client_certificate", reason).with_source(error)
-        })?;
-        let (client_cert, client_key) = identity.clone();
-        Ok(ClientTlsConfig {
-            client_cert,
-            client_key,
+        let wrong = ConnectError::setting("client_certificate", reason);
+        backend::check(own).map_err(|error| wrong.with_source(error))?;
+    }
+    match &certificates.root_cert {
+        // rustls accepts an empty list, and then trusts no server.
+        Some(root)
+            if !root
+                .windows(CERTIFICATE.len())
+                .any(|part| part == CERTIFICATE) =>
+        {
+            let reason = "it holds no certificate in PEM";
+            return Err(ConnectError::setting("root_certificate", reason));
+        }
+        None if !is_insecure => certificates.root_cert = backend::system_roots()?,
+        _ => {}
+    }
+    // The URL and the client certificate are checked by now.
+    Client::build_with_tls(info, certificates).map_err(|error| {
+        ConnectError::setting("root_certificate", "it cannot be read").with_source(error)
+    })
+}
+
+/// TLS through rustls.
+#[cfg(feature = "tls-rustls")]
+mod backend {
+    use super::{ClientTlsConfig, ConnectError, Error};
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    use rustls::{
+        ClientConfig, RootCertStore,
+        crypto::{CryptoProvider, ring},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    };
+    use rustls_native_certs::load_native_certs;
+
+    /// Installs a default provider for the process unless there is one. redis-rs uses the default
+    /// provider, and without one rustls panics if the dependency tree enables several.
+    pub(super) fn prepare() {
+        if CryptoProvider::get_default().is_none() {
+            // Fails only if another thread was first to install a provider, which is then used.
+            let _ = ring::default_provider().install_default();
+        }
+    }
+
+    /// The system's root certificates. redis-rs would load them again for each connection, and not at
+    /// all when its feature for the platform's library is enabled too.
+    pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
+        let loaded = load_native_certs();
+        // redis-rs would refuse all certificates because of one that rustls does not accept.
+        let is_accepted = |der: &&CertificateDer<'static>| {
+            let mut store = RootCertStore::empty();
+            store.add((*der).clone()).is_ok()
+        };
+        let accepted = loaded.certs.iter().filter(is_accepted);
+        let roots: String = accepted.map(pem).collect();
+        if !roots.is_empty() {
+            return Ok(Some(roots.into_bytes()));
+        }
+        let reason = "it is not set, and no root certificate of the system can be read";
+        let error = ConnectError::setting("root_certificate", reason);
+        Err(match loaded.errors.into_iter().next() {
+            Some(source) => error.with_source(source),
+            None => error,
         })
     }
 
-    /// Checks that there is at least one root certificate: rustls accepts an empty list, and then trusts
-    /// no server.
-    fn checked(root: &[u8]) -> Result<Vec<u8>, ConnectError> {
-        let mut parts = root.windows(CERTIFICATE.len());
-        let reason = "it holds no certificate in PEM";
-        match parts.any(|part| part == CERTIFICATE) {
-            true => Ok(root.to_vec()),
-            false => Err(ConnectError::setting("root_certificate", reason)),
-        }
+    fn pem(certificate: &CertificateDer<'static>) -> String {
+        let text = BASE64_STANDARD.encode(certificate);
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
     }
 
-    /// Whether the URL ends in `#insecure`, so that no certificate is verified.
-    fn is_insecure(info: &ConnectionInfo) -> bool {
-        matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. })
+    /// Whether this is a certificate and its key.
+    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let chain = CertificateDer::pem_slice_iter(&own.client_cert);
+        let chain = chain.collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(&own.client_key)?;
+        let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+        config.with_client_auth_cert(chain, key)?;
+        Ok(())
+    }
+}
+
+/// TLS through the platform's library, which trusts the system's root certificates by itself.
+#[cfg(not(feature = "tls-rustls"))]
+mod backend {
+    use super::{ClientTlsConfig, ConnectError, Error};
+    use native_tls::{Identity, TlsConnector};
+
+    pub(super) fn prepare() {}
+
+    pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
+        Ok(None)
     }
 
-    /// TLS through rustls.
-    #[cfg(feature = "tls-rustls")]
-    mod backend {
-        use crate::redis::connect_error::ConnectError;
-        use base64::{Engine, prelude::BASE64_STANDARD};
-        use rustls::{
-            RootCertStore,
-            crypto::{CryptoProvider, ring},
-            pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-            sign::CertifiedKey,
-        };
-        use rustls_native_certs::load_native_certs;
-        use std::error::Error;
-
-        /// Installs a default provider for the process unless there is one. redis-rs uses the default
-        /// provider, and without one rustls panics if the dependency tree enables several.
-        pub(super) fn prepare() {
-            if CryptoProvider::get_default().is_none() {
-                // Fails only if another thread was first to install a provider, which is then used.
-                let _ = ring::default_provider().install_default();
-            }
-        }
-
-        /// The system's root certificates. redis-rs would load them again for each connection, and not at
-        /// all when its feature for the platform's library is enabled too.
-        pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
-            let loaded = load_native_certs();
-            // redis-rs would refuse all certificates because of one that rustls does not accept.
-            let is_accepted = |der: &&CertificateDer<'static>| {
-                let mut store = RootCertStore::empty();
-                store.add((*der).clone()).is_ok()
-            };
-            let accepted = loaded.certs.iter().filter(is_accepted);
-            let roots: String = accepted.map(pem).collect();
-            if !roots.is_empty() {
-                return Ok(Some(roots.into_bytes()));
-            }
-            let reason = "it is not set, and no root certificate of the system can be read";
-            let error = ConnectError::setting("root_certificate", reason);
-            Err(match loaded.errors.into_iter().next() {
-                Some(source) => error.with_source(source),
-                None => error,
-            })
-        }
-
-        fn pem(certificate: &CertificateDer<'static>) -> String {
-            let text = BASE64_STANDARD.encode(certificate);
-            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
-        }
-
-        /// Whether this is a certificate and its key.
-        pub(super) fn check(
-            (certificate, key): &(Vec<u8>, Vec<u8>),
-        ) -> Result<(), Box<dyn Error + Send + Sync>> {
-            let chain =
-                CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
-            let key = PrivateKeyDer::from_pem_slice(key)?;
-            let provider = CryptoProvider::get_default();
-            let provider =
-                provider.map_or_else(ring::default_provider, |chosen| (**chosen).clone());
-            CertifiedKey::from_der(chain, key, &provider)?;
-            Ok(())
-        }
-    }
-
-    /// TLS through the platform's library.
-    #[cfg(not(feature = "tls-rustls"))]
-    mod backend {
-        use crate::redis::connect_error::ConnectError;
-        use native_tls::TlsConnector;
-
-        /// The platform's library needs no preparation.
-        pub(super) fn prepare() {}
-
-        /// None: the platform's library trusts the system's root certificates by itself.
-        pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
-            Ok(None)
-        }
-
-        /// Whether this is a certificate and its key.
-        pub(super) fn check((certificate, key): &(Vec<u8>, Vec<u8>)) -> native_tls::Result<()> {
-            let identity = native_tls::Identity::from_pkcs8(certificate, key)?;
-            TlsConnector::builder().identity(identity).build()?;
-            Ok(())
-        }
+    /// Whether this is a certificate and its key.
+    pub(super) fn check(own: &ClientTlsConfig) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let identity = Identity::from_pkcs8(&own.client_cert, &own.client_key)?;
+        TlsConnector::builder().identity(identity).build()?;
+        Ok(())
     }
 }

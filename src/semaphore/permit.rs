@@ -37,7 +37,7 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 ///
 /// A permit that a layer puts into a request's extensions also keeps the permits of the limits
 /// outside of that layer. Such a permit is lost as soon as one of these is, and
-/// [`release`](Self::release) releases all of them. All else that it reports, and can change, is of its own layer.
+/// [`release`](Self::release) releases all of them. All else that it reports is of its own layer.
 ///
 /// # Examples
 ///
@@ -391,7 +391,8 @@ impl Permit {
     /// store has the units, so that other processes may have them. A lost permit becomes lighter too,
     /// and comes back with the smaller weight. A greater weight is granted if there is room and no claim
     /// waits; else the permit stays as it is. Several limits change together, all or none;
-    /// [`resize_at`](Self::resize_at) changes one.
+    /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
+    /// one refuses, those before it are changed back.
     ///
     /// Changes of one permit are made one after the other; a release waits for none of them. While the
     /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
@@ -417,7 +418,7 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the permit has its old weight or the new one, at all of its limits, and
+    /// If the future is dropped, the permit has its old weight or the new one, at all limits of its layer, and
     /// [`weight`](Self::weight) says which. A smaller weight that waits for no other change counts from
     /// the first poll on.
     ///
@@ -477,19 +478,27 @@ impl Permit {
         if weight == 0 || weight > MAX_WEIGHT {
             return Err(ClaimError::Weight { weight }.into());
         }
-        let mut levels = Vec::new();
-        for level in self.levels().filter(|level| is_meant(*level)) {
-            let limit = level.limit();
-            // A limit on trial refuses nobody.
-            if weight > limit && !self.own.is_shadow {
-                return Err(ClaimError::TooHeavy { weight, limit }.into());
+        let mut changes = Vec::new();
+        for one in self.grants() {
+            let levels = one.levels(weight, &is_meant)?;
+            changes.extend((!levels.is_empty()).then_some((one, levels)));
+        }
+        if changes.is_empty() {
+            return Err(ClaimError::NoLevel.into());
+        }
+        let mut before: Vec<(&Granted, _)> = Vec::new();
+        for (one, levels) in changes {
+            let was = one.weights(&levels);
+            if let Err(error) = one.grant.resize(levels).await {
+                for (one, was) in before {
+                    // It is no heavier than it was, or it is released.
+                    let _ = one.grant.resize(was).await;
+                }
+                return Err(error);
             }
-            levels.push((level.number, Units { limit, weight }));
+            before.push((one, was));
         }
-        match levels.is_empty() {
-            true => Err(ClaimError::NoLevel.into()),
-            false => self.resize_levels(levels).await,
-        }
+        Ok(())
     }
 
     pub(crate) fn resize_levels(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
@@ -744,6 +753,38 @@ impl Bounded for Shared<dyn Grant> {
 }
 
 impl Shared<dyn Grant> {
+    /// Its levels that are meant, which are to have this weight.
+    fn levels(
+        &self,
+        weight: u32,
+        is_meant: impl Fn(Level<'_>) -> bool,
+    ) -> Result<Vec<(usize, Units)>, AcquireError> {
+        let mut levels = Vec::new();
+        for number in 0..self.terms.len() {
+            let level = Level { of: self, number };
+            let limit = level.limit();
+            if !is_meant(level) {
+                continue;
+            }
+            // A limit on trial refuses nobody.
+            if weight > limit && !self.is_shadow {
+                return Err(ClaimError::TooHeavy { weight, limit }.into());
+            }
+            levels.push((number, Units { limit, weight }));
+        }
+        Ok(levels)
+    }
+
+    /// The weights that these levels have now.
+    fn weights(&self, levels: &[(usize, Units)]) -> Vec<(usize, Units)> {
+        let weight_now = |(number, units): &(usize, Units)| {
+            let (number, limit) = (*number, units.limit);
+            let weight = Level { of: self, number }.weight();
+            (number, Units { limit, weight })
+        };
+        levels.iter().map(weight_now).collect()
+    }
+
     fn release(&self) -> BoxFuture<bool> {
         for terms in self.terms.iter() {
             terms.counted.end();

@@ -1,34 +1,40 @@
-//! Storms of claims and hang-ups, over a link that is delayed, cut, muted and stopped.
+//! Storms of claims and hang-ups, over a link that is delayed, cut, silent, muted and stopped.
+//!
+//! `STORM_SEED=7 STORM_SECONDS=600 cargo test --test attacks storm` repeats the random choices, for ten minutes.
 
 use futures_util::future::join_all;
-use std::time::{Duration, Instant};
+use std::{
+    env,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 use testing::{
     machine::alone,
     proxy::{End, Proxy},
     redis::RedisServer,
     resp::Raw,
+    rng::Rng,
     wait::eventually,
 };
-use tokio::time::{sleep, timeout};
-use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
-const TIME: Duration = Duration::from_secs(7);
 /// Much less than a lease.
 const SOON: Duration = Duration::from_secs(8);
 const LEASE: Duration = Duration::from_secs(30);
+const KEYS: usize = 6;
+const LIMIT: u32 = 4;
 
-/// A small generator: the same seed gives the same storm.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % sides
-    }
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().expect("it is a number"))
 }
 
 #[derive(Default, Debug)]
@@ -39,79 +45,96 @@ struct Tally {
     late: Duration,
 }
 
-async fn caller(store: RedisSemaphore, seed: u64) -> Tally {
-    let (mut dice, mut tally, start) = (Dice(seed), Tally::default(), Instant::now());
-    while start.elapsed() < TIME {
-        let wait = Duration::from_millis([0, 0, 0, 30, 300][dice.roll(5) as usize]);
-        let weight = [1, 1, 1, 2][dice.roll(4) as usize];
-        let claim = Claim::new(format!("a{}", dice.roll(6)));
-        let claim = claim.with_limit(4).with_weight(weight).with_wait(wait);
-        let sent = Instant::now();
-        let hang_up = match dice.roll(4) {
-            0 => Duration::from_micros(dice.roll(60_000)),
-            _ => Duration::from_secs(30),
-        };
-        let answer = timeout(hang_up, store.acquire(claim)).await;
-        tally.late = tally
-            .late
-            .max(sent.elapsed().saturating_sub(wait + TIMEOUT * 2));
-        match answer {
-            Ok(Ok(_permit)) => {
-                tally.granted += 1;
-                sleep(Duration::from_micros(dice.roll(20_000))).await;
-            }
-            Ok(Err(AcquireError::Store { .. })) => {
-                tally.failed += 1;
-                sleep(Duration::from_millis(5)).await;
-            }
-            Ok(Err(_)) => tally.refused += 1,
-            Err(_) => {}
-        }
-    }
-    tally
+/// Units that are held of each key, as their holders know.
+type Held = Arc<[AtomicU32; KEYS]>;
+
+struct Caller {
+    store: RedisSemaphore,
+    rng: Rng,
+    held: Held,
+    tally: Tally,
 }
 
-async fn weather(proxy: &Proxy, server: &RedisServer, seed: u64) {
-    let (mut dice, start) = (Dice(seed), Instant::now());
-    while start.elapsed() < TIME {
-        sleep(Duration::from_millis(dice.roll(150))).await;
-        let delay = |ms| Duration::from_millis(ms);
-        match dice.roll(7) {
-            0 => proxy.delay(delay(dice.roll(60)), delay(dice.roll(60))),
-            1 => proxy.kill(End::Reset),
-            2 => proxy.kill(End::HalfClose),
+impl Caller {
+    async fn work(mut self, end: Instant) -> Tally {
+        while Instant::now() < end {
+            let key = self.rng.below(KEYS);
+            let wait = Duration::from_millis(self.rng.one_of(&[0, 0, 0, 30, 300]));
+            let weight = self.rng.one_of(&[1, 1, 1, 2]);
+            let claim = Claim::new(format!("a{key}")).with_limit(LIMIT);
+            let sent = Instant::now();
+            let patience = match self.rng.once_in(4) {
+                true => self.rng.millis(0..60),
+                false => LEASE,
+            };
+            let acquire = self
+                .store
+                .acquire(claim.with_weight(weight).with_wait(wait));
+            let answer = timeout(patience, acquire).await;
+            let late = sent.elapsed().saturating_sub(wait + TIMEOUT * 2);
+            self.tally.late = self.tally.late.max(late);
+            match answer {
+                Ok(Ok(permit)) => self.hold(permit, key).await,
+                Ok(Err(AcquireError::Store { .. })) => {
+                    self.tally.failed += 1;
+                    sleep(Duration::from_millis(5)).await;
+                }
+                Ok(Err(error)) => {
+                    assert!(error.is_refusal(), "{error:?}");
+                    self.tally.refused += 1;
+                }
+                Err(_) => {}
+            }
+        }
+        self.tally
+    }
+
+    /// No lease ends and no server forgets, so nobody holds more than there is.
+    async fn hold(&mut self, permit: Permit, key: usize) {
+        let held = &self.held[key];
+        let units = held.fetch_add(permit.weight(), SeqCst) + permit.weight();
+        assert!(units <= LIMIT && !permit.is_lost(), "{units} of {LIMIT}");
+        self.tally.granted += 1;
+        sleep(self.rng.millis(0..20)).await;
+        held.fetch_sub(permit.weight(), SeqCst);
+        match self.rng.once_in(4) {
+            true => drop(std::thread::spawn(|| drop(permit))),
+            false => drop(permit),
+        }
+    }
+}
+
+async fn weather(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant) {
+    let delay = |rng: &mut Rng| rng.millis(0..60);
+    while Instant::now() < end {
+        sleep(rng.millis(0..150)).await;
+        match rng.below(7) {
+            0 => proxy.delay(delay(&mut rng), delay(&mut rng)),
+            1 => proxy.kill(rng.one_of(&[End::Reset, End::Close, End::HalfClose])),
+            2 => proxy.kill(End::Silence),
             3 => {
-                proxy.mute();
-                sleep(delay(dice.roll(300))).await;
+                match rng.once_in(2) {
+                    true => proxy.mute(),
+                    false => proxy.black_hole(),
+                }
+                sleep(rng.millis(0..600)).await;
                 proxy.forward();
             }
             4 => {
                 server.stop();
-                sleep(delay(dice.roll(400))).await;
+                sleep(rng.millis(0..400)).await;
                 server.cont();
             }
             5 => {
                 proxy.refuse().await;
                 proxy.kill(End::Reset);
-                sleep(delay(dice.roll(200))).await;
+                sleep(rng.millis(0..200)).await;
                 proxy.accept().await;
             }
-            _ => proxy.drop_messages(dice.roll(2) == 0),
+            _ => proxy.drop_messages(rng.once_in(2)),
         }
     }
     proxy.forward();
-}
-
-/// How late the latest answer was.
-fn slowest(tallies: impl Iterator<Item = Tally>) -> Duration {
-    let sum = tallies.fold(Tally::default(), |sum, tally| Tally {
-        granted: sum.granted + tally.granted,
-        refused: sum.refused + tally.refused,
-        failed: sum.failed + tally.failed,
-        late: sum.late.max(tally.late),
-    });
-    println!("{sum:?}");
-    sum.late
 }
 
 /// What is in Redis but tokens, and how many members it has.
@@ -129,19 +152,37 @@ async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_leaves_nothing() {
     let _alone = alone().await;
+    let seed = number("STORM_SEED").unwrap_or_else(|| std::process::id().into());
+    let end = Instant::now() + Duration::from_secs(number("STORM_SECONDS").unwrap_or(7));
+    println!("STORM_SEED={seed}");
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
+    let tasks = Handle::current().metrics().num_alive_tasks();
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
     let store = builder.connect(proxy.url()).await.expect("it connects");
-    let callers = (0..80).map(|seed| tokio::spawn(caller(store.clone(), seed)));
+    let (mut rng, held) = (Rng::new(seed), Held::default());
+    let callers = (0..80).map(|_| {
+        let caller = Caller {
+            store: store.clone(),
+            rng: rng.another(),
+            held: Arc::clone(&held),
+            tally: Tally::default(),
+        };
+        tokio::spawn(caller.work(end))
+    });
     let callers: Vec<_> = callers.collect();
-    weather(&proxy, &server, std::process::id().into()).await;
-    let late = slowest(
-        join_all(callers)
-            .await
-            .into_iter()
-            .map(|tally| tally.expect("no panic")),
-    );
+    weather(&proxy, &server, rng, end).await;
+    let tallies = join_all(callers).await.into_iter();
+    let tallies: Vec<_> = tallies.map(|tally| tally.expect("no panic")).collect();
+    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(of).sum::<usize>();
+    let counts = [
+        sum(|tally| tally.granted),
+        sum(|tally| tally.refused),
+        sum(|tally| tally.failed),
+    ];
+    let late = tallies.iter().map(|tally| tally.late).max();
+    println!("granted, refused, failed: {counts:?}, late by {late:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     let mut raw = Raw::connect(server.port()).await;
     eventually("nothing is left", SOON, async || {
         left(&mut raw).await.is_empty()
@@ -151,5 +192,10 @@ async fn a_storm_leaves_nothing() {
     let rest = store.shutdown(SOON).await;
     assert!(rest.is_empty() && start.elapsed() < SOON / 2, "{rest:?}");
     assert_eq!(left(&mut raw).await, []);
-    assert!(late < TIMEOUT * 2, "{late:?}: as long as a second budget");
+    assert!(late < Some(TIMEOUT * 2), "as long as a second budget");
+    drop((store, proxy));
+    eventually("no task is left", SOON, async || {
+        Handle::current().metrics().num_alive_tasks() <= tasks
+    })
+    .await;
 }

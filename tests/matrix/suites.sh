@@ -35,7 +35,7 @@ reached_by() {
 
 # What of `tests/topology/cluster` makes, loses and makes connections again. The rest is about what a store
 # decides once it has them.
-essence=(cluster::{basics::,dying::the_first_claim,messages::,moving::slots_move,replaced::,start::})
+essence=(cluster::{basics::,dying::claims_are_granted,messages::,moving::slots_move,replaced::,start::})
 
 # Runs the tests of a topology, also after one has failed.
 suites() {
@@ -56,7 +56,7 @@ suites() {
         sentinel)
             suite redis to_a_primary_of_sentinels || status=1
             suite store sentinel:: --skip lock:: || status=1
-            suite topology sentinel:: || status=1
+            suite topology sentinel:: stalled:: || status=1
             ;;
     esac
     return "$status"

@@ -1,10 +1,10 @@
 //! While the breaker is open nothing is sent but probes, and claims are decided at once.
 
-use crate::server::{BOUND, builder, claim, granted, is_back, is_refused};
+use crate::server::{builder, claim, is_refused, opens};
 use std::time::{Duration, Instant};
-use testing::{rig::Rig, wait::eventually};
-use tokio::{runtime::Runtime, task::JoinSet};
-use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+use testing::{machine::alone, rig::Rig};
+use tokio::{runtime::Runtime, task::JoinSet, time::sleep};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 /// Far more than a decision takes, and less than any call that waits for an answer.
 const AT_ONCE: Duration = Duration::from_millis(20);
@@ -12,16 +12,6 @@ const CLAIMS: usize = 5_000;
 
 async fn rig(policy: WhenUnavailable) -> Rig {
     Rig::new(builder(policy)).await
-}
-
-/// A few claims that time out.
-async fn opens(store: &RedisSemaphore) {
-    eventually("claims are decided at once", BOUND, async || {
-        let start = Instant::now();
-        drop(store.acquire(claim(1_000)).await);
-        start.elapsed() < AT_ONCE
-    })
-    .await;
 }
 
 /// How long decisions take: the median, the 99th percentile and the longest.
@@ -72,14 +62,14 @@ async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections(
     rig.proxy.black_hole();
     opens(&rig.store).await;
     // What was on its way when it opened.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     rig.proxy.clear_log();
     let (start, span) = (Instant::now(), Duration::from_secs(3));
     let mut connections = 0;
     while start.elapsed() < span {
         drop(rig.store.acquire(claim(1_000)).await);
         connections = connections.max(rig.proxy.connections());
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(1)).await;
     }
     let log = rig.proxy.log();
     // Each tries to connect, and is given up before the next.
@@ -95,22 +85,8 @@ fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     !is_script || args.contains(&b"semaphore:processes".to_vec())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_store_on_a_connection_of_the_callers_opens_it_too() {
-    let server = testing::redis::RedisServer::start();
-    let connection = testing::stores::connection(&server.url()).await;
-    let store = builder(WhenUnavailable::Refuse)
-        .with_connection(connection)
-        .expect("it is built");
-    drop(store.acquire(claim(5)).await.expect("there is room"));
-    server.stop();
-    opens(&store).await;
-    server.cont();
-    is_back(&store).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_of_our_own_does_not_open_it() {
+/// Claims of a crowd that fail before their calls could have an answer, as those that an open breaker decides.
+async fn crowd_refused_at_once() -> Vec<String> {
     // The crowd must not hold up the proxy, which would be an outage.
     let apart = Runtime::new().expect("there are threads");
     let rig = apart.spawn(rig(WhenUnavailable::Refuse));
@@ -123,38 +99,55 @@ async fn a_crowd_of_our_own_does_not_open_it() {
         tasks.spawn(async move {
             let start = Instant::now();
             let answer = store.acquire(Claim::new(at % 500).with_limit(1_000)).await;
-            let took = start.elapsed();
-            (format!("{:?}", answer.err()), took)
+            (answer.err(), start.elapsed())
         });
     }
-    let answers = tasks.join_all().await;
-    let (congested, others): (Vec<_>, Vec<_>) = answers
-        .into_iter()
-        .filter(|(error, _)| error != "None")
-        .partition(|(error, _)| error.contains("Congested"));
-    println!("{} were not sent, {} failed", congested.len(), others.len());
-    let failed = congested.len() + others.len();
-    assert!(failed > 0, "the crowd was too small");
-    // On a busy machine some time out, but an open breaker would refuse at once.
-    let at_once = others.iter().find(|(_, took)| *took < 2 * delay);
-    assert!(at_once.is_none(), "{at_once:?}");
+    let answers = tasks.join_all().await.into_iter();
+    let failed = answers.filter_map(|(error, took)| Some((format!("{:?}", error?), took)));
+    let failed: Vec<_> = failed.collect();
+    assert!(!failed.is_empty(), "the crowd was too small");
     apart.shutdown_background();
+    let others = failed
+        .into_iter()
+        .filter(|(error, took)| !error.contains("Congested") && *took < 2 * delay);
+    others.map(|(error, _)| error).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_it_is_open_no_permit_grows() {
-    let lease = Duration::from_secs(30);
-    let rig = Rig::new(builder(WhenUnavailable::Admit).lease(lease)).await;
-    let permit = granted(&rig.store, 5).await;
-    rig.proxy.black_hole();
-    opens(&rig.store).await;
-    assert!(!permit.is_degraded(), "its lease has not ended");
+async fn a_crowd_of_our_own_does_not_open_it() {
+    let _alone = alone().await;
+    // On a busy machine calls time out, but not each time.
+    let mut refused = Vec::new();
+    for _ in 0..3 {
+        refused = crowd_refused_at_once().await;
+        if refused.is_empty() {
+            return;
+        }
+    }
+    panic!("{}, the first: {}", refused.len(), refused[0]);
+}
+
+/// It accepts connections, and closes each at the first script.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_closes_each_connection_opens_the_breaker() {
+    let rig = Rig::new(builder(WhenUnavailable::Admit)).await;
+    let permit = rig.store.acquire(claim(5)).await.expect("there is room");
+    rig.proxy
+        .drop_replies_to(usize::MAX, |args| args[0].starts_with(b"EVAL"));
     let start = Instant::now();
-    let answer = permit.resize(3).await;
-    let took = start.elapsed();
+    let mut slow = 0;
+    while start.elapsed() < Duration::from_secs(4) {
+        let at = Instant::now();
+        drop(rig.store.acquire(claim(1_000)).await);
+        slow += usize::from(start.elapsed().as_secs() >= 2 && at.elapsed().as_millis() >= 1);
+        sleep(Duration::from_millis(5)).await;
+    }
+    let connects = rig.proxy.count(b"CLIENT");
     assert!(
-        matches!(answer, Err(AcquireError::Store { .. })),
-        "{answer:?}"
+        !permit.is_lost() && connects < 200,
+        "after {:?}: held permit lost: {}, commands to set up connections: {connects}, claims \
+         slower than 1 ms: {slow}",
+        start.elapsed(),
+        permit.is_lost()
     );
-    assert!(took < 10 * AT_ONCE, "{took:?}");
 }

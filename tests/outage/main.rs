@@ -2,22 +2,13 @@
 
 #![cfg(feature = "redis")]
 
-mod blips;
 mod breaker;
-mod clear;
+mod ends;
 mod fleet;
 mod healed;
 mod held;
-mod hygiene;
-mod leaving;
-mod nodes;
 mod over_http;
-mod parts;
-mod reconciled;
-mod runtimes;
 mod server;
+mod settling;
 mod share;
-mod storm;
 mod unavailable;
-mod waiters;
-mod wire;

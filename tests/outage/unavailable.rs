@@ -1,9 +1,22 @@
 //! What counts as unavailable, and what does not.
 
-use crate::server::{BOUND, HELD, LEASE, claim, degraded, granted, is_refused, store};
-use std::task::Poll;
+use crate::server::{BOUND, HELD, claim, degraded, granted, is_refused, store};
+use futures_util::future::join_all;
+use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::time::sleep;
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore, redis::WhenUnavailable};
+
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+
+/// Waits until a command is refused with an error of this kind.
+async fn until_said(raw: &mut Raw, command: &[&str], kind: &str) {
+    eventually(kind, BOUND, async || {
+        let answer = raw.cmd(command).await;
+        answer.error().is_some_and(|error| error.starts_with(kind))
+    })
+    .await;
+}
 
 /// A server with a store of either kind, and a reader past them.
 struct Fixture {
@@ -35,12 +48,17 @@ impl Fixture {
         assert_eq!(self.raw.cmd(command).await.error(), None, "{command:?}");
     }
 
-    /// The policy decides each claim, one after the other, with the breaker closed or open.
-    async fn is_decided_by_the_policy(&self) {
+    /// The policy decides each claim, one after the other, with the breaker closed or open. The server's own words are
+    /// told before it opens.
+    async fn is_decided_by_the_policy(&self, words: &str) {
+        let mut said = String::new();
         for _ in 0..8 {
             drop(degraded(&self.admits, 5).await);
-            is_refused(self.refuses.acquire(claim(5)).await);
+            let answer = self.refuses.acquire(claim(5)).await;
+            said += &format!("{answer:?}");
+            is_refused(answer);
         }
+        assert!(said.contains(words), "{said}");
     }
 
     async fn is_decided_by_nobody(&self, word: &str) {
@@ -68,7 +86,7 @@ impl Fixture {
 async fn a_server_that_is_gone_is_unavailable() {
     let mut fixture = Fixture::with(&[]).await;
     fixture.server.kill();
-    fixture.is_decided_by_the_policy().await;
+    fixture.is_decided_by_the_policy("").await;
     fixture.server.restart();
     fixture.serves_again().await;
 }
@@ -77,24 +95,16 @@ async fn a_server_that_is_gone_is_unavailable() {
 async fn a_server_that_does_not_answer_is_unavailable() {
     let fixture = Fixture::with(&[]).await;
     fixture.server.stop();
-    fixture.is_decided_by_the_policy().await;
+    fixture.is_decided_by_the_policy("Timeout").await;
     fixture.server.cont();
     fixture.serves_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_loads_its_data_is_unavailable() {
-    let args = [
-        "--enable-debug-command",
-        "yes",
-        "--key-load-delay",
-        "100000",
-    ];
-    let args = [
-        &args[..],
-        &["--loading-process-events-interval-bytes", "1024"],
-    ]
-    .concat();
+    let debug = "--enable-debug-command yes --key-load-delay 100000";
+    let args = format!("{debug} --loading-process-events-interval-bytes 1024");
+    let args: Vec<_> = args.split(' ').collect();
     let mut fixture = Fixture::with(&args).await;
     for key in 0..60 {
         fixture
@@ -107,15 +117,8 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         .await
         .expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    eventually("it loads", BOUND, async || {
-        other
-            .cmd(&["GET", "key1"])
-            .await
-            .error()
-            .is_some_and(|error| error.starts_with("LOADING"))
-    })
-    .await;
-    fixture.is_decided_by_the_policy().await;
+    until_said(&mut other, &["GET", "key1"], "LOADING").await;
+    fixture.is_decided_by_the_policy("").await;
     assert!(
         other.cmd(&["GET", "key1"]).await.error().is_some(),
         "it did not load for so long"
@@ -127,7 +130,7 @@ async fn a_server_that_loads_its_data_is_unavailable() {
 async fn a_server_that_has_become_a_replica_is_unavailable() {
     let mut fixture = Fixture::with(&[]).await;
     fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    fixture.is_decided_by_the_policy().await;
+    fixture.is_decided_by_the_policy("ReadOnly").await;
     fixture.set(&["REPLICAOF", "NO", "ONE"]).await;
     fixture.serves_again().await;
 }
@@ -136,13 +139,8 @@ async fn a_server_that_has_become_a_replica_is_unavailable() {
 async fn a_replica_without_its_primary_is_unavailable() {
     let mut fixture = Fixture::with(&["--replica-serve-stale-data", "no"]).await;
     fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    let answer = fixture.raw.cmd(&["GET", "a"]).await;
-    assert!(
-        answer
-            .error()
-            .is_some_and(|error| error.starts_with("MASTERDOWN"))
-    );
-    fixture.is_decided_by_the_policy().await;
+    until_said(&mut fixture.raw, &["GET", "a"], "MASTERDOWN").await;
+    fixture.is_decided_by_the_policy("MasterDown").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +149,7 @@ async fn a_primary_that_lacks_replicas_is_unavailable() {
     fixture
         .set(&["CONFIG", "SET", "min-replicas-to-write", "3"])
         .await;
-    fixture.is_decided_by_the_policy().await;
+    fixture.is_decided_by_the_policy("NOREPLICAS").await;
     fixture
         .set(&["CONFIG", "SET", "min-replicas-to-write", "0"])
         .await;
@@ -164,15 +162,8 @@ async fn a_server_that_cannot_save_is_unavailable() {
     fixture.set(&["CONFIG", "SET", "save", "3600 1"]).await;
     fixture.set(&["CONFIG", "SET", "dir", "/proc"]).await;
     fixture.set(&["BGSAVE"]).await;
-    let raw = &mut fixture.raw;
-    eventually("writes are refused", BOUND, async || {
-        raw.cmd(&["SET", "b", "1"])
-            .await
-            .error()
-            .is_some_and(|error| error.starts_with("MISCONF"))
-    })
-    .await;
-    fixture.is_decided_by_the_policy().await;
+    until_said(&mut fixture.raw, &["SET", "b", "1"], "MISCONF").await;
+    fixture.is_decided_by_the_policy("MISCONF").await;
     fixture
         .set(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])
         .await;
@@ -185,15 +176,8 @@ async fn a_server_that_runs_a_long_script_is_unavailable() {
     let endless = fixture.raw.send(&["EVAL", "while true do end", "0"]);
     endless.await.expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    eventually("it is busy", BOUND, async || {
-        other
-            .cmd(&["GET", "a"])
-            .await
-            .error()
-            .is_some_and(|error| error.starts_with("BUSY"))
-    })
-    .await;
-    fixture.is_decided_by_the_policy().await;
+    until_said(&mut other, &["GET", "a"], "BUSY").await;
+    fixture.is_decided_by_the_policy("BUSY").await;
     other.cmd(&["SCRIPT", "KILL"]).await;
     fixture.serves_again().await;
 }
@@ -211,25 +195,11 @@ async fn a_cluster_without_slots_is_unavailable() {
     fixture
         .set(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])
         .await;
-    fixture.is_decided_by_the_policy().await;
+    fixture.is_decided_by_the_policy("Cluster").await;
     fixture
         .set(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
         .await;
     fixture.serves_again().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_memory_is_full_still_grants() {
-    let mut fixture = Fixture::with(&[]).await;
-    fixture
-        .set(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await;
-    fixture.set(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let answer = fixture.raw.cmd(&["SET", "b", "1"]).await;
-    assert!(answer.error().is_some_and(|error| error.starts_with("OOM")));
-    for _ in 0..8 {
-        drop(granted(&fixture.admits, 100).await);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,44 +245,6 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
     fixture.is_decided_by_nobody(WORD).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_is_reached_is_no_outage() {
-    let fixture = Fixture::with(&[]).await;
-    let held = granted(&fixture.admits, 1).await;
-    for _ in 0..8 {
-        let refused = fixture.admits.acquire(claim(1)).await;
-        assert!(
-            matches!(refused, Err(AcquireError::Full { .. })),
-            "{refused:?}"
-        );
-    }
-    drop(held);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_task_was_slow_is_no_outage() {
-    let server = RedisServer::start();
-    let store = store(&server, WhenUnavailable::Admit).await;
-    // So the first poll sends the claim.
-    assert!(granted(&store, 1).await.release().await);
-    let acquire = loop {
-        let mut acquire = Box::pin(store.acquire(claim(1)));
-        match futures_util::poll!(&mut acquire) {
-            Poll::Pending => break acquire,
-            // The server was faster than this thread.
-            Poll::Ready(answer) => assert!(answer.expect("it is free").release().await),
-        }
-    };
-    tokio::time::sleep(2 * LEASE).await;
-    let other = store.acquire(claim(1)).await;
-    // The server has answered every call.
-    match (acquire.await, other) {
-        (Ok(permit), Err(AcquireError::Full { .. })) => assert!(!permit.is_degraded()),
-        (Err(AcquireError::Store { .. }), Ok(other)) => assert!(!other.is_degraded()),
-        answers => panic!("{answers:?}"),
-    }
-}
-
 /// Words of the server's own answer, which must still be read as one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_is_changed_admits_nobody_whatever_its_words() {
@@ -343,5 +275,29 @@ async fn a_password_that_is_changed_admits_nobody_whatever_its_words() {
             let answer = format!("{:?}", store.acquire(claim(100)).await);
             assert!(answer.contains("WRONGPASS"), "{password}: {answer}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_outlast_a_moment_without_replicas() {
+    let mut fixture = Fixture::with(&[]).await;
+    for store in [&fixture.admits, &fixture.refuses] {
+        let wait = || store.acquire(claim(1).with_wait(BOUND * 3));
+        let held = wait().await.expect("it is free soon");
+        let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(wait())).collect();
+        let raw = &mut fixture.raw;
+        eventually("all wait", BOUND, async || raw.zcard(QUEUE).await == 20).await;
+        for replicas in ["3", "0"] {
+            let set = ["CONFIG", "SET", "min-replicas-to-write", replicas];
+            assert_eq!(raw.cmd(&set).await.error(), None);
+            sleep(Duration::from_millis(100)).await;
+        }
+        drop(held);
+        // Each passes its permit on as soon as it has one.
+        let turns = waiters.into_iter().map(async |waiter| {
+            let permit = waiter.await.expect("no panic").expect("its turn comes");
+            assert!(!permit.is_degraded());
+        });
+        join_all(turns).await;
     }
 }

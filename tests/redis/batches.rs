@@ -100,27 +100,6 @@ async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() 
     assert!(of_release <= CLAIMS / 5, "{of_release} calls");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_joins_the_queue_from_a_batch_is_not_passed_by_claims_behind_it() {
-    let server = RedisServer::start();
-    let store = patient(&server).await;
-    let claim = || Claim::new("a").with_limit(3);
-    let one = store.acquire(claim()).await.expect("there is room");
-    // The claims before the heavy one make it travel in one batch with those behind it.
-    let before = claim_all(&store, 0..CLAIMS, 1);
-    let heavy = store.acquire(claim().with_weight(3).with_wait(BOUND));
-    let behind = join_all((0..50).map(|_| store.acquire(claim())));
-    let (before, heavy, behind) = tokio::join!(before, heavy, async {
-        let behind = behind.await;
-        drop(one);
-        behind
-    });
-    assert!(before.iter().all(Result::is_ok));
-    let full = |answer: &Result<_, _>| matches!(answer, Err(AcquireError::Full { held: 1, .. }));
-    assert!(behind.iter().all(full), "{behind:?}");
-    assert!(heavy.is_ok(), "{heavy:?}");
-}
-
 /// Uses up what tokio lets a task do before it has to yield.
 async fn use_up_the_budget() {
     while coop::has_budget_remaining() {
@@ -212,27 +191,6 @@ async fn a_claim_that_is_polled_once_and_left_holds_up_no_release_until_its_time
         let _ = (&mut left).now_or_never();
         assert!(in_time(release).await, "it was held");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_cannot_be_used_fails_alone() {
-    let server = RedisServer::start();
-    let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
-    let bad = "semaphore:{concurrency:500}:held";
-    raw.cmd(&["SET", bad, "not a set"]).await;
-    let answers = claim_all(&store, 0..CLAIMS, 1).await;
-    for (key, answer) in answers.iter().enumerate() {
-        match key {
-            500 => assert!(
-                matches!(answer, Err(AcquireError::Store { .. })),
-                "{answer:?}"
-            ),
-            _ => assert!(answer.is_ok(), "{key}: {answer:?}"),
-        }
-    }
-    drop(answers);
-    raw.cmd(&["DEL", bad]).await;
-    nothing_is_held(&mut raw).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! What a store finds out about its server when it connects, and later when it is asked.
 
+use crate::managed::is_served_in_full;
 use futures_util::FutureExt;
 use std::{
     collections::BTreeSet,
@@ -156,11 +157,13 @@ async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_the_documented_rights_has_one_risk_and_with_info_none() {
+async fn a_user_with_the_documented_rights_is_served_in_full_with_one_risk_and_with_info_none() {
     let server = RedisServer::start();
     let rights = format!("~shop:* &shop:* {}", may(&documented()));
     let store = as_user(&server, &rights).await.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), [Risk::NoInfo]);
+    let mut raw = Raw::connect(server.port()).await;
+    is_served_in_full(&store, &mut raw, "shop:").await;
     let store = as_user(&server, &format!("{rights} +info")).await;
     let store = store.expect("a connection");
     assert_eq!(store.check().await.expect("all is well"), []);
@@ -174,16 +177,6 @@ async fn a_command_that_the_server_does_not_have_is_named() {
         matches!(&outcome, Err(ConnectError::Command { name, .. }) if name == "ZRANGEBYSCORE"),
         "{outcome:?}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_is_refused() {
-    let (primary, replica) = (RedisServer::start(), RedisServer::start());
-    let mut raw = Raw::connect(replica.port()).await;
-    let port = primary.port().to_string();
-    raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-    let outcome = RedisSemaphore::connect(replica.url()).await;
-    assert!(matches!(outcome, Err(ConnectError::Replica)), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,18 +2,17 @@
 
 #![cfg(feature = "redis")]
 
+mod answers;
 mod batches;
 mod check;
 #[cfg(target_os = "linux")]
 mod clocks;
 mod connections;
 mod faults;
-mod holders;
 mod leases;
 mod managed;
 mod queue;
 mod replicas;
-mod resize;
 mod wire;
 
 #[test]

@@ -6,9 +6,10 @@ use std::{
 };
 use testing::{
     fleet,
-    proxy::{End, Proxy},
+    proxy::{End, Proxy, Seen},
     redis::RedisServer,
     resp::Raw,
+    rig::Rig,
     wait::eventually,
 };
 use tokio::task::JoinSet;
@@ -73,101 +74,6 @@ fn sent(stats: &BTreeMap<String, u64>) -> u64 {
         .iter()
         .filter_map(|name| stats.get(*name))
         .sum()
-}
-
-/// How many pairs were granted in another order than that of their arrival.
-fn inversions(granted: &[usize]) -> usize {
-    let pairs = (0..granted.len()).flat_map(|i| (0..i).map(move |j| (j, i)));
-    pairs.filter(|&(j, i)| granted[j] > granted[i]).count()
-}
-
-/// What `MONITOR` shows of permits, by their ids, each once.
-#[derive(Default)]
-struct Order {
-    /// As the server first saw the claims.
-    arrived: Vec<String>,
-    /// As it first added their units. A permit's token would not do: a waiter that polls in the moment
-    /// in which it is granted draws a second one.
-    granted: Vec<String>,
-}
-
-impl Order {
-    /// Reads until so many permits of the key `a` were granted.
-    async fn read(mut monitor: Raw, count: usize) -> Self {
-        let mut order = Self::default();
-        // A server shows what a script does before the script's own call.
-        while order.granted.len() < count || !order.is_complete() {
-            let seen = monitor.next().await.expect("the server sends it");
-            let words: Vec<&str> = seen.text().split('"').collect();
-            match words.get(1) {
-                // ... "EVALSHA" "hash" "4" "held" "queue" "alive" "token" ... "id" ..., or several
-                Some(&"EVALSHA" | &"EVAL") => {
-                    let ids = words.iter().skip(2).filter(|word| is_id(word));
-                    ids.for_each(|id| once(&mut order.arrived, id));
-                }
-                // ... lua] "ZADD" "held" "end" "id", or of a refresh "ZADD" "held" "XX" "CH" ...
-                Some(&"ZADD") if words[3] == HELD && is_id(words[7]) => {
-                    once(&mut order.granted, words[7]);
-                }
-                _ => {}
-            }
-        }
-        order
-    }
-
-    fn is_complete(&self) -> bool {
-        self.granted.iter().all(|id| self.arrived.contains(id))
-    }
-}
-
-/// A permit without a label has an id of six parts.
-fn is_id(word: &str) -> bool {
-    word.matches('.').count() == 5
-}
-
-fn once(ids: &mut Vec<String>, id: &str) {
-    if !ids.iter().any(|known| known == id) {
-        ids.push(id.to_owned());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn fifty_contenders_in_four_processes_are_served_in_order_and_without_a_gap() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    let mut monitor = Raw::connect(server.port()).await;
-    monitor.cmd(&["MONITOR"]).await;
-    let order = tokio::spawn(Order::read(monitor, 50));
-    let mut fleet: Vec<_> = (0..4)
-        .map(|_| fleet::Process::start(&server.url(), Duration::from_secs(10)))
-        .collect();
-    for process in &mut fleet {
-        process.contend("warm", "b", 1, Duration::ZERO);
-        process.contended();
-    }
-    raw.reset_stats().await;
-
-    let start = Instant::now();
-    for contender in 0..50 {
-        let process = &mut fleet[contender % 4];
-        process.contend(&contender.to_string(), "a", 5, Duration::from_millis(100));
-    }
-    let contended = fleet.iter_mut().flat_map(fleet::Process::contended);
-    assert_eq!(contended.count(), 50);
-    let took = start.elapsed();
-    let sent = sent(&raw.commandstats().await);
-    assert!(sent <= 4 * 50, "{sent} commands for 50 permits");
-    assert!(
-        took < Duration::from_secs(10),
-        "it took {took:?} instead of about 1 s"
-    );
-
-    let order = tokio::time::timeout(BOUND, order).await;
-    let order = order.expect("all were seen").expect("it did not panic");
-    let arrival = |id: &String| order.arrived.iter().position(|other| other == id);
-    let arrivals: Vec<_> = order.granted.iter().filter_map(arrival).collect();
-    assert_eq!(arrivals.len(), 50);
-    assert_eq!(inversions(&arrivals), 0, "{arrivals:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -337,43 +243,6 @@ async fn waiters_are_granted_although_the_connections_are_killed_again_and_again
     proxy.kill(End::Reset);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn waiters_of_a_store_without_an_address_poll() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    let client = redis::Client::open(server.url()).expect("it is a URL");
-    let connection = client
-        .get_multiplexed_async_connection()
-        .await
-        .expect("it connects");
-    let store = RedisSemaphore::with_connection(connection).expect("the defaults are right");
-    let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = enqueue(&store, &mut raw, 3).await;
-    drop(held);
-    for _ in 0..3 {
-        drop(next(&mut waiters).await);
-    }
-    assert_eq!(raw.cmd(&["PUBSUB", "CHANNELS"]).await.array().len(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_has_as_many_waiters_as_its_store_may() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    let builder = RedisSemaphore::builder().max_waiting_total(2);
-    let store = builder.connect(server.url()).await.expect("it connects");
-    let held = store.acquire(claim(1)).await.expect("there is room");
-    let mut waiters = enqueue(&store, &mut raw, 2).await;
-    let refused = store
-        .acquire(claim(1).with_wait(BOUND))
-        .await
-        .expect_err("two wait");
-    assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
-    drop(held);
-    drop(next(&mut waiters).await);
-    drop(next(&mut waiters).await);
-}
-
 /// Its position in the queue is free for the next one as soon as it has gone, not a round trip later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_gives_up_and_comes_again_finds_room_in_the_queue() {
@@ -393,4 +262,52 @@ async fn a_client_that_gives_up_and_comes_again_finds_room_in_the_queue() {
     assert!(!waits.is_finished(), "it waits too");
     drop(held);
     assert!(waits.await.expect("no panic").is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_has_as_many_waiters_as_its_store_may_and_sends_nothing_for_others() {
+    let rig = Rig::new(RedisSemaphore::builder().max_waiting_total(2)).await;
+    let Rig { proxy, store, .. } = &rig;
+    let mut raw = Raw::connect(rig.server.port()).await;
+    let held = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(store, &mut raw, 2).await;
+    proxy.clear_log();
+    for _ in 0..1_000 {
+        let refused = Claim::new("crowded").with_limit(1).with_wait(BOUND);
+        let refused = store.acquire(refused).await.expect_err("two wait");
+        assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
+    }
+    // Anything sent for a refused claim would travel with this, or before it.
+    let other = store.acquire(Claim::new("other").with_limit(1)).await;
+    assert!(other.expect("there is room").release().await);
+    let about = |key: &str| format!("{:?}", text(&proxy.log())).matches(key).count();
+    assert!(about("other") >= 2, "the log is of another server");
+    assert_eq!(about("crowded"), 0, "commands for claims that were refused");
+    drop(held);
+    drop(next(&mut waiters).await);
+    drop(next(&mut waiters).await);
+}
+
+fn text(log: &[Seen]) -> Vec<String> {
+    let args = log.iter().flat_map(|seen| &seen.args);
+    args.map(|arg| String::from_utf8_lossy(arg).into_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_lost_costs_a_waiter_seconds_whatever_the_lease() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(3_600));
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let mut raw = Raw::connect(server.port()).await;
+    subscribed(&store, &mut raw).await;
+    let holder = store.acquire(claim(1)).await.expect("there is room");
+    let mut waiters = enqueue(&store, &mut raw, 1).await;
+    proxy.drop_messages(true);
+    let start = Instant::now();
+    assert!(holder.release().await);
+    drop(next(&mut waiters).await);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

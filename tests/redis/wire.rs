@@ -1,10 +1,8 @@
 //! What goes over the wire, by the server's own count.
 
 use std::{collections::BTreeMap, time::Duration};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
-
-const BOUND: Duration = Duration::from_secs(10);
 
 /// Commands that clients sent. The server also counts the commands inside scripts, but the library
 /// sends only scripts.
@@ -74,27 +72,6 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
         Some(&100),
         "more than one TIME: {stats:?}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn permits_dropped_together_travel_together() {
-    let server = RedisServer::start();
-    let (store, mut raw) = warm(&server, Duration::from_secs(60)).await;
-    let mut permits = Vec::new();
-    for _ in 0..400 {
-        let claim = Claim::new("a").with_limit(400);
-        permits.push(store.acquire(claim).await.expect("there is room"));
-    }
-    raw.reset_stats().await;
-    drop(permits);
-    eventually("all is released", BOUND, async || {
-        raw.zmembers("semaphore:{concurrency:a}:held")
-            .await
-            .is_empty()
-    })
-    .await;
-    let sent = sent(&raw.commandstats().await);
-    assert!(sent <= 40, "{sent} commands for 400 releases");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Random load for minutes, and the memory that much load leaves. One test runs at a time.
+//! Markets under random load for minutes, and the memory that much load leaves. One test runs at a time.
 
 #![cfg(feature = "redis")]
 
@@ -6,4 +6,3 @@
 mod market;
 #[cfg(target_os = "linux")]
 mod memory;
-mod store;

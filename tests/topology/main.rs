@@ -1,6 +1,9 @@
-//! The store over a cluster, and over a primary that Sentinels name.
+//! The store over a cluster, a primary that Sentinels name, and a connection to several nodes.
 
 #![cfg(feature = "redis")]
 
 mod cluster;
 mod sentinel;
+mod stalled;
+#[cfg(target_os = "linux")]
+mod supplied;

@@ -1,12 +1,9 @@
 use super::{Inspected, Risk};
-use crate::redis::{
-    connect_error::{ConnectError, Judge},
-    transport::Place,
-};
+use crate::redis::{connect_error::ConnectError, judge::Judge, transport::Place};
 
 fn risks(info: &str) -> Result<Vec<Risk>, ConnectError> {
     let inspected = Inspected {
-        info: Ok(info.replace('\n', "\r\n")),
+        info: Some(Ok(info.replace('\n', "\r\n"))),
         failed: Vec::new(),
         works: true,
     };

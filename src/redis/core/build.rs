@@ -3,7 +3,7 @@
 use super::{
     Core, MOST_DUE, Stay,
     call::{Bill, Call, Flight, Items, Left, Work},
-    id::{At, CallId, Connection, RuntimeId, THREAD},
+    id::{At, CallId, Connection, PermitId, RuntimeId, THREAD},
     lane::{Hurry, MOST_CLAIMS},
     lease::{MayRun, Queue, State},
     time::Time,
@@ -48,10 +48,35 @@ impl Core {
         is_alone.then(|| self.call_to(now, from, server)).flatten()
     }
 
+    /// A call for a release that its own task waits for, over a connection that is idle, unless another task waits for
+    /// a release that would travel with it. The thread carries it else.
+    pub(in crate::redis) fn release_alone(
+        &mut self,
+        now: Time,
+        from: RuntimeId,
+        id: PermitId,
+    ) -> Option<Call> {
+        let at = At(id, 0);
+        let server = self.lease(at)?.waits_in?.1;
+        let lane = self.lanes.get(&(from, server))?;
+        let is_idle = lane.is_connected && lane.in_flight == 0 && lane.claims.is_empty();
+        let waiting = &self.servers[server].releases;
+        let tells = |other: &At| {
+            let permit = self.permits.get(other.0.slot);
+            permit.is_some_and(|permit| permit.id == other.0 && permit.tells_release)
+        };
+        let is_alone = waiting.iter().all(|other| *other == at || !tells(other));
+        let is_alone = waiting.len() <= MOST_CLAIMS && is_alone;
+        let can_send = is_idle && is_alone && self.servers[server].is_known();
+        can_send.then(|| self.make(now, from, server)).flatten()
+    }
+
     fn call_to(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
-        if !self.may_send(runtime, server) {
-            return None;
-        }
+        let may_send = self.may_send(runtime, server);
+        may_send.then(|| self.make(now, runtime, server)).flatten()
+    }
+
+    fn make(&mut self, now: Time, runtime: RuntimeId, server: usize) -> Option<Call> {
         let lane = self.lanes.get(&(runtime, server))?;
         let mut draft = Draft {
             id: CallId(self.last_call + 1),
@@ -400,8 +425,9 @@ impl Core {
         if draft.acquires.is_empty() {
             return;
         }
-        for all in self.together(draft, &draft.acquires) {
+        for mut all in self.together(draft, &draft.acquires) {
             ask(draft, &all, commands, flight);
+            self.sort_by_key(&mut all);
             let claims = all.iter().map(|at| self.wanted(draft.now, *at));
             let claims = claims.collect();
             let lasts = self.note_sent(draft, &all, (flight, Work::Acquire));
@@ -412,6 +438,14 @@ impl Core {
                 claims,
             });
             flight.items.push(Items::Acquire(all));
+        }
+    }
+
+    /// Claims of one level for the same semaphore follow each other, in their order, because a script grants them together.
+    fn sort_by_key(&self, all: &mut [At]) {
+        let levels = |at: &At| self.permits[at.0.slot].levels_of(at.1);
+        if all.iter().all(|at| levels(at).len() == 1) {
+            all.sort_by_key(|at| levels(at)[0].key);
         }
     }
 

@@ -61,8 +61,8 @@
 //! 15. *What a failover may forget does not count*: with replicas each call that grants ends with a wait for them, and if too
 //!     few have it, the call counts as one without an answer.
 //! 16. *The mistake of one key is its own*: what travelled with it is sent again, each in a command of its own.
-//! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim alone, and no release
-//!     that anybody waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
+//! 17. *A caller carries nothing of others*, because its future may be polled no more: its own claim or release, and no
+//!     release that another task waits for. All else is carried by tasks. If claims have waited for a quarter of a timeout and no call of
 //!     their runtime has left or come back, the thread sends them.
 
 mod build;

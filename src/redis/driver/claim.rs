@@ -17,8 +17,9 @@ use std::{
     future::poll_fn,
     iter,
     ops::Deref,
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
+    task::Context,
     time::{Duration, Instant},
 };
 use tokio::runtime::{Handle, Id};
@@ -239,6 +240,26 @@ fn here() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
+/// The call that a task carries which waits for its outcome. In a place of its own, because it is large and most tasks have
+/// none.
+struct Own(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Own {
+    fn new<T: Transport>(carrier: Option<Carrier<T>>) -> Self {
+        Self(carrier.map(|carrier| Box::pin(carrier.carry()) as _))
+    }
+
+    /// Goes on. What comes of it is written to the cell.
+    fn poll(&mut self, cell: &Cell, cx: &mut Context<'_>) {
+        if let Some(carrying) = &mut self.0 {
+            cell.unregister();
+            if carrying.as_mut().poll(cx).is_ready() {
+                self.0 = None;
+            }
+        }
+    }
+}
+
 /// Carries the call of a claim, and waits until it is decided: in a runtime so long at the longest.
 async fn decided<T: Transport>(
     (held, own): Claimed<T>,
@@ -247,17 +268,11 @@ async fn decided<T: Transport>(
 ) -> Result<Held<T>, Refused> {
     let bound = longest.map(|longest| bound(&held.driver.0.0, longest));
     let mut bound = pin!(bound);
-    // In a place of its own, because it is large and most claims have none.
-    let mut own = own.map(|carrier| Box::pin(carrier.carry()));
+    let mut own = Own::new(own);
     // Dropped before the call, which then names nothing that is still wanted.
     let held = held;
     let outcome = poll_fn(|cx| {
-        if let Some(carrying) = &mut own {
-            held.cell.unregister();
-            if carrying.as_mut().poll(cx).is_ready() {
-                own = None;
-            }
-        }
+        own.poll(&held.cell, cx);
         let outcome = held.cell.poll_outcome(cx);
         if let Some(level) = held.cell.queued() {
             queued(level);
@@ -364,28 +379,41 @@ impl<T: Transport> Held<T> {
         })
     }
 
-    /// Releases it. The future says whether it was held until then; of a second call, that it was not.
+    /// Releases it. The future says whether it was held until then; of a second call, that it was not. Where no other call is
+    /// in flight the task that polls it carries the release.
     ///
     /// # Cancel safety
     ///
-    /// It is released even if the future is never polled.
+    /// It is released even if the future is dropped.
     pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
-        let is_asked = self.cell.leave() && self.asks_for_release();
+        let asked = self.cell.leave().then(|| self.asks_for_release()).flatten();
         let cell = Arc::clone(&self.cell);
-        async move { is_asked && poll_fn(|cx| cell.poll_was_held(cx)).await }
+        async move {
+            let Some(own) = asked else {
+                return false;
+            };
+            let mut own = Own::new(own);
+            poll_fn(|cx| {
+                own.poll(&cell, cx);
+                cell.poll_was_held(cx)
+            })
+            .await
+        }
     }
 
-    /// Whether the core tells when it is released.
-    fn asks_for_release(&self) -> bool {
-        let asked = self.driver.0.0.enter(|core, rest, now| {
+    /// The call that the task which waits for the release carries, if any. `None`: nothing is told of the release.
+    fn asks_for_release(&self) -> Option<Option<Carrier<T>>> {
+        let shared = &self.driver.0.0;
+        let asked = shared.enter(|core, rest, now| {
             rest.keeper.is_busy = true;
-            let is_known = rest.cells.get(self.id).is_some();
-            if is_known {
-                core.release(now, self.id, true);
-            }
-            is_known
+            rest.cells.get(self.id)?;
+            core.release(now, self.id, true);
+            let from = rest.runtimes.enter(here());
+            let call = core.release_alone(now, from, self.id);
+            Some(call.and_then(|call| rest.load(core, now, (from, call))))
         });
-        asked == Some(true)
+        let carrier = |load| Carrier::new(shared, load);
+        asked.flatten().map(|load| load.map(carrier))
     }
 }
 

@@ -12,12 +12,14 @@ use crate::{
         core::Failure,
         error::Error,
         protocol::{Answer, Command, Fault, Form, Message, Owner, Script, Sink, Verb},
-        transport::{Line, Place, Replies, Subscription, Topology},
+        transport::{self, Place, Replies, Subscription, Topology},
     },
     sync::Mutex,
 };
 use redis::{Cmd, RedisWrite, Value};
+use scopeguard::{ScopeGuard, guard};
 use std::{
+    collections::HashMap,
     fmt,
     future::pending,
     sync::{
@@ -30,61 +32,48 @@ use tokio::{select, sync::OwnedMutexGuard};
 
 static SCRIPTS: LazyLock<[Script; Verb::ALL.len()]> = LazyLock::new(|| Verb::ALL.map(Script::of));
 
-/// What went wrong last with a server.
-type LastError = Arc<Mutex<Option<Error>>>;
-
 /// The servers of a store.
-pub(in crate::redis) struct Wire {
+pub(in crate::redis) struct Wire(Arc<Servers>);
+
+struct Servers {
     topology: Arc<dyn Topology>,
     owner: Arc<Owner>,
-    causes: Mutex<Vec<LastError>>,
-    turn: Turn,
+    /// What went wrong last with each.
+    errors: Mutex<HashMap<usize, Error>>,
+    /// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go
+    /// through all nodes.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
-
-/// One connection of the thread receives messages at a time, and which one is all the same: those of a cluster go through
-/// all nodes.
-type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Wire {
     pub(in crate::redis) fn new(topology: Arc<dyn Topology>, owner: Arc<Owner>) -> Self {
-        Self {
+        Self(Arc::new(Servers {
             topology,
             owner,
-            causes: Mutex::default(),
-            turn: Turn::default(),
-        }
-    }
-
-    fn cause(&self, server: usize) -> LastError {
-        let mut causes = self.causes.lock();
-        let known = causes.len().max(server + 1);
-        causes.resize_with(known, LastError::default);
-        Arc::clone(&causes[server])
+            errors: Mutex::default(),
+            turn: Arc::default(),
+        }))
     }
 
     /// Subscribed before anything is sent, so that no message is missed.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, Error> {
-        let line = Arc::clone(&self.topology).connect(server).await?;
-        let turn = messages
-            .as_ref()
-            .map(|_| Arc::clone(&self.turn).try_lock_owned());
-        let subscription = match (turn, line.client()) {
-            (Some(Ok(turn)), Some(client)) => Some((
-                turn,
-                Subscription::open(client, &self.owner.channel()).await?,
-            )),
-            _ => None,
-        };
-        Ok(Session {
+        let servers = Arc::clone(&self.0);
+        let line = Arc::clone(&servers.topology).connect(server).await?;
+        let mut session = Session {
+            servers,
             server,
             line,
-            topology: Arc::clone(&self.topology),
-            messages: messages.map(|messages| (Arc::clone(&self.turn), messages)),
-            subscription: Mutex::new(subscription),
-            owner: Arc::clone(&self.owner),
+            messages,
+            subscription: Mutex::default(),
             is_known: Default::default(),
-            cause: self.cause(server),
-        })
+        };
+        if session.messages.is_some()
+            && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
+        {
+            let subscription = session.subscribe().await?;
+            *session.subscription.get_mut() = subscription.map(|own| (turn, own));
+        }
+        Ok(session)
     }
 }
 
@@ -93,49 +82,60 @@ impl Transport for Wire {
 
     async fn connect(&self, server: usize, messages: Option<Messages>) -> Option<Session> {
         let is_of_thread = messages.is_some();
-        let opened = self.open(server, messages).await;
-        let error = opened.as_ref().err().cloned();
-        error.iter().for_each(|error| self.topology.failed(error));
-        // What it says to the thread it may say only later to others.
-        if error.is_some() || is_of_thread {
-            *self.cause(server).lock() = error;
+        match self.open(server, messages).await {
+            Ok(session) => {
+                // What it says to the thread it may say only later to others.
+                if is_of_thread {
+                    self.0.errors.lock().remove(&server);
+                }
+                Some(session)
+            }
+            Err(error) => {
+                self.0.failed(server, error);
+                None
+            }
         }
-        opened.ok()
     }
 
     async fn slots(&self, version: u64) -> (u64, Slots) {
-        Arc::clone(&self.topology).slots(version).await
+        Arc::clone(&self.0.topology).slots(version).await
     }
 
     fn address(&self, server: usize) -> String {
-        self.topology.address(server)
+        self.0.topology.address(server)
     }
 
     fn error(&self, server: usize) -> Option<Cause> {
-        let cause = self.cause(server).lock().clone();
-        cause.map(|cause| Arc::new(cause) as _)
+        let error = self.0.errors.lock().get(&server).cloned();
+        error.map(|error| Arc::new(error) as _)
     }
 
     fn is_denied(&self, server: usize) -> bool {
-        let cause = self.cause(server);
-        let cause = cause.lock();
-        cause.as_ref().is_some_and(|cause| !cause.is_unavailable())
+        let errors = self.0.errors.lock();
+        errors
+            .get(&server)
+            .is_some_and(|error| !error.is_unavailable())
+    }
+}
+
+impl Servers {
+    fn failed(&self, server: usize, error: Error) {
+        self.topology.failed(&error);
+        self.errors.lock().insert(server, error);
     }
 }
 
 /// A connection of a runtime.
 pub(in crate::redis) struct Session {
+    servers: Arc<Servers>,
     server: usize,
-    line: Line,
-    topology: Arc<dyn Topology>,
+    line: Arc<transport::Connection>,
     /// The thread's.
-    messages: Option<(Turn, Messages)>,
+    messages: Option<Messages>,
     /// Waits to be passed to the task that receives messages: its turn has come.
     subscription: Mutex<Option<(OwnedMutexGuard<()>, Subscription)>>,
-    owner: Arc<Owner>,
     /// Whether the server is believed to know each script.
     is_known: [AtomicBool; Verb::ALL.len()],
-    cause: LastError,
 }
 
 impl Connection for Session {
@@ -143,15 +143,16 @@ impl Connection for Session {
         if self.line.is_replaced() {
             return Err(Failure::NotConnected);
         }
-        let (verbs, runs) = commands.iter().map(|command| self.run(command)).unzip();
-        let unanswered = Unanswered {
-            session: self,
-            sent: Instant::now(),
-            left,
-        };
+        let (verbs, runs): (Vec<Verb>, _) =
+            commands.iter().map(|command| self.run(command)).unzip();
+        // Dropped as such after its time, it tells that. Its carrier's timer began before.
+        let unanswered = guard(Instant::now(), |sent| {
+            if sent.elapsed() >= left / 2 {
+                self.servers.failed(self.server, Error::Timeout(left));
+            }
+        });
         let replies = self.line.call(runs).await;
-        unanswered.answered();
-        let verbs: Vec<Verb> = verbs;
+        ScopeGuard::into_inner(unanswered);
         let replies = commands.iter().zip(verbs).zip(replies);
         let answers = replies.map(|((command, verb), reply)| self.answer(command, verb, reply));
         answers.collect()
@@ -168,17 +169,18 @@ impl Connection for Session {
 impl Session {
     /// Receives messages, once it is its turn, until they end.
     async fn receive(&self) {
-        let (Some((turn, messages)), Some(client)) = (&self.messages, self.line.client()) else {
+        let Some(messages) = &self.messages else {
             return pending().await;
         };
         let subscribed = self.subscription.lock().take();
         let (_turn, subscription) = match subscribed {
             Some(subscribed) => subscribed,
             None => {
-                let turn = Arc::clone(turn).lock_owned().await;
-                match Subscription::open(client, &self.owner.channel()).await {
-                    Ok(subscription) => (turn, subscription),
-                    Err(error) => return self.failed(error),
+                let turn = Arc::clone(&self.servers.turn).lock_owned().await;
+                match self.subscribe().await {
+                    Ok(Some(subscription)) => (turn, subscription),
+                    Ok(None) => return pending().await,
+                    Err(error) => return self.servers.failed(self.server, error),
                 }
             }
         };
@@ -186,27 +188,24 @@ impl Session {
         subscription.receive(take).await;
     }
 
+    /// `None`: no messages can be received.
+    pub(in crate::redis) async fn subscribe(&self) -> Result<Option<Subscription>, Error> {
+        match self.line.client() {
+            Some(client) => {
+                let channel = self.servers.owner.channel();
+                Subscription::open(client, &channel).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
     /// Sends what the core does not know of. An error: the connection is broken.
     pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Result<Replies, Error> {
         let replies = self.line.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        let mut errors = errors.inspect(|error| self.topology.failed(error));
+        let mut errors = errors.inspect(|error| self.servers.topology.failed(error));
         let broken = errors.find(|error| error.is_disconnect()).cloned();
         broken.map_or(Ok(replies), Err)
-    }
-
-    /// Subscribes, to see whether that is permitted.
-    pub(in crate::redis) async fn subscribes(&self) -> Result<(), Error> {
-        let Some(client) = self.line.client() else {
-            return Ok(());
-        };
-        let subscribed = Subscription::open(client, &self.owner.channel()).await;
-        subscribed.map(drop)
-    }
-
-    fn failed(&self, error: Error) {
-        self.topology.failed(&error);
-        *self.cause.lock() = Some(error);
     }
 
     fn run(&self, command: &Command) -> (Verb, Cmd) {
@@ -215,7 +214,7 @@ impl Session {
             verb: Verb::Presence,
             cmd: Cmd::new(),
         };
-        command.encode(&self.owner, &mut run);
+        command.encode(&self.servers.owner, &mut run);
         (run.verb, run.cmd)
     }
 
@@ -226,47 +225,42 @@ impl Session {
         reply: Result<Value, Error>,
     ) -> Result<Answer, Failure> {
         let answer = reply.and_then(|reply| command.decode(&reply).ok_or(Error::Reply));
-        let error = match answer {
-            Ok(answer) => {
-                if let (Command::Confirm { replicas, .. }, Answer::Replicas(have)) =
-                    (command, &answer)
-                    && have < replicas
-                {
-                    *self.cause.lock() = Some(Error::NotReplicated(*have));
-                }
-                return Ok(answer);
+        match (answer, command) {
+            (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
+                let mut errors = self.servers.errors.lock();
+                errors.insert(self.server, Error::NotReplicated(have));
+                Ok(Answer::Replicas(have))
             }
-            Err(error) if error.is_no_script() => {
+            (Ok(answer), _) => Ok(answer),
+            (Err(error), _) if error.is_code(&["NOSCRIPT"]) => {
                 self.is_known[verb as usize].store(false, Relaxed);
-                return Ok(Answer::NotRun);
+                Ok(Answer::NotRun)
             }
-            Err(error) => error,
-        };
-        let answer = match error.is_disconnect() {
-            true => Err(Failure::Broken),
-            false => Ok(Answer::Failed(self.fault(&error))),
-        };
-        self.failed(error);
-        answer
+            (Err(error), _) => {
+                let answer = match error.is_disconnect() {
+                    true => Err(Failure::Broken),
+                    false => Ok(Answer::Failed(self.fault(&error))),
+                };
+                self.servers.failed(self.server, error);
+                answer
+            }
+        }
     }
 
     fn fault(&self, error: &Error) -> Fault {
-        let elsewhere = match error.redirect() {
-            Some((address, is_moving)) => {
-                let server = self.topology.server_at(address, self.server);
-                match (server, is_moving) {
-                    (Some(server), true) => Some(Fault::Ask(server)),
-                    (Some(server), false) => Some(Fault::Moved(server)),
-                    // It does not know the other's name. The map will have it.
-                    (None, _) => (self.topology.place() != Place::Url).then_some(Fault::Again),
-                }
-            }
-            None => error.is_code(&["TRYAGAIN"]).then_some(Fault::Again),
-        };
-        elsewhere.unwrap_or(match error.is_unavailable() {
-            true => Fault::Unavailable,
-            false => Fault::Mistake,
-        })
+        let topology = &self.servers.topology;
+        let next = error.redirect();
+        let next =
+            next.map(|(address, is_moving)| (topology.server_at(address, self.server), is_moving));
+        match next {
+            Some((Some(server), true)) => Fault::Ask(server),
+            Some((Some(server), false)) => Fault::Moved(server),
+            // It does not know the other's name. The map will have it.
+            Some((None, _)) if topology.place() != Place::Url => Fault::Again,
+            _ if error.is_code(&["TRYAGAIN"]) => Fault::Again,
+            _ if error.is_unavailable() => Fault::Unavailable,
+            _ => Fault::Mistake,
+        }
     }
 }
 
@@ -297,28 +291,6 @@ impl Sink for Run<'_> {
 
     fn add(&mut self, item: impl fmt::Display) {
         self.cmd.write_arg_fmt(item);
-    }
-}
-
-/// A call that has no answer. Dropped as such after its time, it tells that.
-struct Unanswered<'a> {
-    session: &'a Session,
-    sent: Instant,
-    left: Duration,
-}
-
-impl Unanswered<'_> {
-    fn answered(mut self) {
-        self.left = Duration::MAX;
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        // Its carrier's timer began before.
-        if self.sent.elapsed() >= self.left / 2 {
-            self.session.failed(Error::Timeout(self.left));
-        }
     }
 }
 

@@ -17,15 +17,16 @@
 --       3 floor     microseconds, the least token for a semaphore that has none yet
 --       4 lasts     ms, how long a grant lasts unless it is refreshed: a lease, or less
 --       5 levels    of each claim; 0 if their numbers differ
---       and for each claim, if they differ, its number of levels; and four for each of its levels:
+--       and for each run of claims that wait alike: their number of levels, if 5 is 0; how many claims they are;
+--       for each level its
+--         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. LIMIT: how
+--                 many units may be held together; 0 if the permit has several units itself, so that it never
+--                 takes the fast path; -1 if it was sent before, so that an operator may have revoked it. For
+--                 how many ms the waiter counts as alive, how many claims may wait, the arrival that an
+--                 earlier call returned, or 0, and the head start in microseconds
+--       and for each level of each claim
 --         number  of the semaphore, from 1
 --         id      the permit's id
---         limit   how many units may be held together; 0 if the permit has several units itself, so
---                 that it never takes the fast path; -1 if it was sent before, so that an operator may
---                 have revoked it
---         wait    empty if the claim does not wait; else `ALIVE MAX_WAITING ARRIVAL HEAD_START`: for
---                 how many ms the waiter counts as alive, how many claims may wait, the arrival that
---                 an earlier call returned, or 0, and the head start in microseconds
 -- Returns the server's time in ms, alone if the call is late; and for each claim, if it is granted, two
 -- items for each level: token, units held now. Else one item:
 --         {0, level, units held now}     there is no room at that level, from 1
@@ -37,16 +38,13 @@
 --                                        queue has died than one call removes. It holds nothing there, so
 --                                        no token up to last_token is its own
 
--- Locals are faster than globals.
+-- Locals are faster than globals, and text is read as a number where that is needed: it takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV
 local now, micros = clock()
-if now > tonumber(ARGV[2]) then
+if now > ARGV[2] + 0 then
   return {now}
 end
-local lease, floor, equal = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[5])
-local expired_before, expires_at, ttl = text(now), text(now + ARGV[4]), text(lease * LEASES)
--- A grant that lasts less than a lease may be a whole one since, if the call was delayed: its end is not moved back.
-local is_provisional = tonumber(ARGV[4]) < lease
+local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
 local anything_waits = any_queue(KEYS)
 
 -- For each semaphore how many units are held, and whether claims wait.
@@ -56,7 +54,7 @@ for key = 1, #KEYS, 4 do
   local count = call('ZCARD', held)
   -- The first write is a removal: a server whose memory is full accepts other writes only after one.
   if count > 0 or key == 1 then
-    count = count - call('ZREMRANGEBYSCORE', held, '-inf', expired_before)
+    count = count - call('ZREMRANGEBYSCORE', held, '-inf', text(now))
   end
   used[number] = count
   if anything_waits then
@@ -64,48 +62,76 @@ for key = 1, #KEYS, 4 do
   end
 end
 
--- Of which semaphores this call has extended the TTL.
-local is_extended
 local answer, size, at, decide = {now}, 1, 6, nil
 while ARGV[at] do
-  local begin, levels, is_free = at, equal, true
+  local run, levels = at, equal
   if equal == 0 then
     levels, at = ARGV[at] + 0, at + 1
   end
-  local first = at
-  at = first + levels * 4
-  for arg = first, at - 1, 4 do
-    local number = ARGV[arg] + 0
-    is_free = is_free and not is_contended[number] and ARGV[arg + 2] - used[number] > 0
-  end
-  if is_free then
-    -- The fast path: one unit of semaphores for which nothing waits. The same as `grant`.
-    for arg = first, at - 1, 4 do
-      local number = ARGV[arg] + 0
-      local held, token, count = KEYS[number * 4 - 3], KEYS[number * 4], used[number]
-      local added = is_provisional and call('ZADD', held, 'GT', expires_at, ARGV[arg + 1])
-        or call('ZADD', held, expires_at, ARGV[arg + 1])
+  local terms, width, claim = at + 1, 2 * levels, at + 1 + levels
+  at = claim + ARGV[at] * width
+  while claim < at do
+    -- How many claims for these semaphores find room, and nothing that waits.
+    local free, stop = at, claim + width
+    for level = 0, levels - 1 do
+      local number, limit = ARGV[claim + 2 * level] + 0, ARGV[terms + level]
+      local room = (tonumber(limit) or string.match(limit, '^%-?%d+')) - used[number]
+      free = is_contended[number] and 0 or room < free and room or free
+    end
+    while free > 1 and stop < at do
+      local is_alike = true
+      for number = 0, width - 1, 2 do
+        is_alike = is_alike and ARGV[stop + number] == ARGV[claim + number]
+      end
+      if not is_alike then
+        break
+      end
+      free, stop = free - 1, stop + width
+    end
+    for level = 1, free > 0 and width or 0, 2 do
+      -- The fast path: one unit for each of these claims. The same as `grant` for one after the other, but an end is
+      -- never moved back: one that is there already is of the same call.
+      local number, first, count = ARGV[claim + level - 1] + 0, claim + level, 1
+      local held, token, before, added = KEYS[number * 4 - 3], KEYS[number * 4], used[number], nil
+      if stop - claim == width then
+        added = call('ZADD', held, 'GT', expires_at, ARGV[first])
+      else
+        local ids = {}
+        for id = first, stop - 1, width do
+          local last = #ids
+          ids[last + 1], ids[last + 2] = expires_at, ARGV[id]
+        end
+        count = #ids / 2
+        added = call('ZADD', held, 'GT', unpack(ids))
+      end
       local new_token = call('INCR', token)
-      local is_due = new_token % 4 == 0 and not (is_extended and is_extended[number])
-      if new_token == 1 then
-        new_token = math.max(micros, floor)
-        call('SET', token, text(new_token), 'PX', ttl)
+      local is_new, is_due = new_token == 1, count > 1 or new_token % 4 == 0
+      if is_new then
+        new_token = math.max(micros, ARGV[3] + 0)
+      end
+      if is_new or count > 1 then
+        call('SET', token, text(new_token + count - 1), 'PX', ttl)
       elseif is_due then
-        is_extended = is_extended or {}
-        is_extended[number] = true
         call('PEXPIRE', token, ttl)
       end
-      if count == 0 or is_due then
+      if before == 0 or is_due then
         call('PEXPIRE', held, ttl)
       end
-      used[number] = count + added
-      answer[size + 1], answer[size + 2] = new_token, count + added
-      size = size + 2
+      local now_used = before + added
+      used[number] = now_used
+      for nth = 1, count do
+        local place, own = size + (nth - 1) * width + level, before + nth
+        answer[place], answer[place + 1] = new_token + nth - 1, own < now_used and own or now_used
+      end
     end
-  else
-    decide = decide
-      or contended_claims(begin, equal, used, is_contended, now, micros, floor, lease, expires_at)
-    size = decide(first, levels, answer, size)
+    if free > 0 then
+      size = size + stop - claim
+    else
+      decide = decide or contended_claims(
+        run, equal, used, is_contended, now, micros, ARGV[3] + 0, ARGV[1] + 0, expires_at)
+      size = decide(terms, claim, levels, answer, size)
+    end
+    claim = stop
   end
 end
 return answer

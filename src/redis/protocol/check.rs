@@ -3,59 +3,26 @@
 use super::script::{Form, Script};
 use crate::redis::error::Error;
 use redis::{Cmd, RedisError, Value, cmd, from_redis_value, make_extension_error};
-use std::sync::LazyLock;
+use std::{slice, sync::LazyLock};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("check.lua"), &[]));
 
 /// The question whose answer is all that fails.
-const CHECK: &str = "EVAL";
-
-/// What a server says of itself and of this client's rights.
-pub(in crate::redis) struct Inspected {
-    /// The answer to `INFO`.
-    pub(in crate::redis) info: Result<String, Error>,
-    /// The commands that failed, each with its error.
-    pub(in crate::redis) failed: Vec<(String, Error)>,
-    /// Whether all commands work on a server.
-    pub(in crate::redis) works: bool,
-}
-
-impl Inspected {
-    pub(in crate::redis) fn new(
-        info: Result<String, Error>,
-        answers: impl Iterator<Item = (String, Result<Value, Error>)>,
-    ) -> Self {
-        let (mut failed, mut works) = (Vec::new(), false);
-        for (name, answer) in answers {
-            let failures = failures(&name, answer);
-            works |= name == CHECK && failures.is_empty();
-            failed.extend(failures);
-        }
-        Self {
-            info,
-            failed,
-            works,
-        }
-    }
-}
+pub(in crate::redis) const CHECK: &str = "EVAL";
 
 /// What a server is asked on keys that begin with this: commands, and what they are called in an error.
 pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2] {
-    [("EVALSHA", Form::Hash), (CHECK, Form::Source)].map(|(name, form)| {
-        let mut command = SCRIPT.call(form, 5, 0);
-        let key = |name: &str| format!("{key}:{name}");
-        command.arg(2).arg(key("probe")).arg(key("number"));
-        command.arg(channel);
-        (name.to_owned(), command)
-    })
+    let keys = ["probe", "number"].map(|name| format!("{key}:{name}"));
+    let command = |form| SCRIPT.run(form, &keys, &[&channel]);
+    [("EVALSHA", Form::Hash), (CHECK, Form::Source)]
+        .map(|(name, form)| (name.to_owned(), command(form)))
 }
 
 /// Reads a key of the store itself: that of the highest time, or of the processes.
-pub(in crate::redis) fn own_question(key: &str, is_clock: bool) -> (String, Cmd) {
+pub(in crate::redis) fn own_question(key: String, is_clock: bool) -> (String, Cmd) {
     let read = if is_clock { "GET" } else { "ZCARD" };
-    let mut command = SCRIPT.call(Form::Source, 5, 0);
-    command.arg(1).arg(key).arg("").arg(read);
-    (key.to_owned(), command)
+    let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &[&"", &read]);
+    (key, command)
 }
 
 /// Finds out whether another server has this one of the samples of keys.
@@ -65,26 +32,24 @@ pub(in crate::redis) fn elsewhere(prefix: &str, number: usize) -> Cmd {
 }
 
 /// The commands that failed in a script, or the script itself, each with its error.
-fn failures(name: &str, answer: Result<Value, Error>) -> Vec<(String, Error)> {
+pub(in crate::redis) fn failures(name: &str, answer: Result<Value, Error>) -> Vec<(String, Error)> {
     let answer = answer.and_then(|answer| from_redis_value(answer).map_err(|_| Error::Reply));
     let failed: Vec<(String, String)> = match answer {
         Ok(failed) => failed,
-        Err(error) if error.is_no_script() => Vec::new(),
+        Err(error) if error.is_code(&["NOSCRIPT"]) => Vec::new(),
         Err(error) => return vec![(name.to_owned(), error)],
     };
-    let failed = failed.into_iter();
-    failed
-        .map(|(command, said)| (command, Error::Redis(of_script(&said))))
-        .collect()
+    let error = |(command, said): (_, String)| (command, Error::Redis(of_script(&said)));
+    failed.into_iter().map(error).collect()
 }
 
 /// The error of a command in a script, which comes as text: `CODE text`, and before Redis 7 `-CODE text`
 /// or only text, behind the place in the script.
 fn of_script(said: &str) -> RedisError {
     let said = said.trim_start_matches("ERR ");
-    let text = match said.strip_prefix('@').and_then(|_| said.split_once(": ")) {
-        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text),
-        None => said,
+    let text = match said.starts_with('@') {
+        true => said.splitn(3, ": ").last().unwrap_or_default(),
+        false => said,
     };
     let is_code = |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase());
     let (code, text) = match text.trim_start_matches('-').split_once(' ') {

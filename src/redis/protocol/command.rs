@@ -252,7 +252,7 @@ fn encode_groups(
     }
 }
 
-/// Each semaphore is named once, and claims have its number.
+/// Each semaphore is named once, and claims have its number. What claims that wait alike have in common is said once.
 fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
     let (mut numbers, mut names) = (HashMap::new(), Vec::new());
     for wanted in claims.iter().flatten() {
@@ -262,41 +262,54 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
         });
     }
     let levels: usize = claims.iter().map(Vec::len).sum();
-    begin(Verb::Acquire, &names, 5 + claims.len() + 4 * levels, sink);
+    begin(
+        Verb::Acquire,
+        &names,
+        5 + 2 * claims.len() + 3 * levels,
+        sink,
+    );
     let first = claims.first().map_or(0, Vec::len);
     let is_equal = claims.iter().all(|claim| claim.len() == first);
     let levels = if is_equal { first as u64 } else { 0 };
     for arg in head.iter().chain([&levels]) {
         sink.add(arg);
     }
-    for claim in claims {
+    let terms = |claim: &[Wanted]| claim.iter().map(Wanted::terms).collect::<Vec<_>>();
+    for run in claims.chunk_by(|one, next| terms(one) == terms(next)) {
         if !is_equal {
-            sink.add(claim.len());
+            sink.add(run[0].len());
         }
-        for wanted in claim {
+        sink.add(run.len());
+        terms(&run[0]).iter().for_each(|terms| sink.add(terms));
+        for wanted in run.iter().flatten() {
             sink.add(numbers[&*wanted.name]);
-            wanted.encode(owner, sink);
+            sink.add(UnitId(owner, &wanted.units, 1));
         }
     }
 }
 
+/// How many units may be held, as the script takes it, and how a claim waits.
+#[derive(PartialEq)]
+struct Terms(i64, Option<Position>);
+
 impl Wanted {
-    /// How many units may be held, as the script takes it.
-    pub(super) fn limit(&self) -> i64 {
-        match self.is_known {
+    fn terms(&self) -> Terms {
+        let limit = match self.is_known {
             true => -1,
             false if self.units.weight > 1 => 0,
             false => i64::from(self.units.limit),
-        }
+        };
+        Terms(limit, self.position)
     }
+}
 
-    fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
-        sink.add(UnitId(owner, &self.units, 1));
-        sink.add(self.limit());
-        match &self.position {
-            Some(position) => sink.add(position),
-            None => sink.add(""),
-        }
+impl fmt::Display for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(limit, position) = self;
+        write!(f, "{limit}")?;
+        position
+            .iter()
+            .try_for_each(|position| write!(f, " {position}"))
     }
 }
 

@@ -13,7 +13,7 @@ mod presence;
 mod script;
 
 pub(super) use answer::{Acquired, Answer, Fault, Message};
-pub(super) use check::{Inspected, elsewhere, own_question, questions};
+pub(super) use check::{CHECK, elsewhere, failures, own_question, questions};
 pub(super) use command::{Command, Group, Position, Sink, Verb, Wanted};
 pub(super) use id::{Of, Owner, PermitId, ReadId, Tag};
 pub(super) use name::{key_of, name, names_of};

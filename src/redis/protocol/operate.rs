@@ -1,11 +1,7 @@
 //! usage: lists what is held, and what waits. revoke: takes a permit from whoever holds it. See `usage.lua` and
 //! `revoke.lua`.
 
-use super::{
-    answer::millis,
-    id::ReadId,
-    script::{Script, run},
-};
+use super::{answer::millis, id::ReadId, script::Script};
 use crate::{redis::error::Error, semaphore::MAX_WEIGHT};
 use redis::{Cmd, Value, from_redis_value};
 use std::sync::LazyLock;
@@ -39,7 +35,7 @@ pub(in crate::redis) type Ending = (String, u64);
 
 /// Asks what is held of a semaphore, and what waits for it.
 pub(in crate::redis) fn usage(name: &str) -> Cmd {
-    run(&USAGE, name, &[&0])
+    USAGE.run_for(name, &[&0])
 }
 
 /// Reads the reply to that.
@@ -78,7 +74,7 @@ const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 pub(in crate::redis) fn revoke(name: &str, id: &str, floor: u64) -> Option<Cmd> {
     let read = ReadId::read(id).filter(|id| id.weight <= MAX_WEIGHT)?;
     let remembered = REMEMBERED_MS.max(LEASES * read.lease_ms.min(LONGEST_LEASE_MS));
-    Some(run(&REVOKE, name, &[&floor, &remembered, &1, &id]))
+    Some(REVOKE.run_for(name, &[&floor, &remembered, &1, &id]))
 }
 
 /// Reads from the reply to that whether there was such a permit.

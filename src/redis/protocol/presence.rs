@@ -1,11 +1,14 @@
 //! presence: whether a process lives and who it is, and the server's clock. See `presence.lua`.
 
-use super::script::Form;
-use super::{command::Verb, id::Owner, script::Script};
+use super::{
+    command::Verb,
+    id::Owner,
+    script::{Form, Script},
+};
 use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Cmd, Value, from_redis_value};
-use std::sync::LazyLock;
+use std::{fmt::Display, slice, sync::LazyLock};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::of(Verb::Presence));
 
@@ -16,9 +19,8 @@ impl Owner {
     /// The key in which a process says who it is, and the question who it is.
     pub(in crate::redis) fn who(&self, id: &str) -> (String, Cmd) {
         let key = self.key(&format!("process:{id}"));
-        let mut command = SCRIPT.call(Form::Source, 8, 0);
-        command.arg(1).arg(&key);
-        command.arg(self.lease_ms).arg(2).arg("process").arg("");
+        let args: [&dyn Display; 4] = [&self.lease_ms, &2, &"process", &""];
+        let command = SCRIPT.run(Form::Source, slice::from_ref(&key), &args);
         (key, command)
     }
 }

@@ -1,7 +1,12 @@
 
 -- How claims are decided where something waits, or does not fit, or may have been revoked; see acquire.lua.
 
--- Builds what decides the claims from the argument `at` on. Of a semaphore with this number `used` says how
+-- How a claim waits, by its terms: for how many ms it counts as alive, how many may wait, its arrival and its head start.
+local function wait_of(terms)
+  return string.match(terms, ' (%d+) (%d+) (%d+) (%d+)$')
+end
+
+-- Builds what decides the claims from the run at `at` on. Of a semaphore with this number `used` says how
 -- many units are held, and `is_contended` whether claims wait. Returns the function that decides a claim.
 local function contended_claims(at, equal, used, is_contended, now, micros, floor, lease, expires_at)
   local is_provisional = tonumber(expires_at) < now + lease
@@ -16,14 +21,17 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     if equal == 0 then
       levels, at = ARGV[at] + 0, at + 1
     end
-    for level = at, at + levels * 4 - 1, 4 do
-      local wait, number = ARGV[level + 3], ARGV[level] + 0
-      if wait ~= '' and is_contended[number] then
-        local alive_until = text(now + string.match(wait, '^%d+'))
-        call('ZADD', KEYS[number * 4 - 1], 'XX', alive_until, ARGV[level + 1])
+    local terms, first = at + 1, at + 1 + levels
+    at = first + ARGV[at] * 2 * levels
+    for level = 0, levels - 1 do
+      local alive_ms = wait_of(ARGV[terms + level])
+      for claim = first + 2 * level, alive_ms and at - 1 or 0, 2 * levels do
+        local number = ARGV[claim] + 0
+        if is_contended[number] then
+          call('ZADD', KEYS[number * 4 - 1], 'XX', text(now + alive_ms), ARGV[claim + 1])
+        end
       end
     end
-    at = at + levels * 4
   end
 
   -- Whether as many waiters as allowed come before a claim with this score. If so, the queue is first
@@ -53,8 +61,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
   -- full.
   local function join(level)
     local id, queue, alive = level.id, level.queue, level.alive
-    local alive_ms, max_waiting, arrival, head_start =
-      string.match(level.wait, '^(%d+) (%d+) (%d+) (%d+)$')
+    local alive_ms, max_waiting, arrival, head_start = wait_of(level.terms)
     local known = call('ZSCORE', queue, id)
     if known then
       return known + head_start
@@ -79,7 +86,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
 
   -- Whether a permit may be granted at a level now. The claim's id is there, or is granted in passing.
   local function is_admitted(level)
-    local id, waits = level.id, level.wait ~= ''
+    local id, waits = level.id, level.waits
     local limit, weight = string.match(id, '^%w+%.%x+%.(%d+)%.(%d+)%.')
     local head = advance(level)
     level.head = head
@@ -165,7 +172,7 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
       return refuse(levels, -1, at)
     end
     for narrower = 1, at - 1 do
-      local level, alive_ms = levels[narrower], string.match(levels[at].wait, '^%d+')
+      local level, alive_ms = levels[narrower], wait_of(levels[at].terms)
       hold(level, level.id, weight_of(level.id), text(now + alive_ms), ttl)
       if call('PTTL', level.held) < short then
         call('PEXPIRE', level.held, ttl)
@@ -192,23 +199,23 @@ local function contended_claims(at, equal, used, is_contended, now, micros, floo
     end
     for at, level in ipairs(levels) do
       if not is_admitted(level) then
-        return false, level.wait == '' and refuse(levels, 0, at) or wait(levels, at)
+        return false, level.waits and wait(levels, at) or refuse(levels, 0, at)
       end
     end
     return true
   end
 
-  -- Decides the claim whose levels begin at this argument. Adds to the answer, and returns its size.
-  return function(first, count, answer, size)
+  -- Decides the claim whose terms and ids begin at these arguments. Adds to the answer, and returns its size.
+  return function(terms, first, count, answer, size)
     local levels = {}
     for level = 1, count do
-      local arg = first + level * 4 - 4
+      local arg, own = first + 2 * level - 2, ARGV[terms + level - 1]
       local number = ARGV[arg] + 0
       local key = number * 4
       levels[level] = {
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
-        token = KEYS[key], used = used[number], id = ARGV[arg + 1], is_known = ARGV[arg + 2] == '-1',
-        wait = ARGV[arg + 3], head = false, is_stuck = false
+        token = KEYS[key], used = used[number], id = ARGV[arg + 1], terms = own,
+        waits = wait_of(own), is_known = string.find(own, '^%-1') ~= nil, head = false, is_stuck = false
       }
     end
     local is_granted, refusal = admit(levels)

@@ -33,7 +33,7 @@ impl Script {
         Self { source, hash, keys }
     }
 
-    /// Begins a call, with room for `size` bytes of arguments.
+    /// Begins a run, with room for `size` bytes of arguments.
     pub(in crate::redis) fn call(&self, form: Form, args: usize, size: usize) -> Cmd {
         let mut command = Cmd::with_capacity(args, size);
         match form {
@@ -42,19 +42,22 @@ impl Script {
         };
         command
     }
-}
 
-/// A run of a script for one semaphore, told in full: what operators ask is rare.
-pub(super) fn run(script: &Script, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
-    let mut command = script.call(Form::Source, 8, 0);
-    command.arg(script.keys.len());
-    for end in script.keys {
-        command.arg(format!("{name}{end}"));
+    /// A whole run.
+    pub(super) fn run(&self, form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> Cmd {
+        let mut command = self.call(form, 8, 0);
+        command.arg(keys.len()).arg(keys);
+        for arg in args {
+            command.arg(arg.to_string());
+        }
+        command
     }
-    for arg in args {
-        command.arg(arg.to_string());
+
+    /// A run for one semaphore.
+    pub(super) fn run_for(&self, name: &str, args: &[&dyn fmt::Display]) -> Cmd {
+        let keys = self.keys.iter().map(|end| format!("{name}{end}"));
+        self.run(Form::Source, &keys.collect::<Vec<_>>(), args)
     }
-    command
 }
 
 impl Reply for Value {

@@ -106,16 +106,15 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
         "n:held", "n:queue", "n:alive", "n:token", "w:held", "w:queue", "w:alive", "w:token",
     ];
     assert_eq!(keys, all);
-    let first = ["2", "1", "p1.1a.5.1.3000.1z.a~20b", "5", "1000 4 9 2000"];
-    let second = ["2", "p1.1a.9.3.3000", "0", ""];
-    let third = ["1", "2", "p1.1a.5.1.3000.1z.+2b", "-1", ""];
+    let first = ["2", "1", "5 1000 4 9 2000", "0"];
+    let ids = ["1", "p1.1a.5.1.3000.1z.a~20b", "2", "p1.1a.9.3.3000"];
+    let second = ["1", "1", "-1", "2", "p1.1a.5.1.3000.1z.+2b"];
     let head = ["3000", "5", "6", "750", "0"];
-    assert_eq!(args, [&head[..], &first, &second, &third].concat());
-    let (.., args) = written(&acquire(vec![vec![wide]]));
-    assert_eq!(
-        args,
-        ["3000", "5", "6", "750", "1", "1", "p1.1a.9.3.3000", "0", ""]
-    );
+    assert_eq!(args, [&head[..], &first, &ids, &second].concat());
+    let (.., args) = written(&acquire(vec![vec![wide.clone()], vec![wide]]));
+    let claim = ["1", "p1.1a.9.3.3000"];
+    let head = ["3000", "5", "6", "750", "1", "2", "0"];
+    assert_eq!(args, [&head[..], &claim, &claim].concat());
 }
 
 #[test]

@@ -1,32 +1,28 @@
-//! An attempt to connect, and why it fails: what redis-rs does not tell, the server is asked again.
+//! An attempt to connect, and why it fails.
 //!
-//! redis-rs drops what a server says when it refuses a password or a database. A port that speaks TLS ends
-//! a connection that does not, and one that speaks no TLS is silent.
+//! redis-rs drops what a server says when it refuses a password or a database, so what a URL says of them is sent
+//! here, as commands like all others. A port that speaks TLS ends a connection that does not, and one that speaks no
+//! TLS is silent: what it speaks is found out over further connections.
+//!
+//! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats what it was sent, the password too.
 
-use super::connection::{CONNECT, Connection, timed_out, without_password};
-use crate::{
-    redis::error::{Error, after},
-    semaphore::timer::timeout_at,
-};
+use super::{address::Address, connection::Connection};
+use crate::redis::error::{Error, after, by};
 use futures_util::future::join;
-use redis::{Client, Cmd, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, Value, cmd};
-use std::{error::Error as StdError, fmt, io, pin::pin, sync::Arc, time::Duration};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, ProtocolVersion,
+    RedisConnectionInfo, RedisError, Value, cmd, make_extension_error,
+};
+use std::{error::Error as StdError, fmt, io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    select,
+    time::{sleep, timeout},
 };
 
-/// What does not go by itself, as the cause of an I/O error.
-#[derive(Debug)]
-pub(in crate::redis) enum Unfit {
-    SpeaksTls,
-    SpeaksNoTls,
-    /// The two sides have not agreed on TLS.
-    Handshake(RedisError),
-    /// The Sentinels know no primary of this name.
-    WrongName,
-}
+/// How long connecting may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(1);
 
 /// How long a port may take to show what it speaks.
 const REACTION: Duration = Duration::from_millis(250);
@@ -40,9 +36,18 @@ const MOST_UNKNOWN: usize = 16 * 1_024;
 
 /// An empty `ClientHello`, which a server that speaks TLS answers with an alert.
 const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
-
-/// What the alert begins with.
 const ALERT: u8 = 21;
+
+/// What does not go by itself, as the cause of an I/O error.
+#[derive(Debug)]
+pub(in crate::redis) enum Unfit {
+    SpeaksTls,
+    SpeaksNoTls,
+    /// The two sides have not agreed on TLS.
+    Handshake(RedisError),
+    /// The Sentinels know no primary of this name.
+    WrongName,
+}
 
 impl Unfit {
     /// The cause of an error, if it is one of these.
@@ -70,50 +75,100 @@ impl From<Unfit> for RedisError {
     }
 }
 
+/// The time of a part of connecting is over.
+pub(super) fn timed_out() -> Error {
+    Error::unconnected(io::Error::from(io::ErrorKind::TimedOut))
+}
+
 /// Connects.
 pub(super) async fn connect(client: &Client) -> Result<Connection, Error> {
-    let mut attempt = pin!(async {
-        match Connection::open(client).await {
-            Ok(connection) => Ok(connection),
+    let attempt = async {
+        match open(client).await {
             Err(error) => Err(explained(error, client).await),
-        }
-    });
-    let connected = match timeout_at(after(CONNECT / 2), &mut attempt).await {
-        Ok(connected) => connected,
-        Err(late) if late.is_early => return Err(Error::PausedClock),
-        Err(_) if is_secure(client) && is_plain(client).await => Err(Unfit::SpeaksNoTls.into()),
-        Err(_) => {
-            let connected = timeout_at(after(CONNECT / 2), attempt).await;
-            connected.map_err(|late| late.or(timed_out()))?
+            connection => connection,
         }
     };
-    connected.map_err(Error::unconnected)
+    // A port that speaks no TLS is silent.
+    let is_plain = async {
+        sleep(CONNECT / 2).await;
+        is_secure(client) && is_plain(client).await
+    };
+    let connected = async {
+        select! {
+            connection = attempt => connection.map_err(Error::unconnected),
+            true = is_plain => Err(Error::unconnected(Unfit::SpeaksNoTls)),
+        }
+    };
+    by(after(CONNECT), timed_out(), connected).await
 }
+
+async fn open(client: &Client) -> Result<Connection, RedisError> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone();
+    let stranger = Client::open(info.set_redis_settings(Default::default()))?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let multiplexed = stranger.get_multiplexed_async_connection_with_config(&config);
+    let connection = Connection::own(multiplexed.await?, client);
+    let refusal = async |commands| {
+        let replies = connection.call(commands).await;
+        replies.into_iter().find_map(Result::err)
+    };
+    // A server that has no password reads a longer one, and says so.
+    if is_too_long(&settings) {
+        let refusal = refusal(vec![cmd("PING")]).await;
+        if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
+            return Err(TOO_LONG.into());
+        }
+    }
+    match refusal(log_in(&settings)).await {
+        Some(error) => Err(without_password(error.into_cause(), client)),
+        None => Ok(connection),
+    }
+}
+
+/// Says who this is, which version of the protocol it speaks, and which database it uses.
+fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
+    let (user, password) = (settings.username(), settings.password());
+    let hello = (settings.protocol() != ProtocolVersion::RESP2).then(|| {
+        let login = password.map(|password| ("AUTH", user.unwrap_or("default"), password));
+        cmd("HELLO").arg(3).arg(login).take()
+    });
+    let auth = || password.map(|password| cmd("AUTH").arg(user).arg(password).take());
+    let select = (settings.db() != 0).then(|| cmd("SELECT").arg(settings.db()).take());
+    hello.or_else(auth).into_iter().chain(select).collect()
+}
+
+fn is_too_long(settings: &RedisConnectionInfo) -> bool {
+    let sent = [settings.username(), settings.password()];
+    sent.into_iter()
+        .flatten()
+        .any(|text| text.len() > MOST_UNKNOWN)
+}
+
+const TOO_LONG: (ErrorKind, &str) = (
+    ErrorKind::AuthenticationFailed,
+    "Redis ends the connection at a user or a password of more than 16 KB",
+);
 
 /// What is known of an attempt to connect that has failed.
 async fn explained(error: RedisError, client: &Client) -> RedisError {
     let is_secure = is_secure(client);
-    match error.kind() {
-        _ if is_too_long(client) && requires_password(client).await => TOO_LONG.into(),
-        ErrorKind::AuthenticationFailed => refusal(client).await.unwrap_or(error),
-        _ if error.code() == Some("ERR") => refusal(client).await.unwrap_or(error),
-        _ if is_secure && is_of_tls(&error) => match is_plain(client).await {
+    if is_secure && is_of_tls(&error) {
+        return match is_plain(client).await {
             true => Unfit::SpeaksNoTls.into(),
             false => Unfit::Handshake(error).into(),
-        },
-        _ if !is_secure && is_end(&error) => {
-            match join(speaks(client, HELLO, &[ALERT]), unasked(client)).await {
-                (true, _) => Unfit::SpeaksTls.into(),
-                (false, said) => said.unwrap_or(error),
-            }
-        }
-        _ => error,
+        };
     }
-}
-
-/// Whether the server answers a command that is not encrypted.
-async fn is_plain(client: &Client) -> bool {
-    speaks(client, b"PING\r\n", b"+-").await
+    // The server has closed the connection.
+    if !is_secure && error.is_connection_dropped() && !error.is_connection_refusal() {
+        return match join(speaks(client, HELLO, &[ALERT]), unasked(client)).await {
+            (true, _) => Unfit::SpeaksTls.into(),
+            (false, said) => said.unwrap_or(error),
+        };
+    }
+    error
 }
 
 fn is_secure(client: &Client) -> bool {
@@ -129,59 +184,14 @@ fn is_of_tls(error: &RedisError) -> bool {
     is_by_itself || io_error(error).is_some_and(is_within)
 }
 
-/// Whether the server has closed the connection.
-fn is_end(error: &RedisError) -> bool {
-    error.is_connection_dropped() && !error.is_connection_refusal()
-}
-
 fn io_error(error: &RedisError) -> Option<&io::Error> {
     let shared: &Arc<dyn StdError + Send + Sync> = error.source()?.downcast_ref()?;
     shared.downcast_ref()
 }
 
-const TOO_LONG: (ErrorKind, &str) = (
-    ErrorKind::AuthenticationFailed,
-    "Redis ends the connection at a user or a password of more than 16 KB",
-);
-
-fn is_too_long(client: &Client) -> bool {
-    let settings = client.get_connection_info().redis_settings();
-    let mut sent = [settings.username(), settings.password()]
-        .into_iter()
-        .flatten();
-    sent.any(|text| text.len() > MOST_UNKNOWN)
-}
-
-async fn requires_password(client: &Client) -> bool {
-    let refusal = refused(client, vec![cmd("PING")]).await;
-    refusal.is_some_and(|error| error.code() == Some("NOAUTH"))
-}
-
-/// Sends the user, the password and the database as commands, and returns what the server refuses.
-async fn refusal(client: &Client) -> Option<RedisError> {
-    let commands = commands(client.get_connection_info().redis_settings());
-    refused(client, commands).await
-}
-
-/// What the server refuses of these commands, on a connection without a user and a password.
-async fn refused(client: &Client, commands: Vec<Cmd>) -> Option<RedisError> {
-    let info = client.get_connection_info().clone();
-    let bare = info.set_redis_settings(RedisConnectionInfo::default());
-    let connection = Connection::open(&Client::open(bare).ok()?).await.ok()?;
-    let replies = connection.call(commands).await;
-    let refusal = replies.into_iter().find_map(Result::err)?;
-    Some(without_password(refusal.into_cause(), client))
-}
-
-fn commands(settings: &RedisConnectionInfo) -> Vec<Cmd> {
-    let login = settings.password().map(|password| {
-        let mut login = cmd("AUTH");
-        login.arg(settings.username()).arg(password);
-        login
-    });
-    let number = settings.db();
-    let select = (number != 0).then(|| cmd("SELECT").arg(number).take());
-    login.into_iter().chain(select).collect()
+/// Whether the server answers a command that is not encrypted.
+async fn is_plain(client: &Client) -> bool {
+    speaks(client, b"PING\r\n", b"+-").await
 }
 
 /// Whether the server answers these bytes with one of those.
@@ -198,12 +208,8 @@ async fn speaks(client: &Client, sent: &[u8], expected: &[u8]) -> bool {
 /// What a server says to a connection that it does not accept, before it closes it.
 async fn unasked(client: &Client) -> Option<RedisError> {
     let said = async {
-        let mut said = Vec::new();
-        socket(client)
-            .await?
-            .take(MOST_SAID)
-            .read_to_end(&mut said)
-            .await?;
+        let (mut said, socket) = (Vec::new(), socket(client).await?);
+        socket.take(MOST_SAID).read_to_end(&mut said).await?;
         io::Result::Ok(said)
     };
     let said = timeout(REACTION, said).await.ok()?.ok()?;
@@ -214,10 +220,61 @@ async fn unasked(client: &Client) -> Option<RedisError> {
 }
 
 async fn socket(client: &Client) -> io::Result<TcpStream> {
-    match client.get_connection_info().addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            TcpStream::connect((host.as_str(), *port)).await
+    let address = Address::of(client.get_connection_info());
+    let Address { host, port } = address.ok_or(io::ErrorKind::Unsupported)?;
+    TcpStream::connect((host, port)).await
+}
+
+/// The same error without what the server repeats, and without a text that has the password.
+pub(super) fn without_password(error: RedisError, client: &Client) -> RedisError {
+    let (Some(code), Some(said)) = (error.code(), error.detail()) else {
+        return error;
+    };
+    let password = client.get_connection_info().redis_settings().password();
+    let told = told((code, said), password.unwrap_or_default());
+    make_extension_error(code.to_owned(), Some(told.to_owned()))
+}
+
+fn told<'a>((code, said): (&str, &'a str), secret: &str) -> &'a str {
+    let own = said.split(", with args beginning with").next();
+    match own.unwrap_or_default() {
+        // The same whatever the password is: a gap in a text that is known would show it.
+        _ if code == "NOAUTH" => "Authentication required.",
+        _ if code == "WRONGPASS" => "invalid username-password pair or user is disabled.",
+        own if own.contains(NEEDLESS) => NEEDLESS,
+        own if own.contains(secret) && !secret.is_empty() => "",
+        own => own,
+    }
+}
+
+const NEEDLESS: &str = "called without any password configured";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_all() {
+        let wrong = "invalid username-password pair or user is disabled.";
+        for secret in ["password", "user", "horse"] {
+            assert_eq!(told(("WRONGPASS", wrong), secret), wrong);
         }
-        _ => Err(io::ErrorKind::Unsupported.into()),
+        let needless =
+            "AUTH <password> called without any password configured for the default user.";
+        for secret in ["password", "user", "horse"] {
+            assert_eq!(told(("ERR", needless), secret), NEEDLESS);
+        }
+        let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
+        assert_eq!(told(("ERR", unknown), "horse"), "unknown command `AUTH`");
+        for (said, secret) in [
+            ("unknown command 'x'", "x"),
+            ("bad 'my horse' or 'my horse'", "my horse"),
+            ("sent: password1", "password"),
+            ("sent: käse", "ä"),
+            ("sent: ''", "'"),
+        ] {
+            assert_eq!(told(("ERR", said), secret), "");
+        }
+        assert_eq!(told(("ERR", "nothing"), ""), "nothing");
     }
 }

@@ -1,13 +1,16 @@
 //! How commands get to Redis and back in bounded time.
 
+mod address;
 mod attempt;
 mod cluster;
 mod connection;
 mod sentinel;
+mod subscription;
 mod topology;
 
 pub(super) use attempt::Unfit;
 pub(super) use cluster::Nodes;
-pub(super) use connection::{Replies, Subscription, confirmed, wait};
+pub(super) use connection::{Connection, Replies, field};
 pub(super) use sentinel::Sentinels;
-pub(super) use topology::{Line, Place, Single, Supplied, Topology};
+pub(super) use subscription::Subscription;
+pub(super) use topology::{Place, Single, Supplied, Topology};

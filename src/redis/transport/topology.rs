@@ -1,26 +1,13 @@
 //! What a store is on: one server, the primary that Sentinels name, the nodes of a cluster, or whatever a supplied
 //! connection leads to. The trait [`Topology`] is all in which they differ.
 
-use super::{
-    attempt,
-    connection::{Connection, Replies, checked},
-};
+use super::{attempt, connection::Connection};
 use crate::{redis::error::Error, semaphore::BoxFuture};
-use futures_util::future::join_all;
-use redis::{
-    Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, aio::ConnectionLike, cmd,
-    from_redis_value,
-};
+use redis::{Client, aio::ConnectionLike, cmd, from_redis_value};
 use std::{
-    fmt,
     future::{pending, ready},
     ops::Range,
     sync::{Arc, OnceLock},
-};
-use tokio::{
-    runtime::{Handle, Id},
-    select,
-    sync::watch,
 };
 
 /// What a server is to this store.
@@ -36,55 +23,6 @@ pub(in crate::redis) enum Place {
     Primary,
     /// A node of a cluster.
     Node,
-}
-
-/// A host and a port. The rest of what a connection needs comes from a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
-impl Address {
-    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it; one with a
-    /// question mark is on a host whose name is not known to the sender.
-    pub(super) fn parse(text: &str, host: &str) -> Option<Self> {
-        let (own, port) = text.rsplit_once(':').filter(|(own, _)| *own != "?")?;
-        let own = own.trim_start_matches('[').trim_end_matches(']');
-        Some(Self {
-            host: if own.is_empty() { host } else { own }.to_owned(),
-            port: port.parse().ok()?,
-        })
-    }
-
-    /// Where the connections of such a client go; `None` if that is a Unix socket.
-    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                let (host, port) = (host.clone(), *port);
-                Some(Self { host, port })
-            }
-            _ => None,
-        }
-    }
-
-    /// A client that connects here, as `template` does to its own server.
-    pub(super) fn client(&self, template: &ConnectionInfo) -> Result<Client, RedisError> {
-        let mut address = template.addr().clone();
-        match &mut address {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                (*host, *port) = (self.host.clone(), self.port);
-            }
-            _ => {}
-        }
-        Client::open(template.clone().set_addr(address))
-    }
 }
 
 /// Which slots are on which servers.
@@ -122,7 +60,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     fn address(&self, server: usize) -> String;
 
     /// Connects the current runtime to a server.
-    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>>;
+    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>>;
 
     /// The map of slots, as far as it is known.
     fn known_slots(&self) -> Slots {
@@ -142,81 +80,6 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
 
     /// Something has failed, perhaps because slots are elsewhere by now.
     fn failed(&self, _error: &Error) {}
-}
-
-/// A connection of a runtime to a server.
-pub(in crate::redis) enum Line {
-    Own(Arc<Own>),
-    /// It sends commands side by side.
-    Supplied(Box<dyn Fn(Vec<Cmd>) -> BoxFuture<Replies> + Send + Sync>),
-}
-
-/// One that this store has made.
-pub(in crate::redis) struct Own {
-    pub(super) connection: Connection,
-    pub(super) client: Client,
-    /// Which drives it.
-    pub(super) runtime: Id,
-    /// Changes when another server has taken the place of this one, so that the connection must not be used.
-    pub(super) replaced: Option<watch::Receiver<u64>>,
-}
-
-impl Own {
-    pub(super) async fn open(client: Client) -> Result<Self, Error> {
-        Ok(Self {
-            connection: attempt::connect(&client).await?,
-            client,
-            runtime: Handle::current().id(),
-            replaced: None,
-        })
-    }
-
-    fn is_replaced(&self) -> bool {
-        let replaced = self.replaced.as_ref();
-        replaced.is_some_and(|replaced| replaced.has_changed().unwrap_or(true))
-    }
-
-    async fn replaced(&self) {
-        match self.replaced.clone() {
-            // An error is the end of all that it belongs to.
-            Some(mut replaced) => drop(replaced.changed().await),
-            None => pending().await,
-        }
-    }
-}
-
-impl Line {
-    /// Whether another server has taken its place, so that nothing may be sent over it.
-    pub(in crate::redis) fn is_replaced(&self) -> bool {
-        matches!(self, Self::Own(own) if own.is_replaced())
-    }
-
-    /// Sends commands when it is polled first. As many replies, in their order.
-    pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
-        match self {
-            Self::Own(own) => own.connection.call(commands).await,
-            Self::Supplied(call) => call(commands).await,
-        }
-    }
-
-    /// Ready when it has closed. For one caller.
-    pub(in crate::redis) async fn closed(&self) {
-        match self {
-            Self::Own(own) => select! {
-                () = own.connection.closed() => {}
-                () = own.replaced() => {}
-            },
-            Self::Supplied(_) => pending().await,
-        }
-    }
-
-    /// Connects once more to the same server. `None`: messages cannot be received.
-    pub(in crate::redis) fn client(&self) -> Option<&Client> {
-        match self {
-            Self::Own(own) => Some(&own.client),
-            Self::Supplied(_) => None,
-        }
-    }
 }
 
 /// The server of a URL.
@@ -246,22 +109,21 @@ impl Topology for Single {
         self.client.get_connection_info().addr().to_string()
     }
 
-    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
-            let own = Own::open(self.client.clone()).await?;
-            let line = Line::Own(Arc::new(own));
+            let connection = attempt::connect(&self.client).await?;
             if self.is_node.get().is_none() {
-                let is_node = is_node(&line).await;
+                let is_node = is_node(&connection).await;
                 self.is_node.get_or_init(|| is_node);
             }
-            Ok(line)
+            Ok(Arc::new(connection))
         })
     }
 }
 
-async fn is_node(line: &Line) -> bool {
-    let info = line.call(vec![cmd("INFO").arg("cluster").take()]).await;
-    let info = info.into_iter().flatten().next();
+async fn is_node(connection: &Connection) -> bool {
+    let info = connection.call(vec![cmd("INFO").arg("cluster").take()]);
+    let info = info.await.into_iter().flatten().next();
     let info = info.and_then(|info| from_redis_value::<String>(info).ok());
     info.is_some_and(|info| info.contains("cluster_enabled:1"))
 }
@@ -314,19 +176,9 @@ where
         (0..PARTS).filter_map(keys).collect()
     }
 
-    /// One by one, side by side: a cluster sends a pipeline to one node only.
-    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Line, Error>> {
-        let call = move |commands: Vec<Cmd>| {
-            let calls = commands.into_iter().map(|command| {
-                let mut connection = self.connection.clone();
-                async move {
-                    let reply = connection.req_packed_command(&command).await;
-                    reply.map_err(Error::Redis).and_then(checked)
-                }
-            });
-            Box::pin(join_all(calls.collect::<Vec<_>>())) as BoxFuture<_>
-        };
-        Box::pin(ready(Ok(Line::Supplied(Box::new(call)))))
+    fn connect(self: Arc<Self>, _: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
+        let connection = Connection::supplied(self.connection.clone());
+        Box::pin(ready(Ok(Arc::new(connection))))
     }
 }
 
@@ -344,48 +196,21 @@ fn slot_of(key: &str) -> usize {
     usize::from(crc16(hashed.as_bytes())) % SLOTS
 }
 
-/// CRC-16/XMODEM: polynomial 0x1021, starting at zero.
+/// CRC-16/XMODEM: polynomial 0x1021, starting at zero; four bits at a time.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        let index = (crc >> 8) as u8 ^ byte;
-        crc << 8 ^ TABLE[usize::from(index)]
-    })
+    let step = |crc: u16, bits: u8| crc << 4 ^ TABLE[usize::from((crc >> 12) as u8 ^ bits)];
+    let byte = |crc, byte: &u8| step(step(crc, byte >> 4), byte & 15);
+    bytes.iter().fold(0, byte)
 }
 
-/// Each claim on a cluster asks for the slots of its keys.
-const TABLE: [u16; 256] = table();
-
-const fn table() -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        let (mut crc, mut bit) = ((index as u16) << 8, 0);
-        while bit < 8 {
-            let carry = crc & 0x8000 != 0;
-            crc = crc << 1 ^ if carry { 0x1021 } else { 0 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
-}
+const TABLE: [u16; 16] = [
+    0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+    0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_without_a_host_is_on_the_host_that_sent_it() {
-        let read = |text| Address::parse(text, "here").map(|at| (at.host, at.port));
-        let on = |host: &str| Some((host.to_owned(), 7_001));
-        assert_eq!(read("10.0.0.1:7001"), on("10.0.0.1"));
-        assert_eq!(read("::1:7001"), on("::1"));
-        assert_eq!(read("[::1]:7001"), on("::1"));
-        assert_eq!(read(":7001"), on("here"));
-        assert_eq!(read("here"), None);
-        assert_eq!(read("?:7001"), None);
-    }
 
     /// The values of `CLUSTER KEYSLOT`.
     #[test]

@@ -1,9 +1,8 @@
 use super::{
-    core::{Change, Core, Failure, Level, Refusal, THREAD, Time, Wait},
+    core::{Level, Refusal, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
-    protocol::{Acquired, Answer, Command, Message},
 };
 use std::{
     future::poll_fn,
@@ -121,19 +120,6 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
 }
 
 #[test]
-fn a_waiter_is_granted_when_another_releases() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        let held = acquire(&driver, limited("a", 1)).await;
-        let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
-        let waiter = tokio::spawn(async move { waiter.await.expect("its turn") });
-        until("it waits", || fake.0.holds("a") == (1, 1));
-        drop(held);
-        assert_eq!(waiter.await.expect("no panic").token(0), 2);
-    });
-}
-
-#[test]
 fn a_dropped_acquire_is_taken_back() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
@@ -244,6 +230,78 @@ fn a_waker_that_panics_ends_nothing() {
     );
 }
 
+type Job = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A task that its executor drops at once when the keeper's thread wakes it, once it is told to.
+struct Task(parking_lot::Mutex<Option<Job>>, AtomicBool);
+
+impl Task {
+    fn start(job: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+        let job = parking_lot::Mutex::new(Some(Box::pin(job) as Job));
+        Arc::new(Self(job, AtomicBool::new(false)))
+    }
+
+    fn poll(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let mut job = self.0.lock().take();
+        let context = &mut Context::from_waker(&waker);
+        let polled = job.as_mut().map(|job| job.as_mut().poll(context));
+        if polled.is_some_and(|polled| polled.is_pending()) {
+            *self.0.lock() = job;
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.try_lock().is_some_and(|job| job.is_none())
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        if self.1.load(SeqCst) && thread::current().name() == Some("tower-semaphore") {
+            let job = self.0.lock().take();
+            drop(job);
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_drops_a_lost_permit_does_not_stop_the_thread() {
+    let (fake, driver, _) = started(Duration::from_millis(900));
+    let runtime = runtime();
+    let held = runtime.block_on(acquire(&driver, limited("a", 1)));
+    let other = runtime.block_on(acquire(&driver, limited("b", 1)));
+    let task = Task::start(async move { held.loss().wait().await });
+    task.poll();
+    task.1.store(true, SeqCst);
+    fake.0.is_silent.store(true, SeqCst);
+    until("the other permit is lost", || other.is_lost());
+    until("the waker returns", || task.is_gone());
+    fake.0.is_silent.store(false, SeqCst);
+    until("the other permit comes back", || !other.is_lost());
+    until("the first is released", || fake.0.holds("a") == (0, 0));
+}
+
+#[test]
+fn a_waker_that_drops_a_claim_which_is_granted_does_not_stop_the_thread() {
+    let (fake, driver, _) = started(LEASE);
+    let runtime = runtime();
+    let held = runtime.block_on(acquire(&driver, limited("a", 1)));
+    let claim = claim_levels(&driver, vec![waiting("a", 1)]);
+    let task = Task::start(async move { drop(claim.await) });
+    until("it waits", || {
+        let _entered = runtime.enter();
+        task.poll();
+        fake.0.holds("a") == (1, 1)
+    });
+    task.1.store(true, SeqCst);
+    drop(held);
+    until("the waker returns", || task.is_gone());
+    until("its permit is released", || fake.0.holds("a") == (0, 0));
+    drop(driver);
+    assert_over(&fake);
+}
+
 /// Panics once in the keeper's thread, if that is asked.
 fn deadly() -> Time {
     let is_keeper = thread::current().name() == Some("tower-semaphore");
@@ -314,62 +372,6 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
             .await
             .expect("its end");
         assert!(held.is_lost() && !held.release().await);
-    });
-    drop(driver);
-    assert_over(&fake);
-}
-
-#[test]
-fn a_server_that_forgot_grants_again_and_nobody_is_told() {
-    let lease = Duration::from_millis(900);
-    let (fake, driver, _) = started(lease);
-    runtime().block_on(async {
-        let held = acquire(&driver, limited("a", 1)).await;
-        fake.0.flush();
-        until("it is back", || fake.0.holds("a") == (1, 0));
-        assert!(!held.is_lost());
-        tokio::time::sleep(lease * 2).await;
-        assert!(!held.is_lost());
-    });
-}
-
-#[test]
-fn a_silent_server_ends_permits_in_time_and_refuses_claims_within_their_budget() {
-    let lease = Duration::from_millis(900);
-    let (fake, driver, _) = started(lease);
-    runtime().block_on(async {
-        let held = acquire(&driver, limited("a", 2)).await;
-        fake.0.is_silent.store(true, SeqCst);
-        let since = Instant::now();
-        let refused = claim_levels(&driver, vec![limited("a", 2)]).await.err();
-        assert_eq!(refused, Some(Refused::By(Refusal::Unavailable(0))));
-        assert!(
-            since.elapsed() < Duration::from_millis(700),
-            "{:?}",
-            since.elapsed()
-        );
-        held.loss().wait().await;
-        assert!(
-            since.elapsed() < lease + Duration::from_millis(200),
-            "{:?}",
-            since.elapsed()
-        );
-    });
-}
-
-#[test]
-fn connections_that_break_are_made_again() {
-    let (fake, driver, _) = started(LEASE);
-    runtime().block_on(async {
-        for _ in 0..5 {
-            drop(acquire(&driver, limited("a", 100)).await);
-            let connects = fake.0.connects.load(SeqCst);
-            fake.0.break_all();
-            let claims = || async { drop(claim_levels(&driver, vec![limited("a", 100)]).await) };
-            while fake.0.connects.load(SeqCst) == connects {
-                claims().await;
-            }
-        }
     });
     drop(driver);
     assert_over(&fake);
@@ -474,52 +476,4 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
     until("nothing is left", || fake.0.holds("a") == (0, 0));
     drop(driver);
     assert_over(&fake);
-}
-
-/// A carrier has a timer of its own, which may be faster than the thread's.
-#[test]
-fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
-    let mut core = Core::new(settings(LEASE));
-    let mut now = Duration::from_secs(1_000);
-    core.handle_servers(now, Change::Connected(THREAD, 0));
-    for round in 0..4 {
-        core.handle_timeout(now);
-        let call = core.poll_call(now, THREAD).expect("it announces itself");
-        let reply = match round {
-            0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1))]),
-            _ => Err(Failure::Abandoned),
-        };
-        now = if round == 0 { now } else { call.deadline };
-        core.handle_reply(now, call.id, reply);
-        now = core
-            .poll_timeout()
-            .expect("it announces itself again")
-            .max(now);
-    }
-    assert!(core.is_open(0));
-}
-
-/// A subscription is another connection than that of the claim.
-#[test]
-fn a_grant_that_is_told_before_the_answer_that_its_claim_waits_is_asked_for_at_once() {
-    let mut core = Core::new(settings(LEASE));
-    let now = Duration::from_secs(1_000);
-    core.handle_servers(now, Change::Connected(THREAD, 0));
-    core.handle_timeout(now);
-    let call = core.poll_call(now, THREAD).expect("it announces itself");
-    let presence = Answer::Presence(1_000_000, Some(1), Some(1));
-    core.handle_reply(now, call.id, Ok(vec![presence]));
-    let (id, call) = core.acquire(now, THREAD, &[waiting("a", 1)]);
-    let call = call.expect("it is sent");
-    core.handle_message(now, Message::Granted(id.serial, 7, 1));
-    let queued = Acquired::Queued {
-        level: 0,
-        arrival: 1,
-        recheck: None,
-        last_token: 6,
-    };
-    let answer = Answer::Acquired(1_000_000, vec![queued]);
-    core.handle_reply(now, call.id, Ok(vec![answer]));
-    let poll = core.poll_call(now, THREAD).expect("it polls");
-    assert!(matches!(poll.commands[..], [Command::Acquire { .. }]));
 }

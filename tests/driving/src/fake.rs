@@ -116,10 +116,6 @@ impl Server {
         of.map_or((0, 0), |of| (of.held.len(), of.queue.len()))
     }
 
-    pub(crate) fn break_all(&self) {
-        self.broken.notify_waiters();
-    }
-
     /// Forgets everything.
     pub(crate) fn flush(&self) {
         self.all.lock().clear();

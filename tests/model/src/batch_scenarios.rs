@@ -16,6 +16,22 @@ pub(crate) fn batches() -> Scenario {
     }
 }
 
+/// What is granted together is written at once: units of one key or of two, and tokens.
+pub(crate) fn granted_together() -> Scenario {
+    let claims = || vec![vec![Level::trying(0, 2)], vec![Level::trying(1, 2)]];
+    Scenario {
+        has_batches: true,
+        late: 0,
+        crashes: false,
+        loses: false,
+        ..Scenario::new(
+            "granted together",
+            vec![claims(), claims(), claims()],
+            20_000,
+        )
+    }
+}
+
 /// Two clients make a call together, each for a key of its own or both for one.
 pub(crate) fn at_once() -> Scenario {
     let waiting = || vec![vec![Level::waiting(1, 1)]];

@@ -148,17 +148,33 @@ impl Call {
             _ => vec![LEASE, deadline, floor, LEASE],
         };
         let mut args: Vec<_> = head.iter().map(ToString::to_string).collect();
-        let semaphores = self.semaphores();
-        let equal = self.is_acquire().then(|| self.levels());
-        args.extend(equal.map(|levels| levels.to_string()));
-        for share in &self.shares {
-            if equal.is_none_or(|levels| levels == 0) {
-                args.push(share.len().to_string());
+        match self.is_acquire() {
+            true => self.claim_args(&mut args),
+            false => {
+                for share in &self.shares {
+                    args.push(share.len().to_string());
+                    args.extend(share.iter().map(|item| item.unit.to_string()));
+                }
             }
-            let items = share.iter().map(|item| self.item_args(item, &semaphores));
-            args.extend(items.flatten());
         }
         args
+    }
+
+    /// Claims that wait alike say how once.
+    fn claim_args(&self, args: &mut Vec<String>) {
+        let (semaphores, equal) = (self.semaphores(), self.levels());
+        args.push(equal.to_string());
+        let terms = |share: &[Item]| share.iter().map(terms).collect::<Vec<_>>();
+        for run in self.shares.chunk_by(|one, next| terms(one) == terms(next)) {
+            args.extend((equal == 0).then(|| run[0].len().to_string()));
+            args.push(run.len().to_string());
+            args.extend(terms(&run[0]));
+            for item in run.iter().flatten() {
+                let number = semaphores.iter().position(|key| *key == item.key);
+                args.push((number.unwrap_or_default() + 1).to_string());
+                args.push(item.unit.to_string());
+            }
+        }
     }
 
     /// How many levels each claim has; 0 if their numbers differ.
@@ -169,21 +185,12 @@ impl Call {
             false => 0,
         }
     }
+}
 
-    /// The arguments of an item.
-    fn item_args(&self, item: &Item, semaphores: &[u8]) -> Vec<String> {
-        let number = semaphores.iter().take_while(|at| **at != item.key).count() + 1;
-        let unit = item.unit.to_string();
-        match self.verb {
-            Verb::Acquire => vec![
-                number.to_string(),
-                unit,
-                fast_limit(item),
-                wait_text(item.wait),
-            ],
-            _ => vec![unit],
-        }
-    }
+/// The limit of a claim at a level, and how it waits there.
+fn terms(item: &Item) -> String {
+    let wait = item.wait.map(wait_text).unwrap_or_default();
+    fast_limit(item) + &wait
 }
 
 fn fast_limit(item: &Item) -> String {
@@ -195,11 +202,8 @@ fn fast_limit(item: &Item) -> String {
     }
 }
 
-fn wait_text(wait: Option<Wait>) -> String {
-    let Some(wait) = wait else {
-        return String::new();
-    };
+fn wait_text(wait: Wait) -> String {
     let arrival = wait.arrival.map_or(0, |arrival| arrival + NOW);
     let (max_waiting, head_start) = (wait.max_waiting, wait.head_start);
-    format!("{ALIVE} {max_waiting} {arrival} {head_start}")
+    format!(" {ALIVE} {max_waiting} {arrival} {head_start}")
 }

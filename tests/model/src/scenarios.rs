@@ -1,7 +1,7 @@
 //! The walks.
 
 use crate::{
-    batch_scenarios::{at_once, batches, passing_at_once, several_at_once},
+    batch_scenarios::{at_once, batches, granted_together, passing_at_once, several_at_once},
     clock_scenarios::{
         leaps, restart_of_tokens, set_back, set_back_queue, several_restarts_of_tokens,
     },
@@ -17,6 +17,7 @@ pub fn all() -> Vec<Scenario> {
         three_clients(),
         two_keys(),
         batches(),
+        granted_together(),
         at_once(),
         several_at_once(),
         passing_at_once(),

@@ -2,17 +2,8 @@
 //!
 //! The server's plain TCP port stays open to the oracle, which reads there how the store is connected.
 
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod authority;
 mod chosen;
-mod client_list;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod identity;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod market;
 mod paused;
-#[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
-mod roots;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod secure_server;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
@@ -20,8 +11,6 @@ mod several_servers;
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 mod tls;
 mod urls;
-#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
-mod without_tls;
 mod wrong;
 
 use std::time::Duration;

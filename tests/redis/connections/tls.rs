@@ -1,27 +1,41 @@
-//! Over TLS everything works as it does without.
+//! TLS: which servers are trusted, client certificates, and everything works as it does without.
 
 use super::{
-    BOUND, claim,
-    client_list::{assert_all, clients_of_a_notified_waiter, others},
-    secure_server::SecureServer,
+    BOUND, blamed, causes,
+    chosen::{assert_all, clients_of_a_notified_waiter, others},
+    claim, refusal,
+    secure_server::{Authority, SecureServer, Signed},
     works,
 };
-use std::time::Duration;
-use testing::{stores::connected, wait::eventually};
-use tower_semaphore::{RedisSemaphore, Semaphore, redis::Builder};
+use std::{env, process::Stdio, time::Duration};
+use testing::{
+    child::child,
+    example::{address, command},
+    redis::RedisServer,
+    stores::connected,
+    wait::eventually,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tower_semaphore::{
+    RedisSemaphore, Semaphore,
+    redis::{Builder, ConnectError, client::Client},
+};
 
-fn builder(server: &SecureServer) -> Builder {
+fn rooted(server: &SecureServer) -> Builder {
     RedisSemaphore::builder().root_certificate(server.authority.certificate())
 }
 
 async fn store(server: &SecureServer) -> RedisSemaphore {
-    connected(async || builder(server).connect(server.url()).await).await
+    connected(async || rooted(server).connect(server.url()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
     let mut server = SecureServer::start().await;
-    let builder = builder(&server).lease(Duration::from_secs(2));
+    let builder = rooted(&server).lease(Duration::from_secs(2));
     let store = connected(async || builder.clone().connect(server.url()).await).await;
     let permit = store.acquire(claim()).await.expect("there is room");
     server.raw.reset_stats().await;
@@ -33,15 +47,6 @@ async fn a_permit_is_acquired_refreshed_and_released_over_tls() {
     let clients = others(&mut server.raw).await;
     assert_all(&clients, &[("laddr", &server.address)]);
     assert!(permit.release().await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn waiters_are_notified_over_tls() {
-    let mut server = SecureServer::start().await;
-    let builder = builder(&server).lease(Duration::from_secs(60));
-    let store = connected(async || builder.clone().connect(server.url()).await).await;
-    let clients = clients_of_a_notified_waiter(&store, &mut server.raw).await;
-    assert_all(&clients, &[("laddr", &server.address)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,8 +83,243 @@ async fn a_user_a_password_and_a_database_work_over_tls() {
     ];
     server.raw.cmd(&rule).await;
     let url = format!("rediss://ann:secret@{}/3", server.address);
-    let store = connected(async || builder(&server).connect(&*url).await).await;
+    let store = connected(async || rooted(&server).connect(&*url).await).await;
     works(&store).await;
     let clients = others(&mut server.raw).await;
     assert_all(&clients, &[("user", "ann"), ("db", "3")]);
+}
+
+/// What rustls says of a server, or OpenSSL.
+fn says(refusal: &str, rustls: &str, openssl: &str) -> bool {
+    let words = match cfg!(feature = "tls-rustls") {
+        true => rustls,
+        false => openssl,
+    };
+    refusal.contains(words)
+}
+
+fn says_that_it_is_not_trusted(refusal: &str) {
+    let (rustls, openssl) = ("invalid peer certificate", "certificate verify failed");
+    assert!(says(refusal, rustls, openssl), "{refusal}");
+}
+
+async fn connect(url: String, root: String) -> Result<RedisSemaphore, ConnectError> {
+    let builder = RedisSemaphore::builder().root_certificate(root);
+    builder.connect(url).await
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_is_refused_with_the_reason() {
+    let server = SecureServer::start().await;
+    let other = Authority::new().certificate();
+    let refusal = refusal(connect(server.url(), other).await);
+    says_that_it_is_not_trusted(&refusal);
+}
+
+#[tokio::test]
+async fn a_server_with_the_certificate_of_another_host_is_refused_with_the_reason() {
+    let server = SecureServer::with("elsewhere.example", &["--tls-auth-clients", "no"]).await;
+    let refusal = refusal(connect(server.url(), server.authority.certificate()).await);
+    assert!(
+        says(&refusal, "elsewhere.example", "IP address mismatch"),
+        "{refusal}"
+    );
+}
+
+#[tokio::test]
+async fn any_of_several_root_certificates_is_trusted() {
+    let server = SecureServer::start().await;
+    let bundle = Authority::new().certificate() + &server.authority.certificate();
+    let store = connect(server.url(), bundle).await;
+    works(&store.expect("one of them signed")).await;
+}
+
+/// The environment of the process below.
+const URL: &str = "TOWER_SEMAPHORE_TLS_URL";
+
+/// A process of its own, because an environment variable names the system's certificates.
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn a_process_with_system_certificates() {
+    let Ok(url) = env::var(URL) else { return };
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async {
+        let store = RedisSemaphore::connect(url).await;
+        works(&store.expect("the system trusts the server")).await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificates_of_the_system_are_trusted_unless_others_are_set() {
+    let server = SecureServer::start().await;
+    let refusal = refusal(RedisSemaphore::connect(server.url()).await);
+    says_that_it_is_not_trusted(&refusal);
+    let output = child(module_path!(), "a_process_with_system_certificates")
+        .env(URL, server.url())
+        .env("SSL_CERT_FILE", server.authority_file())
+        .output()
+        .expect("the process starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+/// redis-rs has the rule: `tls-native-tls` allows it, `tls-rustls` needs one more feature.
+#[tokio::test]
+async fn an_insecure_url_is_an_explicit_choice_or_an_error_of_the_url() {
+    let server = SecureServer::start().await;
+    let outcome = RedisSemaphore::connect(server.url() + "#insecure").await;
+    match cfg!(feature = "tls-rustls") {
+        true => assert_eq!(blamed(outcome), "url"),
+        false => works(&outcome.expect("nothing is verified")).await,
+    }
+}
+
+#[tokio::test]
+async fn root_certificates_that_cannot_work_are_named() {
+    let url = "rediss://127.0.0.1:1/";
+    let builder = RedisSemaphore::builder;
+    let torn = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for pem in ["", "not PEM", torn] {
+        let outcome = builder().root_certificate(pem).connect(url).await;
+        assert_eq!(blamed(outcome), "root_certificate", "{pem}");
+    }
+    let right = builder().root_certificate(Authority::new().certificate());
+    let outcome = right.connect("redis://127.0.0.1:1/").await;
+    assert_eq!(blamed(outcome), "root_certificate");
+}
+
+async fn strict_server() -> SecureServer {
+    SecureServer::with("127.0.0.1", &["--tls-auth-clients", "yes"]).await
+}
+
+async fn connect_as(server: &SecureServer, own: Signed) -> Result<RedisSemaphore, ConnectError> {
+    let builder = rooted(server).lease(Duration::from_secs(60));
+    let builder = builder.client_certificate(own.certificate, own.key);
+    builder.connect(server.url()).await
+}
+
+/// A connection may end before the reason is read.
+async fn refused(connect: impl AsyncFn() -> Result<RedisSemaphore, ConnectError>) {
+    eventually("the reason is read", BOUND, async || {
+        match connect().await {
+            Err(ConnectError::Unavailable { .. }) => false,
+            outcome => !refusal(outcome).is_empty(),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_connection_shows_the_client_certificate() {
+    let mut server = strict_server().await;
+    let own = server.authority.sign("client.example");
+    let store = connect_as(&server, own).await.expect("it is let in");
+    let clients = clients_of_a_notified_waiter(&store, &mut server.raw).await;
+    assert_all(&clients, &[("laddr", &server.address)]);
+}
+
+#[tokio::test]
+async fn without_a_client_certificate_a_server_that_requires_one_refuses() {
+    let server = strict_server().await;
+    refused(async || rooted(&server).connect(server.url()).await).await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_another_authority_is_refused() {
+    let server = strict_server().await;
+    let own = Authority::new().sign("client.example");
+    refused(async || connect_as(&server, own.clone()).await).await;
+}
+
+#[tokio::test]
+async fn client_certificates_that_cannot_work_are_named() {
+    let authority = Authority::new();
+    let own = authority.sign("client.example");
+    let key_of_another = authority.sign("client.example").key;
+    for (certificate, key) in [
+        (own.certificate.as_str(), key_of_another.as_str()),
+        (&own.certificate, "not PEM"),
+        ("not PEM", &own.key),
+        (&own.key, &own.certificate),
+    ] {
+        let builder = RedisSemaphore::builder().client_certificate(certificate, key);
+        let outcome = builder.connect("rediss://127.0.0.1:1/").await;
+        assert_eq!(blamed(outcome), "client_certificate");
+    }
+}
+
+#[tokio::test]
+async fn a_supplied_connection_has_its_own_certificates() {
+    let server = RedisServer::start();
+    let client = Client::open(server.url()).expect("the URL is right");
+    let connection = client.get_multiplexed_async_connection().await;
+    let own = Authority::new().sign("client.example");
+    let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key);
+    let outcome = builder.with_connection(connection.expect("it connects"));
+    assert_eq!(blamed(outcome), "client_certificate");
+}
+
+#[tokio::test]
+async fn a_private_key_is_in_no_error_and_in_no_debug_output() {
+    let server = SecureServer::start().await;
+    let own = server.authority.sign("client.example");
+    let secret = own.key.lines().nth(1).expect("it has lines").to_owned();
+    let key_of_another = server.authority.sign("client.example").key;
+    let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key.as_str());
+    let wrong = RedisSemaphore::builder().client_certificate(key_of_another, own.key);
+    let wrong = wrong.connect(server.url()).await.expect_err("they differ");
+    let said = format!("{builder:?} {wrong:?} {}", causes(&wrong));
+    assert!(
+        !said.contains(&secret) && !said.contains("PRIVATE"),
+        "{said}"
+    );
+}
+
+/// The first line of the answer to a request of `ann`.
+async fn status(url: &str) -> String {
+    let address = url.trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).await.expect("it listens");
+    let request = "GET /market HTTP/1.1\r\nhost: market\r\nx-account-id: ann\r\n\
+                   connection: close\r\n\r\n";
+    socket
+        .write_all(request.as_bytes())
+        .await
+        .expect("it is sent");
+    let mut answer = String::new();
+    socket
+        .read_to_string(&mut answer)
+        .await
+        .expect("it is text");
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_market_trusts_the_authority_that_it_is_told() {
+    let mut server = SecureServer::start().await;
+    let authority = server.authority_file();
+    let authority = authority.to_str().expect("it is text");
+    let url = server.url();
+    let settings = [("REDIS_URL", &*url), ("REDIS_CA", authority), ("PORT", "0")];
+    let mut market = command("market", &settings);
+    let mut market = market.stdout(Stdio::piped()).spawn().expect("it starts");
+    let market_url = address(&mut market).await;
+    assert_eq!(status(&market_url).await, "HTTP/1.1 200 OK");
+    let clients = server.raw.cmd(&["KEYS", "semaphore:*"]).await;
+    assert!(!clients.array().is_empty(), "the permits are elsewhere");
+}
+
+#[tokio::test]
+async fn a_market_trusts_no_authority_that_it_was_not_told() {
+    let server = SecureServer::start().await;
+    let url = server.url();
+    let mut market = command("market", &[("REDIS_URL", &*url), ("PORT", "0")]);
+    let output = market.output().await.expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.starts_with("REDIS_URL: "),
+        "{said}"
+    );
 }

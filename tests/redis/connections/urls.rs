@@ -1,9 +1,9 @@
 //! Unix sockets, users, passwords and database numbers.
 
 use super::{
-    BOUND, blamed, causes, claim,
-    client_list::{assert_all, clients_of_a_notified_waiter, others},
-    works,
+    BOUND, blamed, causes,
+    chosen::{assert_all, clients_of_a_notified_waiter, others},
+    claim, works,
 };
 use std::time::Duration;
 use tempfile::TempDir;
@@ -80,7 +80,10 @@ async fn a_wrong_password_is_refused_and_shown_nowhere() {
     let store = store.expect("it is let in");
     let wrong = RedisSemaphore::connect(url("battery-staple")).await;
     let wrong = wrong.expect_err("the password is wrong");
-    let said = format!("{store:?} {wrong:?} {}", causes(&wrong));
+    let gone = RedisSemaphore::connect("redis://:battery-staple@127.0.0.1:1/").await;
+    let shown = r#"RedisSemaphore { prefix: "semaphore:", lease: 10s, .. }"#;
+    assert_eq!(format!("{store:?}"), shown);
+    let said = format!("{store:?} {wrong:?} {} {gone:?}", causes(&wrong));
     for secret in [PASSWORD, ENCODED, "battery-staple"] {
         assert!(!said.contains(secret), "{said}");
     }
@@ -114,4 +117,28 @@ async fn a_number_of_a_database_that_is_not_there_is_blamed() {
         others(&mut raw).await.is_empty()
     })
     .await;
+}
+
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[tokio::test]
+async fn a_tls_url_blames_the_url_and_names_the_missing_features() {
+    let outcome = RedisSemaphore::connect("rediss://:secret@127.0.0.1:1/").await;
+    let error = outcome.expect_err("there is no TLS");
+    let said = causes(&error);
+    assert!(
+        said.contains("tls-rustls") && said.contains("tls-native-tls"),
+        "{said}"
+    );
+    assert!(!format!("{said} {error:?}").contains("secret"), "{said}");
+    assert_eq!(blamed(Err(error)), "url");
+}
+
+#[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
+#[tokio::test]
+async fn what_else_is_wrong_with_a_url_is_not_taken_for_missing_tls() {
+    let outcome = RedisSemaphore::connect("redis://127.0.0.1:1/not-a-number").await;
+    let Err(error @ ConnectError::Setting { name: "url", .. }) = outcome else {
+        panic!("the URL is not blamed: {outcome:?}");
+    };
+    assert!(!causes(&error).contains("tls-rustls"), "{error}");
 }

@@ -1,13 +1,8 @@
-//! Faults that no other test brings about. `TESTING.md` lists all, each with its test.
+//! Faults of one server and of the way to it. `TESTING.md` lists all, each with its test.
 
 mod broken_streams;
-mod cancelled;
-mod crowd;
-mod dropped_releases;
-mod flushed_scripts;
-mod lagging_replica;
-mod late_refreshes;
-mod lost_keys;
-mod lost_replies;
+mod lost_calls;
+mod lost_data;
 mod odd_answers;
+mod scripts;
 mod server;

@@ -13,7 +13,7 @@ use crate::{
 };
 use model::{scripts, stand_in};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Display,
     sync::Arc,
 };
@@ -53,6 +53,7 @@ pub(crate) fn shipped(settings: subject::Settings) -> Box<dyn subject::Subject> 
         commands: BTreeMap::new(),
         entered: 0,
         ids: BTreeMap::new(),
+        waits: BTreeSet::new(),
     })
 }
 
@@ -67,7 +68,9 @@ struct Shipped {
     commands: BTreeMap<CallId, (subject::Runtime, Vec<Command>)>,
     /// Who looks for calls, beside the thread: the runtime that has just been in the core.
     entered: subject::Runtime,
-    ids: BTreeMap<u64, PermitId>,
+    ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
+    /// What callers have given up who wait for that.
+    waits: BTreeSet<PermitId>,
 }
 
 /// A script that is being written.
@@ -203,13 +206,22 @@ impl subject::Subject for Shipped {
         self.entered = from;
         let (id, call) = self.core.acquire(now, runtime(from), &levels.collect::<Vec<_>>());
         self.calls.extend(call.map(|call| (from, call)));
-        self.ids.insert(id.serial, id);
+        self.ids.insert(id.serial, (id, from));
         subject::PermitId(id.serial)
     }
 
     fn release(&mut self, now: Time, permit: subject::PermitId) {
-        if let Some(id) = self.ids.remove(&permit.0) {
-            self.core.release(now, id, false);
+        let Some((id, from)) = self.ids.remove(&permit.0) else {
+            return;
+        };
+        // Every other caller waits for its release, which its own task carries if it can.
+        let waits = id.serial.is_multiple_of(2);
+        self.core.release(now, id, waits);
+        if waits {
+            self.waits.insert(id);
+            self.entered = from;
+            let call = self.core.release_alone(now, runtime(from), id);
+            self.calls.extend(call.map(|call| (from, call)));
         }
     }
 
@@ -220,12 +232,12 @@ impl subject::Subject for Shipped {
         permit: subject::PermitId,
         to: subject::Resize,
     ) -> Option<subject::PermitId> {
-        let root = *self.ids.get(&permit.0)?;
+        let (root, _) = *self.ids.get(&permit.0)?;
         let (level, more) = ((root, to.level), (to.units, to.limit));
         self.entered = from;
         let (id, call) = self.core.grow(now, runtime(from), level, more)?;
         self.calls.extend(call.map(|call| (from, call)));
-        self.ids.insert(id.serial, id);
+        self.ids.insert(id.serial, (id, from));
         Some(subject::PermitId(id.serial))
     }
 
@@ -235,7 +247,7 @@ impl subject::Subject for Shipped {
         permit: subject::PermitId,
         by: subject::Resize,
     ) -> Vec<subject::PermitId> {
-        let root = self.ids.get(&permit.0).copied();
+        let root = self.ids.get(&permit.0).map(|(id, _)| *id);
         let parts = root.and_then(|root| self.core.shrink(now, root, (by.level, by.units)));
         let parts = parts.unwrap_or_default().into_iter();
         parts.map(|part| subject::PermitId(part.serial)).collect()
@@ -343,6 +355,8 @@ impl subject::Subject for Shipped {
                     subject::Event::Regained(subject::PermitId(id.serial), tokens)
                 }
                 Event::Revoked(id) => subject::Event::Revoked(subject::PermitId(id.serial)),
+                // Of what a caller has given up it alone learns.
+                Event::Released(id, _) if self.waits.remove(&id) => continue,
                 Event::Released(id, _) => subject::Event::Released(subject::PermitId(id.serial)),
                 Event::Degraded(id) => subject::Event::Degraded(subject::PermitId(id.serial)),
                 Event::Queued(..) | Event::Held(..) => continue,

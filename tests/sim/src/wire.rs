@@ -69,11 +69,15 @@ impl Script {
         let mut claims: Vec<Vec<(Key, Wanted)>> = Vec::new();
         while !args.0.is_empty() {
             let levels = if equal > 0 { equal } else { args.number()? };
-            let claim = (0..levels).map(|_| {
-                let key = args.number()?.checked_sub(1)?;
-                Some((*keys.get(key as usize)?, args.wanted(owner)?))
-            });
-            claims.push(claim.collect::<Option<_>>()?);
+            let count = args.number()?;
+            let terms: Vec<_> = (0..levels).map(|_| args.next()).collect::<Option<_>>()?;
+            for _ in 0..count {
+                let claim = terms.iter().map(|terms| {
+                    let key = args.number()?.checked_sub(1)?;
+                    Some((*keys.get(key as usize)?, args.wanted(owner, terms)?))
+                });
+                claims.push(claim.collect::<Option<_>>()?);
+            }
         }
         let named: BTreeSet<_> = claims.iter().flatten().map(|(key, _)| key).collect();
         (named.len() == keys.len()).then_some(Command::Acquire {
@@ -162,15 +166,16 @@ impl<'a> Args<'a> {
         (length <= owner.lease).then_some(length)
     }
 
-    fn wanted(&mut self, owner: &Settings) -> Option<Wanted> {
+    fn wanted(&mut self, owner: &Settings, terms: &str) -> Option<Wanted> {
         let id = id(self.next()?, owner)?;
-        let was_sent = match self.next()?.parse::<i64>().ok()? {
+        let (limit, words) = terms.split_once(' ').unwrap_or((terms, ""));
+        let was_sent = match limit.parse::<i64>().ok()? {
             -1 => true,
             limit if limit == i64::from(id.limit) && id.weight == 1 => false,
             0 if id.weight > 1 => false,
             _ => return None,
         };
-        let position = match self.next()? {
+        let position = match words {
             "" => None,
             words => Some(position(words)?),
         };

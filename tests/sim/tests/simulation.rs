@@ -99,19 +99,15 @@ const PATCHES: [(&str, &str, &str); 19] = [
     ),
     (
         "acquire",
-        "ARGV[arg + 2] - used[number] > 0",
-        "ARGV[arg + 2] - used[number] >= 0",
+        "string.match(limit, '^%-?%d+')) - used[number]",
+        "string.match(limit, '^%-?%d+')) - used[number] + 1",
     ),
+    ("acquire", "if now > ARGV[2] + 0 then", "if false then"),
+    ("acquire", "is_contended[number] and 0 or", ""),
     (
         "acquire",
-        "if now > tonumber(ARGV[2]) then",
-        "if false then",
-    ),
-    ("acquire", "not is_contended[number] and", ""),
-    (
-        "acquire",
-        "text(now), text(now + ARGV[4]),",
-        "text(now), text(now + ARGV[4] * 2),",
+        "ARGV[5] + 0, text(now + ARGV[4]),",
+        "ARGV[5] + 0, text(now + ARGV[4] * 2),",
     ),
     (
         "queue",
@@ -123,7 +119,7 @@ const PATCHES: [(&str, &str, &str); 19] = [
         "arrival = math.max(micros, last + 1)",
         "arrival = math.min(micros, last - 1)",
     ),
-    ("queue", "wait ~= '' and is_contended[number]", "false"),
+    ("queue", "if is_contended[number] then", "if false then"),
     (
         "grant",
         "local is_alive = alive_until > now",

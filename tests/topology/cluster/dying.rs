@@ -23,7 +23,7 @@ struct Outcome {
     own: Vec<Seen>,
     others: Vec<Seen>,
     promoted: Instant,
-    most: u32,
+    most: usize,
 }
 
 async fn fail_over(fault: Fault) -> Outcome {

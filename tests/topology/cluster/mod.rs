@@ -9,7 +9,6 @@ mod moving;
 mod outage;
 mod replaced;
 mod replicas;
-mod stalled;
 mod start;
 
 use std::time::Duration;

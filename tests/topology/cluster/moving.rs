@@ -1,15 +1,14 @@
 //! Slots move from node to node.
 
 use super::{BOUND, connect, load::Load, name, patient};
-use futures_util::future::join_all;
-use std::{collections::BTreeSet, error::Error as _, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 use testing::{
     machine::{alone, beside_others},
     redis::Cluster,
     wait::eventually,
 };
 use tokio::time::{sleep, timeout};
-use tower_semaphore::{Claim, Semaphore, redis::Error};
+use tower_semaphore::{Claim, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
@@ -173,31 +172,6 @@ async fn a_slot_that_each_node_says_the_other_has_fails_its_own_claims_only() {
         assert_eq!(cluster.raw(1).await.cmd(&stable).await.text(), "OK");
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn claims_on_a_slot_that_does_not_end_its_move_are_told_so_however_many_they_are() {
-    let _alone = alone().await;
-    let cluster = Cluster::of_primaries(3).await;
-    let store = connect(patient().timeout(Duration::from_millis(250)), &cluster).await;
-    let key = cluster.keys_of(0, 1, name).await.remove(0);
-    let slot = cluster.slot(&name(&key)).await;
-    let claim = Claim::new(key.as_str()).with_limit(2);
-    let _held = store.acquire(claim.clone()).await.expect("there is room");
-    cluster.begin_move(slot, 0, 1).await;
-    for count in [1, 1, 1, 10, 20, 30] {
-        let claims = (0..count).map(|_| store.acquire(claim.clone()));
-        for answer in join_all(claims).await {
-            let error = answer.expect_err("the keys move");
-            let is_told = match error.source().and_then(|source| source.downcast_ref()) {
-                // A busy machine was given the time.
-                Some(Error::Timeout { 0: waited, .. }) => *waited > Duration::from_millis(20),
-                Some(Error::Redis { 0: error, .. }) => error.code() == Some("TRYAGAIN"),
-                _ => false,
-            };
-            assert!(is_told, "{error:?}");
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,27 +28,21 @@ async fn works(store: &RedisSemaphore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     let server = RedisServer::start();
-    let outcome = blamed(patient(), &[server.url()]).await;
-    assert_eq!(
-        outcome,
-        ("connect_cluster", "the server is not a node of a cluster")
-    );
-    let outcome = blamed(patient(), &[]).await;
-    assert_eq!(outcome, ("connect_cluster", "it names no server"));
-    let url = format!("redis://127.0.0.1:{}/3", server.port());
-    let outcome = blamed(patient(), &[url]).await;
-    assert_eq!(
-        outcome,
-        ("connect_cluster", "a cluster has only the database 0")
-    );
-    let outcome = blamed(patient(), &["unix:///nowhere".to_owned()]).await;
-    assert_eq!(
-        outcome,
+    for (urls, reason) in [
+        (vec![server.url()], "the server is not a node of a cluster"),
+        (vec![], "it names no server"),
         (
-            "connect_cluster",
-            "the nodes of a cluster have no Unix sockets"
-        )
-    );
+            vec![server.url() + "3"],
+            "a cluster has only the database 0",
+        ),
+        (
+            vec!["unix:///nowhere".to_owned()],
+            "the nodes of a cluster have no Unix sockets",
+        ),
+    ] {
+        let outcome = blamed(patient(), &urls).await;
+        assert_eq!(outcome, ("connect_cluster", reason));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,16 +104,8 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
         let mut raw = cluster.raw(node).await;
-        let rule = [
-            "ACL",
-            "SETUSER",
-            "ann",
-            "on",
-            ">battery-staple",
-            "~*",
-            "&*",
-            "+@all",
-        ];
+        let rule = "ACL SETUSER ann on >battery-staple ~* &* +@all";
+        let rule: Vec<_> = rule.split(' ').collect();
         assert_eq!(raw.cmd(&rule).await.text(), "OK");
         raw.cmd(&["ACL", "SETUSER", "default", "off"]).await;
     }

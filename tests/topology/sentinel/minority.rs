@@ -2,7 +2,7 @@
 //!
 //! Nobody fails over here: each Sentinel is told what it knows.
 
-use super::{BOUND, claim, patient, scripts, watch, works};
+use super::{BOUND, claim, patient, scripts, watch, watching, works};
 use std::{thread, time::Duration};
 use testing::{
     redis::{RedisServer, Sentinels},
@@ -12,16 +12,7 @@ use testing::{
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, RedisSemaphore, Semaphore};
 
-/// A Sentinel that knows this primary since a failover of this epoch.
-pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
-    let (name, port) = (Sentinels::NAME, server.client_port());
-    let content = format!(
-        "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
-    );
-    RedisServer::with_configuration(&["--sentinel"], &content)
-}
-
-pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
+async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
     let urls = sentinels.iter().map(RedisServer::url);
     let builder = patient().lease(Duration::from_secs(60));
     let store = builder.connect_sentinel(urls, Sentinels::NAME).await;
@@ -29,7 +20,7 @@ pub(crate) async fn connect(sentinels: &[RedisServer]) -> RedisSemaphore {
 }
 
 /// Breaks all connections to a server.
-pub(crate) async fn cut(server: &RedisServer) {
+async fn cut(server: &RedisServer) {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
@@ -134,4 +125,19 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
     // The two may have made another primary, where nobody sees it from here.
     primary.restart();
     grants_nothing(&store, &primary).await;
+}
+
+/// They are being set up anew, one after the other, and know of the same failovers.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sentinels_that_disagree_most_are_followed() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let sentinels = [watching(&old, 1), watching(&new, 1), watching(&new, 1)];
+    let store = connect(&sentinels).await;
+    for _ in 0..30 {
+        works(&store).await;
+        cut(&old).await;
+        cut(&new).await;
+    }
+    assert_eq!(scripts(&old).await, 0);
+    assert!(scripts(&new).await > 0);
 }

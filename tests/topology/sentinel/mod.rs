@@ -1,10 +1,8 @@
 //! A primary that Sentinels name: failovers, old primaries that come back, and what is wrong at start.
 
-mod disagree;
 mod failover;
 mod followed;
 mod minority;
-mod stalled;
 mod start;
 
 use std::time::Duration;
@@ -49,4 +47,13 @@ pub(crate) async fn scripts(server: &RedisServer) -> u64 {
     let stats = Raw::connect(server.port()).await.commandstats().await;
     let count = |name| stats.get(name).copied().unwrap_or_default();
     count("evalsha") + count("eval")
+}
+
+/// A Sentinel that knows this primary since a failover of this epoch.
+pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
+    let (name, port) = (Sentinels::NAME, server.client_port());
+    let content = format!(
+        "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"
+    );
+    RedisServer::with_configuration(&["--sentinel"], &content)
 }

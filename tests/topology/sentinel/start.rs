@@ -84,17 +84,8 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
         .await;
     raw.cmd(&["ACL", "SETUSER", "default", "off"]).await;
     let mut raw = Raw::connect(server.port()).await;
-    let rule = [
-        "ACL",
-        "SETUSER",
-        "ann",
-        "on",
-        ">battery-staple",
-        "~*",
-        "&*",
-        "+@all",
-    ];
-    raw.cmd(&rule).await;
+    let rule = "ACL SETUSER ann on >battery-staple ~* &* +@all";
+    raw.cmd(&rule.split(' ').collect::<Vec<_>>()).await;
     raw.cmd(&["CONFIG", "SET", "requirepass", "battery-staple"])
         .await;
     let (address, database) = (format!("{}/", sentinel.client_port()), "3");

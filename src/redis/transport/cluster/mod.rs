@@ -8,9 +8,10 @@
 mod view;
 
 use super::{
-    attempt::{self, Unfit},
-    connection::timed_out,
-    topology::{Address, Line, Own, Place, Slots, Topology},
+    address::Address,
+    attempt::{self, Unfit, timed_out},
+    connection::{Connection, Connections},
+    topology::{Place, Slots, Topology},
 };
 use crate::{
     redis::error::Error,
@@ -22,15 +23,10 @@ use redis::{Client, ConnectionInfo};
 use std::{
     collections::BTreeSet,
     io,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{
-    runtime::Handle,
-    select,
-    sync::{Notify, watch},
-    time::sleep,
-};
+use tokio::{select, sync::Notify, time::sleep};
 use view::View;
 
 /// The pause after a survey.
@@ -74,9 +70,9 @@ struct Map {
 
 struct Node {
     address: Address,
-    lines: Vec<Weak<Own>>,
+    connections: Connections,
     /// How often it has left the cluster.
-    left: watch::Sender<u64>,
+    left: u64,
 }
 
 impl Nodes {
@@ -109,14 +105,19 @@ impl Nodes {
     /// First some nodes are queried, mostly those with a connection; if they are silent, all others and the seeds with
     /// them. A node that is cut off knows no new epoch.
     async fn best_view(&self, deadline: Instant) -> Result<View, Error> {
-        let (epoch, mut nodes) = self.views();
-        let others = nodes.split_off(nodes.len().min(FIRST)).into_iter();
-        let others = others.chain(self.seeds.iter().map(view_of_seed));
+        let (epoch, mut first) = self.views();
+        let others = first.split_off(first.len().min(FIRST)).into_iter();
+        let others = others.chain(self.seeds.iter().map(view_of_seed)).collect();
         let alone = deadline.min(Instant::now() + ALONE);
         let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
-        for (more, until) in [(nodes, alone), (others.collect(), deadline)] {
+        for (more, until) in [(first, alone), (others, deadline)] {
             views.extend(more);
-            while let Some(view) = next(&mut views, until).await? {
+            loop {
+                let view = match timeout_at(until, views.next()).await {
+                    Ok(Some(view)) => view,
+                    Err(late) if late.is_early => return Err(Error::PausedClock),
+                    Ok(None) | Err(_) => break,
+                };
                 let is_good = |view: &View| view.is_ok && view.epoch >= epoch;
                 if view.as_ref().is_ok_and(is_good) {
                     return view;
@@ -133,30 +134,20 @@ impl Nodes {
     /// The latest epoch, and the views of all nodes, first of those with a connection.
     fn views(&self) -> (u64, Vec<Seen>) {
         let map = self.map.lock();
-        let here = Handle::current().id();
         let primaries = map.primaries().into_iter();
-        let mut nodes: Vec<_> = primaries
-            .map(|number| {
-                let node = &map.nodes[number];
-                let mut lines = node.lines.iter().filter_map(Weak::upgrade);
-                (node, lines.find(|line| line.runtime == here))
-            })
-            .collect();
-        nodes.sort_by_key(|(_, line)| line.is_none());
-        let views = nodes.into_iter().filter_map(|(node, line)| {
+        let nodes = primaries.map(|number| &map.nodes[number]);
+        let mut nodes: Vec<_> = nodes.map(|node| (node, node.connections.here())).collect();
+        nodes.sort_by_key(|(_, connection)| connection.is_none());
+        let views = nodes.into_iter().filter_map(|(node, connection)| {
             let client = node.address.client(&self.template).ok()?;
-            Some(match line {
-                Some(line) => view_over(line, node.address.host.clone()),
+            let host = node.address.host.clone();
+            Some(match connection {
+                Some(connection) => Box::pin(async move { View::of(&connection, &host).await }),
                 None => view_of_seed(&client),
             })
         });
         (map.epoch, views.collect())
     }
-}
-
-/// Over a connection that there is.
-fn view_over(line: Arc<Own>, host: String) -> Seen {
-    Box::pin(async move { View::read(line.connection.call(view::commands()).await, &host) })
 }
 
 impl Map {
@@ -175,8 +166,9 @@ impl Map {
             (self.slots, self.version) = (slots, self.version + 1);
         }
         for number in before.difference(&self.primaries()) {
-            let left = &self.nodes[*number].left;
-            left.send_modify(|times| *times += 1);
+            let node = &mut self.nodes[*number];
+            node.left += 1;
+            node.connections.replace();
         }
     }
 
@@ -185,8 +177,8 @@ impl Map {
         known.unwrap_or_else(|| {
             self.nodes.push(Node {
                 address: address.clone(),
-                lines: Vec::new(),
-                left: watch::Sender::default(),
+                connections: Connections::default(),
+                left: 0,
             });
             self.nodes.len() - 1
         })
@@ -212,20 +204,21 @@ impl Topology for Nodes {
         node.map_or_else(String::new, |node| node.address.to_string())
     }
 
-    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Line, Error>> {
+    fn connect(self: Arc<Self>, server: usize) -> BoxFuture<Result<Arc<Connection>, Error>> {
         Box::pin(async move {
             let (client, left) = {
                 let map = self.map.lock();
                 let node = map.nodes.get(server).ok_or_else(nowhere)?;
-                (node.address.client(&self.template), node.left.subscribe())
+                (node.address.client(&self.template), node.left)
             };
-            let mut own = Own::open(client.map_err(Error::unconnected)?).await?;
-            own.replaced = Some(left);
-            let own = Arc::new(own);
-            let lines = &mut self.map.lock().nodes[server].lines;
-            lines.retain(|line| line.strong_count() > 0);
-            lines.push(Arc::downgrade(&own));
-            Ok(Line::Own(own))
+            let client = client.map_err(Error::unconnected)?;
+            let connection = Arc::new(attempt::connect(&client).await?);
+            let node = &mut self.map.lock().nodes[server];
+            if node.left != left {
+                return Err(nowhere());
+            }
+            node.connections.add(&connection);
+            Ok(connection)
         })
     }
 
@@ -277,31 +270,21 @@ fn nowhere() -> Error {
 }
 
 /// What a node sees, once it has answered.
-type Seen = BoxFuture<Seeing>;
-type Seeing = Result<View, Error>;
-
-/// What a node sees that answers next, until then. `None`: none does.
-async fn next(views: &mut FuturesUnordered<Seen>, until: Instant) -> Result<Option<Seeing>, Error> {
-    match timeout_at(until, views.next()).await {
-        Err(late) if late.is_early => Err(Error::PausedClock),
-        view => Ok(view.ok().flatten()),
-    }
-}
+type Seen = BoxFuture<Result<View, Error>>;
 
 /// Over a connection that ends with the call: a seed may be the name of all nodes together.
 fn view_of_seed(seed: &Client) -> Seen {
     let seed = seed.clone();
     Box::pin(async move {
         let connection = attempt::connect(&seed).await?;
-        let replies = connection.call(view::commands()).await;
         let address = Address::of(seed.get_connection_info()).ok_or(Error::Reply)?;
-        View::read(replies, &address.host)
+        View::of(&connection, &address.host).await
     })
 }
 
 /// First the newest view of a node that is not cut off; of errors one that may pass.
-fn rank(seeing: &Seeing) -> (bool, bool, u64) {
-    match seeing {
+fn rank(seen: &Result<View, Error>) -> (bool, bool, u64) {
+    match seen {
         Ok(view) => (true, view.is_ok, view.epoch),
         Err(error) => (false, may_pass(error), 0),
     }
@@ -351,7 +334,7 @@ mod tests {
         let mut map = Map::default();
         map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
         let asked = map.number(&address(3));
-        let left = |map: &Map| [0, 1, asked].map(|node| *map.nodes[node].left.borrow());
+        let left = |map: &Map| [0, 1, asked].map(|node| map.nodes[node].left);
         map.take(&view(2, &[(0, 199, 1)]));
         assert_eq!(left(&map), [0, 1, 0]);
         map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));

@@ -2,9 +2,13 @@
 
 use crate::redis::{
     error::Error,
-    transport::topology::{Address, SLOTS},
+    transport::{
+        address::Address,
+        connection::{Connection, Replies, field},
+        topology::SLOTS,
+    },
 };
-use redis::{Cmd, Value};
+use redis::{Value, cmd};
 use std::ops::Range;
 
 /// A node's view of the cluster.
@@ -18,16 +22,14 @@ pub(super) struct View {
     pub(super) ranges: Vec<(Range<usize>, Address)>,
 }
 
-/// The commands whose replies are a view.
-pub(super) fn commands() -> Vec<Cmd> {
-    ["INFO", "SLOTS"]
-        .map(|name| redis::cmd("CLUSTER").arg(name).take())
-        .into()
-}
-
 impl View {
-    /// Reads the replies of the node on `host`.
-    pub(super) fn read(replies: Vec<Result<Value, Error>>, host: &str) -> Result<Self, Error> {
+    /// That of the node on `host`.
+    pub(super) async fn of(node: &Connection, host: &str) -> Result<Self, Error> {
+        let commands = ["INFO", "SLOTS"].map(|name| cmd("CLUSTER").arg(name).take());
+        Self::read(node.call(commands.into()).await, host)
+    }
+
+    fn read(replies: Replies, host: &str) -> Result<Self, Error> {
         let mut replies = replies.into_iter();
         let (Some(info), Some(slots)) = (replies.next(), replies.next()) else {
             return Err(Error::Reply);
@@ -37,12 +39,11 @@ impl View {
         };
         // A service may forbid this command.
         let info = info.ok().and_then(text).unwrap_or_default();
-        let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
-        let epoch = field("cluster_current_epoch:").and_then(|epoch| epoch.trim().parse().ok());
+        let epoch = field(&info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
         let ranges = ranges.iter().map(|range| self::range(range, host));
         Ok(Self {
             epoch: epoch.unwrap_or_default(),
-            is_ok: field("cluster_state:").is_none_or(|state| state.trim() == "ok"),
+            is_ok: field(&info, "cluster_state").is_none_or(|state| state == "ok"),
             ranges: ranges.collect::<Option<_>>().ok_or(Error::Reply)?,
         })
     }

@@ -3,15 +3,15 @@
 use crate::redis::{
     error::{Error, after, by},
     transport::{
-        attempt::{self, Unfit},
-        connection::{Connection, timed_out},
-        topology::Address,
+        address::Address,
+        attempt::{self, Unfit, timed_out},
+        connection::{Connection, field},
     },
 };
-use redis::{Client, Cmd, Value, cmd};
-use std::{collections::HashMap, time::Duration};
+use redis::{Client, Cmd, Value, cmd, from_redis_value};
+use std::{collections::HashMap, io, time::Duration};
 
-/// How long a Sentinel may take to answer, a new connection included.
+/// How long a server may take to answer, a new connection included.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// What a Sentinel knows of the primary.
@@ -22,21 +22,9 @@ pub(super) struct Named {
     pub(super) epoch: u64,
 }
 
-/// Whether the Sentinels know no primary of the name.
-pub(super) fn is_wrong_name(error: &Error) -> bool {
-    says(error) == 2
-}
-
-/// How much an error says of why no primary is known: nothing if another answer may come a moment later.
-fn says(error: &Error) -> u8 {
-    let Error::Unavailable(error) = error else {
-        return 1;
-    };
-    match Unfit::of(error) {
-        Some(Unfit::WrongName) => 2,
-        Some(_) => 1,
-        None => (!error.is_io_error()).into(),
-    }
+/// Connects to a Sentinel.
+pub(super) async fn connect(sentinel: &Client) -> Result<Connection, Error> {
+    within(attempt::connect(sentinel)).await
 }
 
 /// Connects to a Sentinel, and queries it for the primary of this name.
@@ -50,36 +38,36 @@ pub(super) async fn query_on(connection: &Connection, name: &str) -> Result<Name
 }
 
 /// An answer that comes in time.
-pub(super) async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     by(after(ANSWER), timed_out(), answer).await
 }
 
 async fn named(connection: &Connection, name: &str) -> Result<Named, Error> {
-    let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(|command| about(command, name));
-    let mut replies = connection.call(commands.into()).await.into_iter();
-    let (Some(address), Some(details)) = (replies.next(), replies.next()) else {
-        return Err(timed_out());
-    };
-    let address = address.map_err(|error| Error::unconnected(error.into_cause()))?;
-    let unknown = || Error::unconnected(Unfit::WrongName);
+    let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
+    let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
+    let (address, details) = both(connection, commands).await?;
+    let unknown = |_| Error::unconnected(Unfit::WrongName);
+    let (host, port) = from_redis_value(address).map_err(unknown)?;
     Ok(Named {
-        address: read_address(address).ok_or_else(unknown)?,
-        epoch: details.ok().and_then(epoch).unwrap_or_default(),
+        address: Address { host, port },
+        epoch: details.and_then(epoch).unwrap_or_default(),
     })
 }
 
-fn about(command: &str, name: &str) -> Cmd {
-    cmd("SENTINEL").arg(command).arg(name).take()
-}
-
-fn read_address(reply: Value) -> Option<Address> {
-    let (host, port) = redis::from_redis_value(reply).ok()?;
-    Some(Address { host, port })
-}
-
 fn epoch(details: Value) -> Option<u64> {
-    let details: HashMap<String, String> = redis::from_redis_value(details).ok()?;
+    let details: HashMap<String, String> = from_redis_value(details).ok()?;
     details.get("config-epoch")?.parse().ok()
+}
+
+/// The replies to two commands, of which the second may be forbidden.
+async fn both(
+    connection: &Connection,
+    commands: [Cmd; 2],
+) -> Result<(Value, Option<Value>), Error> {
+    let mut replies = connection.call(commands.into()).await.into_iter();
+    let needed = replies.next().ok_or_else(timed_out)?;
+    let needed = needed.map_err(|error| Error::unconnected(error.into_cause()))?;
+    Ok((needed, replies.next().and_then(Result::ok)))
 }
 
 /// The answers of Sentinels so far.
@@ -116,14 +104,6 @@ impl Heard {
         self.is_most(self.named.len())
     }
 
-    /// Why no primary will be named by most Sentinels, however long those take that have not answered.
-    pub(super) fn refusal(&self) -> Option<Error> {
-        let refusals = self.errors.iter().filter(|error| says(error) > 0);
-        let others = self.of - refusals.clone().count();
-        let refusal = refusals.max_by_key(|error| says(error));
-        refusal.filter(|_| !self.is_most(others)).cloned()
-    }
-
     /// The primary of the latest failover. If Sentinels disagree about that, it is the one that more of
     /// them name, or else the one that is known.
     pub(super) fn best(&self, known: Option<&Address>) -> Option<&Named> {
@@ -141,18 +121,43 @@ impl Heard {
         self.is_most(votes) || votes == self.named.iter().filter(of_epoch).count()
     }
 
-    /// The best primary, or why there is none: while others might name one, because they have not answered.
-    pub(super) fn into_best(self, known: Option<&Address>) -> Result<Named, Error> {
-        self.best(known).cloned().ok_or_else(|| {
-            let silence = self.errors.iter().min_by_key(|error| says(error));
-            let error = self.refusal().or_else(|| silence.cloned());
-            error.unwrap_or_else(timed_out)
-        })
-    }
-
     fn votes(&self, one: &Named) -> usize {
         let is_same = |named: &&Named| named.epoch == one.epoch && named.address == one.address;
         self.named.iter().filter(is_same).count()
+    }
+
+    /// Why most Sentinels have named no primary. What a person has to mend counts only if most will name none, however
+    /// long those take that have not answered.
+    pub(super) fn error(&self) -> Error {
+        let refusals = self.errors.iter().filter(|error| says(error) > 0);
+        let error = match self.is_most(self.of - refusals.clone().count()) {
+            false => refusals.max_by_key(|error| says(error)),
+            true if !self.named.is_empty() => return gone("too few of the Sentinels answer"),
+            true => self.errors.iter().min_by_key(|error| says(error)),
+        };
+        error.cloned().unwrap_or_else(timed_out)
+    }
+}
+
+/// There is no primary for this reason.
+pub(super) fn gone(why: &str) -> Error {
+    Error::unconnected(io::Error::other(why))
+}
+
+/// Whether the Sentinels know no primary of the name.
+pub(super) fn is_wrong_name(error: &Error) -> bool {
+    says(error) == 2
+}
+
+/// How much an error says of why no primary is known: nothing if another answer may come a moment later.
+fn says(error: &Error) -> u8 {
+    let Error::Unavailable(error) = error else {
+        return 1;
+    };
+    match Unfit::of(error) {
+        Some(Unfit::WrongName) => 2,
+        Some(_) => 1,
+        None => (!error.is_io_error()).into(),
     }
 }
 
@@ -165,23 +170,15 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     pub(super) async fn of(server: &Connection) -> Result<Self, Error> {
-        let commands = vec![cmd("ROLE"), cmd("INFO").arg("server").take()];
-        let replies = within(async { Ok(server.call(commands).await) });
-        let mut replies = replies.await?.into_iter();
-        let role = replies.next().ok_or_else(timed_out)?;
-        let role = role.map_err(|error| Error::unconnected(error.into_cause()))?;
+        let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
+        let (role, info) = within(both(server, commands)).await?;
         let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
+        let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
         Ok(Self {
             is_primary: matches!(role, Value::Array(role) if role.first().is_some_and(is_master)),
-            run_id: replies.next().and_then(Result::ok).and_then(run_id),
+            run_id: info.and_then(|info| field(&info, "run_id").map(str::to_owned)),
         })
     }
-}
-
-fn run_id(info: Value) -> Option<String> {
-    let info: String = redis::from_redis_value(info).ok()?;
-    let id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?;
-    Some(id.trim().to_owned())
 }
 
 #[cfg(test)]

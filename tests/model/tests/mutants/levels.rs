@@ -5,15 +5,15 @@ use crate::Mutant;
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant(
         "queue",
-        "wait ~= '' and is_contended[number]",
-        "false",
+        "if is_contended[number] then",
+        "if false then",
         "at once",
         "F2",
     ),
     Mutant(
         "queue",
-        "call('ZADD', KEYS[number * 4 - 1], 'XX', alive_until",
-        "call('ZADD', KEYS[3], 'XX', alive_until",
+        "call('ZADD', KEYS[number * 4 - 1], 'XX', text",
+        "call('ZADD', KEYS[3], 'XX', text",
         "several at once",
         "F2",
     ),

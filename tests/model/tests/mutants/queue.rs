@@ -5,8 +5,8 @@ use crate::Mutant;
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant(
         "queue",
-        "call('ZADD', KEYS[number * 4 - 1], 'XX', alive_until",
-        "call('ZADD', KEYS[number * 4 - 1], alive_until",
+        "call('ZADD', KEYS[number * 4 - 1], 'XX', text",
+        "call('ZADD', KEYS[number * 4 - 1], text",
         "one key",
         "T",
     ),

@@ -56,7 +56,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     Mutant(
         "queue",
-        "is_known = ARGV[arg + 2] == '-1'",
+        "is_known = string.find(own, '^%-1') ~= nil",
         "is_known = false",
         "revoked levels",
         "R",

@@ -1,0 +1,135 @@
+//! What servers say, and redis-rs: this is the only table of that. It tells claims what may pass, and whoever connects
+//! what is to be mended.
+
+use redis::{ErrorKind, RedisError};
+
+/// What an error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// There is no connection, or the server cannot work now.
+    Down,
+    /// It has become a replica, or is one.
+    Replica,
+    /// What answers is no Redis.
+    NoRedis,
+    /// Another node has the keys.
+    Elsewhere,
+    /// No node has all of the keys just now, or a proxy says what is not known: its backend may be starting.
+    Passing,
+    /// It refuses the user or the password, for this reason.
+    Credentials(&'static str),
+    /// A setting cannot work, for this reason: that of where the server is, unless it has a name.
+    Setting(&'static str, &'static str),
+    /// It has no such command, or does not permit it.
+    Command,
+    /// It does not permit keys.
+    Keys,
+    /// It does not permit channels.
+    Channels,
+    /// A key has another type.
+    Type,
+    /// Only a person mends it.
+    Mistake,
+}
+
+/// What servers say by their words, because many mistakes have the same code. Whole phrases, because the text may have
+/// the user's name; the first counts.
+const PHRASES: [(&str, Meaning); 22] = [
+    ("max number of clients", Meaning::Down),
+    // Before a client says who it is, a server takes commands of a few words only, as if longer ones were none.
+    ("protocol error: unauthenticated", NO_PASSWORD),
+    ("without any password configured", NEEDLESS),
+    ("db index", NO_DATABASE),
+    ("select is not allowed", NO_DATABASE),
+    ("cluster support disabled", NO_NODE),
+    ("unknown command 'cluster'", NO_NODE),
+    ("of the channels", Meaning::Channels),
+    ("the channel", Meaning::Channels),
+    ("a channel", Meaning::Channels),
+    ("of the keys", Meaning::Keys),
+    ("access a key", Meaning::Keys),
+    ("permission", Meaning::Command),
+    ("can't run", Meaning::Command),
+    ("unknown", Meaning::Command),
+    ("not allowed", Meaning::Command),
+    ("invalid", Meaning::Mistake),
+    ("not supported", Meaning::Mistake),
+    ("protocol error", Meaning::Mistake),
+    ("syntax error", Meaning::Mistake),
+    ("user_script", Meaning::Mistake),
+    ("wrong number of arguments", Meaning::Mistake),
+];
+
+const NO_PASSWORD: Meaning =
+    Meaning::Credentials("the server requires a password, and there is none");
+const NEEDLESS: Meaning = Meaning::Credentials("the server has no password, but there is one here");
+const REFUSED: Meaning = Meaning::Credentials("the server refuses the user or the password");
+const NO_DATABASE: Meaning = Meaning::Setting("", "the server has no such database");
+const PROTOCOL: Meaning =
+    Meaning::Setting("", "the server does not know this version of its protocol");
+const NO_NODE: Meaning =
+    Meaning::Setting("connect_cluster", "the server is not a node of a cluster");
+
+impl Meaning {
+    pub(super) fn of(error: &RedisError) -> Self {
+        let said = error.detail().unwrap_or_default();
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => REFUSED,
+            ErrorKind::InvalidClientConfig => Self::Setting("", "redis-rs cannot connect with it"),
+            ErrorKind::RESP3NotSupported => PROTOCOL,
+            // The answer has ended too soon, because the server or a proxy has.
+            ErrorKind::Parse if said.contains("nexpected end of input") => Self::Down,
+            ErrorKind::Parse => Self::NoRedis,
+            _ => error
+                .code()
+                .map_or(Self::Down, |code| Self::of_answer(code, said)),
+        }
+    }
+
+    fn of_answer(code: &str, said: &str) -> Self {
+        match code {
+            "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS"
+            | "OOM" => Self::Down,
+            "ASK" | "MOVED" => Self::Elsewhere,
+            "NOAUTH" => NO_PASSWORD,
+            "NOPROTO" => PROTOCOL,
+            "READONLY" => Self::Replica,
+            "TRYAGAIN" => Self::Passing,
+            "WRONGPASS" => REFUSED,
+            "WRONGTYPE" => Self::Type,
+            _ => match of_script(said) {
+                Some(code) => Self::of_answer(code, ""),
+                None => Self::of_text(code, &said.to_lowercase()),
+            },
+        }
+    }
+
+    fn of_text(code: &str, said: &str) -> Self {
+        let mut known = PHRASES.iter().filter(|(phrase, _)| said.contains(phrase));
+        match (known.next(), code) {
+            (Some((_, meaning)), _) => *meaning,
+            (None, "CROSSSLOT" | "DENIED" | "EXECABORT" | "NOPERM" | "NOSCRIPT") => Self::Mistake,
+            (None, _) => Self::Passing,
+        }
+    }
+
+    /// Whether the policy decides claims.
+    pub(super) fn is_unavailable(self) -> bool {
+        matches!(self, Self::Down | Self::Replica | Self::NoRedis)
+    }
+
+    /// Whether claims for other keys of the server need not fail.
+    pub(super) fn is_of_one_key(self) -> bool {
+        matches!(
+            self,
+            Self::Elsewhere | Self::Passing | Self::Keys | Self::Type | Self::Mistake
+        )
+    }
+}
+
+/// The code of an error in a script, which comes before Redis 7 as text: `-CODE` behind the place in the script.
+fn of_script(said: &str) -> Option<&str> {
+    let place = said.starts_with("Error running script").then_some(said)?;
+    let mut words = place.split(' ').filter_map(|word| word.strip_prefix('-'));
+    words.find(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()))
+}

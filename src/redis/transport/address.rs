@@ -1,0 +1,70 @@
+//! Where a server listens.
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError};
+use std::fmt;
+
+/// A host and a port. The rest of what a connection needs comes from a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Address {
+    /// Reads `HOST:PORT`. An address without a host is on `host`, the one that sent it; one with a
+    /// question mark is on a host whose name is not known to the sender.
+    pub(super) fn parse(text: &str, host: &str) -> Option<Self> {
+        let (own, port) = text.rsplit_once(':').filter(|(own, _)| *own != "?")?;
+        let own = own.trim_start_matches('[').trim_end_matches(']');
+        Some(Self {
+            host: if own.is_empty() { host } else { own }.to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+
+    /// Where the connections of such a client go; `None` if that is a Unix socket.
+    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                let (host, port) = (host.clone(), *port);
+                Some(Self { host, port })
+            }
+            _ => None,
+        }
+    }
+
+    /// A client that connects here, as `template` does to its own server.
+    pub(super) fn client(&self, template: &ConnectionInfo) -> Result<Client, RedisError> {
+        let mut address = template.addr().clone();
+        match &mut address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (*host, *port) = (self.host.clone(), self.port);
+            }
+            _ => {}
+        }
+        Client::open(template.clone().set_addr(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_host_is_on_the_host_that_sent_it() {
+        let read = |text| Address::parse(text, "here").map(|at| (at.host, at.port));
+        let on = |host: &str| Some((host.to_owned(), 7_001));
+        assert_eq!(read("10.0.0.1:7001"), on("10.0.0.1"));
+        assert_eq!(read("::1:7001"), on("::1"));
+        assert_eq!(read("[::1]:7001"), on("::1"));
+        assert_eq!(read(":7001"), on("here"));
+        assert_eq!(read("here"), None);
+        assert_eq!(read("?:7001"), None);
+    }
+}

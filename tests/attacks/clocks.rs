@@ -1,0 +1,182 @@
+//! The clocks of a process: a machine resumes after it was suspended, or its wall clock is set forward, as NTP does.
+
+use futures_util::future::join_all;
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    env,
+    io::{BufRead, BufReader, Lines},
+    process::{Child, ChildStdout, Stdio},
+    time::{Duration, Instant},
+};
+use testing::{
+    child::child, clock::SteppedClock, machine::alone, proxy::Proxy, redis::RedisServer,
+};
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+const URL: &str = "CLOCKS_URL";
+const KEYS: &str = "CLOCKS_KEYS";
+/// So long that no permit ends in these tests by itself, and that two ticks are far apart.
+const LEASE: Duration = Duration::from_secs(30);
+/// How long a process waits for a loss: for the next tick, and the refresh that it starts.
+const WATCHED: Duration = Duration::from_secs(8);
+/// Longer than a lease, in seconds.
+const LEAP: i64 = 60;
+
+/// How long the machine has run, suspended or not, less the time that this process has run.
+fn suspended(start: Instant) -> f64 {
+    let booted = clock_gettime(ClockId::Boottime).tv_sec as f64;
+    booted - start.elapsed().as_secs_f64()
+}
+
+async fn hold(store: &RedisSemaphore, name: &str, count: usize) -> Vec<Permit> {
+    let (mut permits, mut number) = (Vec::new(), 0);
+    while permits.len() < count {
+        let claims = (permits.len()..count).take(50).map(|_| {
+            number += 1;
+            store.acquire(Claim::new(format!("{name}{number}")).with_limit(1))
+        });
+        permits.extend(join_all(claims).await.into_iter().flatten());
+    }
+    permits
+}
+
+async fn lost(permits: &[Permit]) -> usize {
+    let lost = permits.iter().map(|permit| timeout(WATCHED, permit.lost()));
+    let lost = join_all(lost).await.into_iter();
+    lost.filter(Result::is_ok).count()
+}
+
+/// Holds permits from before a suspension, and as many since then.
+async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
+    let before = hold(store, "before", keys).await;
+    let start = Instant::now();
+    let first = suspended(start);
+    // The keeper has ticked since.
+    sleep(LEASE / 12).await;
+    println!("\nholds");
+    while suspended(start) - first < LEAP as f64 / 2.0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let after = hold(store, "after", keys).await;
+    let (before, after) = tokio::join!(lost(&before), lost(&after));
+    println!("\nbefore {before}\nafter {after}");
+}
+
+async fn watches(store: &RedisSemaphore, keys: usize) {
+    let permits = hold(store, "k", keys).await;
+    println!("\nholds");
+    println!("\nlost {}", lost(&permits).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "other tests start it as a process of its own"]
+async fn a_process_with_a_clock_of_its_own() {
+    let (Ok(url), Ok(keys)) = (env::var(URL), env::var(KEYS)) else {
+        return;
+    };
+    // A busy machine is no failure of the store.
+    let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
+    let store = builder.lease(LEASE).connect(url.as_str()).await;
+    let store = store.expect("it connects");
+    match keys.strip_prefix("suspended ") {
+        Some(keys) => outlives_a_suspension(&store, keys.parse().expect("a number")).await,
+        None => watches(&store, keys.parse().expect("a number")).await,
+    }
+}
+
+/// A process that holds permits, and its clock.
+struct Holder {
+    _server: RedisServer,
+    proxy: Proxy,
+    clock: SteppedClock,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Holder {
+    async fn start(keys: &str) -> Self {
+        let server = RedisServer::start();
+        let proxy = Proxy::start(&server).await;
+        // After a suspension the network is not back at once: the keeper has to refresh twice.
+        proxy.drop_replies_to(1, is_refresh_of_after);
+        let clock = SteppedClock::compile();
+        let mut child = child(module_path!(), "a_process_with_a_clock_of_its_own")
+            .envs([(URL, &*proxy.url()), (KEYS, keys)])
+            .envs(clock.environment())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let out = child.stdout.take().expect("it is piped");
+        let mut holder = Self {
+            _server: server,
+            proxy,
+            clock,
+            child,
+            lines: BufReader::new(out).lines(),
+        };
+        holder.says("holds");
+        holder
+    }
+
+    /// Waits for a line, and returns the rest of it.
+    fn says(&mut self, start: &str) -> String {
+        let lines = self.lines.by_ref().map_while(Result::ok);
+        let mut said = lines.filter_map(|line| Some(line.strip_prefix(start)?.to_owned()));
+        tokio::task::block_in_place(|| said.next().expect("it goes on"))
+    }
+
+    fn lost<const N: usize>(mut self, groups: [&str; N]) -> [usize; N] {
+        let lost = groups.map(|group| self.says(group).parse().expect("a number"));
+        self.child.wait().expect("it ends");
+        lost
+    }
+}
+
+/// Acquires and releases name queues.
+fn is_refresh_of_after(args: &[Vec<u8>]) -> bool {
+    let names = |text: &[u8]| {
+        let mut args = args.iter();
+        args.any(|arg| arg.windows(text.len()).any(|window| window == text))
+    };
+    names(b"{concurrency:after") && !names(b":queue")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_not() {
+    let _alone = alone().await;
+    for _ in 0..5 {
+        let holder = Holder::start("suspended 20").await;
+        holder.clock.suspend(LEAP);
+        let [before, since] = holder.lost(["before ", "after "]);
+        assert_eq!(since, 0, "of 20");
+        // A few may have been refreshed just before. On a busy machine the keeper may tick before the
+        // permits are granted, and asks at once for those from before.
+        if before > 10 {
+            return;
+        }
+    }
+    panic!("no permit was lost");
+}
+
+/// So many that a refresh of all takes longer than a timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wall_clock_that_is_set_forward_loses_no_permit() {
+    let _alone = alone().await;
+    let holder = Holder::start("2000").await;
+    let delay = Duration::from_millis(50);
+    holder.proxy.delay(delay, delay);
+    holder.clock.set(LEAP);
+    assert_eq!(holder.lost(["lost "]), [0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wall_clock_that_is_set_forward_in_an_outage_loses_no_permit() {
+    let _alone = alone().await;
+    let holder = Holder::start("1").await;
+    holder.proxy.black_hole();
+    holder.clock.set(LEAP);
+    sleep(WATCHED / 3).await;
+    holder.proxy.forward();
+    assert_eq!(holder.lost(["lost "]), [0]);
+}

@@ -1,0 +1,129 @@
+//! Claims that stand in a queue when the server goes, and shutdowns while it is away.
+
+use crate::server::{
+    BOUND, HELD, LEASE, PROCESSES, builder, claim, degraded, granted, is_back, is_refused, opens,
+    store,
+};
+use futures_util::future::join_all;
+use std::time::{Duration, Instant};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use tokio::time::{sleep, timeout};
+use tower_semaphore::{
+    AcquireError, Semaphore,
+    redis::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf},
+};
+
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+/// Nothing here waits for so long.
+const WAIT: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_admitted_when_the_breaker_opens_on_a_silent_server() {
+    let server = RedisServer::start();
+    let store = store(&server, Admit).await;
+    let _held = granted(&store, 1).await;
+    let waiters = (0..10).map(|_| tokio::spawn(store.acquire(claim(1).with_wait(WAIT))));
+    let waiters: Vec<_> = waiters.collect();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("all wait", BOUND, async || raw.zcard(QUEUE).await == 10).await;
+    server.stop();
+    let answers = timeout(WAIT / 4, join_all(waiters)).await;
+    for answer in answers.expect("they do not wait on") {
+        let permit = answer.expect("no panic").expect("it is admitted");
+        assert!(permit.is_degraded());
+    }
+    server.cont();
+    is_back(&store).await;
+    eventually("they have left the queue", BOUND, async || {
+        raw.zcard(QUEUE).await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() {
+    let mut server = RedisServer::start();
+    let store = store(&server, ShareOf(0.5)).await;
+    server.kill();
+    let held = [degraded(&store, 4).await, degraded(&store, 4).await];
+    eventually("the breaker is open", BOUND, async || {
+        let start = Instant::now();
+        is_refused(store.acquire(claim(4).with_wait(WAIT)).await);
+        start.elapsed() < LEASE / 4
+    })
+    .await;
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_during_an_outage_ends_and_refuses() {
+    let mut server = RedisServer::start();
+    let store = store(&server, Admit).await;
+    let before = granted(&store, 5).await;
+    server.kill();
+    // The first may have reached the server. The permit itself is one that no server knows.
+    drop(degraded(&store, 5).await);
+    let permit = degraded(&store, 5).await;
+    let start = Instant::now();
+    let unreleased = store.shutdown(Duration::from_millis(300)).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!((1..=2).contains(&unreleased.len()), "{unreleased:?}");
+    assert!(permit.is_lost() && before.is_lost());
+    let refused = store.acquire(claim(5)).await;
+    assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_that_begins_in_an_outage_releases_when_the_server_is_back() {
+    join_all([Refuse, Admit, Share].map(leaves_nothing)).await;
+}
+
+async fn leaves_nothing(policy: WhenUnavailable) {
+    let server = RedisServer::start();
+    // Longer than the test, so that no lease ends by itself.
+    let builder = builder(policy).lease(Duration::from_secs(60));
+    let store = builder.connect(server.url()).await.expect("it connects");
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        held.push(granted(&store, 5).await);
+    }
+    server.stop();
+    opens(&store).await;
+    let leaving = store.clone();
+    let shutdown = tokio::spawn(async move { leaving.shutdown(BOUND).await });
+    sleep(Duration::from_millis(500)).await;
+    server.cont();
+    let unreleased = shutdown.await.expect("no panic");
+    let mut raw = Raw::connect(server.port()).await;
+    let left = raw.zcard(HELD).await;
+    assert!(
+        unreleased.is_empty() && left == 0,
+        "{policy:?}: {} unreleased, {left} in the store",
+        unreleased.len()
+    );
+    eventually("it counts no more", BOUND, async || {
+        raw.zcard(PROCESSES).await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_just_after_an_outage_ends_claims_that_wait() {
+    let mut server = RedisServer::start();
+    let store = store(&server, ShareOf(0.5)).await;
+    server.kill();
+    let held = degraded(&store, 2).await;
+    opens(&store).await;
+    server.restart();
+    eventually("it is in the books", BOUND, async || !held.is_degraded()).await;
+    let waiting = tokio::spawn(store.acquire(claim(2).with_wait(Duration::from_secs(60))));
+    sleep(Duration::from_millis(100)).await;
+    drop(store.shutdown(Duration::from_secs(2)).await);
+    let answer = timeout(BOUND, waiting).await.expect("it is decided");
+    let answer = answer.expect("no panic");
+    assert!(matches!(answer, Err(AcquireError::Closed)), "{answer:?}");
+}

@@ -1,0 +1,214 @@
+//! Nothing is admitted before it is clear that the server is gone for all, and nothing is held to the share once it
+//! answers.
+
+use crate::server::{BOUND, LEASE, all, builder, claim, granted, know_each_other, opens, store};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
+use testing::{
+    proxy::{End, Proxy},
+    redis::RedisServer,
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::{runtime, time::sleep};
+use tower_semaphore::{
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::{
+        Builder,
+        WhenUnavailable::{Admit, Share},
+    },
+};
+
+const LIMIT: u32 = 8;
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Less than that by what is between the first failure and its claim.
+const CLEAR: Duration = Duration::from_millis(700);
+
+/// Hardly anything is refreshed.
+fn patient() -> Builder {
+    builder(Share).lease(Duration::from_secs(15))
+}
+
+/// A store behind a proxy, and another one that uses up the limit as soon as it may.
+async fn two_stores(server: &RedisServer, builder: Builder) -> (Proxy, [RedisSemaphore; 2]) {
+    let proxy = Proxy::start(server).await;
+    let store = builder.clone().connect(proxy.url()).await;
+    let other = builder.connect(server.url()).await;
+    know_each_other(server, 2).await;
+    (proxy, [store.expect("a server"), other.expect("a server")])
+}
+
+/// How long it takes until the store admits a claim.
+async fn admits(store: &RedisSemaphore) -> Duration {
+    let start = Instant::now();
+    eventually("the policy admits a claim", BOUND, async || {
+        store.acquire(claim(LIMIT)).await.is_ok()
+    })
+    .await;
+    start.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_while_it_settles_is_not_gone_at_once() {
+    let mut server = RedisServer::start();
+    let (proxy, [store, other]) = two_stores(&server, patient().timeout(TIMEOUT)).await;
+    // Only this process has lost it, and it settles.
+    proxy.refuse().await;
+    proxy.kill(End::Reset);
+    opens(&store).await;
+    proxy.accept().await;
+    eventually("it answers", BOUND, async || {
+        let permit = store.acquire(claim(LIMIT)).await;
+        permit.is_ok_and(|permit| !permit.is_degraded())
+    })
+    .await;
+    sleep(Duration::from_millis(100)).await;
+    let held = all(&other, LIMIT).await;
+    assert_eq!(held.len() as u32, LIMIT);
+    server.kill();
+    let after = admits(&store).await;
+    assert!(after >= CLEAR, "admitted {after:?} after the first failure");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_right_after_the_server_is_gone_is_not_admitted_before_that_is_clear() {
+    let mut server = RedisServer::start();
+    let (_proxy, [store, other]) = two_stores(&server, patient().timeout(TIMEOUT)).await;
+    let mut held = Vec::new();
+    for _ in 0..LIMIT {
+        held.push(granted(&other, LIMIT).await);
+    }
+    let wait = Duration::from_secs(3);
+    let waiter = tokio::spawn(store.acquire(claim(LIMIT).with_wait(wait)));
+    let begun = Instant::now();
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it waits", BOUND, async || {
+        raw.zcard("semaphore:{concurrency:a}:queue").await == 1
+    })
+    .await;
+    sleep(wait - Duration::from_millis(200) - begun.elapsed()).await;
+    server.kill();
+    let gone = Instant::now();
+    let answer = waiter.await.expect("no panic");
+    let after = gone.elapsed();
+    assert!(
+        answer.is_err() || after >= CLEAR,
+        "admitted {after:?} after the server was gone"
+    );
+}
+
+/// All that it takes is one answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_ends_refuses_no_claim_beyond_the_share_while_the_server_answers() {
+    let server = RedisServer::start();
+    let slow = patient().timeout(5 * TIMEOUT);
+    let (_proxy, [store, _other]) = two_stores(&server, slow).await;
+    drop(granted(&store, LIMIT).await);
+    let mut raw = Raw::connect(server.port()).await;
+    let killed = raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert!(killed.error().is_none(), "{killed:?}");
+    eventually("all is granted", TIMEOUT, async || {
+        all(&store, LIMIT).await.len() == LIMIT as usize
+    })
+    .await;
+}
+
+/// They are held to the share until all is well again, and that is soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server() {
+    let server = RedisServer::start();
+    let (_proxy, [store, _other]) = two_stores(&server, patient()).await;
+    server.stop();
+    opens(&store).await;
+    let mut share = all(&store, LIMIT).await;
+    assert_eq!(share.len() as u32, LIMIT / 2);
+    server.cont();
+    eventually("they have their places", BOUND, async || {
+        !share.iter().any(Permit::is_degraded)
+    })
+    .await;
+    let wait = || store.acquire(claim(LIMIT).with_wait(Duration::from_millis(100)));
+    let waiter = tokio::spawn(wait());
+    sleep(Duration::from_millis(250)).await;
+    share.pop();
+    let answer = waiter.await.expect("no panic");
+    assert!(
+        !answer.is_ok_and(|permit| permit.is_degraded()),
+        "the server answers"
+    );
+    share.push(wait().await.expect("there is a place"));
+    // One after the other, so that no release shows that the server works when the next one is decided.
+    let start = Instant::now();
+    let mut granted = wait().await;
+    while granted.is_err() && start.elapsed() < Duration::from_secs(10) {
+        granted = wait().await;
+    }
+    assert!(
+        granted.is_ok_and(|permit| !permit.is_degraded()),
+        "it settles"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_task_was_slow_is_no_outage() {
+    let server = RedisServer::start();
+    let store = store(&server, Admit).await;
+    // So the first poll sends the claim.
+    assert!(granted(&store, 1).await.release().await);
+    let acquire = loop {
+        let mut acquire = Box::pin(store.acquire(claim(1)));
+        match futures_util::poll!(&mut acquire) {
+            Poll::Pending => break acquire,
+            // The server was faster than this thread.
+            Poll::Ready(answer) => assert!(answer.expect("it is free").release().await),
+        }
+    };
+    sleep(2 * LEASE).await;
+    let other = store.acquire(claim(1)).await;
+    // The server has answered every call.
+    match (acquire.await, other) {
+        (Ok(permit), Err(AcquireError::Full { .. })) => assert!(!permit.is_degraded()),
+        (Err(AcquireError::Store { .. }), Ok(other)) => assert!(!other.is_degraded()),
+        answers => panic!("{answers:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
+    let server = RedisServer::start();
+    let (_proxy, [store, _other]) = two_stores(&server, builder(Share)).await;
+    let held = all(&store, LIMIT - 1).await;
+    assert_eq!(held.len() as u32, LIMIT - 1);
+    let (own, begun) = (store.clone(), Arc::<AtomicUsize>::default());
+    let blocked = Arc::clone(&begun);
+    let end = Instant::now() + 5 * TIMEOUT;
+    let thread = std::thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            while Instant::now() < end {
+                let claim = Claim::new("other").with_limit(1_000);
+                let claim = tokio::spawn(own.acquire(claim));
+                tokio::task::yield_now().await;
+                std::thread::sleep(CLEAR);
+                drop(claim.await.expect("no panic"));
+                blocked.fetch_add(1, SeqCst);
+            }
+        });
+    });
+    let (mut claims, mut refused) = (0, 0);
+    while Instant::now() < end {
+        let answer = store.acquire(claim(LIMIT)).await;
+        (claims, refused) = (claims + 1, refused + usize::from(answer.is_err()));
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(begun.load(SeqCst) > 2, "it is stuck");
+    // While it is not clear what a failure is: for a round trip.
+    assert!(refused * 20 < claims, "{refused} of {claims} are refused");
+    tokio::task::block_in_place(|| thread.join().expect("no panic"));
+}

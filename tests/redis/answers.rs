@@ -1,0 +1,196 @@
+//! What a release and a change of the weight answer, and what is true then.
+
+use futures_util::FutureExt;
+use std::{thread, time::Duration};
+use testing::{
+    proxy::Proxy,
+    redis::RedisServer,
+    resp::Raw,
+    rig::{BOUND, Rig},
+    wait::eventually,
+};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder, semaphore::Level};
+
+const HELD: &str = "semaphore:{concurrency:ann}:held";
+
+fn builder() -> Builder {
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(6));
+    builder.timeout(Duration::from_secs(1))
+}
+
+async fn permit(store: &RedisSemaphore, key: &str) -> Permit {
+    let permit = store.acquire(Claim::new(key.to_owned()).with_limit(2));
+    permit.await.expect("there is room")
+}
+
+/// Only a release has the semaphore's four keys and a `1` after them.
+fn drop_reply_to_release(proxy: &Proxy) {
+    proxy.drop_replies_to(1, |args| {
+        let is_ann = args.iter().any(|arg| arg.ends_with(b":ann}:held"));
+        is_ann && args.get(7).is_some_and(|arg| arg == b"1")
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_first_reply_was_lost_says_that_the_permit_was_held() {
+    let Rig { proxy, store, .. } = &Rig::new(builder()).await;
+    let permit = permit(store, "ann").await;
+    drop_reply_to_release(proxy);
+    assert!(permit.release().await, "nobody else ended it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_a_lost_permit_says_so_although_its_first_reply_was_lost() {
+    let mut rig = Rig::new(builder()).await;
+    let permit = permit(&rig.store, "ann").await;
+    rig.raw.cmd(&["DEL", HELD]).await;
+    // So that the permit does not come back.
+    for other in ["another", "a third"] {
+        rig.raw.cmd(&["ZADD", HELD, "9e15", other]).await;
+    }
+    timeout(BOUND, permit.lost()).await.expect("it is told");
+    drop_reply_to_release(&rig.proxy);
+    assert!(!permit.release().await, "it was lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_that_a_unit_was_lost_which_had_been_added() {
+    let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
+    let permit = permit(store, "ann").await;
+    permit.resize(2).await.expect("there is room");
+    let (added, _) = raw.zmembers(HELD).await.pop().expect("two units");
+    raw.cmd(&[b"ZREM", HELD.as_bytes(), &added]).await;
+    assert!(!permit.release().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_that_the_permit_was_held_although_another_key_is_broken() {
+    let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
+    for round in 0..20 {
+        let good = permit(store, &format!("good{round}")).await;
+        let bad = permit(store, &format!("bad{round}")).await;
+        let name = format!("semaphore:{{concurrency:bad{round}}}:held");
+        raw.cmd(&["DEL", &name]).await;
+        raw.cmd(&["SET", &name, "not ours"]).await;
+        // Both travel in one batch, the good one first.
+        let answers = (good.release(), bad.release());
+        assert!(answers.0.await, "round {round}");
+        drop(answers.1);
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_ended() {
+    let rig = Rig::new(builder()).await;
+    let other = builder().connect(rig.server.url()).await;
+    let other = other.expect("it connects");
+    let permit = permit(&rig.store, "ann").await;
+    // From here on nothing of the first process reaches the server.
+    rig.proxy.black_hole();
+    let answer = tokio::spawn(permit.release());
+    let claim = Claim::new("ann").with_limit(1);
+    let successor = other.acquire(claim.with_wait(BOUND)).await;
+    let successor = successor.expect("the lease ends");
+    rig.proxy.forward();
+    let answer = timeout(BOUND, answer).await.expect("it answers");
+    assert!(!successor.is_lost());
+    assert!(!answer.expect("no panic"), "a successor holds the unit");
+}
+
+/// A growth needs a runtime, as an acquire does; the docs say so.
+#[test]
+fn a_smaller_weight_needs_no_runtime() {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut rig = runtime.block_on(Rig::new(builder()));
+    let claim = Claim::new("ann").with_limit(9).with_weight(3);
+    let permit = runtime.block_on(rig.store.acquire(claim));
+    let permit = permit.expect("there is room");
+    let clone = permit.clone();
+    let shrinking = thread::spawn(move || clone.resize(1).now_or_never());
+    shrinking.join().expect("it does not panic");
+    assert_eq!(permit.weight(), 1);
+    runtime.block_on(async {
+        let freed = async || rig.raw.zcard(HELD).await == 1;
+        eventually("two units are free", BOUND, freed).await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let store = builder().connect(proxy.url()).await.expect("it connects");
+    let permit = permit(&store, "ann").await;
+    let mut raw = Raw::connect(server.port()).await;
+    let end = raw.zmembers(HELD).await[0].1;
+    let refreshed = async || raw.zmembers(HELD).await[0].1 > end;
+    eventually("it is refreshed once", BOUND, refreshed).await;
+    // A refresh that succeeds, and whose answer comes after a while.
+    let delay = Duration::from_millis(400);
+    proxy.delay(Duration::ZERO, delay);
+    proxy.clear_log();
+    let is_refresh = |args: &[Vec<u8>]| args.iter().any(|arg| arg == HELD.as_bytes());
+    eventually("a refresh is on its way", BOUND, async || {
+        proxy.log().iter().any(|seen| is_refresh(&seen.args))
+    })
+    .await;
+    permit.end_after(Duration::ZERO);
+    timeout(BOUND, permit.lost()).await.expect("its end");
+    for _ in 0..100 {
+        assert!(permit.is_lost(), "alive again");
+        sleep(delay / 25).await;
+    }
+}
+
+/// Another program takes so many units of a key, which do not end, or gives these up.
+async fn others(raw: &mut Raw, held: &str, are_there: bool) {
+    for unit in 0..3 {
+        // Its own lease is an hour: a later end is clamped to that.
+        let unit = format!("other.{unit:x}.9.1.3600000");
+        match are_there {
+            true => raw.cmd(&["ZADD", held, "99999999999999", &unit]).await,
+            false => raw.cmd(&["ZREM", held, &unit]).await,
+        };
+    }
+}
+
+/// The simulation changes no weight of a permit that is lost.
+#[tokio::test]
+async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_at_none() {
+    const WIDE: &str = "semaphore:{fleet:wide}:held";
+    let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
+    let claim = |key, limit| Claim::new(key).with_limit(limit).with_weight(3);
+    let claims = [claim("ann", 10), claim("wide", 3).with_policy("fleet")];
+    let permit = store.acquire_all(claims.into()).await;
+    let permit = permit.expect("there is room");
+    let disaster = async {
+        raw.cmd(&["DEL", WIDE]).await;
+        others(raw, WIDE, true).await;
+    };
+    // It may be back soon, so its holder waits for the loss before there is one.
+    let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), disaster);
+    lost.expect("it is lost");
+    permit
+        .resize_at(&"fleet".into(), 1)
+        .await
+        .expect("it is lighter");
+    let heavier = permit.resize(2).await;
+    heavier.expect_err("it would be heavier at the wide limit");
+    let weights = || permit.levels().map(Level::weight);
+    assert!(weights().eq([3, 1]));
+    permit.resize(1).await.expect("it is lighter");
+    assert!(weights().eq([1, 1]));
+    others(raw, WIDE, false).await;
+    eventually("it is back", BOUND, async || !permit.is_lost()).await;
+    for name in [HELD, WIDE] {
+        eventually("one unit is held", BOUND, async || {
+            raw.zcard(name).await == 1
+        })
+        .await;
+    }
+}

@@ -1,0 +1,268 @@
+//! Clocks that differ or are set: those of processes, of which none counts, and the server's, which all follow.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use testing::{
+    clock::SteppedClock, fleet::Process, proxy::Proxy, redis::RedisServer, resp::Raw,
+    wait::eventually,
+};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+const BOUND: Duration = Duration::from_secs(20);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
+const HOUR: i64 = 3_600;
+const LEASE: Duration = Duration::from_secs(2);
+/// A lease after a step, and what a busy machine takes.
+const FREE: Duration = Duration::from_secs(5);
+/// Of five processes, which have a limit of three.
+const SHORT: Duration = Duration::from_millis(900);
+const MISSING: &str = "this test needs libfaketime: `apt-get install faketime`";
+
+/// A process whose wall clock `libfaketime` bends by so many seconds, and what it holds.
+struct Skewed {
+    process: Process,
+    skew: i64,
+    /// Since when it holds a permit.
+    since: Option<Instant>,
+    grants: u32,
+    refusals: u32,
+}
+
+impl Skewed {
+    /// `libfaketime` leaves the monotonic clock alone.
+    fn start(server: &RedisServer, skew: i64) -> Self {
+        let monotonic = ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC"];
+        let mut environment = vec![
+            ("LD_PRELOAD", library().display().to_string()),
+            ("FAKETIME", format!("{skew:+}s")),
+        ];
+        environment.extend(monotonic.map(|name| (name, "1".to_owned())));
+        let mut process = Process::with(&server.url(), SHORT, &environment);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.expect("it is after 1970").as_secs() as i64;
+        let really = process.clock() as i64 - now;
+        assert!((really - skew).abs() <= 5, "{really} s instead of {skew} s");
+        Self {
+            process,
+            skew,
+            since: None,
+            grants: 0,
+            refusals: 0,
+        }
+    }
+
+    /// Takes a permit of `a`, which is there only while fewer than three are `held`.
+    fn try_acquire(&mut self, held: usize) {
+        let granted = self.process.acquire("p", "a", 3).is_some();
+        assert_eq!(granted, held < 3, "{:+} s beside {held}", self.skew);
+        self.since = granted.then(Instant::now);
+        self.grants += u32::from(granted);
+        self.refusals += u32::from(!granted);
+    }
+
+    /// Checks that its permit is still held, and releases it after more than a lease.
+    fn keep(&mut self, since: Instant) {
+        let lost = self.process.is_lost("p");
+        assert!(!lost, "that of {:+} s lost its live permit", self.skew);
+        if since.elapsed() > SHORT * 4 / 3 {
+            let held = self.process.release("p");
+            assert!(held, "that of {:+} s was not held any more", self.skew);
+            self.since = None;
+        }
+    }
+}
+
+/// Where Debian, and distributions that follow it, have the library.
+fn library() -> PathBuf {
+    let folders = fs::read_dir("/usr/lib").expect(MISSING).flatten();
+    let folders = folders.map(|folder| folder.path());
+    let file = Path::new("faketime/libfaketimeMT.so.1");
+    let all = folders.chain(["/usr/lib".into()]);
+    let mut libraries = all.map(|folder| folder.join(file));
+    libraries.find(|library| library.exists()).expect(MISSING)
+}
+
+fn holders(fleet: &[Skewed]) -> usize {
+    let hold = fleet.iter().filter(|process| process.since.is_some());
+    hold.count()
+}
+
+/// Only one process acts at a time, so the test always knows how many permits are held.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_with_clocks_minutes_apart_hold_the_limit_and_never_more() {
+    let server = RedisServer::start();
+    let mut fleet = [-600, -60, 0, 90, 600].map(|skew| Skewed::start(&server, skew));
+    let mut raw = Raw::connect(server.port()).await;
+    let start = Instant::now();
+    while start.elapsed() < SHORT * 6 {
+        for i in 0..fleet.len() {
+            let held = holders(&fleet);
+            match fleet[i].since {
+                Some(since) => fleet[i].keep(since),
+                None => fleet[i].try_acquire(held),
+            }
+            assert_eq!(raw.zmembers(HELD).await.len(), holders(&fleet));
+        }
+    }
+    for process in fleet {
+        let outcomes = (process.grants, process.refusals);
+        let both = outcomes.0 > 0 && outcomes.1 > 0;
+        assert!(both, "{:+} s: {outcomes:?}", process.skew);
+    }
+}
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(1)
+}
+
+async fn store(server: &RedisServer, lease: Duration) -> RedisSemaphore {
+    let builder = RedisSemaphore::builder().lease(lease);
+    let store = builder.timeout(lease / 3).connect(server.url()).await;
+    store.expect("it connects")
+}
+
+async fn permit(store: &RedisSemaphore) -> Permit {
+    store.acquire(claim()).await.expect("there is room")
+}
+
+/// A server whose clock can be set, and a store.
+async fn fixture(lease: Duration) -> (SteppedClock, RedisServer, RedisSemaphore) {
+    let clock = SteppedClock::compile();
+    let server = clock.server();
+    let store = store(&server, lease).await;
+    (clock, server, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_holders_permit_is_free_a_lease_after_the_clock_was_set_back() {
+    for waits in [false, true] {
+        let (clock, server, store) = fixture(LEASE).await;
+        let mut process = Process::start(&server.url(), LEASE);
+        process.acquire("p", "a", 1).expect("there is room");
+        process.kill();
+        clock.set(-HOUR);
+        if waits {
+            let granted = store.acquire(claim().with_wait(FREE)).await;
+            assert!(granted.is_ok(), "{granted:?}");
+        } else {
+            let is_free = async || store.acquire(claim()).await.is_ok();
+            eventually("it is free", FREE, is_free).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_waiter_holds_the_queue_up_for_a_lease_at_most_after_the_clock_was_set_back() {
+    let (clock, server, store) = fixture(LEASE).await;
+    let holder = permit(&store).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let mut process = Process::start(&server.url(), LEASE);
+    process.contend("w", "a", 1, Duration::ZERO);
+    eventually("it waits", BOUND, async || raw.zcard(QUEUE).await == 1).await;
+    process.kill();
+    let waiter = tokio::spawn(store.acquire(claim().with_wait(FREE)));
+    clock.set(-HOUR);
+    assert!(holder.release().await);
+    let granted = waiter.await.expect("it did not panic");
+    assert!(granted.is_ok(), "{granted:?}");
+}
+
+/// Keys live for a few leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_an_expired_key_grow_after_the_clock_was_set_back_in_new_processes_too() {
+    for is_new in [false, true] {
+        let (clock, server, old) = fixture(Duration::from_millis(800)).await;
+        let mut raw = Raw::connect(server.port()).await;
+        let last = permit(&old).await;
+        let keys = raw.keys("*{concurrency:a}*").await;
+        assert!(last.release().await);
+        // Reading an expired key deletes it. Otherwise the step would bring it back.
+        let exists: Vec<_> = [b"EXISTS".to_vec()].into_iter().chain(keys).collect();
+        eventually("its keys have expired", BOUND, async || {
+            raw.cmd(&exists).await.int() == 0
+        })
+        .await;
+        clock.set(-HOUR);
+        let new = match is_new {
+            true => store(&server, LEASE).await,
+            false => old,
+        };
+        let token = permit(&new).await.token();
+        assert!(token > last.token(), "{token:?} after {:?}", last.token());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_recover_at_once_when_the_clock_was_set_forward() {
+    let (clock, _server, store) = fixture(LEASE * 3 / 2).await;
+    for (step, hours) in [1, 0, 2, -1].into_iter().enumerate() {
+        clock.set(hours * HOUR);
+        let claims = (0..64).map(|key| {
+            let claim = Claim::new(format!("{step}-{key}")).with_limit(1);
+            store.acquire(claim)
+        });
+        let answers = futures_util::future::join_all(claims).await;
+        let failed: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+        assert!(failed.is_empty(), "{hours} h: {failed:?}");
+    }
+}
+
+/// A claim whose caller goes while its command is on its way, which takes so long.
+async fn hang_up(proxy: &Proxy, store: &RedisSemaphore, delay: Duration) {
+    proxy.clear_log();
+    proxy.delay(delay, Duration::ZERO);
+    let sent = async || proxy.count(b"EVALSHA") > 0;
+    tokio::select! {
+        answer = store.acquire(claim()) => panic!("{answer:?}"),
+        () = eventually("it is on its way", BOUND, sent) => {}
+    }
+    proxy.delay(Duration::ZERO, Duration::ZERO);
+}
+
+/// A store behind a proxy, whose scripts the server knows.
+async fn behind_a_proxy(lease: Duration) -> (SteppedClock, RedisServer, Proxy, RedisSemaphore) {
+    let clock = SteppedClock::compile();
+    let server = clock.server();
+    let proxy = Proxy::start(&server).await;
+    let builder = RedisSemaphore::builder().lease(lease);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    assert!(permit(&store).await.release().await);
+    (clock, server, proxy, store)
+}
+
+/// The simulation excuses what an acquire leaves that runs after a clock was set back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_second() {
+    let (clock, server, proxy, store) = behind_a_proxy(BOUND).await;
+    clock.set(-1);
+    assert!(permit(&store).await.release().await);
+    let delay = Duration::from_millis(700);
+    hang_up(&proxy, &store, delay).await;
+    // Its command arrives then.
+    tokio::time::sleep(delay + Duration::from_millis(300)).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let is_free = async || raw.zcard(HELD).await == 0;
+    eventually("nothing is held", BOUND / 2, is_free).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_and_a_drop_after_the_clock_was_set_back_end_when_all_is_released() {
+    for is_dropped in [false, true] {
+        let (clock, _server, proxy, store) = behind_a_proxy(LEASE).await;
+        hang_up(&proxy, &store, Duration::from_millis(100)).await;
+        clock.set(-HOUR);
+        if !is_dropped {
+            // Its command arrives, and a release has its answer.
+            tokio::time::sleep(LEASE / 4).await;
+            let rest = tokio::time::timeout(LEASE * 4, store.shutdown(LEASE * 6)).await;
+            assert_eq!(rest.expect("it ends"), []);
+        }
+        drop(store);
+        let is_closed = async || proxy.connections() == 0;
+        eventually("its connection is closed", BOUND, is_closed).await;
+    }
+}

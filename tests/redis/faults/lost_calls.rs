@@ -1,0 +1,234 @@
+//! Calls, or their replies, that are lost, and claims that are dropped at every moment of their way.
+
+use redis::Script;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+use testing::{
+    proxy::{Proxy, Seen},
+    resp::Raw,
+    rig::{BOUND, Rig},
+    wait::{eventually, granted_at},
+};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
+
+/// Long enough that nothing ends by itself.
+const LEASE: Duration = Duration::from_secs(60);
+/// Much less than that, or than the time that a waiter counts as alive.
+const SOON: Duration = Duration::from_secs(5);
+const HELD: &str = "semaphore:{concurrency:a}:held";
+
+fn claim(key: &str, wait: u64) -> Claim {
+    let claim = Claim::new(key.to_owned()).with_limit(1);
+    claim.with_wait(Duration::from_secs(wait))
+}
+
+/// An acquire names the queue of its key, and says how a permit is to be named and counted.
+fn is_acquire(args: &[Vec<u8>]) -> bool {
+    let names = |end: &[u8]| args.iter().any(|arg| arg.ends_with(end));
+    // A release has a 0 or a 1 after the four keys, and an acquire a lease.
+    names(b":a}:queue") && args.get(7).is_some_and(|arg| arg.len() > 1)
+}
+
+/// The permits that acquires named.
+fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
+    let log = proxy.log();
+    let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
+    let words = acquires.flat_map(|seen| seen.args.clone());
+    let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 5;
+    words.filter(is_id).collect()
+}
+
+async fn rig() -> Rig {
+    let timeout = Duration::from_secs(2);
+    Rig::new(RedisSemaphore::builder().lease(LEASE).timeout(timeout)).await
+}
+
+/// A claim for weight 3 of 3 whose first replies are lost.
+async fn claim_without_replies(
+    rig: &Rig,
+    lost: usize,
+    wait: Duration,
+) -> Result<Permit, AcquireError> {
+    rig.proxy.clear_log();
+    rig.proxy.drop_replies_to(lost, is_acquire);
+    let claim = Claim::new("a").with_limit(3).with_weight(3);
+    rig.store.acquire(claim.with_wait(wait)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_reply_is_lost_is_granted_once_by_its_second_try() {
+    let mut rig = rig().await;
+    for wait in [Duration::ZERO, BOUND] {
+        let permit = claim_without_replies(&rig, 1, wait)
+            .await
+            .expect("its own units are no obstacle");
+        assert_eq!(rig.raw.zcard(HELD).await, 3);
+        assert!(
+            rig.proxy
+                .log()
+                .iter()
+                .filter(|seen| is_acquire(&seen.args))
+                .count()
+                >= 2
+        );
+        assert_eq!(ids(&rig.proxy).len(), 1, "the second try had another name");
+        assert!(permit.release().await);
+        assert_eq!(rig.raw.zcard(HELD).await, 0);
+    }
+    rig.nothing_is_left(SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_all_of_whose_replies_are_lost_is_released() {
+    let mut rig = rig().await;
+    let failed = claim_without_replies(&rig, usize::MAX, Duration::ZERO).await;
+    assert!(
+        matches!(failed, Err(AcquireError::Store { .. })),
+        "{failed:?}"
+    );
+    rig.nothing_is_left(SOON).await;
+    // The claim was granted each time, and its replies are still lost.
+    assert_eq!(ids(&rig.proxy).len(), 1);
+    rig.proxy.forward();
+    eventually("the key is free", SOON, async || {
+        let claim = Claim::new("a").with_limit(3).with_weight(3);
+        rig.store.acquire(claim).await.is_ok()
+    })
+    .await;
+}
+
+/// Each way.
+const DELAY: Duration = Duration::from_millis(5);
+/// Moments at which claims are dropped.
+const STEPS: u32 = 50;
+/// And what a busy machine takes.
+const A_SECOND: Duration = Duration::from_secs(1 + 2);
+
+/// Permits of another store.
+async fn fill(store: &RedisSemaphore, keys: &str) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    for step in 0..STEPS {
+        let permit = store.acquire(claim(&format!("{keys}{step}"), 0)).await;
+        permits.push(permit.expect("it is free"));
+    }
+    permits
+}
+
+/// Drops claims within this time: for free keys, for full keys, and for keys that get free meanwhile.
+/// Returns how many were answered before.
+async fn drop_within(span: Duration, rig: &Rig, other: &RedisSemaphore) -> usize {
+    let (_full, freed) = (fill(other, "full").await, fill(other, "freed").await);
+    rig.proxy.delay(DELAY, DELAY);
+    let mut dropped = JoinSet::new();
+    for (keys, wait) in [("free", 0), ("full", 10), ("freed", 10)] {
+        for step in 0..STEPS {
+            let acquire = rig.store.acquire(claim(&format!("{keys}{step}"), wait));
+            dropped.spawn(async move { timeout(span / STEPS * step, acquire).await.is_ok() });
+        }
+    }
+    sleep(span / 3).await;
+    drop(freed);
+    let answered = dropped.join_all().await;
+    rig.proxy.delay(Duration::ZERO, Duration::ZERO);
+    answered.into_iter().filter(|answered| *answered).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_dropped_at_any_moment_leaves_nothing_a_second_later() {
+    let patient = || RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 30);
+    let mut rig = Rig::new(patient()).await;
+    let other = patient().connect(rig.server.url()).await;
+    let other = other.expect("it connects");
+    // From well before the first answer until well after it, however busy the machine is.
+    let mut span = DELAY * 8;
+    while drop_within(span, &rig, &other).await < STEPS as usize {
+        rig.nothing_is_left(A_SECOND).await;
+        span *= 2;
+        assert!(span < LEASE / 3, "claims are not answered");
+    }
+    rig.nothing_is_left(A_SECOND).await;
+    println!("in {span:?} all of their way");
+}
+
+const SHORT: Duration = Duration::from_secs(2);
+/// The time in which a claim may run, with the default timeout.
+const BUDGET: Duration = Duration::from_millis(500);
+const KEYS: u64 = 30;
+const RELEASE: &str = concat!(
+    include_str!("../../../src/redis/protocol/common.lua"),
+    include_str!("../../../src/redis/protocol/grant.lua"),
+    include_str!("../../../src/redis/protocol/release.lua")
+);
+
+/// By its hash, or by its source.
+fn is_release(args: &[Vec<u8>]) -> bool {
+    let hash = Script::new(RELEASE).get_hash().as_bytes().to_vec();
+    args.get(1)
+        .is_some_and(|arg| *arg == hash || arg == RELEASE.as_bytes())
+}
+
+fn releases(proxy: &Proxy) -> Vec<Seen> {
+    let log = proxy.log().into_iter();
+    log.filter(|seen| is_release(&seen.args)).collect()
+}
+
+/// When the last of the leases ends.
+async fn last_end(raw: &mut Raw) -> i64 {
+    let mut last = 0;
+    for key in 0..KEYS {
+        let members = raw
+            .zmembers(&format!("semaphore:{{concurrency:{key}}}:held"))
+            .await;
+        assert_eq!(members.len(), 1, "key {key} is free, or held twice");
+        last = last.max(members[0].1 as i64);
+    }
+    last
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_tries_are_few() {
+    let mut rig = Rig::new(RedisSemaphore::builder().lease(SHORT)).await;
+    let other = RedisSemaphore::connect(rig.server.url()).await;
+    let other = other.expect("it connects");
+    let mut permits: Vec<Permit> = Vec::new();
+    for key in 0..KEYS {
+        permits.push(
+            rig.store
+                .acquire(claim(&key.to_string(), 0))
+                .await
+                .expect("there is room"),
+        );
+    }
+    rig.proxy.cut_before(is_release);
+    rig.proxy.clear_log();
+    let dropped = Instant::now();
+    drop(permits);
+    sleep(SHORT / 2).await;
+    let end = last_end(&mut rig.raw).await;
+    granted_at(end, &mut rig.raw, async || {
+        let mut free = true;
+        for key in (0..KEYS).rev() {
+            free &= other.acquire(claim(&key.to_string(), 0)).await.is_ok();
+        }
+        free
+    })
+    .await;
+    // No release is needed any more.
+    sleep((SHORT + BUDGET * 2).saturating_sub(dropped.elapsed())).await;
+    let (tries, connections) = (releases(&rig.proxy).len(), rig.proxy.connections());
+    println!("{tries} tries, {connections} connections");
+    // Pauses are doubled, and releases of many keys travel together.
+    assert!((3..=40).contains(&tries), "{tries} tries");
+    assert!(connections <= 4, "{connections} connections");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(releases(&rig.proxy).len(), tries, "they go on for ever");
+    rig.proxy.forward();
+    let permit = rig.store.acquire(claim("0", 0)).await.expect("it is free");
+    assert!(permit.release().await);
+}

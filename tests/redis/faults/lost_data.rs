@@ -1,0 +1,199 @@
+//! Data is lost under load: all keys vanish, or one of a semaphore's, as by an eviction, or a replica that lags takes the
+//! place of its primary.
+
+use futures_util::future::join_all;
+use std::time::Duration;
+use testing::{
+    in_flight::{InFlight, One},
+    proxy::Proxy,
+    redis::RedisServer,
+    resp::Raw,
+    rng::Rng,
+    wait::eventually,
+};
+use tokio::{task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
+
+/// Long enough that a busy machine loses no permit, nor fails a claim under the longest timeout.
+const LEASE: Duration = Duration::from_secs(6);
+/// A refresh interval, and what a busy machine takes.
+const TOLD: Duration = Duration::from_secs(2 + 3);
+const BOUND: Duration = Duration::from_secs(20);
+const LIMIT: usize = 6;
+/// Permits that are held all the time.
+const STREAMS: usize = 3;
+const TASKS: u64 = 12;
+const HELD: &str = "semaphore:{concurrency:a}:held";
+
+fn claim() -> Claim {
+    Claim::new("a").with_limit(LIMIT as u32)
+}
+
+/// Two stores at work on one key, of which some permits are held all the time.
+struct Crowd {
+    in_flight: InFlight,
+    streams: Vec<Stream>,
+    stop: CancellationToken,
+    load: JoinSet<()>,
+}
+
+/// A permit that is held all the time.
+struct Stream {
+    permit: Permit,
+    _one: One,
+}
+
+/// Short permits, some from the queue, until the end. A loss is for its holder to see; the work goes on.
+async fn work(store: RedisSemaphore, in_flight: InFlight, mut rng: Rng) {
+    loop {
+        let wait = rng.millis(0..400) * u32::from(rng.once_in(2));
+        if let Ok(permit) = store.acquire(claim().with_wait(wait)).await {
+            let one = in_flight.begin();
+            sleep(rng.millis(5..60)).await;
+            drop((one, permit));
+        }
+        sleep(rng.millis(1..5)).await;
+    }
+}
+
+impl Crowd {
+    /// On the server at `url`. Returns once the limit is reached.
+    async fn start(url: &str) -> Self {
+        let builder = || RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+        let ours = builder().connect(url).await.expect("it connects");
+        let other = builder().connect(url).await.expect("it connects");
+        let mut crowd = Self {
+            in_flight: InFlight::default(),
+            streams: Vec::new(),
+            stop: CancellationToken::new(),
+            load: JoinSet::new(),
+        };
+        for _ in 0..STREAMS {
+            let permit = ours.acquire(claim().with_label("stream")).await;
+            crowd.streams.push(Stream {
+                permit: permit.expect("there is room"),
+                _one: crowd.in_flight.begin(),
+            });
+        }
+        for seed in 0..TASKS {
+            let store = [&ours, &other][seed as usize % 2].clone();
+            let work = work(store, crowd.in_flight.clone(), Rng::new(seed));
+            let stop = crowd.stop.clone();
+            crowd.load.spawn(async move {
+                stop.run_until_cancelled(work).await;
+            });
+        }
+        crowd.goes_on().await;
+        assert_eq!(crowd.in_flight.most(), LIMIT);
+        crowd
+    }
+
+    /// Waits until many more permits have been granted.
+    async fn goes_on(&self) {
+        let before = self.in_flight.begun();
+        eventually("permits are granted", BOUND, async || {
+            self.in_flight.begun() > before + 40
+        })
+        .await;
+    }
+
+    /// The most that ever held a permit, as they knew.
+    fn most(&self) -> usize {
+        self.in_flight.most()
+    }
+
+    /// Each stream is told that its permit is lost, unless there is room for it when it asks: then it has its place again,
+    /// and need not be told.
+    async fn is_told_or_back(&self, raw: &mut Raw) {
+        eventually("each holder is told, or back", TOLD, async || {
+            let held = raw.zmembers(HELD).await.into_iter();
+            let back = held.filter(|(id, _)| id.ends_with(b".stream")).count();
+            let lost = self.streams.iter().filter(|stream| stream.permit.is_lost());
+            back + lost.count() >= STREAMS
+        })
+        .await;
+    }
+
+    /// Ends the load. Returns once each stream has its unit again, and nothing else is held.
+    async fn settles(mut self, raw: &mut Raw) {
+        self.stop.cancel();
+        while self.load.join_next().await.is_some() {}
+        eventually("each stream is back", BOUND, async || {
+            let is_held = |stream: &Stream| !stream.permit.is_lost();
+            self.streams.iter().all(is_held) && raw.zcard(HELD).await == STREAMS
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_under_load_lets_in_a_limit_more_at_most_and_holders_know_or_come_back() {
+    let server = RedisServer::start();
+    let crowd = Crowd::start(&server.url()).await;
+    let mut raw = Raw::connect(server.port()).await;
+    assert_eq!(raw.cmd(&["FLUSHALL"]).await.text(), "OK");
+    crowd.is_told_or_back(&mut raw).await;
+    crowd.goes_on().await;
+    let most = crowd.most();
+    println!("{most} in flight under a limit of {LIMIT}");
+    assert!(most <= 2 * LIMIT, "{most} in flight");
+    crowd.settles(&mut raw).await;
+}
+
+/// Deletes one key of the semaphore under load.
+async fn evict(key: &str) {
+    let server = RedisServer::start();
+    let crowd = Crowd::start(&server.url()).await;
+    let mut raw = Raw::connect(server.port()).await;
+    let name = format!("semaphore:{{concurrency:a}}:{key}");
+    for _ in 0..3 {
+        raw.cmd(&["DEL", &name]).await;
+        if key == "held" {
+            crowd.is_told_or_back(&mut raw).await;
+            break;
+        }
+        crowd.goes_on().await;
+    }
+    crowd.goes_on().await;
+    // The other keys say nothing of what is held.
+    let (most, allowed) = (crowd.most(), if key == "held" { 2 * LIMIT } else { LIMIT });
+    println!("{key}: {most} in flight under a limit of {LIMIT}");
+    assert!(most <= allowed, "{key}: {most} in flight");
+    crowd.settles(&mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_key_of_a_semaphore_that_is_evicted_under_load_lets_in_no_more_than_a_flush_does() {
+    join_all(["held", "queue", "alive", "token"].map(evict)).await;
+}
+
+async fn replica_of(server: &RedisServer) -> (RedisServer, Raw) {
+    let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &server.port().to_string()]);
+    let mut raw = Raw::connect(replica.port()).await;
+    eventually("the replica is in step", BOUND, async || {
+        let info = raw.cmd(&["INFO", "replication"]).await;
+        info.text().contains("master_link_status:up")
+    })
+    .await;
+    (replica, raw)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_to_a_replica_that_lags_lets_in_a_limit_more_at_most_and_holders_know() {
+    let mut primary = RedisServer::start();
+    let proxy = Proxy::start(&primary).await;
+    let (replica, mut raw) = replica_of(&primary).await;
+    // It gets nothing from here on, so it knows of no permit.
+    assert_eq!(raw.cmd(&["REPLICAOF", "NO", "ONE"]).await.text(), "OK");
+    let crowd = Crowd::start(&proxy.url()).await;
+    assert_eq!(raw.zcard(HELD).await, 0);
+    primary.kill();
+    proxy.redirect(&replica);
+    crowd.is_told_or_back(&mut raw).await;
+    crowd.goes_on().await;
+    let most = crowd.most();
+    println!("{most} in flight under a limit of {LIMIT}");
+    assert!(most <= 2 * LIMIT, "{most} in flight");
+    crowd.settles(&mut raw).await;
+}

@@ -1,0 +1,211 @@
+//! Scripts that the server forgets again and again, and the very millisecond in which a lease ends.
+
+use http::{Request, Response};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use testing::{
+    http_requests::{limit, request},
+    in_flight::InFlight,
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    rig::{BOUND, Rig},
+    wait::eventually,
+};
+use tokio::{task::JoinSet, time::sleep};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_semaphore::RedisSemaphore;
+
+const LIMIT: u32 = 3;
+
+const CLIENTS: usize = 12;
+
+/// How often the scripts are flushed, and how many requests are served meanwhile, at least.
+const FLUSHES: usize = 300;
+
+const SERVED: usize = 200;
+
+/// A busy machine is no failure of the store.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Default, Clone)]
+struct Load {
+    in_flight: InFlight,
+    is_over: Arc<AtomicBool>,
+}
+
+/// Sends requests, of which some wait, until the scripts are not flushed any more. Returns how many
+/// were refused.
+async fn client(store: RedisSemaphore, number: usize, load: Load) -> usize {
+    let wait = Duration::from_millis([0, 300][number % 2]);
+    let handler = service_fn(|_: Request<String>| {
+        let in_flight = load.in_flight.clone();
+        async move {
+            let _one = in_flight.begin();
+            sleep(Duration::from_millis(3)).await;
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }
+    });
+    let mut service = limit(LIMIT, store).with_wait(wait).layer(handler);
+    let mut refused = 0;
+    while !load.is_over.load(SeqCst) {
+        let ready = service.ready().await.expect("it is always ready");
+        let answer = ready.call(request("a")).await.expect("infallible");
+        match answer.status().as_u16() {
+            200 => {}
+            429 => refused += 1,
+            status => panic!("{status}: {:?}", answer.extensions()),
+        }
+    }
+    refused
+}
+
+/// Flushes the scripts as fast as the server can, until enough has happened.
+async fn flush(port: u16, load: &Load) {
+    let (mut raw, start) = (Raw::connect(port).await, Instant::now());
+    let mut flushes = 0;
+    while flushes < FLUSHES || load.in_flight.begun() < SERVED {
+        assert_eq!(raw.cmd(&["SCRIPT", "FLUSH"]).await.text(), "OK");
+        flushes += 1;
+        assert!(start.elapsed() < BOUND, "{:?} are served", load.in_flight);
+    }
+    load.is_over.store(true, SeqCst);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_nothing_twice() {
+    let mut rig = Rig::new(RedisSemaphore::builder().timeout(PATIENCE)).await;
+    let other = RedisSemaphore::builder().timeout(PATIENCE);
+    let other = other.connect(rig.server.url()).await.expect("it connects");
+    let (mut clients, load) = (JoinSet::new(), Load::default());
+    for number in 0..CLIENTS {
+        let store = [&rig.store, &other][number / 2 % 2].clone();
+        clients.spawn(client(store, number, load.clone()));
+    }
+    flush(rig.server.port(), &load).await;
+    let refused: usize = clients.join_all().await.into_iter().sum();
+    assert!(refused > 0, "there was room for all");
+    assert_eq!(load.in_flight.most(), LIMIT as usize);
+    eventually("nothing is held", PATIENCE, async || {
+        rig.raw.keys("*:a}:held").await.is_empty()
+    })
+    .await;
+    rig.nothing_is_left(PATIENCE).await;
+}
+
+// The second: the scripts are those that the library sends. Each says at which time it ran.
+
+const LEASE: i64 = 12;
+/// So often each of the three milliseconds has to be met.
+const TIMES: usize = 5;
+const KEYS: [&str; 4] = ["{a}:held", "{a}:queue", "{a}:alive", "{a}:token"];
+const REFRESH: &str = concat!(
+    include_str!("../../../src/redis/protocol/common.lua"),
+    include_str!("../../../src/redis/protocol/refresh.lua")
+);
+const ACQUIRE: &str = concat!(
+    include_str!("../../../src/redis/protocol/common.lua"),
+    include_str!("../../../src/redis/protocol/grant.lua"),
+    include_str!("../../../src/redis/protocol/queue.lua"),
+    include_str!("../../../src/redis/protocol/acquire.lua")
+);
+
+/// A call for one unit of `id`, under a limit of one.
+fn acquire(id: &str) -> Vec<String> {
+    let [held, queue, alive, token] = KEYS;
+    let (lease, never) = (LEASE.to_string(), i64::MAX.to_string());
+    let head = ["EVAL", ACQUIRE, "4", held, queue, alive, token];
+    let claim = [&*lease, &never, "0", &lease, "1", "1", id, "1", ""];
+    head.iter()
+        .chain(&claim)
+        .map(|word| (*word).to_owned())
+        .collect()
+}
+
+fn refresh(id: &str) -> Vec<String> {
+    let lease = LEASE.to_string();
+    let words = ["EVAL", REFRESH, "2", KEYS[0], KEYS[3], &*lease, "1", id];
+    words.map(str::to_owned).into()
+}
+
+/// When an acquire ran, and whether its claim is granted.
+fn granted(answer: &Reply) -> (i64, bool) {
+    let answer = answer.array();
+    (answer[0].int(), matches!(answer[1], Reply::Int(_)))
+}
+
+/// When a refresh ran, and whether its unit is held.
+fn held(answer: &Reply) -> (i64, bool) {
+    match answer {
+        Reply::Int(now) => (*now, true),
+        list => (list.array()[0].int(), list.array()[1].int() == 1),
+    }
+}
+
+/// The number of the round is part of its ids, which have the form of the library's.
+struct Round<'a> {
+    raw: &'a mut Raw,
+    ids: [String; 2],
+}
+
+impl Round<'_> {
+    /// A refresh about `early` ms before the end of its lease, and a claim right behind it. Returns
+    /// how many ms after the end the refresh ran.
+    async fn run(&mut self, early: i64) -> i64 {
+        let raw = &mut *self.raw;
+        raw.cmd(&["DEL", KEYS[0]]).await;
+        let (start, is_granted) = granted(&raw.cmd(&acquire(&self.ids[0])).await);
+        assert!(is_granted);
+        let end = start + LEASE;
+        while raw.server_time_ms().await < end - early {}
+        raw.send(&refresh(&self.ids[0])).await.expect("it is sent");
+        raw.send(&acquire(&self.ids[1])).await.expect("it is sent");
+        let (refreshed, is_held) = held(&raw.next().await.expect("an answer"));
+        let (claimed, is_granted) = granted(&raw.next().await.expect("an answer"));
+        assert_eq!(
+            is_held,
+            refreshed < end,
+            "{} ms after the end",
+            refreshed - end
+        );
+        let is_free = !is_held || claimed >= refreshed + LEASE;
+        assert_eq!(is_granted, is_free, "{} ms after the end", claimed - end);
+        self.is_alone(claimed).await;
+        refreshed - end
+    }
+
+    /// Only one unit ends after this time.
+    async fn is_alone(&mut self, time: i64) {
+        let units = self.raw.zmembers(KEYS[0]).await;
+        let unexpired = units.iter().filter(|(_, end)| *end > time as f64);
+        assert_eq!(unexpired.count(), 1, "{units:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_in_the_millisecond_of_its_leases_end_is_late_and_one_before_it_is_not() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let (mut met, start) = (BTreeMap::<i64, usize>::new(), Instant::now());
+    let enough = |met: &BTreeMap<i64, usize>| {
+        (-1..=1).all(|late| met.get(&late).is_some_and(|times| *times >= TIMES))
+    };
+    for number in 0.. {
+        let id = |process: &str| format!("{process}.{number}.1.1.{LEASE}");
+        let ids = ["one", "two"].map(id);
+        let late = Round { raw: &mut raw, ids }
+            .run([1, 0, -1][number % 3])
+            .await;
+        *met.entry(late).or_default() += 1;
+        if enough(&met) {
+            return;
+        }
+        assert!(start.elapsed() < BOUND, "{met:?}");
+    }
+}

@@ -1,0 +1,203 @@
+//! A runtime that stands still while it looks for servers, and goes on when these have been replaced.
+
+use crate::{
+    cluster::{self, BOUND},
+    sentinel::{self, scripts, watching},
+};
+use std::{
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+    time::Duration,
+};
+use testing::{
+    front::Front,
+    machine::beside_others,
+    redis::{Cluster, RedisServer, Sentinels},
+    resp::Raw,
+    wait::eventually,
+};
+use tokio::{task::yield_now, time::sleep};
+use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
+
+fn claim(key: &str) -> Claim {
+    Claim::new(key).with_limit(10_000)
+}
+
+/// A runtime that has claimed each key, and is connected to its servers then. In each step it looks at its
+/// connections once only, with a claim for the first key under way, until it runs on.
+struct Stepwise {
+    steps: SyncSender<()>,
+    stepped: Receiver<()>,
+    runtime: thread::JoinHandle<()>,
+}
+
+impl Stepwise {
+    fn start(store: RedisSemaphore, keys: Vec<String>, is_connected: bool) -> Self {
+        let (go, steps) = sync_channel(0);
+        let (done, stepped) = sync_channel(0);
+        let run = async move {
+            for key in keys.iter().chain(&keys).filter(|_| is_connected) {
+                drop(store.acquire(claim(key)).await);
+                sleep(Duration::from_millis(100)).await;
+            }
+            done.send(()).expect("somebody waits");
+            let again = tokio::spawn(store.acquire(claim(&keys[0])));
+            while steps.recv().is_ok() {
+                yield_now().await;
+                done.send(()).expect("somebody waits");
+            }
+            for _ in 0..30 {
+                drop(store.acquire(claim(&keys[0])).await);
+                sleep(Duration::from_millis(100)).await;
+            }
+            again.abort();
+        };
+        let runtime = thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().expect("it starts");
+            runtime.block_on(run);
+        });
+        stepped.recv().expect("it runs");
+        Self {
+            steps: go,
+            stepped,
+            runtime,
+        }
+    }
+
+    /// Steps until this is so, or not even after so many steps.
+    async fn steps_until(&self, most: usize, mut is_so: impl AsyncFnMut() -> bool) -> bool {
+        for _ in 0..most {
+            self.steps.send(()).expect("it runs");
+            self.stepped.recv().expect("it runs");
+            // Answers of several servers are to be equally far.
+            sleep(Duration::from_millis(5)).await;
+            if is_so().await {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn run(self) {
+        drop(self.steps);
+        self.runtime.join().expect("no panic");
+    }
+}
+
+/// How often a node was queried for the slots.
+async fn queries_for_slots(cluster: &Cluster) -> u64 {
+    let mut count = 0;
+    for node in 0..3 {
+        let stats = cluster.raw(node).await.commandstats().await;
+        // Redis 6.2 does not tell one from the other.
+        let of_slots = ["cluster|slots", "cluster"].map(|name| stats.get(name).copied());
+        count += of_slots.into_iter().flatten().next().unwrap_or_default();
+    }
+    count
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_stood_still_does_not_bring_nodes_back_that_were_replaced() {
+    let _share = beside_others().await;
+    let (old, new) = (
+        Cluster::of_primaries(3).await,
+        Cluster::of_primaries(3).await,
+    );
+    let seed = Front::open(Duration::ZERO).await;
+    seed.point_at(old.node(0).port());
+    let url = format!("redis://127.0.0.1:{}/", seed.port());
+    let patient = cluster::patient().timeout(Duration::from_secs(1));
+    let store = patient.connect_cluster([url]);
+    let store = store.await.expect("it connects");
+    let mut keys = Vec::new();
+    for node in 0..3 {
+        keys.extend(old.keys_of(node, 1, cluster::name).await);
+    }
+    let stepwise = Stepwise::start(store.clone(), keys.clone(), true);
+    // It hears of that, and queries the nodes for more.
+    let slot = old.slot(&cluster::name(&keys[0])).await;
+    old.move_slot(slot, 0, 1).await;
+    let before = queries_for_slots(&old).await;
+    let has_queried = async || queries_for_slots(&old).await > before;
+    assert!(stepwise.steps_until(3_000, has_queried).await);
+    (0..3).for_each(|node| old.node(node).stop());
+    seed.point_at(new.node(0).port());
+    let works = async || store.acquire(claim(&keys[2])).await.is_ok();
+    eventually("the new nodes serve", BOUND, works).await;
+    // Nobody is there any more who would know the new nodes.
+    seed.cut();
+    stepwise.run();
+    eventually("they still serve", BOUND, works).await;
+}
+
+/// How many connections to a Sentinel have queried it, and are still there.
+async fn connections_that_queried(sentinel: &RedisServer) -> usize {
+    let mut raw = Raw::connect(sentinel.port()).await;
+    let clients = raw.cmd(&["CLIENT", "LIST"]).await;
+    clients.text().matches("cmd=sentinel").count()
+}
+
+async fn all_queries(sentinels: &[RedisServer]) -> usize {
+    let mut count = 0;
+    for sentinel in sentinels {
+        count += connections_that_queried(sentinel).await;
+    }
+    count
+}
+
+/// How often a server was given claims, or was connected to for them.
+async fn uses(server: &RedisServer) -> (u64, u64) {
+    let stats = Raw::connect(server.port()).await.commandstats().await;
+    let roles = stats.get("role").copied().unwrap_or_default();
+    (scripts(server).await, roles)
+}
+
+/// A runtime with the answers of all Sentinels in its sockets.
+async fn stalled(store: &RedisSemaphore, sentinels: &[RedisServer]) -> Stepwise {
+    eventually("the keeper watches one", BOUND, async || {
+        all_queries(sentinels).await == 1
+    })
+    .await;
+    for _ in 0..20 {
+        let stepwise = Stepwise::start(store.clone(), vec!["many".to_owned()], false);
+        let have_answered = async || all_queries(sentinels).await > sentinels.len();
+        if stepwise.steps_until(100, have_answered).await {
+            return stepwise;
+        }
+        stepwise.run();
+    }
+    panic!("it never queries them all at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_stood_still_does_not_bring_the_old_primary_back() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let before = [0; 3].map(|_| watching(&old, 3));
+    let after = [0; 3].map(|_| watching(&new, 7));
+    let (mut fronts, mut urls) = (Vec::new(), Vec::new());
+    for sentinel in &before {
+        let front = Front::open(Duration::ZERO).await;
+        front.point_at(sentinel.client_port());
+        let port = sentinel.client_port().to_string();
+        urls.push(sentinel.url().replace(&port, &front.port().to_string()));
+        fronts.push(front);
+    }
+    let store = sentinel::patient().lease(Duration::from_secs(60));
+    let store = store.connect_sentinel(urls, Sentinels::NAME).await;
+    let store = store.expect("it connects");
+    let stalled = stalled(&store, &before).await;
+    // The answers wait in its sockets while the old primary is replaced, and does not know that.
+    for (front, sentinel) in fronts.iter().zip(&after) {
+        front.point_at(sentinel.client_port());
+    }
+    eventually("the old primary is left", BOUND, async || {
+        drop(store.acquire(claim("many")).await);
+        scripts(&new).await > 0
+    })
+    .await;
+    sleep(Duration::from_millis(500)).await;
+    let earlier = uses(&old).await;
+    stalled.run();
+    assert_eq!(uses(&old).await, earlier);
+}
