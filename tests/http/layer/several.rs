@@ -4,8 +4,8 @@ use super::rig::{Answer, ok, problem, send, stalled, statuses, values};
 use http::{HeaderValue, Request, request::Parts};
 use http_body_util::BodyExt;
 use serde_json::json;
-use testing::{http_requests::request, stores::SingleClaims};
-use tower::{Layer, Service};
+use testing::{http_requests::request, ledger::Ledger};
+use tower::Layer;
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore, key,
 };
@@ -175,25 +175,12 @@ async fn a_claim_too_heavy_for_a_wider_limit_names_that_limit() {
     assert_eq!(said, "fleet 4");
 }
 
-/// The statuses of the requests, and what their responses list.
-async fn told<S>(service: S) -> Vec<(u16, Vec<String>)>
-where
-    S: Service<Request<()>, Response = Answer, Error = std::convert::Infallible> + Clone,
-{
-    let (mut told, mut in_flight) = (Vec::new(), Vec::new());
-    for account in ["ann", "ann", "ann", "bob", "bob", "cid"] {
-        let answer = send(&service, request(account)).await;
-        told.push((answer.status().as_u16(), policies(&answer)));
-        in_flight.push(answer);
-    }
-    told
-}
-
 #[tokio::test]
-async fn stores_that_know_only_single_claims_answer_the_same() {
-    let several = told(limited(MemorySemaphore::new()).layer(ok())).await;
-    let single = SingleClaims(testing::stores::memory());
-    assert_eq!(told(limited(single).layer(ok())).await, several);
+async fn a_store_that_takes_one_claim_at_a_time_refuses_several_as_invalid() {
+    let answer = send(&limited(Ledger::default()).layer(ok()), request("ann")).await;
+    assert_eq!(answer.status(), 400);
+    let detail = "claims: 3, and the store takes one at a time";
+    assert_eq!(problem(answer).await["detail"], detail);
 }
 
 /// What three layers answer through their bodies, one in the other.
@@ -238,8 +225,10 @@ async fn the_handler_has_one_permit_and_the_body_keeps_every_limit() {
 async fn the_permit_of_a_request_names_every_limit() {
     let handler = tower::service_fn(|request: Request<()>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");
-        let tokens = permit.tokens().into_iter();
-        let policies: Vec<_> = tokens.map(|(policy, _)| policy.to_string()).collect();
+        let policies: Vec<_> = permit
+            .levels()
+            .map(|level| level.policy().as_str())
+            .collect();
         let body = http_body_util::Full::<bytes::Bytes>::from(policies.join(" "));
         std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
     });

@@ -48,10 +48,6 @@ impl Noted {
 }
 
 impl Semaphore for Noted {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.acquire_all(claim.into())
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let mut acquire = self.store.acquire_all(claims);
         let noted = self.clone();
