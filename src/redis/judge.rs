@@ -58,27 +58,21 @@ impl Judge<'_> {
     fn blamed(&self, error: &RedisError) -> Option<(&'static str, &'static str)> {
         let is_of_sentinel = self.place == Place::Sentinel;
         let says = |phrase| error.detail().is_some_and(|said| said.contains(phrase));
-        let (name, reason) = match (Unfit::of(error), Meaning::of(error)) {
-            (Some(Unfit::SpeaksTls), _) => ("", "the server speaks TLS: it needs `rediss://`"),
-            (Some(Unfit::SpeaksNoTls), _) => ("", "the server speaks no TLS: it needs `redis://`"),
+        let at = self.setting();
+        Some(match (Unfit::of(error), Meaning::of(error)) {
+            (Some(Unfit::SpeaksTls), _) => (at, "the server speaks TLS: it needs `rediss://`"),
+            (Some(Unfit::SpeaksNoTls), _) => (at, "the server speaks no TLS: it needs `redis://`"),
             (Some(Unfit::WrongName), _) if is_of_sentinel => ("connect_sentinel", WRONG_NAME),
             (_, Meaning::Command) if is_of_sentinel && says("unknown command") => {
                 ("connect_sentinel", "the server is not a Sentinel")
             }
-            (_, Meaning::Elsewhere) if !self.is_found() => ("", NODE),
-            (_, Meaning::NoRedis) => ("", NO_REDIS),
+            (_, Meaning::Elsewhere) if !self.is_found() => (at, NODE),
+            (_, Meaning::NoRedis) => (at, NO_REDIS),
+            (_, Meaning::Setting("", reason)) => (at, reason),
             (_, Meaning::Setting(name, reason)) => (name, reason),
             (_, Meaning::Type) => ("prefix", "another program uses keys of this name"),
             _ => return None,
-        };
-        Some((
-            if name.is_empty() {
-                self.setting()
-            } else {
-                name
-            },
-            reason,
-        ))
+        })
     }
 
     /// The server cannot be what was meant.

@@ -73,12 +73,13 @@ const NO_NODE: Meaning =
 impl Meaning {
     pub(super) fn of(error: &RedisError) -> Self {
         let said = error.detail().unwrap_or_default();
+        let is_cut = || said.to_lowercase().contains("unexpected end of input");
         match error.kind() {
             ErrorKind::AuthenticationFailed => REFUSED,
             ErrorKind::InvalidClientConfig => Self::Setting("", "redis-rs cannot connect with it"),
             ErrorKind::RESP3NotSupported => PROTOCOL,
             // The answer has ended too soon, because the server or a proxy has.
-            ErrorKind::Parse if said.contains("nexpected end of input") => Self::Down,
+            ErrorKind::Parse if is_cut() => Self::Down,
             ErrorKind::Parse => Self::NoRedis,
             _ => error
                 .code()

@@ -2,7 +2,6 @@
 
 mod fault_matrix;
 mod floor_plan;
-mod msrv;
 mod package;
 #[cfg(feature = "redis")]
 mod proxy;

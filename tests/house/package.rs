@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use serde_json::Value;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -29,13 +31,14 @@ fn cargo(arguments: &[&str]) -> BTreeSet<String> {
 }
 
 fn packaged() -> BTreeSet<String> {
-    cargo(&[
-        "package",
-        "--list",
-        "--allow-dirty",
-        "-p",
-        "tower-semaphore",
-    ])
+    cargo(&["package", "--list", "--allow-dirty", "-ptower-semaphore"])
+}
+
+/// What is built, with these edges and features, in this format.
+fn tree(edges: &str, format: &str, features: &str) -> BTreeSet<String> {
+    let (edges, format) = (format!("--edges={edges}"), format!("--format={format}"));
+    let fixed = ["tree", "-ptower-semaphore", "--prefix=none"];
+    cargo(&[&fixed[..], &[&edges, &format, features]].concat())
 }
 
 /// What follows `key = ` in the crate's manifest, as it is written.
@@ -158,44 +161,63 @@ fn the_badges_say_what_the_manifest_says() {
 
 #[test]
 fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need() {
-    let tree = cargo(&[
-        "tree",
-        "-p=tower-semaphore",
-        "--edges=normal,build,dev",
-        "--prefix=none",
-        "--format={lib}",
-    ]);
+    let tree = tree("normal,build,dev", "{lib}", "--features=default");
     assert!(tree.contains("tokio"));
-    for name in [
-        "criterion",
-        "dashmap",
-        "fantoccini",
-        "plotters",
-        "rcgen",
-        "ring",
-    ] {
+    for name in "criterion dashmap fantoccini plotters rcgen ring".split(' ') {
         assert!(!tree.contains(name), "{name}");
     }
 }
 
 #[test]
 fn without_default_features_nothing_of_redis_is_built() {
-    let tree = |features| {
-        let edges = "--edges=normal,build";
-        let crate_ = "-p=tower-semaphore";
-        cargo(&[
-            "tree",
-            crate_,
-            edges,
-            "--prefix=none",
-            "--format={lib}",
-            features,
-        ])
-    };
-    let [with, without] = ["--features=redis", "--no-default-features"].map(tree);
+    let features = ["--features=redis", "--no-default-features"];
+    let [with, without] = features.map(|features| tree("normal,build", "{lib}", features));
     for name in ["redis", "sha2", "uuid", "futures_util"] {
         assert!(with.contains(name) && !without.contains(name), "{name}");
     }
+}
+
+/// Whether a version is at most another one.
+fn is_at_most(version: &str, other: &str) -> bool {
+    let [version, other] = [version, other].map(|version| {
+        let numbers = version.split('.').map(|number| number.parse::<u32>());
+        numbers.collect::<Result<Vec<_>, _>>().expect("numbers")
+    });
+    version
+        .iter()
+        .chain(&[0])
+        .take(3)
+        .cmp(other.iter().chain(&[0]).take(3))
+        .is_le()
+}
+
+/// `rust-version` is honest: no crate that users get with this one needs a newer Rust.
+#[test]
+fn no_dependency_needs_a_newer_rust_than_this_crate() {
+    let shipped = tree("normal,build", "{p}", "--all-features");
+    let shipped: BTreeSet<_> = shipped.iter().map(|line| name_and_version(line)).collect();
+    let metadata = cargo(&["metadata", "--format-version=1", "--all-features"]);
+    let metadata = metadata.first().expect("one line");
+    let metadata: Value = serde_json::from_str(metadata).expect("cargo writes JSON");
+    let packages = metadata["packages"].as_array().expect("a list");
+    let mut seen = 0;
+    for package in packages {
+        let name = format!("{} v{}", package["name"], package["version"]).replace('"', "");
+        let needed = package["rust_version"].as_str();
+        if let Some(needed) = needed.filter(|_| shipped.contains(&*name)) {
+            seen += 1;
+            let is_met = is_at_most(needed, env!("CARGO_PKG_RUST_VERSION"));
+            assert!(is_met, "{name} needs Rust {needed}");
+        }
+    }
+    assert!(seen > 20 && shipped.iter().any(|name| name.starts_with("tokio ")));
+    assert!(!shipped.iter().any(|name| name.starts_with("criterion ")));
+}
+
+/// `tokio v1.0.0` of a line that may go on.
+fn name_and_version(line: &str) -> &str {
+    let end = line.match_indices(' ').nth(1);
+    end.map_or(line, |(end, _)| &line[..end])
 }
 
 /// Rust is there on a build server, perhaps an old one.

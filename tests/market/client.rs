@@ -1,9 +1,9 @@
-//! A client of the market.
+//! A client of the market, what it is answered, and the permits that it takes.
 
-use crate::{answer::Answer, soon};
-use http::{Method, Request, header::CONTENT_TYPE, request::Builder};
-use http_body_util::Full;
-use hyper::body::Bytes;
+use crate::soon;
+use http::{Method, Request, Response, Version, header::CONTENT_TYPE, request::Builder};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
@@ -96,4 +96,99 @@ impl Client {
         let response = soon("an answer", self.http.request(request)).await;
         response.ok().map(Answer::new)
     }
+}
+
+/// A response. Dropping it early hangs up.
+pub(crate) struct Answer {
+    response: Response<Incoming>,
+    /// Of its events, what has come and was not asked for.
+    unread: String,
+}
+
+impl Answer {
+    fn new(response: Response<Incoming>) -> Self {
+        let unread = String::new();
+        Self { response, unread }
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.response.version()
+    }
+
+    /// A header's value, empty if it is not there.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.response.headers().get(name);
+        value.map_or("", |value| value.to_str().expect("headers are text"))
+    }
+
+    /// The body to its end.
+    pub(crate) async fn text(self) -> String {
+        self.try_text().await.expect("the body does not break off")
+    }
+
+    /// The body to its end, unless it breaks off.
+    pub(crate) async fn try_text(self) -> Option<String> {
+        let body = soon("the end of a body", self.response.collect()).await;
+        let bytes = body.ok()?.to_bytes();
+        Some(String::from_utf8(bytes.into()).expect("the body is text"))
+    }
+
+    pub(crate) async fn json(self) -> Value {
+        let text = self.text().await;
+        serde_json::from_str(&text).expect("the body is JSON")
+    }
+
+    /// The next server-sent event: its name, and its data.
+    pub(crate) async fn event(&mut self) -> (String, Value) {
+        let event = soon("an event", self.try_event()).await;
+        event.expect("the stream goes on")
+    }
+
+    /// The same; `None` if the stream has ended, or was cut. A heartbeat is none.
+    pub(crate) async fn try_event(&mut self) -> Option<(String, Value)> {
+        loop {
+            while let Some((event, rest)) = self.unread.split_once("\n\n") {
+                let event = parsed(event);
+                self.unread = rest.to_owned();
+                if event.is_some() {
+                    return event;
+                }
+            }
+            let frame = soon("a frame", self.response.frame()).await?.ok()?;
+            self.unread += str::from_utf8(&frame.into_data().expect("data")).expect("text");
+        }
+    }
+}
+
+/// An event, `None` for a heartbeat.
+fn parsed(event: &str) -> Option<(String, Value)> {
+    let (name, data) = event.split_once('\n')?;
+    let name = name.strip_prefix("event: ").expect("a name");
+    let data = data.strip_prefix("data: ").expect("data");
+    Some((name.to_owned(), data.parse().expect("JSON")))
+}
+
+/// A stream that does not end while a test runs.
+pub(crate) const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000";
+
+/// Takes permits with streams that do not end. Dropping one hangs up.
+pub(crate) async fn streams(client: &Client, count: usize) -> Vec<Answer> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let stream = client.get(ENDLESS).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    streams
+}
+
+/// Sends requests until one is admitted. Every answer but 429 and 200 is a fault.
+pub(crate) async fn admitted(client: &Client) {
+    let retrying = async { while client.get("/market").await.status() == 429 {} };
+    soon("a permit", retrying).await;
+    assert_eq!(client.get("/market").await.status(), 200);
 }

@@ -1,14 +1,10 @@
 //! What the page is told: who holds, who waits, who is refused, and what is traded.
 
 use crate::{
-    answer::Answer,
-    client::Client,
-    permits::{ENDLESS, streams},
+    client::{Answer, Client, ENDLESS, streams},
     process::Market,
-    soon,
 };
 use serde_json::{Value, json};
-use std::collections::VecDeque;
 use testing::wait::eventually;
 
 on_every_store! {
@@ -19,41 +15,20 @@ on_every_store! {
 }
 
 /// The events for who watches an account.
-pub(crate) struct Feed {
-    answer: Answer,
-    text: String,
-    events: VecDeque<(String, Value)>,
-}
+pub(crate) struct Feed(Answer);
 
 impl Feed {
     pub(crate) async fn of(client: &Client, account: &str) -> Self {
         let answer = client.get(&format!("/accounts/{account}/events")).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.header("content-type"), "text/event-stream");
-        Self {
-            answer,
-            text: String::new(),
-            events: VecDeque::new(),
-        }
-    }
-
-    /// The next event, `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
-        while self.events.is_empty() {
-            self.text += &self.answer.piece().await?;
-            while let Some((event, rest)) = self.text.split_once("\n\n") {
-                self.events.extend(parsed(event));
-                self.text = rest.to_owned();
-            }
-        }
-        self.events.pop_front()
+        Self(answer)
     }
 
     /// The data of the next event of this name for which `fits`.
     pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let next = soon(name, self.next()).await;
-            let (other, data) = next.expect("the feed goes on");
+            let (other, data) = self.0.event().await;
             if other == name && fits(&data) {
                 return data;
             }
@@ -67,19 +42,11 @@ impl Feed {
     }
 }
 
-/// An event, `None` for a heartbeat.
-fn parsed(event: &str) -> Option<(String, Value)> {
-    let (name, data) = event.split_once('\n')?;
-    let name = name.strip_prefix("event: ").expect("a name");
-    let data = data.strip_prefix("data: ").expect("data");
-    Some((name.to_owned(), data.parse().expect("JSON")))
-}
-
 async fn a_feed_begins_with_the_settings_the_permits_and_the_listings(market: &Market) {
     let bob = market.client("bob");
     assert_eq!(bob.list("bob-1", 300).await.status(), 201);
     let mut feed = Feed::of(&market.nobody(), "ann").await;
-    let (name, settings) = feed.next().await.expect("it begins");
+    let (name, settings) = feed.0.event().await;
     assert_eq!(name, "market");
     assert_eq!(
         (&settings["limit"], &settings["wait_ms"]),
@@ -88,7 +55,7 @@ async fn a_feed_begins_with_the_settings_the_permits_and_the_listings(market: &M
 
     let (mut permits, mut listings) = (None, None);
     while permits.is_none() || listings.is_none() {
-        let (name, data) = feed.next().await.expect("it goes on");
+        let (name, data) = feed.0.event().await;
         match &*name {
             "permits" => permits = Some(data),
             "listings" => listings = Some(data),
@@ -182,7 +149,7 @@ async fn a_request_to_stop_ends_the_feed_and_then_the_market() {
     let mut feed = Feed::of(&market.nobody(), "ann").await;
     feed.held(0).await;
     market.terminate();
-    while feed.next().await.is_some() {}
+    while feed.0.try_event().await.is_some() {}
     assert!(market.ended().await.success());
 }
 

@@ -2,7 +2,11 @@
 //!
 //! The lease is an hour, so a permit that is not released is missing until the end of the test.
 
-use crate::{client::Client, permits::streams, process::Market};
+use crate::{
+    client::{Client, streams},
+    process::Market,
+    socket_client::Socket,
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -110,8 +114,9 @@ async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permi
     let market = market(&server, "0").await;
     let open = Open::new(Mutex::new(vec![market.url().to_owned()]));
     let (clients, tally) = load(&open);
-    // These outlast the time that the market gives them.
+    // These outlast the time that the market gives them. Two of the sockets are not read.
     let _endless = streams(&market.client("stuck"), 3).await;
+    let _sockets = Socket::several(&market, "stuck", 2).await;
     works(&tally, 200).await;
     assert!(held(&server).await > 0);
 

@@ -1,24 +1,27 @@
 //! An account may have five requests in flight.
 
 use crate::{
-    permits::{ENDLESS, admitted, streams},
+    client::{ENDLESS, admitted, streams},
     process::Market,
 };
+use http::Version;
 
+/// Over one connection of HTTP/2 too.
 #[tokio::test]
 async fn the_sixth_request_in_flight_of_an_account_is_refused() {
     let market = Market::start(&[]).await;
-    let ann = market.client("ann");
-    let mut held = streams(&ann, 5).await;
-
-    let sixth = ann.get(ENDLESS).await;
-    assert_eq!(sixth.status(), 429);
-    assert_eq!(sixth.header("content-type"), "application/problem+json");
-    assert_ne!(sixth.header("retry-after"), "");
-    assert_eq!(market.client("bob").get("/market").await.status(), 200);
-
-    drop(held.pop());
-    admitted(&ann).await;
+    let (http1, http2) = (market.client("ann"), market.http2_client("eve"));
+    for (client, version) in [(http1, Version::HTTP_11), (http2, Version::HTTP_2)] {
+        let mut held = streams(&client, 5).await;
+        assert_eq!(held[0].version(), version);
+        let sixth = client.get(ENDLESS).await;
+        assert_eq!(sixth.status(), 429);
+        assert_eq!(sixth.header("content-type"), "application/problem+json");
+        assert_ne!(sixth.header("retry-after"), "");
+        assert_eq!(market.client("bob").get("/market").await.status(), 200);
+        drop(held.pop());
+        admitted(&client).await;
+    }
 }
 
 #[tokio::test]
@@ -33,27 +36,6 @@ async fn the_routes_of_the_market_share_the_limit_and_accounts_are_free() {
     assert_eq!(ann.list("ann-1", 10).await.status(), 429);
     assert_eq!(ann.purchase("any").await.status(), 429);
     assert_eq!(ann.account("ann").await["funds"], 1_000);
-}
-
-#[tokio::test]
-async fn a_stream_holds_its_permit_to_its_last_byte() {
-    let market = Market::start(&[("LIMIT", "1")]).await;
-    let ann = market.client("ann");
-    let stream = ann.get("/market/export?rows=3&interval_ms=50").await;
-    assert_eq!(stream.text().await.lines().count(), 3);
-    admitted(&ann).await;
-}
-
-#[tokio::test]
-async fn the_limit_holds_over_one_connection_of_http_2() {
-    let market = Market::start(&[]).await;
-    let ann = market.http2_client("ann");
-    let mut held = streams(&ann, 5).await;
-    assert_eq!(held[0].version(), http::Version::HTTP_2);
-    assert_eq!(ann.get(ENDLESS).await.status(), 429);
-
-    drop(held.pop());
-    admitted(&ann).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Listing or buying an item takes that item's lock.
 
 use crate::{
-    one_market::{listed, markets},
+    fleet::{listed, markets},
     soon,
 };
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn lock(server: &RedisServer, item: &str) -> LockGuard {
 #[tokio::test]
 async fn an_item_whose_lock_is_held_is_not_sold_and_others_are() {
     let server = RedisServer::start();
-    let (one, two) = markets(&server).await;
+    let [one, two] = markets(&server, "1000").await;
     let locked = listed(one.client("ann").list("ann-1", 300).await).await;
     let free = listed(one.client("ann").list("ann-2", 300).await).await;
     let guard = lock(&server, "ann-1").await;
@@ -48,7 +48,7 @@ async fn an_item_whose_lock_is_held_is_not_sold_and_others_are() {
 #[tokio::test]
 async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     let server = RedisServer::start();
-    let (one, two) = markets(&server).await;
+    let [one, two] = markets(&server, "1000").await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
     // The process is stopped while it waits for the lock, gets the lock, and loses it.
     let guard = lock(&server, "ann-1").await;

@@ -3,7 +3,6 @@
 #[macro_use]
 mod every_store;
 
-mod answer;
 mod client;
 #[cfg(feature = "redis")]
 mod conservation;
@@ -19,23 +18,16 @@ mod locks;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "redis")]
-mod one_market;
-#[cfg(feature = "redis")]
 mod outage;
 mod page;
-mod permits;
 mod process;
 mod settings;
 mod shadow;
 mod shutdown;
 mod socket;
 mod socket_client;
-mod socket_floods;
 mod streams;
-#[cfg(feature = "redis")]
-mod topologies;
 mod trading;
-mod waiting;
 #[cfg(feature = "redis")]
 mod watchers;
 

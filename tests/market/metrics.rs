@@ -1,7 +1,7 @@
 //! `GET /metrics`, and the dashboard that reads it.
 
 use crate::{
-    permits::{ENDLESS, streams},
+    client::{ENDLESS, streams},
     process::Market,
     soon,
 };
@@ -10,7 +10,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::read_to_string,
     path::Path,
+    time::{Duration, Instant},
 };
+
+const WAIT: Duration = Duration::from_millis(300);
 
 /// The series of one name: the labels of each, with their values.
 type Exposed = BTreeMap<String, Vec<BTreeMap<String, String>>>;
@@ -141,7 +144,9 @@ fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
 async fn load(market: &Market) {
     let ann = market.client("ann");
     let mut held = streams(&ann, 2).await;
+    let start = Instant::now();
     assert_eq!(ann.get(ENDLESS).await.status(), 429);
+    assert!(start.elapsed() >= WAIT, "refused before its wait was over");
     let waiting = tokio::spawn(async move { ann.get("/market").await.status() });
     held.pop();
     assert_eq!(waiting.await.expect("it was answered"), 200);
@@ -152,7 +157,8 @@ async fn load(market: &Market) {
 }
 
 async fn shown(settings: &[(&str, &str)]) -> Exposed {
-    let settings = [&[("LIMIT", "2"), ("WAIT_MS", "300")], settings].concat();
+    let wait = WAIT.as_millis().to_string();
+    let settings = [&[("LIMIT", "2"), ("WAIT_MS", &*wait)], settings].concat();
     let market = Market::start(&settings).await;
     load(&market).await;
     let answer = soon("the metrics", market.nobody().get("/metrics")).await;

@@ -1,6 +1,10 @@
 //! While Redis does not answer, the market says so in time, and it serves when Redis is back.
 
-use crate::{BOUND, client::Client, permits::ENDLESS, process::Market};
+use crate::{
+    BOUND,
+    client::{Client, ENDLESS},
+    process::Market,
+};
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -1,8 +1,7 @@
 //! With `SHADOW=1` the market refuses nobody, and says who would be.
 
 use crate::{
-    client::Client,
-    permits::{ENDLESS, streams},
+    client::{Client, ENDLESS, streams},
     process::command,
     soon,
 };

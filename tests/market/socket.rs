@@ -1,14 +1,20 @@
 //! A socket holds its permit until it is closed, whoever closes it.
 
 use crate::{
+    BOUND,
     holders::{delete, ids, permits},
     process::Market,
-    socket_client::{Socket, asleep},
+    socket_client::Socket,
     soon,
 };
 use serde_json::json;
 use std::time::Duration;
-use testing::wait::eventually;
+use testing::{bench::proc::resident, wait::eventually};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{Instant, sleep},
+};
+use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 
 /// Shorter than what silence a socket may keep, so that nothing but its end frees a permit in time.
 const FREED: Duration = Duration::from_secs(15);
@@ -35,9 +41,7 @@ async fn is_refused(market: &Market) {
 on_every_store! {
     listings_and_trades_come_over_a_socket,
     the_sixth_socket_is_refused_at_its_handshake,
-    a_socket_that_its_client_closes_frees_its_permit,
-    a_client_that_hangs_up_without_a_word_frees_its_permit,
-    a_client_that_is_killed_frees_its_permit,
+    a_socket_that_ends_with_a_word_or_without_one_frees_its_permit,
     a_request_that_is_no_handshake_is_bad_and_holds_no_permit,
     a_market_that_stops_says_so_to_its_sockets,
     a_socket_whose_permit_is_deleted_is_closed_and_leaves_room,
@@ -84,27 +88,18 @@ async fn the_sixth_socket_is_refused_at_its_handshake(market: &Market) {
     is_refused(market).await;
 }
 
-async fn a_socket_that_its_client_closes_frees_its_permit(market: &Market) {
+/// A killed client's connections end as those do that are dropped.
+async fn a_socket_that_ends_with_a_word_or_without_one_frees_its_permit(market: &Market) {
     let mut sockets = Socket::several(market, "ann", 5).await;
-    let last = sockets.pop().expect("five");
-    last.close().await;
-    let _again = freed(market).await;
-    is_refused(market).await;
-}
-
-async fn a_client_that_hangs_up_without_a_word_frees_its_permit(market: &Market) {
-    let mut sockets = Socket::several(market, "ann", 5).await;
-    sockets.pop();
-    let _again = freed(market).await;
-    is_refused(market).await;
-}
-
-async fn a_client_that_is_killed_frees_its_permit(market: &Market) {
-    let mut client = asleep(market, "ann").await;
-    let _others = Socket::several(market, "ann", 4).await;
-    is_refused(market).await;
-    client.kill().await.expect("it runs");
-    let _again = freed(market).await;
+    for has_word in [true, false] {
+        is_refused(market).await;
+        let last = sockets.pop().expect("five");
+        match has_word {
+            true => last.close().await,
+            false => drop(last),
+        }
+        sockets.push(freed(market).await);
+    }
     is_refused(market).await;
 }
 
@@ -137,7 +132,7 @@ async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
 #[tokio::test]
 async fn a_client_that_answers_no_ping_loses_its_permit() {
     let market = Market::start(&[("LIMIT", "1"), ("MAX_STALL_MS", "500")]).await;
-    let _asleep = asleep(&market, "ann").await;
+    let _asleep = Socket::open(&market, "ann").await;
     is_refused(&market).await;
     let _again = freed(&market).await;
 }
@@ -154,38 +149,94 @@ async fn a_silent_client_that_answers_pings_keeps_its_permit() {
 #[tokio::test]
 async fn a_market_stops_although_a_client_does_not_answer() {
     let market = Market::start(&[]).await;
-    let _asleep = asleep(&market, "ann").await;
+    let _asleep = Socket::open(&market, "ann").await;
     market.terminate();
     assert!(soon("the end", market.ended()).await.success());
 }
 
 #[cfg(feature = "redis")]
-mod over_redis {
-    use super::*;
-    use testing::{redis::RedisServer, resp::Raw};
+#[tokio::test]
+async fn a_socket_is_closed_when_its_permit_is_lost() {
+    let mut server = testing::redis::RedisServer::start();
+    let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", "1000")];
+    let market = Market::start(&settings).await;
+    let socket = Socket::open(&market, "ann").await;
+    server.kill();
+    let lost = (1013, "the permit was lost".to_owned());
+    assert_eq!(socket.closed().await, lost);
+}
 
-    #[tokio::test]
-    async fn a_socket_is_closed_when_its_permit_is_lost() {
-        let mut server = RedisServer::start();
-        let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", "1000")];
-        let market = Market::start(&settings).await;
-        let socket = Socket::open(&market, "ann").await;
-        server.kill();
-        let lost = (1013, "the permit was lost".to_owned());
-        assert_eq!(socket.closed().await, lost);
-    }
+/// What clients send that do not read. A library would answer pings by itself.
+const TEXT: u8 = 1;
+const PING: u8 = 9;
 
-    #[tokio::test]
-    async fn a_market_that_stops_releases_the_permits_of_its_sockets() {
-        let server = RedisServer::start();
-        let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", "3600000")];
-        let market = Market::start(&settings).await;
-        let _sockets = Socket::several(&market, "ann", 5).await;
-        let _asleep = asleep(&market, "bob").await;
-        let mut raw = Raw::connect(server.port()).await;
-        assert_eq!(raw.keys("semaphore:*:held").await.len(), 3);
-        market.terminate();
-        assert!(market.ended().await.success());
-        assert!(raw.keys("semaphore:*:held").await.is_empty());
+const MEBI: u64 = 1_024 * 1_024;
+
+/// The head of a frame of a client whose mask is zero.
+fn head(kind: u8, length: u64) -> Vec<u8> {
+    let opcode = kind.into();
+    let mask = Some([0; 4]);
+    let (header, mut head) = (
+        FrameHeader {
+            opcode,
+            mask,
+            ..FrameHeader::default()
+        },
+        Vec::new(),
+    );
+    header.format(length, &mut head).expect("it has room");
+    head
+}
+
+async fn held(market: &Market) -> usize {
+    ids(&permits(&market.nobody(), "ann").await).len()
+}
+
+async fn none_is_held(market: &Market) {
+    eventually("the permit is free", BOUND, async || {
+        held(market).await == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_talks_and_answers_no_ping_loses_its_permit() {
+    let market = Market::start(&[("MAX_STALL_MS", "500")]).await;
+    let mut socket = Socket::open(&market, "ann").await;
+    let socket = socket.connection();
+    assert_eq!(held(&market).await, 1);
+    let word = [head(TEXT, 2), b"hi".to_vec()].concat();
+    let start = Instant::now();
+    while socket.write_all(&word).await.is_ok() {
+        assert!(start.elapsed() < BOUND, "the socket is still open");
+        sleep(Duration::from_millis(50)).await;
     }
+    none_is_held(&market).await;
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_long_ends_the_socket_by_its_head() {
+    let market = Market::start(&[]).await;
+    let mut socket = Socket::open(&market, "ann").await;
+    let socket = socket.connection();
+    let sent = socket.write_all(&head(TEXT, 8 * MEBI)).await;
+    sent.expect("it is open");
+    none_is_held(&market).await;
+}
+
+#[tokio::test]
+async fn unread_pongs_take_no_memory_of_the_market() {
+    let market = Market::start(&[]).await;
+    let mut socket = Socket::open(&market, "ann").await;
+    let socket = socket.connection();
+    let ping = [head(PING, 125), vec![0; 125]].concat();
+    let pings = ping.repeat(MEBI as usize / ping.len());
+    let before = resident(market.pid());
+    for _ in 0..64 {
+        let sent = socket.write_all(&pings);
+        soon("the pings are read", sent).await.expect("it is open");
+    }
+    let grown = resident(market.pid()).saturating_sub(before);
+    assert!(grown < 32 * MEBI, "by {grown} bytes");
+    assert_eq!(held(&market).await, 1);
 }

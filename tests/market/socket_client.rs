@@ -4,27 +4,19 @@ use crate::{process::Market, soon};
 use futures_util::StreamExt;
 use http::Response;
 use serde_json::Value;
-use std::process::Stdio;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    net::TcpStream,
-    process::{Child, Command},
-};
+use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{Error, Message, client::IntoClientRequest},
 };
 
-/// An open socket. Dropping it hangs up without a word.
+/// An open socket. Whoever does not ask it for messages reads nothing and answers nothing. Dropping it hangs up
+/// without a word.
 pub(crate) struct Socket(WebSocketStream<TcpStream>);
 
 fn url(market: &Market, account: &str) -> String {
     let address = market.url().replacen("http", "ws", 1);
     format!("{address}/market/socket?account={account}")
-}
-
-pub(crate) fn address(market: &Market) -> &str {
-    market.url().strip_prefix("http://").expect("a URL")
 }
 
 impl Socket {
@@ -34,7 +26,8 @@ impl Socket {
         account: &str,
     ) -> Result<Self, Response<Option<Vec<u8>>>> {
         let request = url(market, account).into_client_request();
-        let stream = TcpStream::connect(address(market)).await.expect("a market");
+        let address = market.url().strip_prefix("http://").expect("a URL");
+        let stream = TcpStream::connect(address).await.expect("a market");
         let handshake = client_async(request.expect("a URL"), stream);
         match soon("a handshake", handshake).await {
             Ok((socket, _)) => Ok(Self(socket)),
@@ -54,6 +47,11 @@ impl Socket {
             sockets.push(Self::open(market, account).await);
         }
         sockets
+    }
+
+    /// The connection itself.
+    pub(crate) fn connection(&mut self) -> &mut TcpStream {
+        self.0.get_mut()
     }
 
     /// The next message; pings are answered and not counted. `None` if the connection breaks off.
@@ -95,29 +93,4 @@ impl Socket {
         while let Some(Ok(Message::Ping(_))) = self.0.next().await {}
         panic!("the market closed the socket");
     }
-}
-
-/// A client in a process of its own that opens a socket and then sleeps: it reads nothing and answers
-/// nothing.
-pub(crate) async fn asleep(market: &Market, account: &str) -> Child {
-    let (host, port) = address(market).split_once(':').expect("a port");
-    let script = r#"
-        exec 3<>"/dev/tcp/$0/$1"
-        printf 'GET /market/socket?account=%s HTTP/1.1\r\nhost: market\r\nconnection: upgrade\r\n' "$2" >&3
-        printf 'upgrade: websocket\r\nsec-websocket-version: 13\r\n' >&3
-        printf 'sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n' >&3
-        read -r status <&3
-        echo "$status"
-        exec sleep 1000
-    "#;
-    let mut command = Command::new("bash");
-    command.args(["-c", script, host, port, account]);
-    command.stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().expect("bash starts");
-    let stdout = child.stdout.take().expect("stdout is piped");
-    let mut lines = BufReader::new(stdout).lines();
-    let status = soon("a handshake", lines.next_line()).await;
-    let status = status.expect("text").unwrap_or_default();
-    assert!(status.starts_with("HTTP/1.1 101"), "{status}");
-    child
 }

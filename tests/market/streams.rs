@@ -1,6 +1,6 @@
 //! What takes its time: events and exports.
 
-use crate::{BOUND, permits::streams, process::Market};
+use crate::{BOUND, client::streams, process::Market};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use testing::wait::eventually;

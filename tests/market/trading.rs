@@ -1,6 +1,6 @@
 //! Items and coins move together, or not at all.
 
-use crate::{answer::Answer, process::Market};
+use crate::{client::Answer, process::Market};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

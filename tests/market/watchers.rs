@@ -2,9 +2,8 @@
 
 use crate::{
     BOUND,
-    client::Client,
+    client::{Client, ENDLESS, streams},
     feed::Feed,
-    permits::{ENDLESS, streams},
     process::Market,
 };
 use serde_json::Value;

@@ -6,17 +6,16 @@ use super::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 10] = [
+const MEMORY: [&str; 9] = [
     "operate",
     "store",
-    "several",
     "waiter",
     "grant",
+    "keys",
     "shard",
     "key_semaphore",
     "queue",
     "holders",
-    "settings",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.
@@ -136,7 +135,11 @@ fn arrows_are_found_in_every_form() {
             "c/deep.rs",
             "use std::fmt; use super::super::d::*; const D: u8 = fmt::d;",
         ),
-        ("d.rs", "macro_rules! m { () => { $crate::a::Item } }"),
+        (
+            "d.rs",
+            "macro_rules! m { () => { $crate::a::Item } }\n\
+             pub(in crate::d) fn f() {} /// [`a`](crate::a)\n#[cfg(test)] mod tests { use crate::a; }",
+        ),
     ]);
     let expected = [
         ("a", "b"),

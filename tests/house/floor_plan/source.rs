@@ -1,6 +1,5 @@
 //! Source files, and what the floor plan reads in them.
 
-use std::collections::BTreeSet;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
@@ -40,14 +39,6 @@ impl Source {
     pub(crate) fn names(&self, word: &str) -> bool {
         words(&self.code).any(|found| found == word)
     }
-
-    /// The names right after the crate's root, written as `crate::` or as enough `super::`.
-    pub(crate) fn uses(&self) -> BTreeSet<String> {
-        let folders = self.path.matches('/').count();
-        let depth = folders + usize::from(!self.path.ends_with("/mod.rs"));
-        let code = self.code.replace(&"super::".repeat(depth), "crate::");
-        code.split("crate::").skip(1).flat_map(heads).collect()
-    }
 }
 
 /// All files below `src`.
@@ -83,29 +74,4 @@ fn code(text: &str) -> String {
 fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
-}
-
-/// The first name of each path at the start of `rest`: one, or those of a group in braces.
-fn heads(rest: &str) -> Vec<String> {
-    let Some(group) = rest.strip_prefix('{') else {
-        return words(rest).take(1).map(String::from).collect();
-    };
-    let paths = split_outside_braces(group);
-    let heads = paths.iter().filter_map(|path| words(path).next());
-    heads.map(String::from).collect()
-}
-
-/// The parts between commas, up to the brace that closes the group.
-fn split_outside_braces(group: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut depth = 0;
-    for c in group.chars() {
-        match c {
-            '}' if depth == 0 => break,
-            ',' if depth == 0 => parts.push(String::new()),
-            _ => parts.last_mut().expect("never empty").push(c),
-        }
-        depth += i32::from(c == '{') - i32::from(c == '}');
-    }
-    parts
 }

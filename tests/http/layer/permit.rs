@@ -193,7 +193,7 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
 struct Returning(Loss);
 
 impl Grant for Returning {
-    fn token(&self) -> Option<u64> {
+    fn token(&self, _: usize) -> Option<u64> {
         Some(1)
     }
 
@@ -209,8 +209,8 @@ impl Grant for Returning {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
-    let units = Claim::new("alice").with_limit(1).units().unwrap();
-    let permit = Permit::new(Returning::default(), units, 1);
+    let claim = Claim::new("alice").with_limit(1);
+    let permit = Permit::new(Returning::default(), [(&claim, 1)]);
     permit.end_after(MAX_HOLD);
     permit.lost().await;
     assert!(permit.is_lost());

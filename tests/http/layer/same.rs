@@ -541,7 +541,7 @@ async fn a_handler_changes_the_one_permit_under_the_lower_limit() {
         let service = limit(outer, memory.clone()).layer(inner.layer(handlers(&seen)));
         let answer = send(&service, request("ann")).await;
         let permit = seen.lock().expect("no panic").pop().expect("a permit");
-        assert_eq!((permit.weight(), permit.tokens().len()), (3, 1));
+        assert_eq!((permit.weight(), permit.levels().len()), (3, 1));
         assert!(permit.resize(5).await.is_err(), "above the lower limit");
 
         permit.resize(2).await.expect("it is lighter");

@@ -4,7 +4,7 @@ use super::rig::{Answer, ok, problem, send, statuses, values};
 use http::{Request, request::Parts};
 use http_body_util::BodyExt;
 use serde_json::json;
-use testing::http_requests::request;
+use testing::{http_requests::request, ledger::Ledger};
 use tower::Layer;
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore, key,
@@ -158,6 +158,14 @@ async fn a_claim_too_heavy_for_a_wider_limit_names_that_limit() {
     assert_eq!(said, "fleet 4");
 }
 
+#[tokio::test]
+async fn a_store_that_takes_one_claim_at_a_time_refuses_several_as_invalid() {
+    let answer = send(&limited(Ledger::default()).layer(ok()), request("ann")).await;
+    assert_eq!(answer.status(), 400);
+    let detail = "claims: 3, and the store takes one at a time";
+    assert_eq!(problem(answer).await["detail"], detail);
+}
+
 /// What three layers answer through their bodies, one in the other.
 #[tokio::test]
 async fn stacked_layers_admit_and_refuse_the_same() {
@@ -190,8 +198,10 @@ async fn stacked_layers_admit_and_refuse_the_same() {
 async fn the_permit_of_a_request_names_every_limit_and_the_body_keeps_it() {
     let handler = tower::service_fn(|request: Request<()>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");
-        let tokens = permit.tokens().into_iter();
-        let policies: Vec<_> = tokens.map(|(policy, _)| policy.to_string()).collect();
+        let policies: Vec<_> = permit
+            .levels()
+            .map(|level| level.policy().as_str())
+            .collect();
         let body = http_body_util::Full::<bytes::Bytes>::from(policies.join(" "));
         std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
     });

@@ -39,22 +39,17 @@
 //!     \-> inspect -> server
 //! ```
 
-mod batch_scenarios;
-mod batches;
 pub mod call;
 pub mod check;
 pub mod client;
-mod clock_scenarios;
 mod conduct;
 mod inspect;
 pub mod liveness;
 pub mod lua;
 mod messages;
 pub mod model;
-mod operating;
 mod replies;
 mod request;
-mod revoke_scenarios;
 pub mod scenario;
 pub mod scenarios;
 pub mod scripts;

@@ -19,48 +19,13 @@ pub struct Level {
     pub added_to: Option<u8>,
 }
 
-impl Level {
-    /// A claim for one unit, which waits with any number of others.
-    pub const fn waiting(key: u8, limit: u8) -> Self {
-        Self {
-            key,
-            limit,
-            weight: 1,
-            waits: Some(9),
-            head_start: 0,
-            added_to: None,
-        }
-    }
-
-    /// A claim for one unit that does not wait.
-    pub const fn trying(key: u8, limit: u8) -> Self {
-        Self {
-            waits: None,
-            ..Self::waiting(key, limit)
-        }
-    }
-
-    /// The same for units that are added to the permit of another client.
-    #[must_use]
-    pub const fn added_to(self, client: u8) -> Self {
-        let added_to = Some(client);
-        Self { added_to, ..self }
-    }
-
-    /// The same for so many units.
-    #[must_use]
-    pub const fn of(self, weight: u8) -> Self {
-        Self { weight, ..self }
-    }
-}
-
 /// A claim, from the narrowest level to the widest.
 pub type Claim = Vec<Level>;
 
 /// What a walk visits.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Its name in `tests/mutants/planted.md`.
+    /// Its name in the table of [scenarios](crate::scenarios).
     pub name: &'static str,
     /// The claims that each client may make, one at a time.
     pub clients: Vec<Vec<Claim>>,

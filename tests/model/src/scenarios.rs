@@ -1,42 +1,15 @@
-//! The walks.
+//! The walks: each row of this table is a scenario.
+#![doc = include_str!("scenarios.md")]
 
 use crate::{
-    batch_scenarios::{at_once, batches, granted_together, passing_at_once, several_at_once},
-    clock_scenarios::{
-        leaps, restart_of_tokens, set_back, set_back_queue, several_restarts_of_tokens,
-    },
-    revoke_scenarios,
-    scenario::{Level, Scenario},
+    scenario::{Claim, Level, Scenario},
     time::TICK,
 };
 
-/// Every scenario. The first ones are the cheapest.
-pub fn all() -> Vec<Scenario> {
-    let all = vec![
-        one_key(),
-        three_clients(),
-        two_keys(),
-        batches(),
-        granted_together(),
-        at_once(),
-        several_at_once(),
-        passing_at_once(),
-        levels(),
-        crowded_levels(),
-        weights(),
-        head_starts(),
-        several_head_starts(),
-        short_queue(),
-        bounded_grants(),
-        bounded_removals(),
-        leaps(),
-        set_back(),
-        set_back_queue(),
-        restart_of_tokens(),
-        several_restarts_of_tokens(),
-        no_refresh(),
-    ];
-    [all, revoke_scenarios::all()].concat()
+/// Every scenario.
+pub fn all() -> impl Iterator<Item = Scenario> {
+    let rows = include_str!("scenarios.md").lines();
+    rows.filter(|line| line.starts_with("| ")).skip(1).map(row)
 }
 
 /// The scenario of this name.
@@ -45,182 +18,68 @@ pub fn all() -> Vec<Scenario> {
 ///
 /// If there is none.
 pub fn named(name: &str) -> Scenario {
-    let found = all().into_iter().find(|scenario| scenario.name == name);
+    let found = all().find(|scenario| scenario.name == name);
     found.unwrap_or_else(|| panic!("there is no scenario {name}"))
 }
 
-/// A claim waits or tries, and its limit is 1 or 2, so the key is resized.
-fn one_key() -> Scenario {
-    let claims = || {
-        vec![
-            vec![Level::waiting(0, 1)],
-            vec![Level::trying(0, 1)],
-            vec![Level::waiting(0, 2)],
-        ]
+fn row(row: &'static str) -> Scenario {
+    let columns: Vec<_> = row.split('|').map(str::trim).collect();
+    let [_, name, states, clients, rules, ..] = columns[..] else {
+        panic!("columns are missing: {row}");
     };
-    Scenario::new("one key", vec![claims(), claims()], 40_000)
+    let clients = clients
+        .split(';')
+        .map(|claims| claims.split(',').map(claim));
+    let clients = clients.map(Iterator::collect).collect();
+    let states = states.parse().expect("a number of states");
+    let rules = rules.split(", ").filter(|rule| !rule.is_empty());
+    rules.fold(Scenario::new(name, clients, states), with_rule)
 }
 
-/// A holder, and a queue of two.
-fn three_clients() -> Scenario {
-    let waiting = |limit| vec![Level::waiting(0, limit)];
-    let clients = vec![
-        vec![waiting(1)],
-        vec![waiting(1), waiting(2)],
-        vec![waiting(1)],
-    ];
-    Scenario::new("three clients", clients, 40_000)
-}
-
-/// Two keys with limits 1 and 2. Requests, replies and messages are under way, and two requests may
-/// travel together.
-fn two_keys() -> Scenario {
-    let claims = || vec![vec![Level::waiting(0, 1)], vec![Level::waiting(1, 2)]];
-    Scenario {
-        has_messages: true,
-        has_batches: true,
-        ..Scenario::new("two keys", vec![claims(), claims(), claims()], 500_000)
+fn with_rule(mut scenario: Scenario, rule: &str) -> Scenario {
+    match rule {
+        "messages" => scenario.has_messages = true,
+        "batches" => scenario.has_batches = true,
+        "no loss" => scenario.loses = false,
+        "none late" => scenario.late = 0,
+        "two late" => scenario.late = 2,
+        "no crash" => scenario.crashes = false,
+        "no refresh" => scenario.has_no_refresh = true,
+        "lighter" => scenario.lightens = true,
+        "clock" => scenario.has_clock = true,
+        "revokes" => scenario.revokes = true,
+        "advance 1" => scenario.max_advanced = Some(1),
+        leaps => scenario.leaps = self::leaps(leaps),
     }
+    scenario
 }
 
-/// Claims for a narrow and a wide limit, of which each waits, and claims for the wide one alone.
-fn levels() -> Scenario {
-    let both = || vec![Level::waiting(0, 1), Level::waiting(1, 1)];
-    let narrow_only = vec![Level::waiting(0, 1), Level::trying(1, 1)];
-    let wide = vec![Level::waiting(1, 1)];
-    let trying = vec![Level::trying(0, 1), Level::trying(1, 2)];
-    Scenario {
-        ..Scenario::new(
-            "levels",
-            vec![vec![both(), wide], vec![both(), narrow_only, trying]],
-            40_000,
-        )
-    }
+/// `leaps 2: -3 4` is two leaps, each by either number of ticks.
+fn leaps(rule: &str) -> (Vec<i64>, u8) {
+    let rule = rule.strip_prefix("leaps ");
+    let (count, ticks) = rule.and_then(|rule| rule.split_once(": ")).expect("a rule");
+    let ticks = ticks.split(' ').map(|ticks| ticks.parse::<i64>());
+    let ms = ticks.map(|ticks| ticks.expect("ticks") * TICK);
+    (ms.collect(), count.parse().expect("a number of leaps"))
 }
 
-/// Three claims for two levels.
-fn crowded_levels() -> Scenario {
-    let both = || vec![Level::waiting(0, 2), Level::waiting(1, 1)];
-    let clients = vec![
-        vec![both()],
-        vec![both()],
-        vec![vec![Level::waiting(0, 2)], both()],
-    ];
-    Scenario {
-        crashes: false,
-        late: 0,
-        ..Scenario::new("crowded levels", clients, 20_000)
-    }
+fn claim(text: &str) -> Claim {
+    text.trim().split('>').map(level).collect()
 }
 
-/// Claims for two units, which may become lighter, and for one.
-fn weights() -> Scenario {
-    let heavy = || vec![Level::waiting(0, 2).of(2)];
-    let light = || vec![Level::waiting(0, 2)];
-    let trying = vec![Level::trying(0, 2).of(2)];
-    Scenario {
-        lightens: true,
-        late: 2,
-        ..Scenario::new(
-            "weights",
-            vec![vec![heavy(), light()], vec![heavy(), trying], vec![light()]],
-            60_000,
-        )
-    }
-}
-
-/// A light claim with a head start comes before a heavy one that does not fit.
-fn head_starts() -> Scenario {
-    let early = Level {
-        head_start: 2 * TICK,
-        ..Level::waiting(0, 2)
+fn level(text: &str) -> Level {
+    let number = |mark: char| {
+        let (_, number) = text.split_once(mark)?;
+        let end = number.find(|c: char| !c.is_ascii_digit());
+        number[..end.unwrap_or(number.len())].parse().ok()
     };
-    let clients = vec![
-        vec![vec![Level::waiting(0, 2)]],
-        vec![vec![Level::waiting(0, 2).of(2)]],
-        vec![vec![early], vec![Level::waiting(0, 2)]],
-    ];
-    Scenario {
-        late: 0,
-        ..Scenario::new("head starts", clients, 20_000)
-    }
-}
-
-/// The same where the claims are for several levels.
-fn several_head_starts() -> Scenario {
-    let early = Level {
-        head_start: 2 * TICK,
-        ..Level::waiting(0, 2)
-    };
-    let clients = vec![
-        vec![vec![Level::waiting(0, 2)]],
-        vec![vec![Level::waiting(0, 2).of(2)]],
-        vec![vec![early, Level::waiting(1, 1)]],
-    ];
-    Scenario {
-        late: 0,
-        ..Scenario::new("several head starts", clients, 20_000)
-    }
-}
-
-/// Two claims may wait, and four come, one of them with a head start.
-fn short_queue() -> Scenario {
-    let level = Level {
-        waits: Some(2),
-        ..Level::waiting(0, 1)
-    };
-    let early = Level {
-        head_start: 2 * TICK,
-        ..level
-    };
-    let clients = [level, level, level, early].map(|level| vec![vec![level]]);
-    Scenario {
-        late: 0,
-        loses: false,
-        ..Scenario::new("short queue", clients.into(), 15_000)
-    }
-}
-
-/// A call grants one unit from a queue, and notifies the head to poll for more.
-fn bounded_grants() -> Scenario {
-    let heavy = vec![Level::waiting(0, 2).of(2)];
-    let light = || vec![vec![Level::waiting(0, 2)]];
-    Scenario {
-        late: 0,
-        crashes: false,
-        max_advanced: Some(1),
-        ..Scenario::new(
-            "bounded grants",
-            vec![vec![heavy], light(), light()],
-            15_000,
-        )
-    }
-}
-
-/// A call removes one dead waiter, and who waits behind another one polls again at once.
-fn bounded_removals() -> Scenario {
-    let light = || vec![vec![Level::waiting(0, 1)]];
-    Scenario {
-        late: 0,
-        loses: false,
-        max_advanced: Some(1),
-        ..Scenario::new(
-            "bounded removals",
-            vec![light(), light(), light(), light()],
-            20_000,
-        )
-    }
-}
-
-/// Nobody refreshes or releases. A lease is acquired again when it has ended, so some lease lasts all
-/// the time.
-fn no_refresh() -> Scenario {
-    let claims = || vec![vec![Level::trying(0, 4)], vec![Level::trying(0, 4).of(2)]];
-    Scenario {
-        loses: false,
-        late: 0,
-        crashes: false,
-        has_no_refresh: true,
-        ..Scenario::new("no refresh", vec![claims(), claims()], 40_000)
+    let key = text.chars().next().expect("a key");
+    Level {
+        key: key as u8 - b'a',
+        limit: number(key).expect("a limit"),
+        weight: number('*').unwrap_or(1),
+        waits: (!text.contains('?')).then(|| number('<').unwrap_or(9)),
+        head_start: if text.contains('^') { 2 * TICK } else { 0 },
+        added_to: number('+'),
     }
 }

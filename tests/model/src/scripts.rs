@@ -66,7 +66,7 @@ impl Scripts {
         Self(owned.collect())
     }
 
-    /// The scripts with one place of one file replaced.
+    /// The scripts with one place of one file replaced, whatever blanks and comments are in it.
     ///
     /// # Panics
     ///
@@ -76,16 +76,19 @@ impl Scripts {
         let mut files = self.0.iter_mut();
         let source = files.find(|(name, _)| *name == file);
         let (_, source) = source.unwrap_or_else(|| panic!("there is no {file}.lua"));
-        let count = source.matches(old).count();
+        let code = source.lines().filter(|line| !line.trim().starts_with("--"));
+        let code: Vec<_> = code.flat_map(str::split_whitespace).collect();
+        let code = code.join(" ");
+        let count = code.matches(old).count();
         assert_eq!(count, 1, "{file}.lua has this {count} times: {old}");
-        *source = source.replacen(old, new, 1);
+        *source = code.replacen(old, new, 1) + "\n";
         self
     }
 
     /// The scripts with a smaller bound for how far one call advances queues.
     #[must_use]
     pub fn advancing(&self, most: usize) -> Self {
-        let bound = |most: usize| format!("local MAX_ADVANCED = {most}\n");
+        let bound = |most: usize| format!("local MAX_ADVANCED = {most} ");
         self.clone()
             .patched("grant", &bound(MAX_ADVANCED), &bound(most))
     }

@@ -1,12 +1,14 @@
 //! The steps, taken.
 
 use crate::{
-    batches::due,
+    call::{Call, Item},
     client::{Kind, Phase},
-    model::Model,
+    model::{Model, note},
+    request::unit,
+    scripts::Verb,
     server::Violation,
     state::State,
-    steps::{Fate, Step, is_telling},
+    steps::{Fate, Step, due, is_telling},
 };
 
 impl Model {
@@ -151,5 +153,27 @@ impl Model {
         let ms = self.scenario.pass(pass);
         state.pass(ms, &mut self.server);
         Ok(())
+    }
+
+    /// The server runs an operator's call.
+    fn revoke(&mut self, state: &mut State, at: u8, level: u8) -> Result<(), Violation> {
+        let own = &self.claim(state, at)[usize::from(level)];
+        let item = Item {
+            key: own.key,
+            unit: unit(at, usize::from(level), own),
+            wait: None,
+            was_sent: true,
+        };
+        let known = state.clients.iter().map(|client| client.ahead).max();
+        let call = Call {
+            verb: Verb::Revoke,
+            with_answer: true,
+            deadline: 0,
+            floor: known.unwrap_or_default().max(0),
+            shares: vec![vec![item]],
+        };
+        let outcome = self.server.call(&call, state.semaphores)?;
+        state.semaphores = outcome.after;
+        note(state, &outcome)
     }
 }

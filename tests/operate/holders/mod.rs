@@ -1,12 +1,10 @@
 //! Who holds what, and how a permit is taken back: the same facts for every store.
 
-mod between;
 mod every_store;
 mod forged;
 #[cfg(feature = "redis")]
 mod in_redis;
-mod ledger;
-mod resized;
+mod load;
 mod revoked;
 mod shown;
 
@@ -14,8 +12,9 @@ use every_store::{Store, facts};
 use futures_util::StreamExt;
 use std::{collections::HashSet, time::Duration};
 use testing::wait::eventually;
+use tokio::{task::JoinHandle, time::timeout};
 use tower_semaphore::{
-    Claim, Key, Permit, Policy,
+    AcquireError, Claim, Key, Permit, Policy,
     semaphore::{PermitInfo, StoredKey, Usage},
 };
 
@@ -57,6 +56,39 @@ async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> b
     })
     .await;
     last.expect("it was asked")
+}
+
+/// What is held by the first permit that is shown.
+async fn first(store: &Store) -> PermitInfo {
+    usage(store, "a").await.held.remove(0)
+}
+
+type Waiter = JoinHandle<Result<Permit, AcquireError>>;
+
+/// A claim that waits behind so many others, and what is shown of it.
+async fn queued(store: &Store, claim: Claim, before: usize) -> (Waiter, PermitInfo) {
+    let waiter = tokio::spawn(store.acquire(claim));
+    let usage = shown(store, "a", "it waits", |usage| {
+        usage.waiting.len() == before + 1
+    })
+    .await;
+    // With a head start it need not be the last one.
+    (waiter, usage.waiting[before].clone())
+}
+
+/// What becomes of a claim that waits.
+async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
+    let answer = timeout(BOUND, waiter).await;
+    answer.expect("it is told").expect("no panic")
+}
+
+fn assert_revoked(answer: &Result<Permit, AcquireError>) {
+    assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
+}
+
+async fn is_told(permit: &Permit) {
+    let lost = timeout(BOUND, permit.lost()).await;
+    lost.expect("it is told of its loss");
 }
 
 async fn keys(store: &Store, policy: &Policy) -> Vec<StoredKey> {

@@ -1,10 +1,14 @@
-//! What becomes of a permit that is revoked, and of a claim that waits.
+//! What becomes of a permit that is revoked, and of a claim that waits or is between the queue and its permit.
 
-use super::{BOUND, Store, claim, facts, granted, ids, revoke, shown, usage, waiting};
-use std::{sync::Arc, time::Duration};
+use super::{
+    BOUND, Store, answer, assert_revoked, claim, facts, first, granted, ids, is_told, queued,
+    revoke, shown, usage, waiting,
+};
+use futures_util::{FutureExt, future::join_all};
+use std::sync::Arc;
 use testing::wait::eventually;
 use tokio::time::timeout;
-use tower_semaphore::{AcquireError, Key, Lock, Policy, Semaphore};
+use tower_semaphore::{Acquire, AcquireError, Key, Lock, Policy, Semaphore};
 
 facts! {
     a_revoked_permit_is_lost_and_its_units_are_free
@@ -18,6 +22,9 @@ facts! {
     a_revoked_head_lets_the_next_in
     a_permit_that_waited_is_revoked_by_the_id_of_its_wait
     one_limit_of_several_is_revoked_and_the_whole_permit_is_lost
+    a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first
+    a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoked
+    a_claim_that_is_granted_while_its_task_does_not_run_may_be_dropped
     a_lock_is_listed_and_revoked_under_the_policy_that_its_docs_name
 }
 
@@ -25,33 +32,23 @@ async fn a_revoked_permit_is_lost_and_its_units_are_free(store: Store) {
     let heavy = claim("a", 5).with_weight(5);
     let permit = granted(&store, &heavy).await;
     let clone = permit.clone();
-    let lost = tokio::spawn(async move { clone.lost().await });
-    let held = usage(&store, "a").await;
-    assert!(revoke(&store, "a", &held.held[0].id).await);
+    let lost = tokio::spawn(async move { is_told(&clone).await });
+    assert!(revoke(&store, "a", &first(&store).await.id).await);
     let free = usage(&store, "a").await;
     assert_eq!((free.units, free.held.len()), (0, 0));
     let second = granted(&store, &heavy).await;
-    timeout(BOUND, lost)
-        .await
-        .expect("it is told")
-        .expect("no panic");
+    lost.await.expect("it is told");
     assert!(permit.is_lost() && !second.is_lost());
     drop(permit);
-    assert!(
-        second.release().await,
-        "the drop of a revoked permit touches no other"
-    );
+    assert!(second.release().await, "its drop touches no other");
 }
 
 async fn a_revoked_permit_goes_to_the_next_in_the_queue(store: Store) {
     let _permit = granted(&store, &claim("a", 1)).await;
-    let first = tokio::spawn(store.acquire(waiting("a", 1).with_label("first")));
-    shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
-    let second = tokio::spawn(store.acquire(waiting("a", 1).with_label("second")));
-    let usage = shown(&store, "a", "both wait", |usage| usage.waiting.len() == 2).await;
-    assert!(revoke(&store, "a", &usage.held[0].id).await);
-    let next = timeout(BOUND, first).await.expect("it is granted");
-    let next = next.expect("no panic").expect("a permit");
+    let (next, _) = queued(&store, waiting("a", 1).with_label("first"), 0).await;
+    let (second, _) = queued(&store, waiting("a", 1).with_label("second"), 1).await;
+    assert!(revoke(&store, "a", &first(&store).await.id).await);
+    let next = answer(next).await.expect("a permit");
     assert!(!next.is_lost());
     let usage = shown(&store, "a", "it holds", |usage| usage.held.len() == 1).await;
     assert_eq!(usage.held[0].label.as_deref(), Some("first"));
@@ -61,22 +58,18 @@ async fn a_revoked_permit_goes_to_the_next_in_the_queue(store: Store) {
 
 async fn a_permit_is_revoked_once(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
-    let id = usage(&store, "a").await.held[0].id.clone();
-    let key = "a".into();
-    let policy = &Policy::DEFAULT;
-    let all = (0..10).map(|_| store.revoke(policy, &key, &id));
-    let answers = futures_util::future::join_all(all).await;
-    let revoked = answers
-        .into_iter()
-        .filter(|answer| matches!(answer, Ok(true)));
+    let id = first(&store).await.id;
+    let (policy, key) = (&Policy::DEFAULT, "a".into());
+    let answers = join_all((0..10).map(|_| store.revoke(policy, &key, &id))).await;
+    let revoked = answers.iter().filter(|answer| matches!(answer, Ok(true)));
     assert_eq!(revoked.count(), 1);
-    timeout(BOUND, permit.lost()).await.expect("it is told");
+    is_told(&permit).await;
     assert!(!revoke(&store, "a", &id).await);
 }
 
 async fn a_revocation_that_is_never_polled_revokes_nothing(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
-    let id = usage(&store, "a").await.held[0].id.clone();
+    let id = first(&store).await.id;
     drop(store.revoke(&Policy::DEFAULT, &"a".into(), &id));
     assert!(!permit.is_lost());
     assert!(permit.release().await, "it was still held");
@@ -84,9 +77,8 @@ async fn a_revocation_that_is_never_polled_revokes_nothing(store: Store) {
 
 async fn a_revoked_permit_cannot_change_its_weight_and_was_not_held(store: Store) {
     let permit = granted(&store, &claim("a", 5).with_weight(2)).await;
-    let id = usage(&store, "a").await.held[0].id.clone();
-    assert!(revoke(&store, "a", &id).await);
-    timeout(BOUND, permit.lost()).await.expect("it is told");
+    assert!(revoke(&store, "a", &first(&store).await.id).await);
+    is_told(&permit).await;
     // A store that was told by a refresh learns soon after that it is for ever.
     eventually("it is for ever", BOUND, async || permit.weight() == 0).await;
     for weight in [1, 2, 3] {
@@ -103,10 +95,10 @@ async fn all_units_of_a_permit_that_grew_and_shrank_are_free(store: Store) {
         for weight in weights {
             permit.resize(*weight).await.expect("there is room");
         }
-        let id = usage(&store, "a").await.held[0].id.clone();
+        let id = first(&store).await.id;
         assert!(revoke(&store, "a", &id).await, "{weights:?}");
         assert_eq!(usage(&store, "a").await.units, 0, "{weights:?}");
-        timeout(BOUND, permit.lost()).await.expect("it is told");
+        is_told(&permit).await;
         let all = granted(&store, &claim("a", 9).with_weight(9)).await;
         drop(permit);
         assert!(all.release().await);
@@ -115,19 +107,13 @@ async fn all_units_of_a_permit_that_grew_and_shrank_are_free(store: Store) {
 
 async fn a_claim_that_waits_is_revoked(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
-    let waiter = tokio::spawn(store.acquire(waiting("a", 1)));
-    let usage = shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
-    let id = &usage.waiting[0].id;
-    assert!(revoke(&store, "a", id).await);
-    assert!(!revoke(&store, "a", id).await);
-    let answer = timeout(BOUND, waiter)
-        .await
-        .expect("an answer")
-        .expect("no panic");
-    let error = answer.expect_err("it was revoked");
-    assert!(matches!(error, AcquireError::Revoked), "{error:?}");
-    assert!(error.is_refusal());
-    let usage = super::usage(&store, "a").await;
+    let (waiter, info) = queued(&store, waiting("a", 1), 0).await;
+    assert!(revoke(&store, "a", &info.id).await);
+    assert!(!revoke(&store, "a", &info.id).await);
+    let answer = answer(waiter).await;
+    assert_revoked(&answer);
+    assert!(answer.is_err_and(|error| error.is_refusal()));
+    let usage = usage(&store, "a").await;
     assert_eq!((usage.units, usage.waiting.len()), (1, 0));
     assert!(!permit.is_lost());
     // Nothing of it is left, and nothing was released that it never had.
@@ -138,19 +124,8 @@ async fn a_claim_that_waits_is_revoked(store: Store) {
 
 async fn a_revoked_claim_that_is_dropped_releases_nothing(store: Store) {
     let _permit = granted(&store, &claim("a", 2).with_weight(2)).await;
-    let mut waiter = store.acquire(waiting("a", 2).with_weight(2));
-    let mut id = None;
-    let slot = &mut id;
-    eventually("it waits", BOUND, async || {
-        tokio::select! {
-            biased;
-            _ = &mut waiter => panic!("there is no room"),
-            usage = usage(&store, "a") => *slot = usage.waiting.first().map(|info| info.id.clone()),
-        }
-        slot.is_some()
-    })
-    .await;
-    assert!(revoke(&store, "a", &id.expect("it waits")).await);
+    let (waiter, id) = stalled(&store).await;
+    assert!(revoke(&store, "a", &id).await);
     drop(waiter);
     assert_eq!(usage(&store, "a").await.units, 2);
     assert!(store.acquire(claim("a", 2)).await.is_err());
@@ -158,53 +133,107 @@ async fn a_revoked_claim_that_is_dropped_releases_nothing(store: Store) {
 
 async fn a_revoked_head_lets_the_next_in(store: Store) {
     let _permit = granted(&store, &claim("a", 2)).await;
-    let heavy = tokio::spawn(store.acquire(waiting("a", 2).with_weight(2)));
-    shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
-    let light = tokio::spawn(store.acquire(waiting("a", 2)));
-    let usage = shown(&store, "a", "both wait", |usage| usage.waiting.len() == 2).await;
-    assert!(revoke(&store, "a", &usage.waiting[0].id).await);
-    let answer = timeout(BOUND, heavy)
-        .await
-        .expect("an answer")
-        .expect("no panic");
-    assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
-    let light = timeout(BOUND, light)
-        .await
-        .expect("an answer")
-        .expect("no panic");
-    assert!(light.is_ok());
+    let (heavy, info) = queued(&store, waiting("a", 2).with_weight(2), 0).await;
+    let (light, _) = queued(&store, waiting("a", 2), 1).await;
+    assert!(revoke(&store, "a", &info.id).await);
+    assert_revoked(&answer(heavy).await);
+    assert!(answer(light).await.is_ok());
 }
 
 async fn a_permit_that_waited_is_revoked_by_the_id_of_its_wait(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
-    let waiter = tokio::spawn(store.acquire(waiting("a", 1)));
-    let usage = shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
+    let (waiter, info) = queued(&store, waiting("a", 1), 0).await;
     drop(permit);
-    let next = waiter.await.expect("no panic").expect("a permit");
-    let id = &usage.waiting[0].id;
-    shown(&store, "a", "it holds", |usage| ids(&usage.held) == [id]).await;
-    assert!(revoke(&store, "a", id).await);
-    timeout(BOUND, next.lost()).await.expect("it is told");
+    let next = answer(waiter).await.expect("a permit");
+    let is_it = |usage: &super::Usage| ids(&usage.held) == [&*info.id];
+    shown(&store, "a", "it holds", is_it).await;
+    assert!(revoke(&store, "a", &info.id).await);
+    is_told(&next).await;
 }
 
 async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Store) {
     let fleet = claim("all", 1).with_policy("fleet");
-    let both = || [claim("a", 1), fleet.clone()];
-    let permit = store
-        .acquire_all(both().into())
-        .await
-        .expect("there is room");
-    let id = usage(&store, "a").await.held[0].id.clone();
-    assert!(revoke(&store, "a", &id).await);
-    timeout(BOUND, permit.lost()).await.expect("it is told");
+    let both = [claim("a", 1), fleet.clone()];
+    let permit = store.acquire_all(both.into()).await.expect("there is room");
+    assert!(revoke(&store, "a", &first(&store).await.id).await);
+    is_told(&permit).await;
     // The wider limit is freed by its holder at the latest.
     assert_eq!(usage(&store, "a").await.units, 0);
     drop(permit);
-    let waits = fleet.with_wait(Duration::from_secs(60));
-    let fleet = timeout(BOUND, store.acquire(waits))
-        .await
-        .expect("an answer");
-    assert!(fleet.is_ok());
+    let fleet = timeout(BOUND, store.acquire(fleet.with_wait(BOUND))).await;
+    assert!(fleet.expect("an answer").is_ok());
+}
+
+async fn a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first(store: Store) {
+    let fleet = || waiting("all", 1).with_policy("fleet");
+    let holder = granted(&store, &fleet()).await;
+    let waiter = tokio::spawn(store.acquire_all([waiting("a", 1), fleet()].into()));
+    let holds = |usage: &super::Usage| usage.held.len() == 1;
+    let held = shown(&store, "a", "it holds the first", holds).await;
+    assert!(revoke(&store, "a", &held.held[0].id).await);
+    assert_revoked(&answer(waiter).await);
+    assert_eq!(usage(&store, "a").await.units, 0);
+    eventually("it waits for nothing", BOUND, async || {
+        let fleet = store.usage(&"fleet".into(), &"all".into()).await;
+        fleet.expect("the store answers").waiting.is_empty()
+    })
+    .await;
+    assert!(holder.release().await);
+}
+
+/// A claim for all units that waits, and is polled no more; and its id.
+async fn stalled(store: &Store) -> (Acquire, String) {
+    let mut acquire = store.acquire(waiting("a", 2).with_weight(2).with_label("stalled"));
+    loop {
+        assert!((&mut acquire).now_or_never().is_none(), "there is no room");
+        let usage = usage(store, "a").await;
+        if let Some(info) = usage.waiting.first() {
+            return (acquire, info.id.clone());
+        }
+    }
+}
+
+/// The same, granted meanwhile.
+async fn granted_to_none(store: &Store) -> (Acquire, String) {
+    let permit = granted(store, &claim("a", 2).with_weight(2)).await;
+    let (stalled, id) = stalled(store).await;
+    drop(permit);
+    shown(store, "a", "it holds", |usage| ids(&usage.held) == [&*id]).await;
+    (stalled, id)
+}
+
+async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoked(store: Store) {
+    let (stalled, id) = granted_to_none(&store).await;
+    let usage = usage(&store, "a").await;
+    assert_eq!((usage.units, usage.held[0].weight), (2, 2));
+    assert_eq!(usage.held[0].label.as_deref(), Some("stalled"));
+    assert!(usage.waiting.is_empty());
+    assert!(revoke(&store, "a", &id).await);
+    assert!(!revoke(&store, "a", &id).await);
+    let next = granted(&store, &claim("a", 2).with_weight(2)).await;
+    match timeout(BOUND, stalled).await.expect("it is told") {
+        // Its grant was heard before its revocation.
+        Ok(permit) => is_told(&permit).await,
+        Err(error) => assert!(matches!(error, AcquireError::Revoked), "{error:?}"),
+    }
+    assert!(!next.is_lost());
+    assert!(next.release().await);
+}
+
+async fn a_claim_that_is_granted_while_its_task_does_not_run_may_be_dropped(store: Store) {
+    let nothing = |usage: &super::Usage| usage.units == 0 && usage.held.is_empty();
+    for is_revoked in [false, true] {
+        let (stalled, id) = granted_to_none(&store).await;
+        assert!(!is_revoked || revoke(&store, "a", &id).await);
+        drop(stalled);
+        shown(&store, "a", "nothing is held", nothing).await;
+        assert!(!revoke(&store, "a", &id).await);
+        // No more than the limit is free.
+        let all = granted(&store, &claim("a", 2).with_weight(2)).await;
+        assert!(store.acquire(claim("a", 2)).await.is_err());
+        drop(all);
+        shown(&store, "a", "nothing is held", nothing).await;
+    }
 }
 
 async fn a_lock_is_listed_and_revoked_under_the_policy_that_its_docs_name(store: Store) {

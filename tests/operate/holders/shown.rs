@@ -1,15 +1,16 @@
 //! What is shown of permits, of claims that wait, and of keys.
 
-use super::{BOUND, Store, claim, distinct, facts, granted, ids, keys, shown, usage, waiting};
-use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use super::{
+    Store, Usage, answer, claim, distinct, facts, granted, ids, keys, queued, shown, usage, waiting,
+};
+use futures_util::{StreamExt, future::join_all, stream};
 use std::{
     collections::HashSet,
     time::{Duration, SystemTime},
 };
-use testing::wait::eventually;
 use tokio::task::JoinHandle;
 use tower_semaphore::{
-    Claim, Key, Policy, Semaphore,
+    Key, Policy, Semaphore,
     semaphore::{MAX_LABEL, StoredKey},
 };
 
@@ -97,26 +98,18 @@ async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
     for (at, head_start) in [0, 0, 60].into_iter().enumerate() {
         let claim = waiting("a", 1).with_label(format!("waiter {at}"));
         let claim = claim.with_head_start(Duration::from_secs(head_start));
-        waiters.push(tokio::spawn(store.acquire(claim)));
-        shown(&store, "a", "it waits", |usage| {
-            usage.waiting.len() == at + 1
-        })
-        .await;
+        waiters.push(queued(&store, claim, at).await.0);
     }
     let usage = usage(&store, "a").await;
-    let labels: Vec<_> = usage
+    let labels = usage
         .waiting
         .iter()
-        .filter_map(|info| info.label.as_deref())
-        .collect();
+        .filter_map(|info| info.label.as_deref());
+    let labels: Vec<_> = labels.collect();
     assert_eq!(labels, ["waiter 2", "waiter 0", "waiter 1"]);
     assert_eq!((usage.units, usage.held.len()), (1, 1));
     drop(permit);
-    let next = waiters
-        .remove(2)
-        .await
-        .expect("no panic")
-        .expect("a permit");
+    let next = answer(waiters.remove(2)).await.expect("a permit");
     let usage = shown(&store, "a", "it has left", |usage| usage.waiting.len() == 2).await;
     assert_eq!(usage.held[0].label.as_deref(), Some("waiter 2"));
     waiters.iter().for_each(JoinHandle::abort);
@@ -125,12 +118,11 @@ async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
 
 async fn a_waiter_keeps_its_id_when_it_is_granted(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
-    let waiter = tokio::spawn(store.acquire(waiting("a", 1)));
-    let usage = shown(&store, "a", "it waits", |usage| usage.waiting.len() == 1).await;
-    let id = usage.waiting[0].id.clone();
+    let (waiter, info) = queued(&store, waiting("a", 1), 0).await;
     drop(permit);
-    let _granted = waiter.await.expect("no panic").expect("a permit");
-    shown(&store, "a", "it holds", |usage| ids(&usage.held) == [&*id]).await;
+    let _granted = answer(waiter).await.expect("a permit");
+    let is_it = |usage: &Usage| ids(&usage.held) == [&*info.id];
+    shown(&store, "a", "it holds", is_it).await;
 }
 
 async fn a_permit_that_changes_its_weight_is_one_holder(store: Store) {
@@ -165,35 +157,14 @@ async fn a_released_permit_is_not_shown(store: Store) {
 
 async fn labels_of_any_text_are_shown_as_they_are(store: Store) {
     let longest = "é".repeat(MAX_LABEL / 2);
-    let texts = [
-        "a.b:c",
-        "%",
-        "%%1 %d",
-        "+17",
-        "x:2",
-        "a b",
-        "}{",
-        "*?[a]",
-        "\0\r\n",
-        "日本語",
-        &longest,
-        "0",
-        "-",
-        "~",
-        "…",
-        "\"'\\",
-        "1.2.3.4.5:6",
-        "\u{1f600}",
-    ];
-    for text in texts {
+    let texts =
+        "a.b:c|%|%%1 %d|+17|x:2|a b|}{|*?[a]|\0\r\n|日本語|0|-|~|…|\"'\\|1.2.3.4.5:6|\u{1f600}";
+    for text in texts.split('|').chain([&*longest]) {
         let heavy = claim("a", 3).with_weight(3).with_label(text.to_owned());
         let permit = granted(&store, &heavy).await;
         let usage = usage(&store, "a").await;
-        let labels: Vec<_> = usage
-            .held
-            .iter()
-            .map(|info| info.label.as_deref())
-            .collect();
+        let labels = usage.held.iter().map(|info| info.label.as_deref());
+        let labels: Vec<_> = labels.collect();
         assert_eq!((labels, usage.units), (vec![Some(text)], 3));
         assert!(permit.release().await);
     }
@@ -221,23 +192,11 @@ async fn a_permit_of_several_limits_is_shown_at_each(store: Store) {
 }
 
 async fn keys_of_any_bytes_are_listed_once(store: Store) {
-    let odd: [&[u8]; 10] = [
-        b"a",
-        b"a:held",
-        b"}",
-        b"{a}",
-        b"*",
-        b"\xff\0",
-        b"%41",
-        b"[a]",
-        b"#",
-        b"concurrency:a",
-    ];
-    let odd = odd.into_iter().map(Key::from);
+    let odd = b"a|a:held|}|{a}|*|\xff\0|%41|[a]|#|concurrency:a".split(|byte| *byte == b'|');
+    let odd = odd.map(Key::from);
     let keys_in: HashSet<Key> = odd.chain((0..500).map(Key::from)).collect();
-    let acquires = keys_in
-        .iter()
-        .map(|key| store.acquire(claim(key.clone(), 2)));
+    let claims = keys_in.iter().map(|key| claim(key.clone(), 2));
+    let acquires = claims.map(|claim| store.acquire(claim));
     let permits: Vec<_> = stream::iter(acquires).buffer_unordered(50).collect().await;
     assert!(permits.iter().all(Result::is_ok));
     let other = store
@@ -259,26 +218,13 @@ async fn keys_of_any_bytes_are_listed_once(store: Store) {
 
 async fn asking_changes_nothing(store: Store) {
     let _held = granted(&store, &claim("a", 1)).await;
-    let mut waiter = store.acquire(waiting("a", 1)).boxed();
-    assert!((&mut waiter).now_or_never().is_none());
-    let mut last = None;
-    let slot = &mut last;
-    eventually("it waits", BOUND, async || {
-        tokio::select! {
-            _ = &mut waiter => panic!("there is no room"),
-            usage = usage(&store, "a") => *slot = Some(usage),
-        }
-        slot.as_ref().is_some_and(|usage| usage.waiting.len() == 1)
-    })
-    .await;
-    let before = last.expect("it was asked");
-    let claim = Claim::new("a").with_limit(1);
+    let (waiter, _) = queued(&store, waiting("a", 1), 0).await;
+    let before = usage(&store, "a").await;
     for _ in 0..20 {
         let now = usage(&store, "a").await;
-        assert_eq!(
-            (ids(&now.held), ids(&now.waiting)),
-            (ids(&before.held), ids(&before.waiting))
-        );
-        assert!(store.acquire(claim.clone()).await.is_err());
+        assert_eq!(ids(&now.held), ids(&before.held));
+        assert_eq!(ids(&now.waiting), ids(&before.waiting));
+        assert!(store.acquire(claim("a", 1)).await.is_err());
     }
+    waiter.abort();
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 use testing::wait::eventually;
 use tower_semaphore::observe::{CALL_SIZE, SECONDS, SIZES};
 
-const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 static EXPORTER: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     let recorder = builder().build_recorder();

@@ -1,10 +1,10 @@
 //! A recorder that panics where a store tells of what it does.
 
-use http::{Request, Response};
-use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
+use super::{
+    exposition::BOUND,
+    recorders::{Hooked, Told},
 };
+use http::{Request, Response};
 use std::{
     convert::Infallible,
     sync::{
@@ -21,75 +21,19 @@ use tower_semaphore::{
     observe::{CALL_DURATION, CALL_SIZE, LOST_PERMITS, PERMIT_DURATION},
 };
 
-const BOUND: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(900);
 
-/// Panics wherever it counts one of these, which is a fault of the user's.
-struct Panicking(&'static [&'static str], Arc<Panics>);
-
-/// How often it has.
-#[derive(Default)]
-struct Panics(AtomicUsize);
-
-impl Panicking {
-    fn of(names: &'static [&'static str]) -> Self {
-        Self(names, Arc::default())
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.0.contains(&key.name())
-    }
-
-    fn panics(&self) -> usize {
-        self.1.0.load(Relaxed)
-    }
-}
-
-impl Panics {
-    fn panic(&self) {
-        self.0.fetch_add(1, Relaxed);
-        panic!("a recorder's own");
-    }
-}
-
-impl CounterFn for Panics {
-    fn increment(&self, _: u64) {
-        self.panic();
-    }
-
-    fn absolute(&self, _: u64) {}
-}
-
-impl HistogramFn for Panics {
-    fn record(&self, _: f64) {
-        self.panic();
-    }
-}
-
-impl Recorder for Panicking {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        match self.has(key) {
-            true => Counter::from_arc(Arc::clone(&self.1)),
-            false => Counter::noop(),
+/// How often a recorder has panicked that does so wherever it counts one of these; and that recorder.
+fn panicking(names: &'static [&'static str]) -> (Arc<AtomicUsize>, Hooked) {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&panics);
+    let recorder = Hooked::new(move |name, told| {
+        if names.contains(&name) && matches!(told, Told::Count(_)) {
+            count.fetch_add(1, Relaxed);
+            panic!("a recorder's own");
         }
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        match self.has(key) {
-            true => Histogram::from_arc(Arc::clone(&self.1)),
-            false => Histogram::noop(),
-        }
-    }
+    });
+    (panics, recorder)
 }
 
 async fn acquire(store: &impl Semaphore, key: &'static str) -> Permit {
@@ -119,7 +63,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
 #[tokio::test]
 async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits() {
     let server = RedisServer::start();
-    let recorder = Panicking::of(&[LOST_PERMITS]);
+    let (_, recorder) = panicking(&[LOST_PERMITS]);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = store(&server).await;
     let (revoked, kept) = (acquire(&store, "a").await, acquire(&store, "b").await);
@@ -138,11 +82,11 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
 #[tokio::test]
 async fn a_process_whose_recorder_panics_at_each_call_acquires_and_releases() {
     let server = RedisServer::start();
-    let recorder = Panicking::of(&[CALL_DURATION, CALL_SIZE]);
+    let (panics, recorder) = panicking(&[CALL_DURATION, CALL_SIZE]);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = store(&server).await;
     let permit = timeout(BOUND, acquire(&store, "a")).await;
-    assert!(recorder.panics() > 0);
+    assert!(panics.load(Relaxed) > 0);
     permit.expect("it is answered").release().await;
     let permit = acquire(&store, "a").await;
     assert!(!permit.is_lost());
@@ -150,20 +94,21 @@ async fn a_process_whose_recorder_panics_at_each_call_acquires_and_releases() {
 
 #[tokio::test]
 async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
-    let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| Panicking::of(names));
-    for recorder in &recorders {
+    // Both live to the end: recorders are told apart by their addresses.
+    let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| panicking(names));
+    for (panics, recorder) in &recorders {
         let _guard = metrics::set_default_local_recorder(recorder);
         let store = MemorySemaphore::builder().holders(true).build();
         let permit = acquire(&store, "a").await;
         revoke(&store, "a").await;
-        assert_eq!((recorder.panics(), permit.is_lost()), (1, true));
+        assert_eq!((panics.load(Relaxed), permit.is_lost()), (1, true));
         assert_eq!(store.busy_keys(), 0);
     }
 }
 
 #[tokio::test]
 async fn a_permit_whose_recorder_panics_at_its_longest_hold_is_lost_as_those_after_it_are() {
-    let recorder = Panicking::of(&[LOST_PERMITS]);
+    let (panics, recorder) = panicking(&[LOST_PERMITS]);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let service = service_fn(async |request: Request<()>| {
@@ -173,10 +118,10 @@ async fn a_permit_whose_recorder_panics_at_its_longest_hold_is_lost_as_those_aft
     });
     let limit = ConcurrencyLimitLayer::new(1, key::fixed("a"), store.clone());
     let service = limit.with_max_hold(LEASE).layer(service);
-    for panics in 1..=2 {
+    for count in 1..=2 {
         let answer = service.clone().oneshot(Request::new(()));
         let answer = timeout(BOUND, answer).await;
         let Ok(_) = answer.expect("its permit is lost");
-        assert_eq!((recorder.panics(), store.busy_keys()), (panics, 0));
+        assert_eq!((panics.load(Relaxed), store.busy_keys()), (count, 0));
     }
 }

@@ -1,15 +1,14 @@
 //! What is counted over Redis: losses, degraded permits, waits and calls.
 
-use super::exposition::{all, by_outcome, gauges, install, sum, until_gauges, value};
-use futures_util::future::join_all;
+use super::exposition::{BOUND, all, by_outcome, gauges, install, sum, until_gauges, value};
+use futures_util::{FutureExt, future::join_all};
 use std::time::Duration;
-use testing::{redis::RedisServer, rig::Rig, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
 use tower_semaphore::{
-    Claim, Claims, Operate, Permit, RedisSemaphore, Semaphore,
+    AcquireError, Claim, Claims, Operate, Permit, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
 };
 
-const BOUND: Duration = Duration::from_secs(20);
 const CLAIMS: &str = "tower_semaphore_claims_total";
 const LOST: &str = "tower_semaphore_lost_permits_total";
 const DEGRADED: &str = "tower_semaphore_degraded_permits_total";
@@ -36,6 +35,12 @@ async fn lost(rig: &Rig, policy: &str) -> Permit {
 fn short() -> Builder {
     let builder = RedisSemaphore::builder().lease(Duration::from_millis(750));
     builder.timeout(Duration::from_millis(200))
+}
+
+async fn connected() -> (RedisServer, RedisSemaphore) {
+    let server = RedisServer::start();
+    let store = RedisSemaphore::connect(server.url()).await;
+    (server, store.expect("it connects"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,11 +76,7 @@ async fn degraded_permits_count_when_they_are_admitted_and_when_they_are_kept() 
     let kept = held(&rig, policy).await;
     rig.proxy.black_hole();
     eventually("it is kept", BOUND, async || kept.is_degraded()).await;
-    let admitted = rig
-        .store
-        .acquire(claim(policy))
-        .await
-        .expect("the policy admits");
+    let admitted = held(&rig, policy).await;
     let labels = [("policy", policy), ("store", "redis")];
     let both_count = async || value(DEGRADED, &labels) == 2.0;
     eventually("both count", BOUND, both_count).await;
@@ -110,10 +111,7 @@ async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_count_while_they_are_in_the_queue() {
     install();
-    let server = RedisServer::start();
-    let store = RedisSemaphore::connect(server.url())
-        .await
-        .expect("it connects");
+    let (_server, store) = connected().await;
     let (narrow, wide) = ("redis narrow", "redis wide");
     let wait = |policy: &str| claim(policy).with_wait(BOUND);
     let held = store.acquire(claim(wide)).await.expect("there is room");
@@ -139,10 +137,7 @@ async fn waiters_count_while_they_are_in_the_queue() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     install();
-    let server = RedisServer::start();
-    let store = RedisSemaphore::connect(server.url())
-        .await
-        .expect("it connects");
+    let (_server, store) = connected().await;
     let (narrow, wide) = ("redis left", "redis joined in vain");
     let wait = |policy: &str| claim(policy).with_wait(BOUND);
     let held = [narrow, wide].map(|policy| store.acquire(claim(policy)));
@@ -171,10 +166,8 @@ async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
     install();
     let rig = Rig::new(RedisSemaphore::builder().timeout(Duration::from_secs(1))).await;
     let calls = |verb, outcome| {
-        value(
-            CALLS,
-            &[("store", "redis"), ("verb", verb), ("outcome", outcome)],
-        )
+        let labels = [("store", "redis"), ("verb", verb), ("outcome", outcome)];
+        value(CALLS, &labels)
     };
     let batched = || {
         // Both of one moment: other tests call too.
@@ -197,4 +190,39 @@ async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
     assert!(rig.store.acquire(claim("silent")).await.is_err());
     let counted = async || calls("acquire", "timeout") > timeouts;
     eventually("the timeout is counted", BOUND, counted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
+    install();
+    let policy = "revoked";
+    let (server, store) = connected().await;
+    let permit = store.acquire(claim(policy)).await.expect("there is room");
+    // Its task does not run while the keeper is told.
+    let mut waiter = store.acquire(claim(policy).with_wait(BOUND * 3));
+    let (of, key) = (policy.into(), "a".into());
+    let mut shown = None;
+    while shown.is_none() {
+        assert!((&mut waiter).now_or_never().is_none(), "there is no room");
+        let usage = store.usage(&of, &key).await.expect("it answers");
+        shown = Some(usage).filter(|usage| usage.waiting.len() == 1);
+    }
+    let usage = shown.expect("it waits");
+    // Until messages arrive.
+    let channel = format!("semaphore:wake:{}", usage.held[0].process.id);
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("it listens", BOUND, async || {
+        let channels = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;
+        channels.first().is_some()
+    })
+    .await;
+    for id in [&usage.waiting[0].id, &usage.held[0].id] {
+        assert!(store.revoke(&of, &key, id).await.expect("it answers"));
+    }
+    permit.lost().await;
+    let lost = |by| value(LOST, &[("policy", policy), ("by", by)]);
+    eventually("it is counted", BOUND, async || lost("revoked") > 0.0).await;
+    assert_eq!((lost("revoked"), lost("lease")), (1.0, 0.0));
+    let answer = waiter.await;
+    assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
 }

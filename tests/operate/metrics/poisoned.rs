@@ -1,18 +1,15 @@
 //! A recorder and a subscriber whose lock is poisoned, so that each call into them panics, in drops and while
 //! a thread unwinds too. In a process of its own, because what goes wrong aborts it.
 
+use super::recorders::Hooked;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit,
-};
 use std::{
     convert::Infallible,
     env, panic,
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -25,6 +22,8 @@ use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, MemorySemaphore,
     Permit, RedisSemaphore, Semaphore, key,
 };
+#[cfg(feature = "tracing")]
+use tracing::span::{Attributes, Id, Record};
 
 const URL: &str = "TOWER_SEMAPHORE_POISONED";
 const BOUND: Duration = Duration::from_secs(20);
@@ -50,117 +49,45 @@ fn poison() {
     assert!(thread::spawn(panics).join().is_err());
 }
 
-/// The recorder, and each of its instruments.
+/// A subscriber of a user's.
+#[cfg(feature = "tracing")]
 struct Locked;
 
-impl Drop for Locked {
-    fn drop(&mut self) {
-        lock();
-    }
-}
-
-impl CounterFn for Locked {
-    fn increment(&self, _: u64) {
-        lock();
-    }
-
-    fn absolute(&self, _: u64) {
-        lock();
-    }
-}
-
-impl GaugeFn for Locked {
-    fn increment(&self, _: f64) {
-        lock();
-    }
-
-    fn decrement(&self, _: f64) {
-        lock();
-    }
-
-    fn set(&self, _: f64) {
-        lock();
-    }
-}
-
-impl HistogramFn for Locked {
-    fn record(&self, _: f64) {
-        lock();
-    }
-}
-
-impl Recorder for Locked {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        lock();
-    }
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        lock();
-    }
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        lock();
-    }
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        lock();
-        Counter::from_arc(Arc::new(Self))
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        lock();
-        Gauge::from_arc(Arc::new(Self))
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        lock();
-        Histogram::from_arc(Arc::new(Self))
-    }
-}
-
 #[cfg(feature = "tracing")]
-mod subscriber {
-    use super::{Locked, lock};
-    use tracing::{
-        Event, Metadata, Subscriber,
-        span::{Attributes, Id, Record},
-    };
+impl tracing::Subscriber for Locked {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        lock();
+        true
+    }
 
-    impl Subscriber for Locked {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            lock();
-            true
-        }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        lock();
+        Id::from_u64(1)
+    }
 
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            lock();
-            Id::from_u64(1)
-        }
+    fn record(&self, _: &Id, _: &Record<'_>) {
+        lock();
+    }
 
-        fn record(&self, _: &Id, _: &Record<'_>) {
-            lock();
-        }
+    fn record_follows_from(&self, _: &Id, _: &Id) {
+        lock();
+    }
 
-        fn record_follows_from(&self, _: &Id, _: &Id) {
-            lock();
-        }
+    fn event(&self, _: &tracing::Event<'_>) {
+        lock();
+    }
 
-        fn event(&self, _: &Event<'_>) {
-            lock();
-        }
+    fn enter(&self, _: &Id) {
+        lock();
+    }
 
-        fn enter(&self, _: &Id) {
-            lock();
-        }
+    fn exit(&self, _: &Id) {
+        lock();
+    }
 
-        fn exit(&self, _: &Id) {
-            lock();
-        }
-
-        fn try_close(&self, _: Id) -> bool {
-            lock();
-            true
-        }
+    fn try_close(&self, _: Id) -> bool {
+        lock();
+        true
     }
 }
 
@@ -223,10 +150,8 @@ where
 {
     let call = async |text: &str| {
         let answer = service.clone().oneshot(Request::new(text.to_owned()));
-        timeout(BOUND, answer)
-            .await
-            .expect("it is answered")
-            .expect("it is a response")
+        let answer = timeout(BOUND, answer).await;
+        answer.expect("it is answered").expect("it is a response")
     };
     let held = call("held").await;
     assert_eq!(held.status(), 200);
@@ -284,7 +209,7 @@ fn a_process_whose_lock_is_poisoned() {
             eprintln!("{text}");
         }
     }));
-    metrics::set_global_recorder(Locked).expect("there is no other");
+    metrics::set_global_recorder(Hooked::new(|_, _| lock())).expect("there is no other");
     #[cfg(feature = "tracing")]
     tracing::subscriber::set_global_default(Locked).expect("there is no other");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");

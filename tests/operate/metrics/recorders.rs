@@ -1,12 +1,12 @@
-//! Which recorder counts.
+//! Recorders of the user's: which of them counts, and what one costs that panics.
 
-use super::exposition::{Series, builder, series};
+use super::exposition::{BOUND, Series, builder, series};
 use futures_util::FutureExt;
 use http::{Request, Response};
 use metrics::{
-    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
 };
-use metrics_exporter_prometheus::PrometheusRecorder;
 use std::{
     convert::Infallible,
     sync::{
@@ -18,222 +18,233 @@ use std::{
 use testing::wait::eventually;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore,
+    Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore,
     observe::{ACTIVE_PERMITS, QUEUED_CLAIMS},
 };
 
-fn granted(text: &str) -> f64 {
+/// What a recorder or one of its instruments is told.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Describe,
+    LookUp,
+    Count(f64),
+    Drop,
+}
+
+/// A recorder, and each of its instruments: calls a function with its name and what it is told.
+pub(crate) struct Hooked {
+    name: String,
+    hook: Arc<dyn Fn(&str, Told) + Send + Sync>,
+}
+
+impl Hooked {
+    pub(crate) fn new(hook: impl Fn(&str, Told) + Send + Sync + 'static) -> Self {
+        let hook = Arc::new(hook);
+        let name = String::new();
+        Self { name, hook }
+    }
+
+    fn is_told(&self, told: Told) {
+        (self.hook)(&self.name, told);
+    }
+
+    fn instrument(&self, key: &Key) -> Arc<Self> {
+        (self.hook)(key.name(), Told::LookUp);
+        let (name, hook) = (key.name().to_owned(), Arc::clone(&self.hook));
+        Arc::new(Self { name, hook })
+    }
+}
+
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        self.is_told(Told::Drop);
+    }
+}
+
+impl CounterFn for Hooked {
+    fn increment(&self, by: u64) {
+        self.is_told(Told::Count(by as f64));
+    }
+
+    fn absolute(&self, value: u64) {
+        self.is_told(Told::Count(value as f64));
+    }
+}
+
+impl GaugeFn for Hooked {
+    fn increment(&self, by: f64) {
+        self.is_told(Told::Count(by));
+    }
+
+    fn decrement(&self, by: f64) {
+        self.is_told(Told::Count(-by));
+    }
+
+    fn set(&self, value: f64) {
+        self.is_told(Told::Count(value));
+    }
+}
+
+impl HistogramFn for Hooked {
+    fn record(&self, value: f64) {
+        self.is_told(Told::Count(value));
+    }
+}
+
+impl Recorder for Hooked {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        self.is_told(Told::Describe);
+    }
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        self.is_told(Told::Describe);
+    }
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        self.is_told(Told::Describe);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.instrument(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.instrument(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.instrument(key))
+    }
+}
+
+fn value(text: &str, name: &str) -> f64 {
     let series = series(text).into_iter();
-    let is_it = |it: &Series| it.name == "tower_semaphore_claims_total";
+    let is_it = |it: &Series| it.name == name;
     series.filter(is_it).map(|it| it.value).sum()
 }
 
-async fn acquire(store: &MemorySemaphore) -> tower_semaphore::Permit {
-    let claim = Claim::new("a").with_limit(9).with_policy("recorders");
+fn granted(text: &str) -> f64 {
+    value(text, "tower_semaphore_claims_total")
+}
+
+async fn acquire(store: &impl Semaphore, policy: &str) -> Permit {
+    let claim = Claim::new("a").with_limit(9).with_policy(policy.to_owned());
     store.acquire(claim).await.expect("there is room")
 }
 
 #[tokio::test]
 async fn a_recorder_that_is_installed_later_counts_from_then_on() {
     let store = MemorySemaphore::new();
-    drop(acquire(&store).await);
-    let recorder: PrometheusRecorder = builder().build_recorder();
+    drop(acquire(&store, "recorders").await);
+    let recorder = builder().build_recorder();
     let text = recorder.handle();
     let guard = metrics::set_default_local_recorder(&recorder);
-    let permit = acquire(&store).await;
+    let permit = acquire(&store, "recorders").await;
     drop(guard);
     assert_eq!(granted(&text.render()), 1.0);
     assert!(text.render().contains("recorders\"} 1"));
     // The end of a permit counts where its beginning did.
     drop(permit);
-    let active = series(&text.render()).into_iter();
-    let mut active = active.filter(|it| it.name == "tower_semaphore_active_permits");
-    assert_eq!(active.next().expect("it is there").value, 0.0);
+    let active = value(&text.render(), "tower_semaphore_active_permits");
+    assert_eq!(active, 0.0);
 }
 
-/// A recorder that forgets what is idle gets a new instrument when there is something to count again.
+/// A recorder that forgets what is idle gets a new instrument when there is something to count again. Requests that
+/// are exempt make no claim, so nothing else looks for theirs.
 #[tokio::test]
 async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
-    let idle = Duration::from_millis(10);
-    let all = metrics_util::MetricKindMask::ALL;
-    let recorder = builder().idle_timeout(all, Some(idle)).build_recorder();
-    let text = recorder.handle();
-    let _guard = metrics::set_default_local_recorder(&recorder);
-    let store = MemorySemaphore::new();
-    drop(acquire(&store).await);
-    assert_eq!(granted(&text.render()), 1.0);
-    eventually("it is forgotten", Duration::from_secs(20), async || {
-        granted(&text.render()) == 0.0
-    })
-    .await;
-    eventually("it counts again", Duration::from_secs(20), async || {
-        drop(acquire(&store).await);
-        granted(&text.render()) > 0.0
-    })
-    .await;
-}
-
-/// Nothing but requests counts there, because none of them makes a claim.
-#[tokio::test]
-async fn exempt_requests_count_again_after_a_recorder_has_forgotten_them() {
-    let bound = Duration::from_secs(20);
     let idle = Some(Duration::from_millis(10));
     let all = metrics_util::MetricKindMask::ALL;
-    let recorder = builder().idle_timeout(all, idle).build_recorder();
-    let text = recorder.handle();
-    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = MemorySemaphore::new();
     let exempt = |_: &http::request::Parts| None::<Claim>;
-    let service = ConcurrencyLimitLayer::new(1, exempt, MemorySemaphore::new()).layer(service_fn(
+    let service = ConcurrencyLimitLayer::new(1, exempt, store.clone()).layer(service_fn(
         async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())),
     ));
-    let counted = || series(&text.render()).iter().any(|it| it.value > 0.0);
-    let Ok(_) = service.clone().oneshot(Request::new(())).await;
-    assert!(counted());
-    eventually("it is forgotten", bound, async || !counted()).await;
-    eventually("it counts again", bound, async || {
-        let Ok(_) = service.clone().oneshot(Request::new(())).await;
-        counted()
-    })
-    .await;
-}
-
-/// Counts what is looked up.
-#[derive(Default)]
-struct Lookups(AtomicUsize);
-
-impl Recorder for Lookups {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        self.0.fetch_add(1, Relaxed);
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
+    for is_exempt in [false, true] {
+        let recorder = builder().idle_timeout(all, idle).build_recorder();
+        let text = recorder.handle();
+        let _guard = metrics::set_default_local_recorder(&recorder);
+        let use_it = async || match is_exempt {
+            true => drop(service.clone().oneshot(Request::new(())).await),
+            false => drop(acquire(&store, "idle").await),
+        };
+        let is_counted = || series(&text.render()).iter().any(|it| it.value > 0.0);
+        use_it().await;
+        assert!(is_counted(), "{is_exempt}");
+        eventually("it is forgotten", BOUND, async || !is_counted()).await;
+        eventually("it counts again", BOUND, async || {
+            use_it().await;
+            is_counted()
+        })
+        .await;
     }
 }
 
 /// A gateway may have one for each route. What is looked up counts for a second at most.
 #[tokio::test]
 async fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_claim() {
-    let recorder = Lookups::default();
+    let looked_up = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looked_up);
+    let recorder = Hooked::new(move |_, told| {
+        counted.fetch_add(usize::from(matches!(told, Told::LookUp)), Relaxed);
+    });
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let round = async || {
-        let before = recorder.0.load(Relaxed);
+        let before = looked_up.load(Relaxed);
         for policy in 0..200 {
-            let claim = Claim::new("a")
-                .with_limit(1)
-                .with_policy(policy.to_string());
-            drop(store.acquire(claim).await.expect("there is room"));
+            drop(acquire(&store, &policy.to_string()).await);
         }
-        recorder.0.load(Relaxed) - before
+        looked_up.load(Relaxed) - before
     };
     assert!(round().await > 0);
-    eventually("all are known", Duration::from_secs(20), async || {
-        round().await == 0
-    })
-    .await;
+    eventually("all are known", BOUND, async || round().await == 0).await;
 }
 
-/// What a gauge shows that panics the first time that it is incremented, which is a fault of the user's.
-#[derive(Default)]
-struct Shown {
-    value: AtomicIsize,
-    has_panicked: AtomicBool,
-}
-
-impl GaugeFn for Shown {
-    fn increment(&self, _: f64) {
-        assert!(self.has_panicked.swap(true, Relaxed), "a recorder's own");
-        self.value.fetch_add(1, Relaxed);
-    }
-
-    fn decrement(&self, _: f64) {
-        self.value.fetch_sub(1, Relaxed);
-    }
-
-    fn set(&self, _: f64) {}
-}
-
-/// Panics at the first increment of the gauge of this name.
-struct Panicking(&'static str, Arc<Shown>);
-
-impl Panicking {
-    fn at(name: &'static str) -> Self {
-        Self(name, Arc::default())
-    }
-
-    fn shows(&self) -> isize {
-        assert!(self.1.has_panicked.load(Relaxed));
-        self.1.value.load(Relaxed)
-    }
-}
-
-impl Recorder for Panicking {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        match key.name() == self.0 {
-            true => Gauge::from_arc(Arc::clone(&self.1)),
-            false => Gauge::noop(),
+/// What the gauge of this name shows, which panics the first time that it is incremented; and its recorder.
+fn panicking_gauge(name: &'static str) -> (Arc<AtomicIsize>, Hooked) {
+    let (shown, has_panicked) = (Arc::new(AtomicIsize::new(0)), AtomicBool::new(false));
+    let value = Arc::clone(&shown);
+    let recorder = Hooked::new(move |gauge, told| match told {
+        Told::Count(by) if gauge == name => {
+            let may = by < 0.0 || has_panicked.swap(true, Relaxed);
+            assert!(may, "a recorder's own");
+            value.fetch_add(by as isize, Relaxed);
         }
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
+        _ => {}
+    });
+    (shown, recorder)
 }
 
 #[tokio::test]
 async fn a_claim_whose_recorder_panics_keeps_its_place_in_the_queue() {
-    let recorder = Panicking::at(QUEUED_CLAIMS);
+    let (shown, recorder) = panicking_gauge(QUEUED_CLAIMS);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let claim = || Claim::new("a").with_limit(1);
-    let waiting = || store.acquire(claim().with_wait(Duration::from_secs(20)));
+    let waiting = || store.acquire(claim().with_wait(BOUND));
     let held = store.acquire(claim()).await.expect("there is room");
     let (first, mut second) = (waiting(), waiting());
-    assert_eq!(
-        recorder.shows(),
-        1,
-        "what it has panicked at is not counted"
-    );
+    let shows = shown.load(Relaxed);
+    assert_eq!(shows, 1, "what it has panicked at is not counted");
     assert!((&mut second).now_or_never().is_none());
     drop(held);
     let first = first.now_or_never().expect("it is the head of the queue");
     drop(first.expect("there is room"));
     drop(second.await.expect("it is the next"));
-    assert_eq!((store.busy_keys(), recorder.shows()), (0, 0));
+    assert_eq!((store.busy_keys(), shown.load(Relaxed)), (0, 0));
 }
 
 /// The permits of several limits are made one after the other.
 #[tokio::test]
 async fn claims_whose_recorder_panics_at_one_limit_hold_both() {
-    let recorder = Panicking::at(ACTIVE_PERMITS);
+    let (shown, recorder) = panicking_gauge(ACTIVE_PERMITS);
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
     let claim = |policy| Claim::new("a").with_limit(1).with_policy(policy);
     let both = store.acquire_all([claim("narrow"), claim("wide")].into());
     let both = both.await.expect("there is room at both");
-    assert_eq!((store.busy_keys(), recorder.shows()), (2, 1));
+    assert_eq!((store.busy_keys(), shown.load(Relaxed)), (2, 1));
     drop(both);
-    assert_eq!((store.busy_keys(), recorder.shows()), (0, 0));
+    assert_eq!((store.busy_keys(), shown.load(Relaxed)), (0, 0));
 }

@@ -1,14 +1,15 @@
 //! What a request and its handler see of a limit in shadow.
 
-use super::rig::{Noted, ann, claims, job, run, send};
-use http::{Request, Response, request::Parts};
+use super::rig::{Noted, Text, ann, claims, done, held, job, run, send};
+use futures_util::FutureExt;
+use http::{Request, request::Parts};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use testing::stubs::{Failing, Slow};
-use tokio::time::Instant;
-use tower::{Layer, service_fn};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{
-    AcquireError, Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore, OnLost, Permit,
-    Semaphore,
+    AcquireError, Claim, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, KeyError,
+    MemorySemaphore, OnLost, Permit, Semaphore,
 };
 
 fn layer(limit: u32, store: impl Semaphore) -> ConcurrencyLimitLayer<fn(&Parts) -> Vec<Claim>> {
@@ -22,14 +23,16 @@ fn permit_of(request: &Request<()>) -> Permit {
 }
 
 #[tokio::test]
-async fn every_request_is_admitted_and_the_rest_is_counted() {
+async fn every_request_is_admitted_without_fields_of_the_limit_and_the_rest_is_counted() {
     let store = Noted::new(MemorySemaphore::new());
     let service = layer(2, store.clone()).layer(service_fn(run));
     let mut in_flight = Vec::new();
     for _ in 0..5 {
-        in_flight.push(send(&service, job([ann()], 0)).await);
+        let answer = send(&service, job([ann()], 0)).await;
+        assert_eq!(answer.status(), 200);
+        assert!(answer.headers().is_empty(), "{:?}", answer.headers());
+        in_flight.push(answer);
     }
-    assert!(in_flight.iter().all(|answer| answer.status() == 200));
     assert_eq!(store.refused(), 3);
     drop(in_flight);
     send(&service, job([ann()], 0)).await;
@@ -55,22 +58,9 @@ async fn nothing_of_the_store_is_awaited() {
 }
 
 #[tokio::test]
-async fn no_response_has_fields_of_a_limit_that_is_not_in_force() {
-    let service = layer(1, MemorySemaphore::new()).layer(service_fn(run));
-    let answers = [
-        send(&service, job([ann()], 0)).await,
-        send(&service, job([ann()], 0)).await,
-    ];
-    for answer in answers {
-        assert!(answer.headers().is_empty(), "{:?}", answer.headers());
-    }
-}
-
-#[tokio::test]
 async fn a_handler_finds_a_permit_that_says_what_it_is() {
     let handler = service_fn(async |request: Request<()>| {
-        let permit = request.extensions().get::<Permit>().cloned();
-        let permit = permit.expect("also without room");
+        let permit = permit_of(&request);
         assert!(permit.is_shadow() && !permit.is_lost() && !permit.is_degraded());
         assert_eq!((permit.limit(), permit.weight()), (1, 1));
         let is_granted = permit.token().is_some();
@@ -78,23 +68,14 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
         permit.resize(1).await.expect("nothing changes");
         assert!(permit.release().await && !permit.release().await);
         assert!(!permit.is_lost());
-        Ok::<_, Infallible>(Response::new(is_granted.to_string()))
+        done(is_granted)
     });
     let store = MemorySemaphore::new();
     let service = layer(1, store.clone()).layer(handler);
-    assert_eq!(
-        send(&service, job([ann()], 0)).await.into_body_text().await,
-        "true"
-    );
-    let held = store
-        .acquire(ann().with_limit(1))
-        .await
-        .expect("it was released");
-    assert_eq!(
-        send(&service, job([ann()], 0)).await.into_body_text().await,
-        "false"
-    );
-    drop(held);
+    assert_eq!(send(&service, job([ann()], 0)).await.text().await, "true");
+    let held = store.acquire(ann().with_limit(1)).await;
+    let _held = held.expect("it was released");
+    assert_eq!(send(&service, job([ann()], 0)).await.text().await, "false");
 }
 
 #[tokio::test]
@@ -106,41 +87,36 @@ async fn a_permit_in_shadow_takes_any_weight() {
         assert_eq!(permit.weight(), 3);
         permit.resize(2).await.expect("it shrinks");
         assert_eq!(permit.weight(), 2);
-        Ok::<_, Infallible>(Response::new("done".to_owned()))
+        done("done")
     });
     let service = layer(3, store.clone()).layer(handler);
     let first = send(&service, job([ann()], 0)).await;
-    assert_eq!(
-        super::rig::held(&store, 3).await,
-        2,
-        "as the handler left it"
-    );
+    assert_eq!(held(&store, 3).await, 2, "as the handler left it");
     let second = send(&service, job([ann()], 0)).await;
-    assert_eq!(super::rig::held(&store, 3).await, 3, "one more was free");
+    assert_eq!(held(&store, 3).await, 3, "one more was free");
     drop((first, second));
-    assert_eq!(super::rig::held(&store, 3).await, 0);
+    assert_eq!(held(&store, 3).await, 0);
 }
 
 /// Of a limit of 0, and of one within a limit in force, which is the one that decides.
 #[tokio::test]
 async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
     let handler = service_fn(async |request: Request<()>| {
-        let permit = request.extensions().get::<Permit>().cloned();
-        let permit = permit.expect("it is there");
+        let permit = permit_of(&request);
         let answer = permit.resize(3).await;
         assert_eq!(permit.weight(), if answer.is_ok() { 3 } else { 1 });
-        Ok::<_, Infallible>(Response::new(answer.is_ok().to_string()))
+        done(answer.is_ok())
     });
     let store = Noted::new(MemorySemaphore::new());
     let closed = layer(0, store.clone()).layer(handler);
     let answer = send(&closed, job([ann()], 0)).await;
-    assert_eq!(answer.into_body_text().await, "true");
+    assert_eq!(answer.text().await, "true");
     for (limit, resizes) in [(5, "true"), (2, "false")] {
         let in_force = ConcurrencyLimitLayer::new(limit, claims, store.clone());
         let trial = layer(1, store.clone()).with_policy("trial");
         let service = in_force.layer(trial.layer(handler));
         let answer = send(&service, job([ann()], 0)).await;
-        assert_eq!(answer.into_body_text().await, resizes, "{limit}");
+        assert_eq!(answer.text().await, resizes, "{limit}");
     }
 }
 
@@ -154,9 +130,8 @@ async fn wrong_keys_and_claims_are_admitted_too() {
         }
     };
     let handler = service_fn(async |request: Request<()>| {
-        let permit = request.extensions().get::<Permit>().cloned();
-        assert!(permit.expect("an extractor needs it").is_shadow());
-        Ok::<_, Infallible>(Response::new("done".to_owned()))
+        assert!(permit_of(&request).is_shadow(), "an extractor needs it");
+        done("done")
     });
     let service = ConcurrencyLimitLayer::new(2, wrong, MemorySemaphore::new())
         .with_shadow(true)
@@ -176,18 +151,16 @@ async fn a_layer_leaves_the_shadow() {
 
 #[tokio::test]
 async fn bounds_end_what_is_held_in_the_store_and_no_response() {
-    let (told, hold) = (
-        Arc::new(Noted::new(MemorySemaphore::new())),
-        Duration::from_millis(20),
-    );
+    let told = Arc::new(Noted::new(MemorySemaphore::new()));
+    let hold = Duration::from_millis(20);
     let handler = service_fn(async |request: Request<()>| {
         let permit = permit_of(&request);
         tokio::select! {
             () = permit.lost() => panic!("a permit in shadow was lost"),
-            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            () = sleep(Duration::from_millis(200)) => {}
         }
         assert!(!permit.is_lost());
-        let mut response = Response::new("whole".to_owned());
+        let Ok(mut response) = done("whole");
         response.extensions_mut().insert(permit);
         Ok::<_, Infallible>(response)
     });
@@ -197,54 +170,68 @@ async fn bounds_end_what_is_held_in_the_store_and_no_response() {
         .with_on_lost(OnLost::Abort)
         .layer(handler);
     let answer = send(&service, job([ann()], 0)).await;
-    assert_eq!(
-        super::rig::held(&*told, 1).await,
-        0,
-        "the bound has ended it"
-    );
-    tokio::time::sleep(hold * 5).await;
+    assert_eq!(held(&*told, 1).await, 0, "the bound has ended it");
+    sleep(hold * 5).await;
     let permit = answer.extensions().get::<Permit>();
     assert!(permit.is_some_and(|permit| !permit.is_lost()), "stalled");
-    assert_eq!(answer.into_body_text().await, "whole");
+    assert_eq!(answer.text().await, "whole");
 }
 
 #[test]
 fn without_a_runtime_a_claim_that_is_answered_at_once_needs_none() {
     let memory = MemorySemaphore::new();
     let store = Noted::new(memory.clone());
-    let quick =
-        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("done".to_owned())));
+    let quick = service_fn(async |_: Request<()>| done("done"));
     let service = layer(1, store.clone()).layer(quick);
-    let answers = futures_util::FutureExt::now_or_never(async {
-        let first = send(&service, job([ann()], 0)).await;
-        (first, send(&service, job([ann()], 0)).await)
-    });
-    let (first, second) = answers.expect("nothing is awaited");
-    assert_eq!(
-        (first.status(), second.status()),
-        (http::StatusCode::OK, http::StatusCode::OK)
-    );
+    let waiting = layer(1, memory).with_wait(Duration::from_secs(1));
+    let waiting = waiting.layer(quick);
+    let at_once = |service| {
+        let answer = send(service, job([ann()], 0)).now_or_never();
+        answer.expect("nothing is awaited")
+    };
+    let held = [at_once(&service), at_once(&service)];
     assert!(matches!(store.refusals()[..], [AcquireError::Full { .. }]));
-    let waiting = layer(1, memory)
-        .with_wait(Duration::from_secs(1))
-        .layer(quick);
-    let third = futures_util::FutureExt::now_or_never(send(&waiting, job([ann()], 0)));
-    assert_eq!(third.expect("nothing is awaited").status(), 200);
+    assert!(held.iter().all(|answer| answer.status() == 200));
+    assert_eq!(at_once(&waiting).status(), 200);
 }
 
-/// Reads a response to its end.
-trait Text {
-    async fn into_body_text(self) -> String;
-}
-
-impl<B> Text for Response<B>
-where
-    B: http_body::Body<Data = bytes::Bytes>,
-    B::Error: std::fmt::Debug,
-{
-    async fn into_body_text(self) -> String {
-        let body = http_body_util::BodyExt::collect(self.into_body()).await;
-        let bytes = body.expect("the body is whole").to_bytes();
-        String::from_utf8(bytes.into()).expect("text")
+/// The layer of a fixed key.
+#[tokio::test]
+async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
+    let store = Noted::new(MemorySemaphore::new());
+    let layer = GlobalConcurrencyLimitLayer::new(1, "ann", store.clone())
+        .with_wait(Duration::ZERO)
+        .with_shadow(true);
+    let service = layer.layer(service_fn(async |request: Request<()>| {
+        assert!(permit_of(&request).is_shadow());
+        done("done")
+    }));
+    let mut in_flight = Vec::new();
+    for _ in 0..3 {
+        let mut service = service.clone();
+        let Ok(ready) = service.ready().await;
+        let Ok(answer) = ready.call(Request::new(())).await;
+        assert_eq!(answer.status(), 200);
+        assert!(answer.headers().is_empty());
+        in_flight.push(answer);
     }
+    assert_eq!(store.refused(), 2);
+    drop(in_flight);
+    assert_eq!(held(&store, 1).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_of_a_global_limit_that_would_wait_for_ever_is_ready_too() {
+    let store = Noted::new(MemorySemaphore::new());
+    let layer = GlobalConcurrencyLimitLayer::new(1, "ann", store.clone()).with_shadow(true);
+    let service = layer.layer(service_fn(run));
+    let calls = [(); 3].map(|()| tokio::spawn(service.clone().oneshot(job([], 100))));
+    for call in calls {
+        let Ok(answer) = call.await.expect("it does not panic");
+        drop(answer);
+    }
+    assert_eq!(held(&store, 1).await, 1, "one after the other");
+    sleep(Duration::from_millis(210)).await;
+    assert_eq!(held(&store, 1).await, 0);
+    assert_eq!(store.refused(), 1, "of this test's own claims");
 }

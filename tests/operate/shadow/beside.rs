@@ -1,7 +1,7 @@
 //! What goes on beside a request that a limit in force would have made wait. Time is paused.
 
-use super::rig::{Noted, ann, claims, held, job, run, send};
-use http::{Request, Response, request::Parts};
+use super::rig::{Noted, ann, claims, done, held, job, run, send};
+use http::{Request, request::Parts};
 use std::{convert::Infallible, time::Duration};
 use tokio::{
     task::{JoinHandle, yield_now},
@@ -95,7 +95,7 @@ async fn a_response_that_is_dropped_or_panics_ends_what_it_holds() {
         sleep(Duration::from_millis(50)).await;
         match request.uri().path() {
             "/panic" => panic!("a handler's bug"),
-            _ => Ok::<_, Infallible>(Response::new(String::new())),
+            _ => done("done"),
         }
     }));
     let mut panicking = job([ann()], 0);
@@ -142,7 +142,7 @@ async fn a_permit_that_a_handler_keeps_is_held_until_it_is_dropped() {
             sleep(Duration::from_millis(100)).await;
             drop(permit);
         });
-        Ok::<_, Infallible>(Response::new(String::new()))
+        done("done")
     });
     let service = layer(&store).layer(handler);
     for _ in 0..2 {
@@ -164,7 +164,7 @@ async fn a_claim_that_waits_is_granted_with_the_weight_that_its_handler_has_aske
         sleep(Duration::from_millis(100)).await;
         // Ended by its bound at the latest: neither is a refusal.
         permit.resize(3).await.expect("a trial refuses nobody");
-        Ok::<_, Infallible>(Response::new(String::new()))
+        done("done")
     });
     let all = ann().with_limit(3).with_weight(3);
     let all = store.acquire(all).await.expect("nothing is held");
@@ -186,13 +186,10 @@ async fn several_limits_are_tried_together() {
     let service = layer(&store).layer(service_fn(run));
     let claims = |account: &str| {
         let fleet = Claim::new("all").with_policy("fleet").with_limit(2);
-        vec![Claim::new(account).with_limit(2), fleet]
+        [Claim::new(account).with_limit(2), fleet]
     };
     for account in ["ann", "bob", "ann"] {
-        let claims: Vec<_> = claims(account)
-            .into_iter()
-            .map(|claim| claim.with_wait(Duration::ZERO))
-            .collect();
+        let claims = claims(account).map(|claim| claim.with_wait(Duration::ZERO));
         spawn(&service, job(claims, 100));
         pass(1).await;
     }
@@ -201,9 +198,6 @@ async fn several_limits_are_tried_together() {
         matches!(&refusals[..], [AcquireError::Full { policy, .. }] if policy.as_str() == "fleet"),
         "{refusals:?}"
     );
-    assert_eq!(
-        held(&store, 2).await,
-        1,
-        "the refused one holds nothing of ann's"
-    );
+    let held = held(&store, 2).await;
+    assert_eq!(held, 1, "the refused one holds nothing of ann's");
 }

@@ -2,8 +2,6 @@
 
 mod admitted;
 mod beside;
-mod global;
 mod predicted;
 mod rig;
-mod simulated;
 mod slots;

@@ -1,9 +1,13 @@
 //! A store that notes what it answers, and requests that last as long as they say.
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
+use http_body::Body;
+use http_body_util::BodyExt;
 use std::{
     convert::Infallible,
+    fmt::Debug,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -44,10 +48,6 @@ impl Noted {
 }
 
 impl Semaphore for Noted {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.acquire_all(claim.into())
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let mut acquire = self.store.acquire_all(claims);
         let noted = self.clone();
@@ -89,7 +89,25 @@ pub(crate) fn claims(parts: &Parts) -> Vec<Claim> {
 pub(crate) async fn run(request: Request<()>) -> Result<Response<String>, Infallible> {
     let job = request.extensions().get::<Job>().cloned();
     sleep(job.expect("a job").1).await;
-    Ok(Response::new("done".to_owned()))
+    done("done")
+}
+
+/// A response with this text.
+pub(crate) fn done(text: impl ToString) -> Result<Response<String>, Infallible> {
+    Ok(Response::new(text.to_string()))
+}
+
+/// Reads a response to its end.
+pub(crate) trait Text {
+    async fn text(self) -> String;
+}
+
+impl<B: Body<Data = Bytes, Error: Debug>> Text for Response<B> {
+    async fn text(self) -> String {
+        let body = self.into_body().collect().await;
+        let bytes = body.expect("the body is whole").to_bytes();
+        String::from_utf8(bytes.into()).expect("text")
+    }
 }
 
 pub(crate) async fn send<S, B>(service: &S, request: Request<()>) -> Response<B>

@@ -34,7 +34,7 @@ pub(crate) async fn a_claim_that_waits_keeps_the_narrower_limits_and_joins_the_f
         assert!(!waiter.is_finished());
         drop(permits);
         let permit = granted(waiter).await;
-        assert_eq!(permit.tokens().len(), 3);
+        assert_eq!(permit.levels().len(), 3);
         until_held(&store, &claims, &[1, 1, 1]).await;
         permit.release().await;
     }

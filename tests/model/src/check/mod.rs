@@ -7,7 +7,6 @@ mod others;
 mod queue;
 mod revoked;
 mod storage;
-mod usage;
 
 use crate::{
     call::{Answer, Call, Item},
@@ -18,7 +17,7 @@ use crate::{
     unit::Unit,
 };
 
-pub(crate) use self::{revoked::cleared, usage::usage};
+pub(crate) use self::{revoked::cleared, storage::usage};
 
 type Checked = Result<(), Violation>;
 

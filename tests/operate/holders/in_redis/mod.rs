@@ -1,57 +1,58 @@
 //! What only a store in Redis has to bear: other processes, lost messages, outages, forged ids.
 
-mod forged;
-mod keys;
-mod lists;
-mod lost_messages;
-mod mass;
-mod moving;
+mod stored;
 mod told;
 
-use crate::holders::BOUND;
-use std::time::Duration;
+use super::{BOUND, Store, Waiter, claim, is_told, queued};
+use std::{sync::Arc, time::Duration};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tower_semaphore::{
-    Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore,
-    semaphore::{PermitInfo, Usage},
-};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::PermitInfo};
 
 const LEASE: Duration = Duration::from_secs(3);
+/// Longer than a test: nothing is refreshed and no waiter polls, so only a message can tell.
+const LONG: Duration = Duration::from_secs(3_600);
 const HELD: &str = "semaphore:{concurrency:a}:held";
+const QUEUE: &str = "semaphore:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:{concurrency:a}:alive";
 
 /// A process of its own, as the server sees it.
-async fn store(url: &str, lease: Duration) -> RedisSemaphore {
+async fn store(url: &str, lease: Duration) -> Store {
     let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
-    builder.connect(url).await.expect("it connects")
+    Arc::new(builder.connect(url).await.expect("it connects"))
 }
 
-fn claim(weight: u32) -> Claim {
-    Claim::new("a").with_limit(9).with_weight(weight)
+/// A server and so many processes.
+async fn processes<const N: usize>(lease: Duration) -> (RedisServer, Raw, [Store; N]) {
+    let server = RedisServer::start();
+    let raw = Raw::connect(server.port()).await;
+    let mut stores = Vec::new();
+    for _ in 0..N {
+        stores.push(store(&server.url(), lease).await);
+    }
+    (server, raw, stores.try_into().ok().expect("as many"))
 }
 
-async fn granted(store: &RedisSemaphore, weight: u32) -> Permit {
-    store.acquire(claim(weight)).await.expect("there is room")
+/// Units of a limit of nine.
+fn units(weight: u32) -> Claim {
+    claim("a", 9).with_weight(weight)
 }
 
-async fn usage(store: &RedisSemaphore) -> Usage {
-    let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
-    usage.expect("the store answers")
+async fn granted(store: &Store, weight: u32) -> Permit {
+    store.acquire(units(weight)).await.expect("there is room")
 }
 
-/// What is held by the first permit that is shown.
-async fn first(store: &RedisSemaphore) -> PermitInfo {
-    usage(store).await.held.remove(0)
+async fn revoke(store: &Store, id: &str) -> bool {
+    super::revoke(store, "a", id).await
 }
 
-async fn revoke(store: &RedisSemaphore, id: &str) -> bool {
-    let revoked = store.revoke(&Policy::DEFAULT, &"a".into(), id).await;
-    revoked.expect("the store answers")
+/// A claim of as many units that waits behind so many others, and what is shown of it.
+async fn waits(store: &Store, weight: u32, before: usize) -> (Waiter, PermitInfo) {
+    queued(store, units(weight).with_wait(LONG), before).await
 }
 
 /// The other process listens to revocations.
-async fn listens(raw: &mut Raw, process: &str) {
-    let channel = format!("semaphore:wake:{process}");
+async fn listens(raw: &mut Raw, info: &PermitInfo) {
+    let channel = format!("semaphore:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;
         channels.first().is_some()
@@ -61,6 +62,7 @@ async fn listens(raw: &mut Raw, process: &str) {
 
 /// The permit is lost, is not acquired again for some refreshes although there is room, and never will be.
 async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
+    is_told(permit).await;
     eventually("it is for ever", BOUND, async || permit.weight() == 0).await;
     let end = raw.server_time_ms().await + 2_000;
     while raw.server_time_ms().await < end {
@@ -69,10 +71,4 @@ async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!permit.release().await);
-}
-
-async fn started() -> (RedisServer, Raw) {
-    let server = RedisServer::start();
-    let raw = Raw::connect(server.port()).await;
-    (server, raw)
 }

@@ -1,107 +1,203 @@
-//! How the holder learns of a revocation.
+//! How holders and waiters in other processes learn of a revocation: by a message, and when it is lost.
 
-use super::{claim, first, granted, listens, revoke, started, stays_revoked, store, usage};
-use crate::holders::BOUND;
-use std::time::{Duration, Instant};
-use testing::wait::eventually;
-use tokio::time::timeout;
-use tower_semaphore::{AcquireError, Permit, Semaphore};
-
-/// No refresh is due for five minutes, so only a message can tell.
-const LONG: Duration = Duration::from_secs(1_000);
+use super::{ALIVE, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits};
+use crate::holders::{BOUND, Store, answer, assert_revoked, first, is_told, usage};
+use futures_util::{StreamExt, stream};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use testing::{proxy::Proxy, redis::Cluster, stores::connection, wait::eventually};
+use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_holder_in_another_process_is_told_by_a_message() {
-    let (server, mut raw) = started().await;
-    let [holder, operator] = [
-        store(&server.url(), LONG).await,
-        store(&server.url(), LONG).await,
-    ];
+    let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     for weight in [1, 3] {
         let permit = granted(&holder, weight).await;
         let info = first(&operator).await;
-        listens(&mut raw, &info.process.id).await;
+        listens(&mut raw, &info).await;
         let start = Instant::now();
         assert!(revoke(&operator, &info.id).await);
-        timeout(BOUND, permit.lost()).await.expect("it is told");
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            start.elapsed()
-        );
+        is_told(&permit).await;
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
         stays_revoked(&permit, &mut raw).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_that_grew_is_lost_with_all_that_it_gained() {
-    let (server, mut raw) = started().await;
-    let [holder, operator] = [
-        store(&server.url(), LONG).await,
-        store(&server.url(), LONG).await,
-    ];
+    let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 2).await;
     for weight in [4, 3, 8] {
         permit.resize(weight).await.expect("there is room");
     }
     let info = first(&operator).await;
     assert_eq!(info.weight, 8);
-    listens(&mut raw, &info.process.id).await;
+    listens(&mut raw, &info).await;
     assert!(revoke(&operator, &info.id).await);
-    assert_eq!(usage(&operator).await.units, 0);
-    timeout(BOUND, permit.lost()).await.expect("it is told");
+    assert_eq!(usage(&operator, "a").await.units, 0);
     stays_revoked(&permit, &mut raw).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_in_a_third_process_is_granted_by_the_revocation_itself() {
-    let (server, mut raw) = started().await;
-    let url = server.url();
-    let [holder, next, operator] = [LONG; 3].map(|lease| store(&url, lease));
-    let (holder, next, operator) = (holder.await, next.await, operator.await);
+    let (_server, mut raw, [holder, next, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
-    let waits = claim(9).with_wait(LONG);
-    let waiter = tokio::spawn(next.acquire(waits));
-    eventually("it waits", BOUND, async || {
-        usage(&operator).await.waiting.len() == 1
-    })
-    .await;
-    let waiting = usage(&operator).await.waiting.remove(0);
-    listens(&mut raw, &waiting.process.id).await;
     let info = first(&operator).await;
-    listens(&mut raw, &info.process.id).await;
+    let (waiter, waiting) = waits(&next, 9, 0).await;
+    listens(&mut raw, &waiting).await;
+    listens(&mut raw, &info).await;
     assert!(revoke(&operator, &info.id).await);
-    let granted: Permit = timeout(BOUND, waiter)
-        .await
-        .expect("it is told")
-        .expect("no panic")
-        .expect("a permit");
+    let granted = answer(waiter).await.expect("a permit");
     assert_eq!(first(&operator).await.id, waiting.id);
-    eventually("the first is lost", BOUND, async || permit.is_lost()).await;
+    is_told(&permit).await;
     assert!(granted.release().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_waits_in_another_process_is_told_by_a_message() {
-    let (server, mut raw) = started().await;
-    let [holder, operator] = [
-        store(&server.url(), LONG).await,
-        store(&server.url(), LONG).await,
-    ];
+    let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
-    let waiter = tokio::spawn(holder.acquire(claim(1).with_wait(LONG)));
-    eventually("it waits", BOUND, async || {
-        usage(&operator).await.waiting.len() == 1
+    let (waiter, waiting) = waits(&holder, 1, 0).await;
+    listens(&mut raw, &waiting).await;
+    assert!(revoke(&operator, &waiting.id).await);
+    assert_revoked(&answer(waiter).await);
+    assert!(usage(&operator, "a").await.waiting.is_empty());
+    assert!(!permit.is_lost());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_whatever_the_lease()
+{
+    let (server, mut raw, [operator]) = processes(LONG).await;
+    let proxy = Proxy::start(&server).await;
+    proxy.drop_messages(true);
+    let holder = super::store(&proxy.url(), LONG).await;
+    let permit = granted(&holder, 1).await;
+    let info = first(&operator).await;
+    listens(&mut raw, &info).await;
+    assert!(revoke(&operator, &info.id).await);
+    assert!(!permit.is_lost());
+    proxy.drop_messages(false);
+    raw.cmd(&["CLIENT", "KILL", "TYPE", "PUBSUB"]).await;
+    stays_revoked(&permit, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_revoked_before_its_process_listens_is_told_of_whatever_the_lease() {
+    let (_server, mut raw, [store]) = processes(LONG).await;
+    let permit = granted(&store, 1).await;
+    assert!(revoke(&store, &first(&store).await.id).await);
+    stays_revoked(&permit, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_over_a_supplied_connection_is_told_by_its_next_refresh() {
+    let (server, mut raw, []) = processes(LEASE).await;
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
+    let holder = builder.with_connection(connection(&server.url()).await);
+    let holder: Store = Arc::new(holder.expect("the settings are right"));
+    let permit = granted(&holder, 1).await;
+    assert!(revoke(&holder, &first(&holder).await.id).await);
+    stays_revoked(&permit, &mut raw).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_remembered_of_revocations_is_little_and_ends() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    for _ in 0..20 {
+        let permit = granted(&store, 3).await;
+        assert!(revoke(&store, &first(&store).await.id).await);
+        drop(permit);
+    }
+    let remembered = raw.zmembers(ALIVE).await;
+    assert_eq!(remembered.len(), 20, "{remembered:?}");
+    let ttl = raw.cmd(&["PTTL", ALIVE]).await.int();
+    assert!((3_500_000..=3_600_000).contains(&ttl), "{ttl}");
+    // As if an hour had passed for all but one of them.
+    for (member, score) in &remembered[1..] {
+        let earlier = (score + 3_600_001.0).to_string();
+        let args: [&[u8]; 4] = [b"ZADD", ALIVE.as_bytes(), earlier.as_bytes(), member];
+        raw.cmd(&args).await;
+    }
+    let _permit = granted(&store, 1).await;
+    assert!(revoke(&store, &first(&store).await.id).await);
+    assert_eq!(raw.zcard(ALIVE).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
+    const PERMITS: u32 = 10_000;
+    const MESSAGES: u32 = 20_000;
+    let (_server, mut raw, [holder]) = processes(LONG).await;
+    let claims = (0..PERMITS).map(|_| holder.acquire(units(1).with_limit(PERMITS)));
+    let granted = stream::iter(claims).buffer_unordered(500);
+    let permits: Vec<Permit> = granted
+        .map(|permit| permit.expect("there is room"))
+        .collect()
+        .await;
+    let info = first(&holder).await;
+    listens(&mut raw, &info).await;
+    let channel = format!("semaphore:wake:{}", info.process.id);
+    let serial = info.id.split('.').nth(1).expect("it has one");
+    let unknown = (0..MESSAGES).map(|unknown| format!("{:x}", 0xffff_0000_u32 + unknown));
+    for serial in unknown.chain([serial.to_owned()]) {
+        let message = format!("{serial} revoked");
+        let sent = raw.send(&["PUBLISH", &channel, &message]).await;
+        sent.expect("it is sent");
+    }
+    // Alone it takes a second or two.
+    eventually("it is told", Duration::from_secs(60), async || {
+        permits.iter().any(Permit::is_lost)
     })
     .await;
-    let waiting = usage(&operator).await.waiting.remove(0);
-    listens(&mut raw, &waiting.process.id).await;
-    assert!(revoke(&operator, &waiting.id).await);
-    let answer = timeout(BOUND, waiter)
-        .await
-        .expect("an answer")
-        .expect("no panic");
-    assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
-    assert!(usage(&operator).await.waiting.is_empty());
-    assert!(!permit.is_lost());
+    assert_eq!(permits.iter().filter(|permit| permit.is_lost()).count(), 1);
+}
+
+async fn of_cluster(cluster: &Cluster) -> Store {
+    let builder = RedisSemaphore::builder().lease(LONG);
+    let builder = builder.timeout(Duration::from_secs(3));
+    let store = builder.connect_cluster(cluster.urls()).await;
+    Arc::new(store.expect("it connects"))
+}
+
+/// A script that empties a key fails when it looks at that key again: on this node it is one that may have
+/// moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() {
+    let cluster = Cluster::of_primaries(3).await;
+    let [holder, operator] = [of_cluster(&cluster).await, of_cluster(&cluster).await];
+    let slot = cluster.slot("semaphore:{concurrency:a}").await;
+    let from = cluster.first_owner(slot);
+    let to = (from + 1) % 3;
+
+    let permit = granted(&holder, 9).await;
+    let (waiter, _) = waits(&holder, 9, 0).await;
+    let info = first(&operator).await;
+    let channel = format!("semaphore:wake:{}", info.process.id);
+    eventually("it listens", BOUND, async || {
+        let mut channels = Vec::new();
+        for node in 0..3 {
+            let mut raw = cluster.raw(node).await;
+            let listed = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;
+            channels.extend(listed.first().cloned());
+        }
+        !channels.is_empty()
+    })
+    .await;
+
+    cluster.begin_move(slot, from, to).await;
+    let revoked = operator
+        .revoke(&Policy::DEFAULT, &"a".into(), &info.id)
+        .await;
+    is_told(&permit).await;
+    cluster.move_keys(slot, from, to).await;
+    cluster.end_move(slot, from, to).await;
+    assert!(!matches!(revoked, Ok(false)), "{revoked:?}");
+    let next = answer(waiter).await.expect("a permit");
+    assert!(permit.is_lost() && !next.is_lost());
+    assert!(!permit.release().await);
+    assert!(next.release().await);
 }

@@ -1,0 +1,92 @@
+//! What is written as JSON: text, and what operators read.
+
+use crate::semaphore::{PermitInfo, Process, Usage};
+use std::{
+    fmt::{self, Display, Write},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+impl Usage {
+    /// The usage as a JSON object, for a route of your own. Times are milliseconds of Unix time by the
+    /// store's clock; what is not known is `null`:
+    ///
+    /// ```json
+    /// {"now":1795345200123,"limit":5,"units":1,
+    ///  "held":[{"id":"17","process":{"id":"web","host":"web-1","pid":4711,"name":"market"},
+    ///           "label":"GET /market/export","weight":1,"limit":5,
+    ///           "since":1795345190100,"ends":1795345203456}],
+    ///  "waiting":[]}
+    /// ```
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::UNIX_EPOCH;
+    /// use tower_semaphore::semaphore::Usage;
+    ///
+    /// let nothing = Usage::new(UNIX_EPOCH, 0, vec![], vec![]);
+    /// let json = r#"{"now":0,"limit":null,"units":0,"held":[],"waiting":[]}"#;
+    /// assert_eq!(nothing.to_json(), json);
+    /// ```
+    pub fn to_json(&self) -> String {
+        let (now, limit) = (millis(self.now), or_null(self.limit));
+        let (held, waiting) = (permits(&self.held), permits(&self.waiting));
+        let units = self.units;
+        format!(
+            r#"{{"now":{now},"limit":{limit},"units":{units},"held":{held},"waiting":{waiting}}}"#
+        )
+    }
+}
+
+fn permits(permits: &[PermitInfo]) -> String {
+    let permits: Vec<_> = permits.iter().map(permit).collect();
+    format!("[{}]", permits.join(","))
+}
+
+fn permit(permit: &PermitInfo) -> String {
+    let PermitInfo { weight, limit, .. } = permit;
+    let (id, label) = (Text(&permit.id), or_null(permit.label.as_deref().map(Text)));
+    let (process, since) = (process(&permit.process), millis(permit.since));
+    let ends = or_null(permit.ends.map(millis));
+    format!(
+        r#"{{"id":{id},"process":{process},"label":{label},"weight":{weight},"limit":{limit},"since":{since},"ends":{ends}}}"#
+    )
+}
+
+fn process(process: &Process) -> String {
+    let known = |value: &Option<String>| or_null(value.as_deref().map(Text));
+    let (id, pid) = (Text(&process.id), or_null(process.pid));
+    let (host, name) = (known(&process.host), known(&process.name));
+    format!(r#"{{"id":{id},"host":{host},"pid":{pid},"name":{name}}}"#)
+}
+
+fn or_null(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "null".to_owned(), |value| value.to_string())
+}
+
+fn millis(time: SystemTime) -> u128 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_millis()
+}
+
+/// Displays text as a JSON string, quotes included. What a page might take for markup is escaped too.
+pub(crate) struct Text<'a>(pub(crate) &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => escape(f, character)?,
+                character if character.is_control() => escape(f, character)?,
+                character => f.write_char(character)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+fn escape(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
+    write!(f, "\\u{:04x}", u32::from(character))
+}

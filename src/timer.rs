@@ -1,0 +1,155 @@
+//! Timers that go on in another runtime.
+
+#![allow(dead_code, reason = "only a store in Redis goes by the real clock")]
+
+use pin_project_lite::pin_project;
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::LazyLock,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{Handle, Id},
+    task::unconstrained,
+    time::{self, Sleep},
+};
+
+/// Longer than anybody waits, and short enough to be added to an instant.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// A time by Tokio's clock, which tests may pause, or by the real one.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Tokio(time::Instant),
+    Real(Instant),
+}
+
+pin_project! {
+    /// Ready at that time. A timer of Tokio's belongs to the runtime that made it, and panics when that has
+    /// ended, so there is another one in each runtime that polls this.
+    #[must_use = "futures do nothing unless polled"]
+    pub(crate) struct Timer {
+        at: At,
+        runtime: Option<Id>,
+        #[pin]
+        sleep: Option<Sleep>,
+    }
+}
+
+pin_project! {
+    /// The output of a future, unless its time is over before.
+    #[must_use = "futures do nothing unless polled"]
+    pub(crate) struct Timeout<F> {
+        #[pin]
+        future: F,
+        #[pin]
+        timer: Timer,
+    }
+}
+
+/// The time of a future is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elapsed {
+    /// Whether it was to be over by the real clock, and is not: Tokio's clock is paused.
+    pub(crate) is_early: bool,
+}
+
+/// Ready at that time by the real clock. If Tokio's is paused, it may be ready too early.
+pub(crate) fn sleep_until(at: Instant) -> Timer {
+    Timer::new(At::Real(at))
+}
+
+/// Ready after that time by Tokio's clock.
+pub(crate) fn sleep(time: Duration) -> Timer {
+    let now = time::Instant::now();
+    let at = now.checked_add(time).unwrap_or(now + FOREVER);
+    Timer::new(At::Tokio(at))
+}
+
+pub(crate) fn timeout_at<F: Future>(at: Instant, future: F) -> Timeout<F> {
+    let timer = sleep_until(at);
+    Timeout { future, timer }
+}
+
+pub(crate) fn timeout<F: Future>(time: Duration, future: F) -> Timeout<F> {
+    let timer = sleep(time);
+    Timeout { future, timer }
+}
+
+impl At {
+    /// By Tokio's clock, which is ahead of the real one where it was paused.
+    fn by_tokio(self) -> time::Instant {
+        match self {
+            Self::Tokio(at) => at,
+            Self::Real(at) => {
+                let left = at.saturating_duration_since(Instant::now());
+                time::Instant::now() + left
+            }
+        }
+    }
+
+    fn is_to_come(self) -> bool {
+        matches!(self, Self::Real(at) if Instant::now() < at)
+    }
+}
+
+impl Timer {
+    fn new(at: At) -> Self {
+        Self {
+            at,
+            runtime: None,
+            sleep: None,
+        }
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    /// # Panics
+    ///
+    /// In a runtime without time. Outside of any if there was none before, or that one has ended.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        let has_moved = here.is_some() && here != *this.runtime;
+        if this.sleep.is_none() || has_moved {
+            *this.runtime = here;
+            this.sleep.set(Some(time::sleep_until(this.at.by_tokio())));
+        }
+        match this.sleep.as_pin_mut() {
+            // Unconstrained, because what a timer bounds may have used up the budget of its task.
+            Some(sleep) => pin!(unconstrained(sleep)).poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let at = this.timer.at;
+        this.timer.poll(cx).map(|()| {
+            let is_early = at.is_to_come();
+            Err(Elapsed { is_early })
+        })
+    }
+}
+
+/// Nanoseconds by Tokio's clock since some instant, which may lie ahead: a paused clock stands still in its own
+/// runtime, and may have been advanced in the one that asked first. Without a runtime the clock is the system's
+/// monotonic one.
+pub(crate) fn nanos() -> i64 {
+    static START: LazyLock<time::Instant> = LazyLock::new(time::Instant::now);
+    let (now, start) = (time::Instant::now(), *START);
+    let after = now.saturating_duration_since(start);
+    let before = start.saturating_duration_since(now);
+    after.as_nanos() as i64 - before.as_nanos() as i64
+}

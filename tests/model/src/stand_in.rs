@@ -1,0 +1,395 @@
+//! A stand-in for the Redis commands that the scripts use, in memory, with a clock that is set from
+//! outside. It refuses every command and option that no script uses.
+
+use std::collections::BTreeMap;
+
+/// A reply, as a script gets it before its conversion to Lua.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// An integer.
+    Int(i64),
+    /// A string.
+    Text(String),
+    /// A missing value.
+    Nil,
+    /// A list.
+    List(Vec<Reply>),
+    /// A status, as `OK`.
+    Status(&'static str),
+}
+
+/// The value of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A string.
+    Text(String),
+    /// A sorted set.
+    Sorted(Sorted),
+}
+
+/// A key's value, and when the key expires.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The value.
+    pub value: Value,
+    /// Ms of the clock; `None`: never.
+    pub expires_at: Option<i64>,
+}
+
+/// A sorted set: scores and members, in their order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sorted(Vec<(f64, String)>);
+
+impl Sorted {
+    /// The scores and members, lowest first.
+    pub fn items(&self) -> &[(f64, String)] {
+        &self.0
+    }
+
+    /// Adds a member, or moves it. Returns its score from before.
+    pub fn add(&mut self, score: f64, member: &str) -> Option<f64> {
+        let before = self.score(member);
+        self.0.retain(|(_, other)| other != member);
+        let is_before = |(other, name): &(f64, String)| (*other, &**name) < (score, member);
+        let at = self.0.partition_point(is_before);
+        self.0.insert(at, (score, member.to_owned()));
+        before
+    }
+
+    fn score(&self, member: &str) -> Option<f64> {
+        let found = self.0.iter().find(|(_, name)| name == member);
+        found.map(|(score, _)| *score)
+    }
+}
+
+/// The stand-in.
+#[derive(Debug, Clone, Default)]
+pub struct StandIn {
+    /// The clock, in microseconds.
+    pub now: i64,
+    keys: BTreeMap<String, Entry>,
+    /// What the present call may name. `None`: any key.
+    pub declared: Option<Vec<String>>,
+    /// Channels and messages.
+    pub published: Vec<(String, String)>,
+    /// The first command that has written.
+    pub first_write: Option<String>,
+}
+
+type Outcome = Result<Reply, String>;
+
+const SYNTAX: &str = "ERR syntax error";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+impl StandIn {
+    /// An empty server whose clock shows `now`.
+    pub fn at(now: i64) -> Self {
+        Self {
+            now,
+            ..Self::default()
+        }
+    }
+
+    /// The keys that have not expired.
+    pub fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.keys.iter().filter(|(_, entry)| self.is_live(entry))
+    }
+
+    /// Takes away the keys that begin like this.
+    pub fn take(&mut self, prefix: &str) -> Vec<(String, Entry)> {
+        let is_own = |key: &String| key.starts_with(prefix);
+        let keys = self.entries().map(|(key, _)| key.clone());
+        let keys: Vec<_> = keys.filter(is_own).collect();
+        let taken = keys.into_iter();
+        taken
+            .filter_map(|key| self.keys.remove_entry(&key))
+            .collect()
+    }
+
+    /// Adds a key.
+    pub fn insert(&mut self, key: String, entry: Entry) {
+        self.keys.insert(key, entry);
+    }
+
+    fn is_live(&self, entry: &Entry) -> bool {
+        entry.expires_at.is_none_or(|end| self.now_ms() < end)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.now / 1_000
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    ///
+    /// With the server's message, or if the stand-in does not know the command.
+    pub fn command(&mut self, args: &[&str]) -> Outcome {
+        let (name, args) = args.split_first().ok_or("ERR no command")?;
+        self.check_keys(name, args)?;
+        if WRITES.contains(name) && self.first_write.is_none() {
+            self.first_write = Some((*name).to_owned());
+        }
+        match (*name, args) {
+            ("TIME", []) => Ok(self.time()),
+            ("PUBLISH", [channel, message]) => Ok(self.publish(channel, message)),
+            ("DEL", [_, ..]) => Ok(self.delete(args)),
+            ("EXISTS", [_, ..]) => Ok(count(args.iter().filter(|key| self.entry(key).is_some()))),
+            ("GET", [key]) => Ok(self.text(key)?.map_or(Reply::Nil, Reply::Text)),
+            ("INCR", [key]) => self.increment(key),
+            ("SET", [key, value, "PX", ttl]) => self.set(key, value, integer(ttl)?),
+            ("PEXPIRE", [key, ttl]) => Ok(self.expire(key, integer(ttl)?)),
+            ("PTTL", [key]) => Ok(self.ttl(key)),
+            ("ZCARD", [key]) => Ok(count(self.sorted(key)?.0.iter())),
+            ("ZSCORE", [key, member]) => {
+                let score = self.sorted(key)?.score(member);
+                Ok(score.map_or(Reply::Nil, |score| Reply::Text(number(score))))
+            }
+            ("ZADD", [key, args @ ..]) => self.add(key, args),
+            ("ZREM", [key, members @ ..]) => {
+                self.remove(key, |_, member| members.contains(&member))
+            }
+            ("ZREMRANGEBYSCORE", [key, low, high]) => {
+                let is_within = within(low, high)?;
+                self.remove(key, |score, _| is_within(score))
+            }
+            ("ZRANGEBYSCORE", [key, low, high, options @ ..]) => {
+                self.range_by_score(key, within(low, high)?, options)
+            }
+            ("ZRANGE", [key, start, stop, options @ ..]) => {
+                self.range(key, [integer(start)?, integer(stop)?], options)
+            }
+            _ => Err(format!("ERR the stand-in does not know {name} {args:?}")),
+        }
+    }
+
+    /// A script may only name the keys of its call: on a cluster others live elsewhere.
+    fn check_keys(&self, name: &str, args: &[&str]) -> Result<(), String> {
+        let Some(declared) = &self.declared else {
+            return Ok(());
+        };
+        let keys = match name {
+            "TIME" | "PUBLISH" => &args[..0],
+            "DEL" | "EXISTS" => args,
+            _ => args.get(..1).unwrap_or_default(),
+        };
+        let is_strange = |key: &&&str| !declared.iter().any(|own| own == **key);
+        match keys.iter().find(is_strange) {
+            Some(key) => Err(format!("ERR undeclared key {key}")),
+            None => Ok(()),
+        }
+    }
+
+    fn time(&self) -> Reply {
+        let (seconds, micros) = (self.now / 1_000_000, self.now % 1_000_000);
+        let parts = [seconds, micros].map(|part| Reply::Text(part.to_string()));
+        Reply::List(parts.into())
+    }
+
+    fn publish(&mut self, channel: &str, message: &str) -> Reply {
+        self.published
+            .push((channel.to_owned(), message.to_owned()));
+        Reply::Int(0)
+    }
+
+    fn entry(&self, key: &str) -> Option<&Entry> {
+        self.keys.get(key).filter(|entry| self.is_live(entry))
+    }
+
+    /// Gives a key this value, and the end that it had if it has one.
+    fn put(&mut self, key: &str, value: Value) {
+        let expires_at = self.entry(key).and_then(|entry| entry.expires_at);
+        self.insert(key.to_owned(), Entry { value, expires_at });
+    }
+
+    fn delete(&mut self, keys: &[&str]) -> Reply {
+        let was_there = keys.iter().filter(|key| {
+            let was_there = self.entry(key).is_some();
+            self.keys.remove(**key);
+            was_there
+        });
+        count(was_there)
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text.clone())),
+            Some(Value::Sorted(_)) => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+
+    fn increment(&mut self, key: &str) -> Outcome {
+        let number = self.text(key)?.map_or(Ok(0), |text| integer(&text))? + 1;
+        self.put(key, Value::Text(number.to_string()));
+        Ok(Reply::Int(number))
+    }
+
+    fn set(&mut self, key: &str, value: &str, ttl: i64) -> Outcome {
+        if ttl <= 0 {
+            return Err("ERR invalid expire time in 'set' command".to_owned());
+        }
+        let value = Value::Text(value.to_owned());
+        let expires_at = Some(self.now_ms() + ttl);
+        self.insert(key.to_owned(), Entry { value, expires_at });
+        Ok(Reply::Status("OK"))
+    }
+
+    fn expire(&mut self, key: &str, ttl: i64) -> Reply {
+        let end = self.now_ms() + ttl;
+        let is_there = self.entry(key).is_some();
+        match self.keys.get_mut(key).filter(|_| is_there) {
+            None => return Reply::Int(0),
+            Some(_) if ttl <= 0 => drop(self.keys.remove(key)),
+            Some(entry) => entry.expires_at = Some(end),
+        }
+        Reply::Int(1)
+    }
+
+    fn ttl(&self, key: &str) -> Reply {
+        Reply::Int(match self.entry(key).map(|entry| entry.expires_at) {
+            None => -2,
+            Some(None) => -1,
+            Some(Some(end)) => end - self.now_ms(),
+        })
+    }
+
+    fn sorted(&self, key: &str) -> Result<Sorted, String> {
+        match self.entry(key).map(|entry| &entry.value) {
+            None => Ok(Sorted::default()),
+            Some(Value::Sorted(sorted)) => Ok(sorted.clone()),
+            Some(Value::Text(_)) => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+
+    /// Replaces a sorted set, and removes its key if it is empty.
+    fn put_sorted(&mut self, key: &str, sorted: Sorted) {
+        match sorted.0.is_empty() {
+            true => drop(self.keys.remove(key)),
+            false => self.put(key, Value::Sorted(sorted)),
+        }
+    }
+
+    fn add(&mut self, key: &str, args: &[&str]) -> Outcome {
+        let is_option = |arg: &&&str| ["XX", "GT", "CH"].contains(*arg);
+        let (options, pairs) = args.split_at(args.iter().take_while(is_option).count());
+        if pairs.is_empty() || pairs.len() % 2 > 0 {
+            return Err(SYNTAX.to_owned());
+        }
+        let has = |option| options.contains(&option);
+        let (mut sorted, mut count) = (self.sorted(key)?, 0);
+        let scores = pairs.chunks(2).map(|pair| score(pair[0]));
+        let scores = scores.collect::<Result<Vec<_>, _>>()?;
+        for (score, pair) in scores.into_iter().zip(pairs.chunks(2)) {
+            let is_less = |before| score <= before;
+            let before = sorted.score(pair[1]);
+            if has("XX") && before.is_none() || has("GT") && before.is_some_and(is_less) {
+                continue;
+            }
+            sorted.add(score, pair[1]);
+            let counts = before.is_none() || has("CH") && before != Some(score);
+            count += i64::from(counts);
+        }
+        self.put_sorted(key, sorted);
+        Ok(Reply::Int(count))
+    }
+
+    fn remove(&mut self, key: &str, is_removed: impl Fn(f64, &str) -> bool) -> Outcome {
+        let mut sorted = self.sorted(key)?;
+        let removed = sorted
+            .0
+            .extract_if(.., |(score, member)| is_removed(*score, member));
+        let removed = count(removed);
+        self.put_sorted(key, sorted);
+        Ok(removed)
+    }
+
+    fn range_by_score(
+        &self,
+        key: &str,
+        is_within: impl Fn(f64) -> bool,
+        options: &[&str],
+    ) -> Outcome {
+        let (with_scores, [offset, most]) = match options {
+            [] => (false, [0, -1]),
+            ["WITHSCORES"] => (true, [0, -1]),
+            ["LIMIT", offset, count] => (false, [integer(offset)?, integer(count)?]),
+            _ => return Err(SYNTAX.to_owned()),
+        };
+        let items = self.sorted(key)?.0.into_iter();
+        let items = items.filter(|(score, _)| is_within(*score));
+        let items = items.skip(offset.max(0) as usize);
+        // Less than none is all.
+        Ok(listed(items.take(most as usize), with_scores))
+    }
+
+    /// The items at indexes, which may count from the end.
+    fn range(&self, key: &str, [start, stop]: [i64; 2], options: &[&str]) -> Outcome {
+        let mut items = self.sorted(key)?.0;
+        let (is_reversed, with_scores) = match options {
+            [] => (false, false),
+            ["REV"] => (true, false),
+            ["WITHSCORES"] => (false, true),
+            ["REV", "WITHSCORES"] => (true, true),
+            _ => return Err(SYNTAX.to_owned()),
+        };
+        if is_reversed {
+            items.reverse();
+        }
+        let index = |at: i64| if at < 0 { at + items.len() as i64 } else { at };
+        let (start, end) = (index(start).max(0), index(stop) + 1);
+        let items = items.into_iter().take(end.max(0) as usize);
+        Ok(listed(items.skip(start as usize), with_scores))
+    }
+}
+
+/// The commands of which a server whose memory is full notes that a script has written.
+const WRITES: [&str; 7] = [
+    "ZADD",
+    "ZREM",
+    "ZREMRANGEBYSCORE",
+    "DEL",
+    "INCR",
+    "SET",
+    "PEXPIRE",
+];
+
+fn count<T>(items: impl Iterator<Item = T>) -> Reply {
+    Reply::Int(items.count() as i64)
+}
+
+fn integer(text: &str) -> Result<i64, String> {
+    let number = text.parse();
+    number.map_err(|_| "ERR value is not an integer or out of range".to_owned())
+}
+
+fn listed(items: impl Iterator<Item = (f64, String)>, with_scores: bool) -> Reply {
+    let items = items.flat_map(|(score, member)| {
+        let score = with_scores.then(|| Reply::Text(number(score)));
+        [Some(Reply::Text(member)), score].into_iter().flatten()
+    });
+    Reply::List(items.collect())
+}
+
+/// Whether a score is in a range, whose ends belong to it unless they begin with `(`.
+fn within(low: &str, high: &str) -> Result<impl Fn(f64) -> bool, String> {
+    let end =
+        |text: &str| Ok::<_, String>((score(text.trim_start_matches('('))?, text.starts_with('(')));
+    let ((low, without_low), (high, without_high)) = (end(low)?, end(high)?);
+    Ok(move |score| {
+        let is_above = low < score || !without_low && low == score;
+        is_above && (score < high || !without_high && score == high)
+    })
+}
+
+fn score(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(score) if !score.is_nan() => Ok(score),
+        _ => Err("ERR value is not a valid float".to_owned()),
+    }
+}
+
+/// A score as text. The scripts only use whole numbers.
+fn number(score: f64) -> String {
+    format!("{score:.0}")
+}

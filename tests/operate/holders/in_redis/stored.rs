@@ -1,0 +1,305 @@
+//! What is in the server: what is listed of it, how long it lasts, and what a forged id changes: nothing.
+
+use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
+use crate::holders::{BOUND, Store, distinct, first, forged::forged, ids, shown, usage};
+use futures_util::StreamExt;
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use testing::{
+    redis::RedisServer,
+    resp::{Raw, Reply},
+    stores::connection,
+    wait::eventually,
+};
+use tower_semaphore::{Key, Policy, RedisSemaphore, Semaphore, semaphore::StoredKey};
+
+/// How long a key lasts that was just used, and no use extends one that lasts for longer than the second.
+const LASTS: i64 = 8 * LEASE.as_millis() as i64;
+const LASTS_AFTER_USE: i64 = 7 * LEASE.as_millis() as i64;
+
+async fn ttl(raw: &mut Raw, key: &str) -> i64 {
+    raw.cmd(&["PTTL", key]).await.int()
+}
+
+/// Some time from now by the server's clock, as a score.
+async fn later(raw: &mut Raw, ms: i64) -> String {
+    (raw.server_time_ms().await + ms).to_string()
+}
+
+async fn listed<T>(keys: impl futures_util::Stream<Item = T>) -> Vec<T> {
+    keys.collect().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_stores_are_two_processes_of_which_each_knows_the_other() {
+    let (_server, _, [one, two]) = processes(LEASE).await;
+    let _permits = [granted(&one, 1).await, granted(&two, 2).await];
+    for asked in [one, two] {
+        let usage = shown(&asked, "a", "both are known", |usage| {
+            let mut pids = usage.held.iter().map(|info| info.process.pid);
+            pids.all(|pid| pid == Some(std::process::id()))
+        })
+        .await;
+        let processes = usage.held.iter().map(|info| &*info.process.id);
+        assert_eq!(distinct(&processes.collect::<Vec<_>>()), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_says_of_itself_ends_some_leases_after_it() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let _permit = granted(&store, 1).await;
+    let said = format!("semaphore:process:{}", first(&store).await.process.id);
+    eventually("it has said so", BOUND, async || {
+        raw.keys(&said).await.len() == 1
+    })
+    .await;
+    let ttl = ttl(&mut raw, &said).await;
+    let leases = LEASE.as_millis() as i64;
+    assert!((5 * leases..=8 * leases).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_ended_and_what_is_no_id_is_not_shown_and_stays_where_it_is() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let _permit = granted(&store, 1).await;
+    let (ended, later) = (later(&mut raw, -1).await, later(&mut raw, 60_000).await);
+    let dead = "0123456789abcdef.1.5.1.3000";
+    let strange = [&*later, "no id", &later, "\u{fc}:2"];
+    raw.cmd(&[&["ZADD", HELD, &ended, dead][..], &strange].concat())
+        .await;
+    raw.cmd(&["ZADD", QUEUE, "1", dead]).await;
+    raw.cmd(&["ZADD", ALIVE, &ended, dead]).await;
+    let shown = usage(&store, "a").await;
+    assert_eq!((shown.held.len(), shown.waiting.len()), (1, 0));
+    assert_eq!(raw.zcard(HELD).await, 4, "it was only read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_permit_of_an_older_version_is_shown_and_revoked() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let later = later(&mut raw, 60_000).await;
+    let id = "0123456789abcdef.1a.5.2.60000";
+    raw.cmd(&["ZADD", HELD, &later, id, &later, &format!("{id}:2")])
+        .await;
+    let info = first(&store).await;
+    assert_eq!((&*info.id, info.weight, info.limit), (id, 2, 5));
+    assert!(revoke(&store, id).await);
+    assert_eq!(raw.zcard(HELD).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_keys_are_listed_by_their_hash_and_shown_to_those_who_know_them() {
+    let (_server, _, [store]) = processes(LEASE).await;
+    let long = Key::from("k".repeat(1_000));
+    let _permit = store.acquire(units(1).with_key(long.clone())).await;
+    let listed = listed(store.keys(&Policy::DEFAULT)).await;
+    let [Ok(StoredKey::Hashed { hash, .. })] = &listed[..] else {
+        panic!("{listed:?}");
+    };
+    assert_eq!(hash.len(), 64);
+    assert_eq!(usage(&store, long).await.held.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
+    let server = RedisServer::start();
+    let mut raw = Raw::connect(server.port()).await;
+    let user = "ACL SETUSER app on >secret ~* &* +@all -scan";
+    raw.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    let url = server.url_of("app:secret");
+    let restricted = RedisSemaphore::connect(url).await.expect("it connects");
+    let builder = RedisSemaphore::builder();
+    let supplied = builder.with_connection(connection(&server.url()).await);
+    for store in [restricted, supplied.expect("the settings are right")] {
+        let store: Store = Arc::new(store);
+        let permit = granted(&store, 1).await;
+        assert_eq!(usage(&store, "a").await.held.len(), 1);
+        let listed = listed(store.keys(&Policy::DEFAULT)).await;
+        assert!(matches!(&listed[..], [Err(_)]), "{listed:?}");
+        assert!(permit.release().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let script = "for key = 1, 100000 do redis.call('SET', 'semaphore:' .. key, '') end";
+    raw.cmd(&["EVAL", script, "0"]).await;
+    let _permit = granted(&store, 1).await;
+    raw.reset_stats().await;
+    let page = async |cursor: Option<String>, time| {
+        let page = store.keys_page(&Policy::DEFAULT, cursor.as_deref(), time);
+        let page = page.await;
+        page.expect("it answers").expect("its own cursor")
+    };
+    let (mut found, mut cursor, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = page(cursor, Duration::ZERO).await;
+        (cursor, pages) = (page.next, pages + 1);
+        found.extend(page.keys);
+        let scans = raw.commandstats().await.get("scan").copied();
+        assert_eq!(scans, Some(pages), "a page without time is one call");
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 50, "{pages}");
+    assert_eq!(found, [StoredKey::whole("a")]);
+    let whole = page(None, BOUND).await;
+    assert_eq!((whole.keys.len(), whole.next), (1, None), "it is one page");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_no_page_has_ended_with_is_told_from_a_failure() {
+    let (mut server, _, [store]) = processes(LEASE).await;
+    let page = async |cursor| store.keys_page(&Policy::DEFAULT, Some(cursor), BOUND).await;
+    for cursor in ["", "a", "1", "-1@", "@", "18446744073709551616@"] {
+        assert!(matches!(page(cursor).await, Ok(None)), "{cursor}");
+    }
+    // A server that is gone is followed by none, as after its last page.
+    let gone = page("17@other:1").await.expect("it answers");
+    let gone = gone.expect("it might be one");
+    assert_eq!((gone.keys, gone.next), (Vec::new(), None));
+    server.kill();
+    assert!(page("0@").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_an_error_of_the_store() {
+    let (mut server, _, [store]) = processes(LEASE).await;
+    let _permit = granted(&store, 1).await;
+    let id = first(&store).await.id;
+    server.kill();
+    let (policy, key) = (Policy::DEFAULT, "a".into());
+    assert!(store.usage(&policy, &key).await.is_err());
+    assert!(store.revoke(&policy, &key, &id).await.is_err());
+    let listed = listed(store.keys(&policy)).await;
+    assert!(matches!(&listed[..], [Err(_)]), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_were_claimed_together_are_shown_in_one_order() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let later = later(&mut raw, 60_000).await;
+    // Of two processes, in one millisecond, under different limits.
+    for serial in 1..=8 {
+        for process in ["aaaa", "bbbb"] {
+            let id = format!("{process}.{serial:x}.{}.1.60000.mbsxmwyz", 20 + serial);
+            raw.cmd(&["ZADD", HELD, &later, &id]).await;
+        }
+    }
+    let before = usage(&store, "a").await;
+    for _ in 0..20 {
+        let now = usage(&store, "a").await;
+        let as_before = (ids(&before.held), before.limit);
+        assert_eq!((ids(&now.held), now.limit), as_before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
+    let lease = Duration::from_secs(20 * 60 * 60);
+    let (_server, mut raw, [store]) = processes(lease).await;
+    let _permit = granted(&store, 1).await;
+    assert!(revoke(&store, &first(&store).await.id).await);
+    let ttl = ttl(&mut raw, ALIVE).await;
+    let leases = 8 * lease.as_millis() as i64;
+    assert!((leases - 60_000..=leases).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_begins_after_a_revocation_expires() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let _revoked = granted(&store, 9).await;
+    assert!(revoke(&store, &first(&store).await.id).await);
+    let _held = granted(&store, 9).await;
+    let (waiter, _) = waits(&store, 1, 0).await;
+    let ttl = ttl(&mut raw, QUEUE).await;
+    assert!((1..=LASTS).contains(&ttl), "{ttl}");
+    waiter.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn polls_keep_a_queue_in_which_a_claim_was_revoked() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let _held = granted(&store, 9).await;
+    let (_first, info) = waits(&store, 1, 0).await;
+    let (second, _) = waits(&store, 1, 1).await;
+    assert!(revoke(&store, &info.id).await);
+    shown(&store, "a", "one waits", |usage| usage.waiting.len() == 1).await;
+    let soon = (LASTS_AFTER_USE / 2).to_string();
+    raw.cmd(&["PEXPIRE", QUEUE, &soon]).await;
+    eventually("a poll extends it", BOUND, async || {
+        ttl(&mut raw, QUEUE).await > LASTS_AFTER_USE
+    })
+    .await;
+    second.abort();
+}
+
+/// All that the server has, byte for byte; ends of leases aside, which refreshes move.
+async fn dump(raw: &mut Raw) -> BTreeMap<Vec<u8>, String> {
+    let mut all = BTreeMap::new();
+    for key in raw.keys("semaphore:{*").await {
+        let dump = raw.cmd(&[b"DUMP", &key[..]]).await;
+        all.insert(key, format!("{dump:?}"));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_id_changes_no_byte_and_sends_no_message() {
+    let (server, mut raw, [store]) = processes(LONG).await;
+    let labelled = store.acquire(units(3).with_label("a:2.b+~%")).await;
+    let permits = [labelled.expect("there is room"), granted(&store, 4).await];
+    permits[1].resize(6).await.expect("there is room");
+    let (waiter, _) = waits(&store, 1, 0).await;
+    let shown = usage(&store, "a").await;
+    listens(&mut raw, &shown.held[0]).await;
+    let mut messages = Raw::connect(server.port()).await;
+    messages.cmd(&["PSUBSCRIBE", "*"]).await;
+
+    // The waiter polls once more because its process listens now.
+    let mut before = dump(&mut raw).await;
+    eventually("nothing moves any more", BOUND, async || {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let now = dump(&mut raw).await;
+        mem::replace(&mut before, now) == before
+    })
+    .await;
+    assert!(before.len() >= 3, "{before:?}");
+    for info in shown.held.iter().chain(&shown.waiting) {
+        // The id of a unit is none of a permit.
+        let of_units = (1..=info.weight).map(|unit| format!("{}:{unit}", info.id));
+        for forged in forged(&info.id).into_iter().step_by(3).chain(of_units) {
+            assert!(!revoke(&store, &forged).await, "{forged:?}");
+        }
+    }
+    assert_eq!(dump(&mut raw).await, before);
+    raw.cmd(&["PUBLISH", "end", ""]).await;
+    let message = messages.next().await.expect("a message");
+    let expected = ["pmessage", "*", "end", ""].map(|word| Reply::Bulk(word.into()));
+    assert_eq!(message, Reply::Array(expected.into()));
+    assert!(permits.iter().all(|permit| !permit.is_lost()));
+    waiter.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_no_store_has_written_cannot_be_revoked() {
+    let (_server, mut raw, [store]) = processes(LEASE).await;
+    let later = later(&mut raw, 600_000).await;
+    let members = [
+        "a",
+        "x:2",
+        "*",
+        "p.1.5.99999999.1000",
+        "p.1.5.1.1000.a.%41",
+        "revoked:p.1",
+    ];
+    for member in members {
+        raw.cmd(&["ZADD", HELD, &later, member]).await;
+    }
+    for member in members {
+        assert!(!revoke(&store, member).await, "{member}");
+    }
+    assert_eq!(raw.zcard(HELD).await, members.len());
+}

@@ -1,0 +1,306 @@
+//! What becomes of requests and of claims is counted, and the gauges return to zero whatever ends a permit or a wait.
+
+use super::exposition::{by_outcome, gauges, install, until_gauges, value};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response, request::Parts};
+use http_body_util::{BodyExt, Full};
+use std::{convert::Infallible, panic::AssertUnwindSafe, time::Duration};
+use testing::stubs::{Failing, Fickle};
+use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
+use tower_semaphore::{
+    Claim, Claims, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer, KeyError,
+    KeyExtractor, Lock, MemorySemaphore, OnLost, Permit, ResponseBody, Semaphore, key,
+};
+
+const REQUESTS: &str = "tower_semaphore_requests_total";
+const CLAIMS: &str = "tower_semaphore_claims_total";
+const ACTIVE: &str = "tower_semaphore_active_permits";
+const LOST: &str = "tower_semaphore_lost_permits_total";
+const WAIT: Duration = Duration::from_millis(20);
+
+fn claim(policy: &'static str) -> Claim {
+    Claim::new("a").with_limit(1).with_policy(policy)
+}
+
+fn waiting(policy: &'static str) -> Claim {
+    claim(policy).with_wait(Duration::from_secs(60))
+}
+
+async fn acquire(store: &impl Semaphore, claim: Claim) -> Permit {
+    store.acquire(claim).await.expect("there is room")
+}
+
+type Answer = Response<ResponseBody<Full<Bytes>>>;
+
+async fn ok(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new("ok".into()))
+}
+
+fn limited<K: KeyExtractor + Send + Sync + 'static>(
+    layer: ConcurrencyLimitLayer<K>,
+) -> BoxCloneService<Request<()>, Answer, Infallible> {
+    BoxCloneService::new(layer.layer(service_fn(ok)))
+}
+
+fn fixed(store: impl Semaphore, policy: &'static str) -> ConcurrencyLimitLayer<key::Fixed> {
+    ConcurrencyLimitLayer::new(1, key::fixed("all"), store).with_policy(policy)
+}
+
+#[track_caller]
+fn assert_counts(name: &str, policy: &str, expected: &[(&str, f64)]) {
+    let own = |(outcome, count): &(&str, f64)| ((*outcome).to_owned(), *count);
+    let expected = expected.iter().map(own).collect();
+    assert_eq!(by_outcome(name, policy), expected, "{name} {policy}");
+}
+
+fn request(account: &str) -> Request<()> {
+    let request = Request::builder().header("account", account);
+    request.body(()).expect("it is a request")
+}
+
+#[tokio::test]
+async fn requests_count_by_what_becomes_of_them() {
+    install();
+    let optional = key::from_fn(|parts| parts.headers.get("account").map(Claim::new));
+    let layer = ConcurrencyLimitLayer::new(1, optional, MemorySemaphore::new());
+    let layer = layer.with_policy("by outcome").with_wait(WAIT);
+    let service = limited(layer.with_max_waiting(1));
+    let send = |request| service.clone().oneshot(request);
+    let held = send(request("ann")).await;
+    let waits = tokio::spawn(send(request("ann")));
+    tokio::task::yield_now().await;
+    for _ in 0..2 {
+        let Ok(refused) = send(request("ann")).await;
+        assert_eq!(refused.status(), 429);
+    }
+    let Ok(late) = waits.await.expect("no panic");
+    assert_eq!(late.status(), 429);
+    drop(send(request("ann")).now_or_never());
+    let Ok(_) = send(Request::new(())).await;
+    let Ok(empty) = send(request("")).await;
+    assert_eq!(empty.status(), 400);
+    drop(held);
+    let of_claims = [
+        ("admitted", 1.0),
+        ("queue_full", 2.0),
+        ("timed_out", 1.0),
+        ("cancelled", 1.0),
+    ];
+    let of_requests = [&of_claims[..], &[("exempt", 1.0), ("invalid", 1.0)]].concat();
+    assert_counts(REQUESTS, "by outcome", &of_requests);
+    assert_counts(CLAIMS, "by outcome", &of_claims);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_no_refusal() {
+    install();
+    let answer = limited(fixed(Failing, "failing"));
+    let Ok(answer) = answer.oneshot(Request::new(())).await;
+    assert_eq!(answer.status(), 503);
+    assert_counts(REQUESTS, "failing", &[("unavailable", 1.0)]);
+}
+
+/// Of an account and of the fleet: the fleet is full.
+#[tokio::test]
+async fn a_request_counts_under_the_limit_that_refuses_it() {
+    install();
+    let limits =
+        key::from_fn(|_: &Parts| Claims::from([claim("narrow").with_limit(5), claim("wide")]));
+    let layer = ConcurrencyLimitLayer::new(1, limits, MemorySemaphore::new());
+    let service = limited(layer);
+    let held = service.clone().oneshot(Request::new(())).await;
+    drop(service.oneshot(Request::new(())).await);
+    for name in [REQUESTS, CLAIMS] {
+        assert_counts(name, "narrow", &[("admitted", 1.0)]);
+    }
+    assert_counts(REQUESTS, "wide", &[("full", 1.0)]);
+    assert_counts(CLAIMS, "wide", &[("admitted", 1.0), ("full", 1.0)]);
+    drop(held);
+}
+
+#[tokio::test]
+async fn services_that_are_made_without_a_layer_and_calls_of_a_global_limit_count() {
+    install();
+    let store = MemorySemaphore::new();
+    let global = GlobalConcurrencyLimitLayer::new(1, "all", store.clone());
+    let service = global.with_policy("global").layer(service_fn(ok));
+    drop(service.oneshot(Request::new(())).await);
+    assert_counts(REQUESTS, "global", &[("admitted", 1.0)]);
+    let service = ConcurrencyLimit::new(service_fn(ok), 1, |_: &Parts| claim("bare"), store);
+    drop(service.oneshot(Request::new(())).await);
+    assert_counts(REQUESTS, "bare", &[("admitted", 1.0)]);
+}
+
+#[tokio::test]
+async fn locks_and_jobs_without_a_layer_count() {
+    install();
+    let store = MemorySemaphore::new();
+    let lock = Lock::new(store.clone(), "item");
+    let guard = lock.try_acquire().await.expect("it is free");
+    assert!(lock.try_acquire().await.is_err());
+    assert_counts(CLAIMS, "lock", &[("admitted", 1.0), ("full", 1.0)]);
+    let labels = [("store", "memory"), ("policy", "lock")];
+    assert_eq!(value(ACTIVE, &labels), 1.0);
+    assert!(guard.release().await);
+    assert_eq!(value(ACTIVE, &labels), 0.0);
+    let invalid = Claim::new("job").with_policy("wrong");
+    assert!(store.acquire(invalid).await.is_err());
+    assert_counts(CLAIMS, "wrong", &[("invalid", 1.0)]);
+}
+
+#[tokio::test]
+async fn what_a_limit_in_shadow_would_refuse_counts_and_its_request_is_admitted() {
+    install();
+    let claims = |parts: &Parts| match parts.uri.path() {
+        "/wrong" => Err(KeyError::Empty),
+        "/heavy" => Ok(Claim::new("ann").with_weight(3)),
+        _ => Ok(Claim::new("ann")),
+    };
+    let layer = ConcurrencyLimitLayer::new(2, claims, MemorySemaphore::new());
+    let service = limited(layer.with_policy("in shadow").with_shadow(true));
+    let mut in_flight = Vec::new();
+    for path in ["/", "/", "/", "/wrong", "/heavy"] {
+        let request = Request::get(path).body(()).expect("a path");
+        in_flight.push(service.clone().oneshot(request).await);
+    }
+    let refused = [("full", 1.0), ("invalid", 2.0)];
+    assert_counts(
+        "tower_semaphore_shadow_refusals_total",
+        "in shadow",
+        &refused,
+    );
+    assert_counts(REQUESTS, "in shadow", &[("admitted", 5.0)]);
+}
+
+#[tokio::test]
+async fn a_permit_counts_once_whatever_ends_it_and_how_often() {
+    install();
+    let (store, policy) = (MemorySemaphore::new(), "ends");
+    let permit = acquire(&store, claim(policy)).await;
+    let clone = permit.clone();
+    assert_eq!(gauges(policy), (1.0, 0.0));
+    drop(permit);
+    assert_eq!(gauges(policy), (1.0, 0.0), "a clone holds it");
+    assert!(clone.release().await && !clone.release().await);
+    assert_eq!(gauges(policy), (0.0, 0.0));
+    drop(clone);
+    assert_eq!(gauges(policy), (0.0, 0.0));
+    let held = [("policy", policy), ("store", "memory")];
+    let counted = value("tower_semaphore_permit_duration_seconds_count", &held);
+    assert_eq!(counted, 1.0);
+}
+
+/// One that was released before, the bound does not end.
+#[tokio::test]
+async fn a_permit_that_a_bound_ends_counts_as_lost_and_not_as_held() {
+    install();
+    for (policy, is_released, losses) in [("bound", false, 1.0), ("released", true, 0.0)] {
+        let permit = acquire(&MemorySemaphore::new(), claim(policy)).await;
+        assert!(!is_released || permit.release().await);
+        permit.end_after(Duration::from_millis(5));
+        permit.lost().await;
+        until_gauges(policy, (0.0, 0.0)).await;
+        let lost = value(LOST, &[("policy", policy), ("by", "bound")]);
+        assert_eq!(lost, losses, "{policy}");
+        drop(permit);
+        assert_eq!(gauges(policy), (0.0, 0.0));
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_counts_until_it_is_granted_cancelled_or_its_time_is_over() {
+    install();
+    let (store, policy) = (MemorySemaphore::new(), "waits");
+    let held = acquire(&store, claim(policy)).await;
+    let granted = store.acquire(waiting(policy));
+    let cancelled = store.acquire(waiting(policy));
+    let late = store.acquire(claim(policy).with_wait(Duration::from_millis(5)));
+    assert_eq!(gauges(policy), (1.0, 3.0));
+    drop(cancelled);
+    assert_eq!(gauges(policy), (1.0, 2.0));
+    assert!(late.await.is_err());
+    assert_eq!(gauges(policy), (1.0, 1.0));
+    drop(held);
+    drop(granted.await);
+    assert_eq!(gauges(policy), (0.0, 0.0));
+    let once = ["admitted", "timed_out", "cancelled"].map(|outcome| (outcome, 1.0));
+    let waits = "tower_semaphore_claim_time_in_queue_seconds_count";
+    assert_counts(waits, policy, &once);
+}
+
+/// Of an account and of the fleet: it waits at one after the other.
+#[tokio::test]
+async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
+    install();
+    let (store, narrow, wide) = (MemorySemaphore::new(), "first", "second");
+    let first = acquire(&store, claim(narrow)).await;
+    let second = acquire(&store, claim(wide)).await;
+    let mut both = store.acquire_all(Claims::from([waiting(narrow), waiting(wide)]));
+    assert!((&mut both).now_or_never().is_none());
+    assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 1.0), (1.0, 0.0)));
+    drop(first);
+    assert!((&mut both).now_or_never().is_none());
+    // Its permit counts when it is whole.
+    assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (1.0, 1.0)));
+    drop(second);
+    let permit = both.await.expect("both are free");
+    assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 0.0), (1.0, 0.0)));
+    drop(permit);
+    assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
+}
+
+#[tokio::test]
+async fn a_body_holds_its_permit_to_the_last_frame() {
+    install();
+    let service = limited(fixed(MemorySemaphore::new(), "body"));
+    let Ok(answer) = service.oneshot(Request::new(())).await;
+    assert_eq!(gauges("body"), (1.0, 0.0));
+    let mut body = answer.into_body();
+    body.frame().await.expect("a frame").expect("no error");
+    assert_eq!(gauges("body"), (0.0, 0.0));
+    drop(body);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_holds_nothing() {
+    install();
+    let inner = service_fn(
+        async |_: Request<()>| -> Result<Response<Full<Bytes>>, Infallible> {
+            assert_eq!(gauges("panic"), (1.0, 0.0));
+            panic!("a handler's own")
+        },
+    );
+    let service = fixed(MemorySemaphore::new(), "panic").layer(inner);
+    let call = AssertUnwindSafe(service.oneshot(Request::new(()))).catch_unwind();
+    assert!(call.await.is_err());
+    assert_eq!(gauges("panic"), (0.0, 0.0));
+}
+
+/// Its store cannot say that it holds nothing any more.
+#[tokio::test]
+async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
+    install();
+    let permit = acquire(&Fickle::default(), claim("unknown to it")).await;
+    permit.release().await;
+    permit.end_after(Duration::ZERO);
+    permit.lost().await;
+    let lost = [("store", "custom"), ("by", "bound")];
+    assert_eq!(value(LOST, &lost), 0.0);
+}
+
+/// A store of a user's own knows no policy of its permits; the layer does.
+#[tokio::test]
+async fn the_permits_of_a_custom_store_count_under_the_policy_of_their_layer() {
+    install();
+    let (store, policy) = (Fickle::default(), "custom store");
+    let layer = fixed(store.clone(), policy).with_on_lost(OnLost::Abort);
+    let Ok(answer) = limited(layer).oneshot(Request::new(())).await;
+    let labels = [("policy", policy), ("store", "custom")];
+    assert_eq!(value(ACTIVE, &labels), 1.0);
+    store.lose();
+    assert!(answer.into_body().collect().await.is_err());
+    assert_eq!(value(ACTIVE, &labels), 0.0);
+    let before = [("store", "custom"), ("policy", "concurrency")];
+    assert_eq!(value(ACTIVE, &before), 0.0);
+}
