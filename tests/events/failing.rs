@@ -83,7 +83,7 @@ fn claim(key: u64) -> Claim {
     Claim::new(key).with_limit(1)
 }
 
-fn assert_fails(answer: Result<Permit, AcquireError>) {
+fn assert_fails(answer: &Result<Permit, AcquireError>) {
     let is_failure = matches!(answer, Err(AcquireError::Store { .. }));
     assert!(is_failure, "{answer:?}");
 }
@@ -92,7 +92,7 @@ fn assert_fails(answer: Result<Permit, AcquireError>) {
 async fn assert_all_fail(store: &RedisSemaphore) {
     for key in 0..CLAIMS {
         let wait = Duration::from_millis(key % 2);
-        assert_fails(store.acquire(claim(key).with_wait(wait)).await);
+        assert_fails(&store.acquire(claim(key).with_wait(wait)).await);
     }
 }
 
@@ -228,7 +228,7 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
     ok(&mut raw, &format!("SET {held} none")).await;
     let bad = || store.acquire(Claim::new("bad").with_limit(1));
     for key in 0..CLAIMS {
-        assert_fails(bad().await);
+        assert_fails(&bad().await);
         assert!(store.acquire(claim(key)).await.is_ok());
     }
     warnings.assert_begun("WRONGTYPE");
@@ -247,7 +247,7 @@ async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
     for key in 0..CLAIMS {
         let held = store.acquire(claim(key)).await.expect("it is free");
         let waits = claim(key).with_wait(Duration::from_millis(20));
-        assert_fails(store.acquire(waits).await);
+        assert_fails(&store.acquire(waits).await);
         drop(held);
     }
     warnings.assert_begun("can't run this command");

@@ -40,7 +40,8 @@ async fn ok(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
 fn limited<K: KeyExtractor + Send + Sync + 'static>(
     layer: ConcurrencyLimitLayer<K>,
 ) -> BoxCloneService<Request<()>, Answer, Infallible> {
-    BoxCloneService::new(layer.layer(service_fn(ok)))
+    let service = tower::ServiceBuilder::new().layer(layer);
+    BoxCloneService::new(service.service_fn(ok))
 }
 
 fn fixed(store: impl Semaphore, policy: &'static str) -> ConcurrencyLimitLayer<key::Fixed> {
