@@ -92,7 +92,7 @@ impl Details {
             is_listed,
             held: AtomicU64::new(0),
             loss: Arc::clone(loss),
-            permit: OnceLock::new(),
+            permit: OnceLock::default(),
         })
     }
 

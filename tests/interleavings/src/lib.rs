@@ -81,6 +81,7 @@ mod redis {
     }
 }
 #[path = "../../../src/semaphore/mod.rs"]
+#[allow(unused_imports)]
 pub mod semaphore;
 mod sync;
 #[path = "../../../src/timer.rs"]
