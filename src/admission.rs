@@ -8,9 +8,8 @@ use crate::{
     settings::Settings,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
-use std::slice;
 
 /// A request whose permit is being acquired, and the service that it is for.
 pub(crate) struct Acquiring<S, B> {
@@ -27,11 +26,8 @@ pub(crate) struct Admitted<B> {
     pub(crate) granted: Option<Granted>,
 }
 
-/// The permit of a request, and whether it was granted under several limits.
-pub(crate) struct Granted {
-    permit: Permit,
-    several: bool,
-}
+/// The permit of a request.
+pub(crate) struct Granted(Permit);
 
 impl<S, B> Acquiring<S, B> {
     pub(crate) fn new(service: S, request: Request<B>, limits: Limits) -> Self {
@@ -44,14 +40,12 @@ impl<S, B> Acquiring<S, B> {
     }
 
     pub(crate) fn admit(mut self, permit: Permit, settings: &Settings) -> (S, Admitted<B>) {
-        let several = self.limits.are_several();
-        let permit = match several {
-            true => permit,
-            false => permit.under(self.limits.narrowest().policy.clone()),
-        };
-        time(&permit, &self.limits, settings);
+        // Each limit sees how long its permits are held.
+        let limits = permit.levels().zip(self.limits.iter());
+        let limits = limits.map(|(_, limit)| (&limit.policy, limit.key));
+        settings.retry.time(&permit, limits);
         self.counted.ended(permit.outcome());
-        let granted = Granted::new(permit, several, &mut self.request, settings);
+        let granted = Granted::new(permit, &mut self.request, settings);
         let admitted = Admitted {
             request: self.request,
             granted: Some(granted),
@@ -75,28 +69,6 @@ impl<S, B> Acquiring<S, B> {
     }
 }
 
-fn add_fields(headers: &mut HeaderMap, permit: &Permit, several: bool, settings: &Settings) {
-    let levels = match several {
-        true => permit.levels(),
-        false => slice::from_ref(permit),
-    };
-    for level in levels {
-        settings.fields.append(headers, level);
-    }
-}
-
-/// Each limit sees how long its permits are held.
-fn time(permit: &Permit, limits: &Limits, settings: &Settings) {
-    let levels = match limits.are_several() {
-        true => permit.levels(),
-        false => slice::from_ref(permit),
-    };
-    for (level, limit) in levels.iter().zip(limits.iter()) {
-        let (policy, key) = (&limit.policy, limit.key);
-        settings.retry.time(level, policy, key);
-    }
-}
-
 impl<B> Admitted<B> {
     pub(crate) fn exempt(request: Request<B>) -> Self {
         Self {
@@ -109,29 +81,24 @@ impl<B> Admitted<B> {
 impl Granted {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
     /// permit there, the clone holds that permit too.
-    pub(crate) fn new<B>(
-        permit: Permit,
-        several: bool,
-        request: &mut Request<B>,
-        settings: &Settings,
-    ) -> Self {
+    pub(crate) fn new<B>(permit: Permit, request: &mut Request<B>, settings: &Settings) -> Self {
         // In shadow the store's permit has that bound.
         if let Some(max_hold) = settings.max_hold.filter(|_| !permit.is_shadow()) {
             permit.end_after(max_hold);
         }
         let extensions = request.extensions_mut();
         if let Some(outer) = extensions.insert(permit.clone()) {
-            extensions.insert(permit.clone().over(outer));
+            extensions.insert(permit.clone().with_outer(&outer));
         }
-        Self { permit, several }
+        Self(permit)
     }
 
     pub(crate) fn permit(&self) -> Permit {
-        self.permit.clone()
+        self.0.clone()
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
-        self.permit.outcome()
+        self.0.outcome()
     }
 
     /// Moves the permit into the body, or releases it here under [`ReleaseAt::Head`].
@@ -140,10 +107,11 @@ impl Granted {
         mut response: Response<B>,
         settings: &Settings,
     ) -> Response<ResponseBody<B>> {
-        let guard = granted.and_then(|Self { permit, several }| {
+        let guard = granted.and_then(|Self(permit)| {
             let headers = response.headers_mut();
             if !permit.is_shadow() {
-                add_fields(headers, &permit, several, settings);
+                let levels = permit.levels();
+                levels.for_each(|level| settings.fields.append(headers, level));
             }
             PermitGuard::new(permit, headers, settings)
         });

@@ -1,7 +1,7 @@
 //! The RateLimit fields of draft-ietf-httpapi-ratelimit-headers, on admitted and refused responses
 //! alike: they show a client its limit and the units that remain.
 
-use crate::semaphore::{Permit, Policy};
+use crate::semaphore::{Level, Policy};
 use http::{HeaderMap, HeaderName, HeaderValue, header::RETRY_AFTER};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{borrow::Cow, fmt};
@@ -52,10 +52,10 @@ impl Fields {
         Self::of_unit(self.policy.clone(), self.limit, unit)
     }
 
-    /// Adds the policy of a permit to the fields of an admitted response, beside other policies.
-    pub(crate) fn append(&self, headers: &mut HeaderMap, permit: &Permit) {
-        let (policy, limit, remaining) = (permit.policy(), permit.limit(), permit.remaining());
-        if permit.is_shared() && lists(headers, policy.as_str()) {
+    /// Adds a level of a permit to the fields of an admitted response, beside other policies.
+    pub(crate) fn append(&self, headers: &mut HeaderMap, level: Level<'_>) {
+        let (policy, limit, remaining) = (level.policy(), level.limit(), level.remaining());
+        if level.is_shared() && lists(headers, policy.as_str()) {
             return;
         }
         if limit != self.limit || *policy != self.policy {

@@ -110,6 +110,7 @@
 #![doc = include_str!("guide/links/docs_rs.md")]
 
 mod admission;
+mod background;
 mod body;
 #[cfg(feature = "axum")]
 mod extract;
@@ -122,11 +123,11 @@ pub mod global;
     any(all(doc, not(doctest)), all(doctest, feature = "axum"))
 ))]
 pub mod guide;
+mod json;
 pub mod key;
 mod layer;
 pub mod lock;
 pub mod memory;
-mod mistakes;
 mod nested;
 pub mod observe;
 #[cfg(feature = "redis")]
@@ -139,6 +140,7 @@ mod service;
 mod settings;
 mod shadow;
 mod sync;
+mod timer;
 #[cfg(feature = "axum")]
 mod usage_routes;
 

@@ -7,13 +7,16 @@
 //! moment; the store is asked again only for a larger weight.
 
 use crate::{
-    semaphore::{Acquire, AcquireError, Claim, Claims, Permit},
+    semaphore::{
+        Acquire, AcquireError, BoxFuture, Claim, Claims, Grant, Level, Loss, Permit, Resizing,
+        SemaphoreId, Units,
+    },
     settings::Settings,
 };
 use http::Extensions;
 use std::{
     cell::RefCell,
-    slice,
+    future::ready,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -26,72 +29,168 @@ thread_local! {
 /// the outer permit. Most processes have none, and their requests need not say for whom they poll.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Acquires what a request claims. What the permit of an outer limit has of it is shared.
-#[inline]
-pub(crate) fn acquire(claims: Claims, extensions: &Extensions, settings: &Settings) -> Acquire {
-    let Some(outer) = extensions.get::<Permit>() else {
-        return settings.acquire(claims);
-    };
-    let mut shares = Vec::new();
-    for (at, claim) in claims.as_slice().iter().enumerate() {
-        shares.extend(share(outer, claim, settings).map(|share| (at, share)));
-    }
-    match shares.is_empty() {
-        true => settings.acquire(claims),
-        false => beside(shares, &claims, settings),
+/// A level of a permit, which may be that of an outer limit.
+struct Source {
+    permit: Permit,
+    number: usize,
+    /// Another inner call may share it when this is dropped.
+    _taken: Option<Taken>,
+}
+
+/// A level that an inner call shares.
+struct Taken(Permit, usize);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.level(self.1).give_back();
     }
 }
 
-/// What a request shares, and the places of these claims among all.
-type Shares = Vec<(usize, Permit)>;
+impl Source {
+    fn level(&self) -> Level<'_> {
+        self.permit.level(self.number)
+    }
+
+    /// The weight that a claim needs of a share: as much as fits under the lower limit.
+    ///
+    /// # Errors
+    ///
+    /// Full, if more were held when the level was granted than the claim's limit allows: then the claim would
+    /// have been refused at that moment. What others hold of a degraded level is not known, and it does not grow.
+    fn weight_for(&self, claim: &Claim) -> Result<u32, AcquireError> {
+        let (level, limit) = (self.level(), claim.limit().unwrap_or_default());
+        let (others, wanted) = match level.is_degraded() {
+            true => (0, 0),
+            false => (level.held().saturating_sub(level.granted()), claim.weight()),
+        };
+        let own = level.weight().min(limit);
+        match others.saturating_add(own) > limit || limit == 0 {
+            true => Err(AcquireError::full(claim, level.held())),
+            false => Ok(wanted.min(level.limit())),
+        }
+    }
+
+    async fn grow_to(&self, weight: u32) -> Result<(), AcquireError> {
+        let limit = self.level().limit();
+        match weight > self.level().weight() {
+            true => {
+                let levels = vec![(self.number, Units { limit, weight })];
+                self.permit.resize_levels(levels).await
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+/// The grant of a request that shares something: a view of levels of other permits, which its permit keeps.
+struct Shares {
+    levels: Vec<Source>,
+    loss: Loss,
+}
+
+impl Grant for Shares {
+    fn token(&self, level: usize) -> Option<u64> {
+        self.levels[level].level().token()
+    }
+
+    fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    fn weight(&self, level: usize) -> Option<u32> {
+        Some(self.levels[level].level().weight())
+    }
+
+    /// The permits are changed beside it.
+    fn resize(&self, _: Vec<(usize, Units)>) -> Resizing<'_> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
+        self.levels[level].level().semaphore_id()
+    }
+
+    /// The permits are released beside it.
+    fn release(&self) -> BoxFuture<bool> {
+        Box::pin(ready(true))
+    }
+}
+
+/// Acquires what a request claims. What the permit of an outer limit has of it is shared.
+#[inline]
+pub(crate) fn acquire(claims: Claims, extensions: &Extensions, settings: &Settings) -> Acquire {
+    match extensions.get::<Permit>() {
+        None => settings.acquire(claims),
+        Some(outer) => acquire_within(outer, claims, settings),
+    }
+}
+
+#[cold]
+fn acquire_within(outer: &Permit, claims: Claims, settings: &Settings) -> Acquire {
+    let share = |claim| share(outer, claim, settings);
+    let shares: Vec<_> = claims.as_slice().iter().map(share).collect();
+    match shares.iter().any(Option::is_some) {
+        false => settings.acquire(claims),
+        true => beside(shares, claims, settings),
+    }
+}
 
 /// Acquires what is not shared. Then the shares grow, without a wait, because the request holds units that
 /// others may wait for.
-#[cold]
-fn beside(shares: Shares, claims: &Claims, settings: &Settings) -> Acquire {
-    let (left, weights) = match claims.check().and_then(|()| parted(&shares, claims)) {
+fn beside(shares: Vec<Option<Source>>, claims: Claims, settings: &Settings) -> Acquire {
+    let weights = match claims.check().and_then(|()| weights(&shares, &claims)) {
         Err(error) => return Acquire::ready(Err(error)),
-        Ok(parted) => parted,
+        Ok(weights) => weights,
     };
-    let is_one = left.len() == 1;
+    let left = claims.as_slice().iter().zip(&shares);
+    let left = left.filter(|(_, share)| share.is_none());
+    let left: Vec<_> = left.map(|(claim, _)| claim.clone()).collect();
     let acquire = (!left.is_empty()).then(|| settings.acquire(left.into()));
     Acquire::pending(async move {
         let acquired = match acquire {
             Some(acquire) => Some(acquire.await?),
             None => None,
         };
-        for ((_, share), weight) in shares.iter().zip(weights) {
+        for (share, weight) in shares.iter().flatten().zip(weights) {
             share.grow_to(weight).await?;
         }
-        whole(shares, acquired, is_one)
+        Ok(whole(shares, claims.as_slice(), acquired.as_ref()))
     })
 }
 
-/// The claims that share nothing, and the weight of each share.
-fn parted(shares: &Shares, claims: &Claims) -> Result<(Vec<Claim>, Vec<u32>), AcquireError> {
-    let (mut left, mut weights) = (Vec::new(), Vec::new());
-    for (at, claim) in claims.into_iter().enumerate() {
-        match shares.iter().find(|(place, _)| *place == at) {
-            None => left.push(claim.clone()),
-            Some((_, share)) => weights.push(share.weight_for(claim)?),
-        }
-    }
-    Ok((left, weights))
+/// The weight of each share.
+fn weights(shares: &[Option<Source>], claims: &Claims) -> Result<Vec<u32>, AcquireError> {
+    let shared = shares.iter().zip(claims);
+    let shared = shared.filter_map(|(share, claim)| Some((share.as_ref()?, claim)));
+    shared
+        .map(|(share, claim)| share.weight_for(claim))
+        .collect()
 }
 
-/// The permit of all claims, in their order.
-fn whole(shares: Shares, acquired: Option<Permit>, is_one: bool) -> Result<Permit, AcquireError> {
-    let Some(acquired) = acquired else {
-        return Permit::join(shares.into_iter().map(|(_, share)| share).collect());
-    };
-    let mut levels = match is_one {
-        true => slice::from_ref(&acquired).to_vec(),
-        false => acquired.levels().to_vec(),
-    };
-    for (at, share) in shares {
-        levels.insert(at.min(levels.len()), share);
-    }
-    Ok(Permit::keeping(levels, acquired))
+/// The permit of all claims: the levels that it shares, and those that were acquired for it.
+fn whole(shares: Vec<Option<Source>>, claims: &[Claim], acquired: Option<&Permit>) -> Permit {
+    let mut own = acquired.into_iter().flat_map(|permit| {
+        (0..permit.levels().len()).map(|number| Source {
+            permit: permit.clone(),
+            number,
+            _taken: None,
+        })
+    });
+    let levels = shares
+        .into_iter()
+        .filter_map(|share| share.or_else(|| own.next()));
+    let levels: Vec<_> = levels.collect();
+    let shown = claims.iter().zip(&levels).map(|(claim, source)| {
+        let level = source.level();
+        let claim = claim.clone().with_limit(level.limit());
+        (claim.with_weight(level.granted()), level.held())
+    });
+    let shown: Vec<_> = shown.collect();
+    let kept: Vec<_> = levels.iter().map(|source| source.permit.clone()).collect();
+    let loss = Loss::default();
+    let shown = shown.iter().map(|(claim, held)| (claim, *held));
+    let permit = Permit::uncounted(Shares { levels, loss }, shown, false);
+    kept.iter().fold(permit, Permit::with_outer)
 }
 
 /// Polls a service for a request that is admitted with this permit. One that acquires in `poll_ready` would
@@ -135,9 +234,9 @@ pub(crate) fn is_polled_for(claim: impl FnOnce() -> Claim, settings: &Settings) 
     // Cloned, because the store may be the user's, and poll something.
     let polled = POLLED_FOR.try_with(|polled| polled.borrow().clone());
     let claim = claim();
-    let id = || settings.semaphore.semaphore_id(claim.policy(), claim.key());
-    let mut polled = polled.iter().flatten();
-    polled.any(|permit| permit.level_of(claim.policy(), &id).is_some())
+    let found = polled.iter().flatten();
+    let mut found = found.flat_map(|permit| of_semaphore(permit, &claim, settings));
+    found.next().is_some()
 }
 
 /// The permit that a request has of the claim's semaphore, if it has one.
@@ -149,20 +248,53 @@ pub(crate) fn called_for(
     let outer = extensions.get::<Permit>()?;
     let claim = claim();
     let share = share(outer, &claim, settings)?;
-    Some(share.weight_for(&claim).map(|_| share))
+    Some(match share.weight_for(&claim) {
+        Ok(_) => Ok(whole(vec![Some(share)], &[claim], None)),
+        Err(error) => Err(error),
+    })
 }
 
-/// Shares the level of an outer limit's permit that is of the claim's semaphore. A limit on trial acquires for
-/// itself, and is only told.
-fn share(outer: &Permit, claim: &Claim, settings: &Settings) -> Option<Permit> {
-    let id = || settings.semaphore.semaphore_id(claim.policy(), claim.key());
+/// The levels of the claim's semaphore that are held, the innermost first. The semaphore's id is asked for only if a
+/// level has its policy.
+fn of_semaphore(permit: &Permit, claim: &Claim, settings: &Settings) -> Vec<(Permit, usize)> {
+    let is_it = |level: Level<'_>| {
+        let own =
+            (level.policy() == claim.policy() && level.is_held()).then(|| level.semaphore_id());
+        let id = || settings.semaphore.semaphore_id(claim.policy(), claim.key());
+        own.flatten().is_some_and(|own| id() == Some(own))
+    };
+    let found = permit.each().flat_map(|permit| {
+        let numbers = 0..permit.levels().len();
+        let found = numbers.filter(|number| is_it(permit.level(*number)));
+        let found: Vec<_> = found.map(|number| (permit.clone(), number)).collect();
+        found
+    });
+    found.collect()
+}
+
+/// Shares the level of an outer limit's permit that is of the claim's semaphore, which is under this limit too from now
+/// on. A limit on trial acquires for itself, and is only told.
+///
+/// `None` also if the level is shared with another inner call: a request may make several at once, of which one shares
+/// the level, until its permit is dropped, and the others acquire permits of their own.
+fn share(outer: &Permit, claim: &Claim, settings: &Settings) -> Option<Source> {
+    let found = of_semaphore(outer, claim, settings);
+    let (innermost, number) = found.first()?;
     let limit = claim.limit().unwrap_or_default();
-    let level = outer.level_of(claim.policy(), &id)?;
-    settings
-        .mistakes
-        .nested(claim.policy(), level.limit(), limit);
-    match settings.shadow {
-        Some(_) => None,
-        None => outer.share(claim.policy(), &id, limit),
+    let outer_limit = innermost.level(*number).limit();
+    settings.mistakes.nested(claim.policy(), outer_limit, limit);
+    if settings.shadow.is_some() {
+        return None;
     }
+    let is_free = |(permit, number): &&(Permit, usize)| permit.level(*number).take();
+    let (permit, number) = found.iter().find(is_free)?.clone();
+    for (permit, number) in &found {
+        permit.level(*number).lower(limit);
+    }
+    let _taken = Some(Taken(permit.clone(), number));
+    Some(Source {
+        permit,
+        number,
+        _taken,
+    })
 }

@@ -1,7 +1,7 @@
 //! When a refused client should try again: a schedule of free slots for each key. The rule is in the docs of
 //! [`Rejection`](crate::Rejection#when-to-try-again). Times are seconds since the creation of the layer.
 
-use crate::semaphore::{Key, Permit, Policy};
+use crate::semaphore::{Few, Key, Permit, Policy};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::{
@@ -75,14 +75,22 @@ impl Retry {
         self.hasher.hash_one(key.as_bytes())
     }
 
-    /// Times a permit that was just granted, or skips it: see [`SPARSE`].
+    /// Times a permit that was just granted at these limits, or skips it: see [`SPARSE`].
     #[inline]
-    pub(crate) fn time(self: &Arc<Self>, permit: &Permit, policy: &Policy, key: u64) {
-        let of = self.find(policy, key);
-        if !self.seen[of[0]].is_sparse.load(Relaxed) || is_chosen() {
+    pub(crate) fn time<'a>(
+        self: &Arc<Self>,
+        permit: &Permit,
+        limits: impl Iterator<Item = (&'a Policy, u64)>,
+    ) {
+        let of = limits.map(|(policy, key)| self.find(policy, key));
+        let of = of.filter(|of| !self.seen[of[0]].is_sparse.load(Relaxed) || is_chosen());
+        let of: Few<[usize; 2]> = of.collect();
+        if !of.is_empty() {
             let (retry, since) = (Arc::clone(self), self.now());
-            of.iter().for_each(|at| self.seen[*at].begin(since));
-            permit.keep(Box::new(Hold { retry, of, since }));
+            of.iter()
+                .flatten()
+                .for_each(|at| self.seen[*at].begin(since));
+            permit.keep(Hold { retry, of, since });
         }
     }
 
@@ -165,14 +173,15 @@ impl Seen {
 /// A timed permit has one of these, and drops it when it ends.
 struct Hold {
     retry: Arc<Retry>,
-    of: [usize; 2],
+    of: Few<[usize; 2]>,
     since: f64,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let (seen, now) = (&self.retry.seen, self.retry.now());
-        self.of.iter().for_each(|at| seen[*at].end(self.since, now));
+        let at = self.of.iter().flatten();
+        at.for_each(|at| seen[*at].end(self.since, now));
     }
 }
 

@@ -6,7 +6,7 @@ use std::env;
 use std::time::Duration;
 #[cfg(feature = "redis")]
 use tokio::time::sleep;
-use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+use tower_semaphore::{Acquire, Claims, MemorySemaphore, Semaphore};
 #[cfg(feature = "redis")]
 use tower_semaphore::{RedisSemaphore, redis::ConnectError};
 
@@ -53,11 +53,11 @@ async fn connect(url: &str) -> Result<RedisSemaphore, ConnectError> {
 }
 
 impl Semaphore for Store {
-    fn acquire(&self, claim: Claim) -> Acquire {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
         match self {
-            Self::Memory(memory) => memory.acquire(claim),
+            Self::Memory(memory) => memory.acquire_all(claims),
             #[cfg(feature = "redis")]
-            Self::Redis(redis) => redis.acquire(claim),
+            Self::Redis(redis) => redis.acquire_all(claims),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::error::Error;
 use tower_semaphore::{
-    Acquire, Claim, Claims, Key, MemorySemaphore, Operate, Policy, Semaphore,
+    Acquire, Claims, Key, MemorySemaphore, Operate, Policy, Semaphore,
     semaphore::{BoxFuture, KeyStream, StoreError, Usage},
 };
 
@@ -137,14 +137,6 @@ fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, Setti
 }
 
 impl Semaphore for Permits {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        match self {
-            Self::Memory(semaphore) => semaphore.acquire(claim),
-            #[cfg(feature = "redis")]
-            Self::Redis(semaphore) => semaphore.acquire(claim),
-        }
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
         match self {
             Self::Memory(semaphore) => semaphore.acquire_all(claims),

@@ -1,10 +1,12 @@
-//! The permit of a body.
+//! The permit of a body, and what ends it early.
 
-use super::stall::StallWatch;
 use crate::{
+    background::{Bounded, Countdown},
+    observe::LostBy,
     reject::grpc,
     semaphore::{Permit, PermitLost, SyncFuture},
     settings::{OnLost, ReleaseAt, Settings},
+    timer,
 };
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,7 +15,12 @@ use std::{
     error::Error,
     future::Future,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
+    time::Duration,
 };
 
 type LastFrame = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
@@ -82,5 +89,68 @@ impl LossWatch {
             true => Ok(Frame::trailers(grpc::lost())),
             false => Err(PermitLost.into()),
         }
+    }
+}
+
+/// Marks a body that waits for its handler.
+const NEVER: i64 = i64::MAX;
+
+/// Ends the permit of a body that a client does not read.
+///
+/// A server polls a body when it has room for the next frame. So a body that returned a frame and
+/// is not polled again waits for the client; a body that was polled and had no frame waits for its
+/// handler, however long that takes.
+///
+/// One countdown per body. A poll only notes the time.
+struct StallWatch {
+    stall: Arc<Stall>,
+    _countdown: Countdown,
+}
+
+struct Stall {
+    permit: Permit,
+    max_stall: Duration,
+    /// The begin of the wait for the client, in [nanoseconds](timer::nanos), or [`NEVER`].
+    since: AtomicI64,
+}
+
+impl StallWatch {
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    fn start(permit: Permit, max_stall: Duration) -> Self {
+        let stall = Arc::new(Stall {
+            permit,
+            max_stall,
+            since: timer::nanos().into(),
+        });
+        let held: Arc<dyn Bounded> = Arc::clone(&stall) as _;
+        Self {
+            _countdown: Countdown::start(Arc::downgrade(&held), max_stall),
+            stall,
+        }
+    }
+
+    /// Notes a poll of the body, and whether it had a frame.
+    fn polled(&self, had_frame: bool) {
+        let since = if had_frame { timer::nanos() } else { NEVER };
+        self.stall.since.store(since, Relaxed);
+    }
+}
+
+impl Bounded for Stall {
+    fn left(&self) -> Duration {
+        match self.since.load(Relaxed) {
+            NEVER => self.max_stall,
+            since => {
+                let stalled = timer::nanos().saturating_sub(since).max(0);
+                let stalled = Duration::from_nanos(stalled.unsigned_abs());
+                self.max_stall.saturating_sub(stalled)
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.permit.end(LostBy::Bound);
     }
 }

@@ -1,7 +1,6 @@
 //! Holds the permit to the last frame.
 
 mod guard;
-mod stall;
 
 pub(crate) use guard::PermitGuard;
 

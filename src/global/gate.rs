@@ -5,8 +5,9 @@
 //! second.
 
 use crate::{
+    background,
     observe::events,
-    semaphore::{Acquire, AcquireError, Permit, background},
+    semaphore::{Acquire, AcquireError, Permit},
 };
 use parking_lot::Mutex;
 use std::{

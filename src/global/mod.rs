@@ -66,8 +66,6 @@
 //! of never being ready.
 
 mod gate;
-mod layer;
 mod service;
 
-pub use layer::GlobalConcurrencyLimitLayer;
-pub use service::GlobalConcurrencyLimit;
+pub use service::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer};

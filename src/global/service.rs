@@ -1,4 +1,4 @@
-//! The service whose readiness is a permit.
+//! The layer, and the service whose readiness is a permit.
 
 use super::gate::{Answer, Gate, Gates};
 use crate::{
@@ -8,17 +8,18 @@ use crate::{
     nested::{ask, called_for, is_polled_for, poll_for},
     reject::Reason,
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
-    settings::Settings,
+    settings::{Settings, settings_methods},
 };
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use std::{
-    fmt, mem,
+    fmt, iter, mem,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
+use tower_layer::Layer;
 use tower_service::Service;
 
 /// A service that is ready when it holds a permit, or when it will refuse the next call.
@@ -211,9 +212,10 @@ where
         let settings = Arc::clone(&self.shared.settings);
         match self.take(&request) {
             Ok(permit) => {
-                let permit = permit.under(settings.policy.clone());
-                settings.retry.time(&permit, &settings.policy, 0);
-                let granted = Granted::new(permit, false, &mut request, &settings);
+                settings
+                    .retry
+                    .time(&permit, iter::once((&settings.policy, 0)));
+                let granted = Granted::new(permit, &mut request, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
             }
             Err((reason, limit)) => {
@@ -235,6 +237,98 @@ impl<S: fmt::Debug> fmt::Debug for GlobalConcurrencyLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GlobalConcurrencyLimit")
             .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Limits how many requests of a service are in flight, with backpressure: a service without a
+/// permit is not ready. See the [module docs](crate::global).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+///
+/// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
+///     .with_wait(Duration::from_secs(5));
+/// ```
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is applied to a service"]
+pub struct GlobalConcurrencyLimitLayer(Shared);
+
+impl GlobalConcurrencyLimitLayer {
+    /// A layer that admits at most `limit` requests in flight among all services of this key,
+    /// counted by `semaphore`. Services of other layers and other processes count too, if they have
+    /// the same store, key and policy.
+    ///
+    /// A limit of 0 makes a service that is always ready and refuses each call with status 429, so
+    /// that an operator can close a service and its callers learn of it. Tower's own limit would
+    /// never be ready. An empty key makes a service that refuses each call with status 400.
+    ///
+    /// # Panics
+    ///
+    /// A service of this layer that has to wait, or whose store is in Redis, panics if it is polled
+    /// outside of a Tokio runtime with time enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+    ///
+    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new());
+    /// ```
+    pub fn new(limit: u32, key: impl Into<Key>, semaphore: impl Semaphore) -> Self {
+        Self(Shared::new(limit, key.into(), semaphore))
+    }
+
+    settings_methods!(
+        "GlobalConcurrencyLimitLayer::new(3, \"example.org\", MemorySemaphore::new())",
+        "Without bound unless set. A service that waits is not ready. When this time is over, it \
+         is ready, and answers the next call with status 429; with a time of zero, as soon as it \
+         finds no room."
+    );
+
+    /// Sets a function that returns the limit, instead of a fixed one. It is called for each
+    /// acquire and should return at once. When the limit changes, a waiting service acquires anew
+    /// at its next poll, which a probe causes within a second or so, and keeps its position in the
+    /// queue. A lowered limit ends no permit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tokio::sync::watch;
+    /// use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
+    ///
+    /// let (operator, limit) = watch::channel(3);
+    /// let layer = GlobalConcurrencyLimitLayer::new(3, "example.org", MemorySemaphore::new())
+    ///     .with_live_limit(move || *limit.borrow());
+    /// operator.send(5).unwrap();
+    /// # drop(layer);
+    /// ```
+    pub fn with_live_limit(mut self, limit: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
+        self.settings_mut().live_limit = Some(Arc::new(limit));
+        self
+    }
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.0.settings)
+    }
+}
+
+impl<S> Layer<S> for GlobalConcurrencyLimitLayer {
+    type Service = GlobalConcurrencyLimit<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        GlobalConcurrencyLimit::of(inner, self.0.clone())
+    }
+}
+
+impl fmt::Debug for GlobalConcurrencyLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GlobalConcurrencyLimitLayer")
+            .field("limit", &self.0.settings.limit)
+            .field("key", &self.0.key)
             .finish_non_exhaustive()
     }
 }

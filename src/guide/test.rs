@@ -69,11 +69,11 @@
 //! ```
 //! # use axum::{Router, body::Body, http::Request, routing::get};
 //! # use tower::ServiceExt;
-//! use tower_semaphore::{Acquire, Claim, ConcurrencyLimitLayer, Semaphore, key, semaphore::StoreError};
+//! use tower_semaphore::{Acquire, Claims, ConcurrencyLimitLayer, Semaphore, key, semaphore::StoreError};
 //!
 //! struct Down;
 //! impl Semaphore for Down {
-//!     fn acquire(&self, _: Claim) -> Acquire { Acquire::ready(Err(StoreError::new("it is down").into())) }
+//!     fn acquire_all(&self, _: Claims) -> Acquire { Acquire::ready(Err(StoreError::new("it is down").into())) }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {

@@ -52,7 +52,6 @@
 
 mod error;
 mod extractor;
-mod first_of;
 #[cfg(feature = "axum")]
 mod matched_path;
 mod peer_ip;
@@ -60,8 +59,7 @@ mod ready_made;
 
 pub use crate::semaphore::Key;
 pub use error::KeyError;
-pub use extractor::{IntoClaims, KeyExtractor, MapClaim, from_fn};
-pub use first_of::{FirstOf, first_of};
+pub use extractor::{FirstOf, IntoClaims, KeyExtractor, MapClaim, first_of, from_fn};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use matched_path::{MatchedPath, matched_path};

@@ -1,18 +1,13 @@
-//! The grant behind a permit of this process.
+//! The grant behind a permit of this process, and how it comes into being: at all of its limits or at none.
 
-use super::{
-    holders::{Details, Holding},
-    key_semaphore::Refusal,
-    queue::Acquired,
-    shard::Entry,
-};
+use super::{holders::Details, key_semaphore::Refusal, queue::Acquired, shard::Entry};
 use crate::{
     observe::Store,
     semaphore::{
-        AcquireError, BoxFuture, Grant, Loss, Permit, PermitLost, Policy, SemaphoreId, StoreError,
-        Units,
+        AcquireError, BoxFuture, Claim, Few, Grant, Loss, MAX_CLAIMS, Permit, PermitLost, Resizing,
+        SemaphoreId, StoreError, Units,
     },
-    sync::AtomicU64,
+    sync::{AtomicU64, Mutex},
 };
 use std::{
     future::ready,
@@ -22,141 +17,253 @@ use std::{
     },
 };
 
-/// A permit for units acquired from an entry. It is listed for operators if it has details.
-///
-/// Always inlined, so that the grant is not copied, which would cost a tenth of an acquire and its
-/// release.
-#[inline(always)]
-pub(super) fn permit(
-    entry: &Arc<Entry>,
-    units: Units,
-    acquired: &Acquired,
-    details: Option<Arc<Details>>,
-) -> Permit {
-    let grant = MemoryGrant::new(Arc::clone(entry), units, acquired, details.is_some());
-    let (policy, held) = (entry.policy.clone(), acquired.held);
-    let permit = Permit::granted(grant, Store::Memory, policy, units, held);
-    if let Some(details) = details {
-        entry.semaphore.queue.lock().list(details, &permit);
+/// What is asked of an entry.
+pub(super) struct Wanted {
+    pub(super) entry: Arc<Entry>,
+    pub(super) units: Units,
+}
+
+/// Acquires of all these entries or of none, in one step: of one by a compare-and-swap; several are locked together
+/// for a few instructions. What refuses is the first that does, in their order.
+#[inline]
+pub(super) fn acquire_all(wanted: &[Wanted]) -> Result<Few<Acquired>, (usize, Refusal)> {
+    match wanted {
+        [one] => match one.entry.semaphore.try_acquire(one.units) {
+            Ok(acquired) => Ok(Few::One([acquired])),
+            Err(refusal) => Err((0, refusal)),
+        },
+        several => acquire_several(several).map(Few::Several),
     }
-    permit
 }
 
-/// A permit that its receiver counts.
-#[inline(always)]
-pub(super) fn uncounted(
-    entry: Arc<Entry>,
-    units: Units,
-    acquired: &Acquired,
-    is_listed: bool,
-) -> Permit {
-    let policy = entry.policy.clone();
-    let grant = MemoryGrant::new(entry, units, acquired, is_listed);
-    Permit::uncounted(grant, Store::Memory, policy, units, acquired.held)
+/// All threads lock entries in the order of their addresses, so they cannot deadlock.
+fn acquire_several(wanted: &[Wanted]) -> Result<Vec<Acquired>, (usize, Refusal)> {
+    let mut order: [u8; MAX_CLAIMS] = std::array::from_fn(|at| at as u8);
+    let order = &mut order[..wanted.len()];
+    order.sort_unstable_by_key(|at| Arc::as_ptr(&wanted[usize::from(*at)].entry));
+    let mut acquired = vec![Acquired::default(); wanted.len()];
+    match lock_each(wanted, order, None, &mut acquired) {
+        Some(refused) => Err(refused),
+        None => Ok(acquired),
+    }
 }
 
-/// Units of a key, released once: by `release` or by the drop.
-struct MemoryGrant {
+/// Locks the first of these, and then the others; unlocks them in the opposite order, after each has acquired if none
+/// refuses. Returns what refuses.
+fn lock_each(
+    wanted: &[Wanted],
+    order: &[u8],
+    refused: Option<(usize, Refusal)>,
+    acquired: &mut [Acquired],
+) -> Option<(usize, Refusal)> {
+    let Some((first, others)) = order.split_first() else {
+        return refused;
+    };
+    let at = usize::from(*first);
+    let Wanted { entry, units } = &wanted[at];
+    let Some(mut locked) = entry.semaphore.lock() else {
+        return Some((at, Refusal::Retired));
+    };
+    let admitted = locked.admits(*units);
+    let own = admitted.err().map(|held| (at, Refusal::Full(held)));
+    let both = refused.into_iter().chain(own);
+    let refused = both.min_by_key(|(at, _)| *at);
+    let refused = lock_each(wanted, others, refused, acquired);
+    if let (None, Ok(grant)) = (&refused, admitted) {
+        acquired[at] = locked.acquire(grant);
+    }
+    refused
+}
+
+/// Units of a key, which its drop releases.
+pub(super) struct Level {
     entry: Arc<Entry>,
-    /// How many units are held; 0 after the release.
+    /// How many units are held; 0 after the release. Of one that is listed its details have the number.
     weight: AtomicU64,
     token: u64,
-    loss: Loss,
-    is_listed: bool,
+    /// How many units of the key were held when they were granted.
+    held: u32,
+    details: Option<Arc<Details>>,
 }
 
-impl MemoryGrant {
-    #[inline(always)]
-    fn new(entry: Arc<Entry>, units: Units, acquired: &Acquired, is_listed: bool) -> Self {
+impl Level {
+    #[inline]
+    pub(super) fn new(wanted: Wanted, acquired: Acquired, details: Option<Arc<Details>>) -> Self {
         Self {
-            entry,
-            weight: AtomicU64::new(units.weight.into()),
+            entry: wanted.entry,
+            weight: AtomicU64::new(wanted.units.weight.into()),
             token: acquired.token,
-            loss: Loss::default(),
-            is_listed,
+            held: acquired.held,
+            details,
         }
     }
 
-    fn grow_now(&self, units: Units) -> Result<(), AcquireError> {
-        self.change_weight(|weight| weight)?;
-        let acquired = self.entry.semaphore.try_acquire(units);
-        acquired.map_err(|refusal| full(units.limit, refusal))?;
-        let grown = self.change_weight(|weight| weight + u64::from(units.weight));
-        // It was released meanwhile.
-        grown.inspect_err(|_| self.entry.release(units.weight))
+    fn units(&self) -> &AtomicU64 {
+        match &self.details {
+            None => &self.weight,
+            Some(details) => &details.held,
+        }
     }
 
-    fn shrink_now(&self, units: u32) -> Result<(), AcquireError> {
-        self.change_weight(|weight| weight - u64::from(units))?;
-        self.entry.release(units);
-        Ok(())
+    pub(super) fn weight(&self) -> u32 {
+        self.units().load(Acquire) as u32
     }
 
-    /// Changes the weight, unless the permit is released.
-    fn change_weight(&self, change: impl Fn(u64) -> u64) -> Result<(), AcquireError> {
-        let change = |weight| (weight != 0).then(|| change(weight));
-        let changed = self.weight.fetch_update(AcqRel, Acquire, change);
-        let lost = |_| StoreError::new(PermitLost).into();
-        changed.map(drop).map_err(lost)
-    }
-}
-
-/// Has the default policy: the permit replaces it by its own.
-fn full(limit: u32, refusal: Refusal) -> AcquireError {
-    AcquireError::Full {
-        policy: Policy::DEFAULT,
-        limit,
-        held: match refusal {
-            Refusal::Full(held) => held,
-            Refusal::Retired => 0,
-        },
-    }
-}
-
-impl Grant for MemoryGrant {
-    fn token(&self) -> Option<u64> {
-        Some(self.token)
+    /// Changes the weight, and returns the one before, unless the units are released.
+    fn set_weight(&self, weight: u32) -> Result<u32, AcquireError> {
+        let change = |before| (before != 0).then_some(u64::from(weight));
+        let changed = self.units().fetch_update(AcqRel, Acquire, change);
+        changed.map(|before| before as u32).map_err(|_| lost())
     }
 
-    fn loss(&self) -> &Loss {
-        &self.loss
-    }
-
-    fn semaphore_id(&self) -> Option<SemaphoreId> {
-        Some(self.entry.semaphore_id())
-    }
-
-    fn weight(&self) -> Option<u32> {
-        Some(self.weight.load(Acquire) as u32)
-    }
-
-    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
-        Box::pin(ready(self.grow_now(units)))
-    }
-
-    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
-        self.shrink_now(units)?;
-        Ok(Box::pin(ready(())))
-    }
-
-    fn release(&self) -> BoxFuture<bool> {
-        let weight = self.weight.swap(0, AcqRel) as u32;
+    /// Whether they were held until now.
+    fn release(&self) -> bool {
+        let weight = self.units().swap(0, AcqRel) as u32;
         if weight != 0 {
             self.entry.release(weight);
         }
-        Box::pin(ready(weight != 0))
+        weight != 0
     }
 }
 
-impl Drop for MemoryGrant {
+impl Drop for Level {
+    #[inline]
     fn drop(&mut self) {
-        if self.is_listed {
-            let is_it = |holding: &Holding| holding.token == Some(self.token);
-            self.entry.semaphore.queue.lock().unlist(is_it);
+        if let Some(details) = &self.details {
+            self.entry.unlist(details.serial);
+            self.release();
+            return;
         }
         let weight = self.weight.load(Relaxed) as u32;
         if weight != 0 {
             self.entry.release(weight);
         }
+    }
+}
+
+/// A permit of these levels, for these claims.
+///
+/// Always inlined, so that the grant is not copied.
+#[inline(always)]
+pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
+    let held: Few<u32> = levels.iter().map(|level| level.held).collect();
+    let listed = levels.iter().filter_map(|level| level.details.clone());
+    let listed: Vec<_> = listed.collect();
+    let grant = MemoryGrant {
+        levels,
+        loss: Loss::default(),
+        changing: Mutex::default(),
+    };
+    let permit = Permit::granted(
+        grant,
+        Store::Memory,
+        claims.iter().zip(held.iter().copied()),
+    );
+    for (number, details) in listed.iter().enumerate() {
+        details.belongs_to(&permit, number);
+    }
+    permit
+}
+
+struct MemoryGrant {
+    levels: Few<Level>,
+    /// That of a permit that is not listed.
+    loss: Loss,
+    /// Held by who changes weights, so that nobody else does.
+    changing: Mutex<()>,
+}
+
+impl MemoryGrant {
+    fn change(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
+        let changing = self.changing.lock();
+        self.grow(wanted)?;
+        let mut freed = Vec::new();
+        let changed = wanted.iter().try_for_each(|(number, units)| {
+            let level = &self.levels[*number];
+            let before = level.set_weight(units.weight)?;
+            freed.push((level, before.saturating_sub(units.weight)));
+            Ok(())
+        });
+        drop(changing);
+        // Only now, because it wakes waiters.
+        for (level, units) in freed.into_iter().filter(|(_, units)| *units > 0) {
+            level.entry.release(units);
+        }
+        changed
+    }
+
+    /// Adds units to the levels that are too light: to all or to none. The units of one that is released
+    /// meanwhile are released too.
+    fn grow(&self, wanted: &[(usize, Units)]) -> Result<(), AcquireError> {
+        let (mut lighter, mut more) = (Vec::new(), Vec::new());
+        for (number, Units { limit, weight }) in wanted {
+            let level = &self.levels[*number];
+            let before = level.weight();
+            if before == 0 {
+                return Err(lost());
+            }
+            if let added @ 1.. = weight.saturating_sub(before) {
+                let (entry, units) = (
+                    Arc::clone(&level.entry),
+                    Units {
+                        limit: *limit,
+                        weight: added,
+                    },
+                );
+                lighter.push((level, *weight));
+                more.push(Wanted { entry, units });
+            }
+        }
+        if more.is_empty() {
+            return Ok(());
+        }
+        acquire_all(&more).map_err(|(at, refusal)| {
+            let Wanted { entry, units } = &more[at];
+            AcquireError::Full {
+                policy: entry.policy.clone(),
+                limit: units.limit,
+                held: refusal.held(),
+            }
+        })?;
+        let grown = lighter.iter().zip(&more).map(|((level, weight), more)| {
+            let grown = level.set_weight(*weight).map(drop);
+            grown.inspect_err(|_| more.entry.release(more.units.weight))
+        });
+        // Each, whatever becomes of the one before.
+        grown.fold(Ok(()), Result::and)
+    }
+}
+
+fn lost() -> AcquireError {
+    StoreError::new(PermitLost).into()
+}
+
+impl Grant for MemoryGrant {
+    fn token(&self, level: usize) -> Option<u64> {
+        Some(self.levels[level].token)
+    }
+
+    fn loss(&self) -> &Loss {
+        match &self.levels[0].details {
+            None => &self.loss,
+            Some(details) => &details.loss,
+        }
+    }
+
+    fn weight(&self, level: usize) -> Option<u32> {
+        Some(self.levels[level].weight())
+    }
+
+    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+        Box::pin(async move { self.change(&levels) })
+    }
+
+    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
+        Some(self.levels[level].entry.semaphore_id())
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        let released = self.levels.iter().map(Level::release);
+        Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }
 }

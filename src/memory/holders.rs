@@ -1,12 +1,15 @@
 //! What operators see of one key: its permits, and the claims that wait.
 
 use crate::{
-    semaphore::{Claim, Label, Permit, PermitInfo, Process, WeakPermit},
-    sync::{Mutex, RandomState},
+    semaphore::{Claim, Label, Loss, Permit, PermitInfo, Process, WeakPermit},
+    sync::{AtomicU64, Mutex, OnceLock, RandomState},
 };
 use std::{
     hash::BuildHasher,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire, Release},
+    },
     time::{Duration, SystemTime},
 };
 use tokio::time::Instant;
@@ -60,33 +63,70 @@ impl Clock {
     }
 }
 
-/// What operators see of a claim.
+/// What operators see of a claim, and of its permit.
 pub(super) struct Details {
     /// Unique within the store.
     pub(super) serial: u64,
     label: Option<Label>,
     since: Instant,
     limit: u32,
-    weight: u32,
+    claimed: u32,
     /// Whether its permit is listed.
     pub(super) is_listed: bool,
+    /// How many units its permit holds, if that is listed: 0 after the release.
+    pub(super) held: AtomicU64,
+    /// The loss of all that the claims of one request are granted, if that is listed.
+    pub(super) loss: Arc<Loss>,
+    /// Its permit, and which level of that, once the request has it.
+    permit: OnceLock<(WeakPermit, usize)>,
 }
 
 impl Details {
-    pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool) -> Arc<Self> {
+    pub(super) fn new(claim: &Claim, serial: u64, is_listed: bool, loss: &Arc<Loss>) -> Arc<Self> {
         Arc::new(Self {
             serial,
             label: claim.label.clone(),
             since: Instant::now(),
             limit: claim.limit().unwrap_or_default(),
-            weight: claim.weight(),
+            claimed: claim.weight(),
             is_listed,
+            held: AtomicU64::new(0),
+            loss: Arc::clone(loss),
+            permit: OnceLock::default(),
         })
+    }
+
+    /// It is granted.
+    pub(super) fn hold(&self) {
+        self.held.store(self.claimed.into(), Release);
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.held.load(Acquire) as u32
+    }
+
+    /// The request has its permit.
+    pub(super) fn belongs_to(&self, permit: &Permit, level: usize) {
+        self.permit.get_or_init(|| (permit.downgrade(), level));
+    }
+
+    /// An operator ends it. Returns how many units it held, after its holder was told.
+    pub(super) fn revoke(&self) -> u32 {
+        let units = self.held.swap(0, AcqRel) as u32;
+        if units > 0 {
+            let belongs = self.permit.get();
+            let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
+            match permit {
+                Some((permit, level)) => permit.level(level).revoked(),
+                None => self.loss.set(),
+            }
+        }
+        units
     }
 
     /// What is shown of a claim that waits.
     pub(super) fn info(&self, now: Now) -> PermitInfo {
-        self.with_weight(self.weight, now)
+        self.with_weight(self.claimed, now)
     }
 
     fn with_weight(&self, weight: u32, now: Now) -> PermitInfo {
@@ -115,28 +155,13 @@ pub(super) fn serial_of(text: &str) -> Option<u64> {
     (id(serial) == text).then_some(serial)
 }
 
-/// A permit that is listed, until it is dropped or revoked.
-pub(super) struct Holding {
-    pub(super) details: Arc<Details>,
-    pub(super) token: Option<u64>,
-    pub(super) permit: WeakPermit,
-}
-
 /// A permit, and how many units it has.
-pub(super) type Listed = (Arc<Details>, u32, Permit);
-
-impl Holding {
-    /// `None`: the permit is being dropped.
-    pub(super) fn listed(&self) -> Option<Listed> {
-        let permit = self.permit.upgrade()?;
-        Some((Arc::clone(&self.details), permit.weight(), permit))
-    }
-}
+pub(super) type Listed = (Arc<Details>, u32);
 
 /// What is shown of permits, in the order of their claims.
 pub(super) fn infos(mut permits: Vec<Listed>, now: Now) -> Vec<PermitInfo> {
-    permits.retain(|(_, weight, _)| *weight > 0);
-    permits.sort_unstable_by_key(|(details, ..)| details.serial);
-    let info = |(details, weight, _): &Listed| details.with_weight(*weight, now);
+    permits.retain(|(_, weight)| *weight > 0);
+    permits.sort_unstable_by_key(|(details, _)| details.serial);
+    let info = |(details, weight): &Listed| details.with_weight(*weight, now);
     permits.iter().map(info).collect()
 }

@@ -33,12 +33,22 @@ pub(super) struct KeySemaphore {
 }
 
 /// Why a semaphore granted nothing.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Refusal {
     /// The entry is no longer in its shard: the key has to be looked up again.
     Retired,
     /// The units do not fit, or the queue is not empty. Holds the number of units held.
     Full(u32),
+}
+
+impl Refusal {
+    /// How many units are held, as far as is known.
+    pub(super) fn held(self) -> u32 {
+        match self {
+            Self::Full(held) => held,
+            Self::Retired => 0,
+        }
+    }
 }
 
 impl KeySemaphore {
@@ -74,7 +84,8 @@ impl KeySemaphore {
     #[cold]
     fn lock_and_acquire(&self, units: Units) -> Result<Acquired, Refusal> {
         let mut locked = self.lock().ok_or(Refusal::Retired)?;
-        locked.acquire(units).map_err(Refusal::Full)
+        let grant = locked.admits(units).map_err(Refusal::Full)?;
+        Ok(locked.acquire(grant))
     }
 
     /// Joins the queue, unless `max_waiting` claims or more are ahead. A claim that fits by now is granted
@@ -114,8 +125,8 @@ impl KeySemaphore {
     /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
     fn grant_waiters(&self) {
         let grant_head = || self.lock().and_then(|mut locked| locked.grant_head());
-        while let Some((sender, permit)) = grant_head() {
-            drop(sender.send(permit));
+        while let Some(granted) = grant_head() {
+            granted.deliver();
         }
     }
 
@@ -170,11 +181,10 @@ impl Locked<'_> {
         grant.filter(|_| self.queue.is_empty()).ok_or(held as u32)
     }
 
-    /// Acquires `units`, if they are admitted.
-    pub(super) fn acquire(&mut self, units: Units) -> Result<Acquired, u32> {
-        let grant = self.admits(units)?;
+    /// Acquires what is admitted.
+    pub(super) fn acquire(&mut self, grant: Acquired) -> Acquired {
         self.acquired = grant.token;
-        Ok(grant)
+        grant
     }
 
     /// How many units are held. No more will be while this exists.
@@ -185,7 +195,7 @@ impl Locked<'_> {
     fn grant_head(&mut self) -> Option<Granted> {
         let grant = grant(self.acquired, self.held(), self.queue.head()?)?;
         self.acquired = grant.token;
-        self.queue.grant_head(&grant)
+        self.queue.grant_head(grant)
     }
 }
 

@@ -15,10 +15,10 @@
 // store ─> waiter ─> grant ─> shard ─> key_semaphore ─> queue ─> holders
 //
 // - `operate`: usage and revocations for operators.
-// - `settings`: the settings of a store.
-// - `store`: finds the shard of a key, and answers a claim at once or with a waiter.
-// - `waiter`: a claim in the queue of its key.
-// - `grant`: units of a key that a permit holds.
+// - `store`: answers claims at once or with a waiter; the settings of a store.
+// - `waiter`: a request in the queue of a key.
+// - `grant`: units of keys that a permit holds, and how they are acquired together.
+// - `keys`: finds the shard of a key.
 // - `shard`: a locked table of keys, which keeps some of the idle ones.
 // - `key_semaphore`: the counters of one key, and its lock.
 // - `queue`: the waiters of one key, and its permits as operators see them.
@@ -27,16 +27,14 @@
 mod grant;
 mod holders;
 mod key_semaphore;
+mod keys;
 mod operate;
 mod queue;
-mod settings;
-mod several;
 mod shard;
 mod store;
 mod waiter;
 
-pub use settings::Builder;
-pub use store::MemorySemaphore;
+pub use store::{Builder, MemorySemaphore};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,6 @@
 //! Usage and revocations of the store in memory, for operators.
 
-use super::{
-    holders::serial_of,
-    store::{MemorySemaphore, SHARDS},
-};
+use super::{holders::serial_of, keys::SHARDS, store::MemorySemaphore};
 use crate::semaphore::{
     BoxFuture, Key, KeyPage, KeyStream, Operate, Policy, StoreError, StoredKey, Usage,
 };

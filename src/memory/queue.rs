@@ -1,10 +1,7 @@
 //! The waiters of one key, and its permits as operators see them.
 
-use super::holders::{Details, Holding, Listed};
-use crate::{
-    semaphore::{Permit, Units, Wait, clock},
-    sync::oneshot,
-};
+use super::holders::{Details, Listed};
+use crate::semaphore::{Units, Wait, timer};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The waiters of a key, ordered by arrival time minus head start.
@@ -12,32 +9,37 @@ use std::{collections::VecDeque, sync::Arc};
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Empty if the store does not list its permits.
-    holders: Vec<Holding>,
+    holders: Vec<Arc<Details>>,
 }
 
 /// A waiter. Its drop wakes its task, so drop it outside the queue's lock.
 #[must_use]
 pub(super) struct Waiting {
-    /// When it arrived, in [nanoseconds](clock::nanos), less its head start.
+    /// When it arrived, in [nanoseconds](timer::nanos), less its head start.
     rank: i64,
     units: Units,
     details: Arc<Details>,
-    make_permit: MakePermit,
-    sender: oneshot::Sender<Permit>,
+    deliver: Deliver,
 }
 
-/// Makes the permit of a waiter that is granted. The queue is locked then, so it runs no code of users.
-type MakePermit = Box<dyn FnOnce(&Acquired) -> Permit + Send>;
-
-/// The permit of a waiter that has left the queue, and where it is sent: without the queue's lock, because a
-/// waker may run the waiter's task at once, and because the permit of a waiter that is gone is dropped.
-pub(super) type Granted = (oneshot::Sender<Permit>, Permit);
+/// Takes what a waiter is granted to its task: without the queue's lock, because a waker may run the task at once,
+/// and because what a waiter that is gone is granted is released.
+type Deliver = Box<dyn FnOnce(Acquired) + Send>;
 
 /// A granted claim: its token, and the units of the key now held.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Acquired {
     pub(super) token: u64,
     pub(super) held: u32,
+}
+
+/// What a waiter that has left the queue is granted.
+pub(super) struct Granted(Acquired, Deliver);
+
+impl Granted {
+    pub(super) fn deliver(self) {
+        (self.1)(self.0);
+    }
 }
 
 impl Waiting {
@@ -45,17 +47,14 @@ impl Waiting {
         units: Units,
         wait: Wait,
         details: Arc<Details>,
-        make_permit: impl FnOnce(&Acquired) -> Permit + Send + 'static,
-    ) -> (Self, oneshot::Receiver<Permit>) {
-        let (sender, receiver) = oneshot::channel();
-        let waiting = Self {
-            rank: clock::nanos() - wait.head_start.as_nanos() as i64,
+        deliver: impl FnOnce(Acquired) + Send + 'static,
+    ) -> Self {
+        Self {
+            rank: timer::nanos() - wait.head_start.as_nanos() as i64,
             units,
             details,
-            make_permit: Box::new(make_permit),
-            sender,
-        };
-        (waiting, receiver)
+            deliver: Box::new(deliver),
+        }
     }
 }
 
@@ -81,14 +80,13 @@ impl Queue {
         self.waiting.front().map(|waiting| waiting.units)
     }
 
-    /// Makes the permit of the head, which leaves the queue.
-    pub(super) fn grant_head(&mut self, acquired: &Acquired) -> Option<Granted> {
+    /// Grants to the head, which leaves the queue.
+    pub(super) fn grant_head(&mut self, acquired: Acquired) -> Option<Granted> {
         let head = self.waiting.pop_front()?;
-        let permit = (head.make_permit)(acquired);
         if head.details.is_listed {
-            self.list(head.details, &permit);
+            self.list(head.details);
         }
-        Some((head.sender, permit))
+        Some(Granted(acquired, head.deliver))
     }
 
     /// Removes a waiter, if it is still in the queue.
@@ -98,26 +96,25 @@ impl Queue {
         found.and_then(|index| self.waiting.remove(index))
     }
 
-    pub(super) fn list(&mut self, details: Arc<Details>, permit: &Permit) {
-        let (token, permit) = (permit.token(), permit.downgrade());
-        self.holders.push(Holding {
-            details,
-            token,
-            permit,
-        });
+    /// Lists a permit, which has the weight of its claim.
+    pub(super) fn list(&mut self, details: Arc<Details>) {
+        details.hold();
+        self.holders.push(details);
     }
 
     /// Lists a permit no more.
-    pub(super) fn unlist(&mut self, is_it: impl Fn(&Holding) -> bool) -> Option<Holding> {
+    pub(super) fn unlist(&mut self, serial: u64) -> Option<Arc<Details>> {
+        let is_it = |details: &Arc<Details>| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
         Some(self.holders.swap_remove(at))
     }
 
-    /// The permits, and the waiters in their order. Each permit may be the last clone by now, and its drop
-    /// locks the queue.
+    /// The permits with their weights, and the waiters in their order.
     pub(super) fn details(&self) -> (Vec<Listed>, Vec<Arc<Details>>) {
-        let held = self.holders.iter().filter_map(Holding::listed);
-        let details = |waiting: &Waiting| Arc::clone(&waiting.details);
-        (held.collect(), self.waiting.iter().map(details).collect())
+        let held = self.holders.iter();
+        let held = held.map(|details| (Arc::clone(details), details.weight()));
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|waiting| Arc::clone(&waiting.details));
+        (held.collect(), waiting.collect())
     }
 }

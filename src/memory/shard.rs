@@ -1,11 +1,10 @@
 //! A shard: some of the store's keys, in a table under one lock.
 
 use super::{
-    holders::{Holding, Now, infos},
+    holders::{Details, Now, infos},
     key_semaphore::KeySemaphore,
 };
 use crate::{
-    observe::LostBy,
     semaphore::{Claim, Key, Policy, SemaphoreId, Usage},
     sync::{Mutex, fence},
 };
@@ -176,14 +175,17 @@ impl Entry {
         if self.cancel(serial) {
             return true;
         }
-        let is_it = |holding: &Holding| holding.details.serial == serial;
-        let found = self.semaphore.queue.lock().unlist(is_it);
-        let Some(permit) = found.and_then(|holding| holding.permit.upgrade()) else {
-            return false;
-        };
-        let is_held = permit.weight() > 0;
-        permit.end(LostBy::Revoked);
-        is_held
+        let found = self.unlist(serial);
+        let units = found.map_or(0, |details| details.revoke());
+        if units > 0 {
+            self.release(units);
+        }
+        units > 0
+    }
+
+    /// Lists a permit no more.
+    pub(super) fn unlist(&self, serial: u64) -> Option<Arc<Details>> {
+        self.semaphore.queue.lock().unlist(serial)
     }
 
     pub(super) fn release(&self, weight: u32) {

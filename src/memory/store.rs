@@ -1,28 +1,19 @@
-//! The store: finds the shard of a claim's key, and answers with a permit, a waiter or a refusal.
+//! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::permit,
-    holders::{Clock, Details, first_serial},
+    grant::{Level, Wanted, acquire_all, permit},
     key_semaphore::Refusal,
-    settings::Builder,
-    several::try_all,
-    shard::{Entry, Shard},
-    waiter::{Waiter, WaiterSlots},
+    keys::Keys,
+    queue::Acquired,
+    waiter::Waiter,
 };
 use crate::{
     observe::Store::Memory as MEMORY,
     semaphore::{
-        Acquire, AcquireError, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, Units, check,
-        level_by_level, narrowest,
+        Acquire, AcquireError, Claim, Claims, Few, Key, Permit, Policy, Semaphore, SemaphoreId,
     },
-    sync::{AtomicU64, RandomState},
 };
-use foldhash::{SharedSeed, fast::SeedableRandomState};
-use std::{
-    fmt,
-    hash::{BuildHasher, Hasher},
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{fmt, sync::Arc};
 
 /// A store of semaphores in this process: one for each policy and key.
 ///
@@ -56,39 +47,7 @@ use std::{
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct MemorySemaphore(pub(super) Arc<Store>);
-
-/// Shards of a store. Each has a lock of its own, which is held for every lookup of a key. On 2
-/// cores 16 shards are as fast, and 256 slow a pair of acquire and release down by a fifth
-/// (`benches/memory`); 64 leave room for machines with more cores.
-pub(super) const SHARDS: usize = 64;
-
-pub(super) struct Store {
-    /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide;
-    /// such keys would slow each other down only while their permits are held at the same time.
-    hasher: SeedableRandomState,
-    pub(super) waiter_slots: WaiterSlots,
-    /// Whether permits are listed.
-    pub(super) has_holders: bool,
-    serial: AtomicU64,
-    pub(super) clock: Clock,
-    pub(super) shards: [Arc<Shard>; SHARDS],
-}
-
-impl Builder {
-    /// An empty store. See [`Builder`] for an example.
-    pub fn build(self) -> MemorySemaphore {
-        let seed = RandomState::new().hash_one(0);
-        MemorySemaphore(Arc::new(Store {
-            hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_random()),
-            waiter_slots: WaiterSlots::new(self.max_waiting_total),
-            has_holders: self.holders,
-            serial: AtomicU64::new(first_serial()),
-            clock: Clock::new(),
-            shards: std::array::from_fn(|_| Arc::default()),
-        }))
-    }
-}
+pub struct MemorySemaphore(pub(super) Arc<Keys>);
 
 impl MemorySemaphore {
     /// An empty store with the default settings. See [`MemorySemaphore`] for an example.
@@ -121,117 +80,63 @@ impl MemorySemaphore {
         self.0.shards.iter().map(|shard| shard.keys()).sum()
     }
 
-    fn decide_all(&self, claims: Vec<Claim>) -> Acquire {
-        if let Err(error) = check(&claims) {
-            return Acquire::ready(Err(error));
-        }
-        let entry = |claim: &Claim| self.0.entry(claim);
-        let answer = try_all(&claims, entry, |claim| self.0.details(claim));
-        let may_wait = claims.iter().any(|claim| claim.wait().is_some());
-        if !may_wait || !matches!(answer, Err(AcquireError::Full { .. })) {
-            return Acquire::ready(answer);
-        }
-        let store = Arc::clone(&self.0);
-        Acquire::pending(level_by_level(claims, move |claim| store.decide(&claim)))
-    }
-}
-
-impl Store {
-    /// The entry of a claim's key.
-    #[inline]
-    fn entry(&self, claim: &Claim) -> Arc<Entry> {
-        let (hash, shard) = self.shard(claim.key());
-        shard.entry(hash, claim)
-    }
-
-    pub(super) fn find(&self, policy: &Policy, key: &Key) -> Option<Arc<Entry>> {
-        let (hash, shard) = self.shard(key);
-        shard.find(hash, policy, key)
-    }
-
-    /// The shard of a key, and the key's hash.
-    #[inline]
-    fn shard(&self, key: &Key) -> (u64, &Arc<Shard>) {
-        // Only the key is hashed: a store has few policies, so hashing them would spread the entries
-        // hardly more.
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key.as_bytes());
-        let hash = hasher.finish();
-        // The hash table inside a shard uses the lowest and the highest bits of the hash.
-        (hash, &self.shards[(hash >> 32) as usize % SHARDS])
-    }
-
-    /// The details for operators of a claim that is granted at once, if permits are listed.
-    #[inline]
-    fn details(&self, claim: &Claim) -> Option<Arc<Details>> {
-        self.has_holders.then(|| self.new_details(claim))
-    }
-
-    #[cold]
-    fn new_details(&self, claim: &Claim) -> Arc<Details> {
-        let serial = self.serial.fetch_add(1, Relaxed);
-        Details::new(claim, serial, self.has_holders)
-    }
-
-    #[inline]
-    fn decide(&self, claim: &Claim) -> Acquire {
-        let units = match claim.units() {
-            Ok(units) => units,
-            Err(error) => return Acquire::ready(Err(error)),
-        };
-        loop {
-            let entry = self.entry(claim);
-            match entry.semaphore.try_acquire(units) {
-                Ok(acquired) => {
-                    let permit = permit(&entry, units, &acquired, self.details(claim));
-                    return Acquire::ready(Ok(permit));
+    fn decide(&self, claims: &Claims) -> Acquire {
+        let answer = claims.check().and_then(|()| self.try_all(claims));
+        let may_wait = || claims.into_iter().any(|claim| claim.wait().is_some());
+        match answer {
+            Err(AcquireError::Full { .. }) if may_wait() => {
+                match Waiter::begin(&self.0, claims.clone()) {
+                    Ok(waiter) => Acquire::pending(waiter.wait()),
+                    Err(error) => Acquire::ready(Err(error)),
                 }
-                Err(Refusal::Retired) => {}
-                Err(Refusal::Full(held)) => match self.refuse(&entry, claim, units, held) {
-                    Ok(None) => {}
-                    Ok(Some(waits)) => return waits,
-                    Err(error) => {
-                        entry.evict_if_idle();
-                        return Acquire::ready(Err(error));
-                    }
-                },
+            }
+            answer => Acquire::ready(answer),
+        }
+    }
+
+    /// All or none, without a wait.
+    #[inline]
+    fn try_all(&self, claims: &Claims) -> Result<Permit, AcquireError> {
+        let claims = claims.as_slice();
+        loop {
+            let wanted = claims.iter().map(|claim| Wanted {
+                entry: self.0.entry(claim),
+                units: claim.checked_units(),
+            });
+            let wanted: Few<_> = wanted.collect();
+            match acquire_all(&wanted) {
+                Ok(acquired) => return Ok(self.permit(claims, wanted, &acquired)),
+                Err((_, Refusal::Retired)) => {}
+                Err((at, Refusal::Full(held))) => {
+                    // They may have been looked up for nothing.
+                    wanted
+                        .iter()
+                        .for_each(|wanted| wanted.entry.evict_if_idle());
+                    return Err(AcquireError::full(&claims[at], held));
+                }
             }
         }
     }
 
-    /// Refuses the claim, or enqueues it if it may wait. `None`: the entry was removed, so look the
-    /// key up again.
-    #[cold]
-    fn refuse(
-        &self,
-        entry: &Arc<Entry>,
-        claim: &Claim,
-        units: Units,
-        held: u32,
-    ) -> Result<Option<Acquire>, AcquireError> {
-        let full = || AcquireError::full(claim, held);
-        let wait = claim.wait().ok_or_else(full)?;
-        let slot = self.waiter_slots.take(wait.is_trial);
-        let slot = slot.ok_or(AcquireError::Overloaded)?;
-        let details = self.new_details(claim);
-        let waiter = Waiter::join(entry, claim, (units, wait), details, slot)?;
-        Ok(waiter.map(|waiter| Acquire::pending(waiter.wait(wait.time))))
+    #[inline(always)]
+    fn permit(&self, claims: &[Claim], wanted: Few<Wanted>, acquired: &[Acquired]) -> Permit {
+        let loss = self.0.has_holders.then(Arc::default);
+        let mut granted = claims.iter().zip(acquired);
+        let levels = wanted.map(|wanted| {
+            let (claim, acquired) = granted.next().expect("there is one for each");
+            let listed = |loss| self.0.listed(claim, &wanted.entry, loss);
+            let details = loss.as_ref().and_then(listed);
+            Level::new(wanted, *acquired, details)
+        });
+        permit(claims, levels)
     }
 }
 
 impl Semaphore for MemorySemaphore {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        let answer = self.0.decide(&claim);
-        answer.counted(MEMORY, claim.policy(), claim.key())
-    }
-
+    #[inline]
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let claims = match claims.only() {
-            Ok(claim) => return self.acquire(claim),
-            Err(claims) => claims,
-        };
-        let (policy, key) = narrowest(&claims);
-        self.decide_all(claims).counted(MEMORY, &policy, &key)
+        let answer = self.decide(&claims);
+        answer.counted(MEMORY, claims.as_slice())
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
@@ -249,5 +154,56 @@ impl fmt::Debug for MemorySemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("MemorySemaphore");
         shown.field("keys", &self.busy_keys()).finish()
+    }
+}
+
+/// Settings of a [`MemorySemaphore`](crate::MemorySemaphore), which
+/// [`MemorySemaphore::builder`](crate::MemorySemaphore::builder) returns.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::MemorySemaphore;
+///
+/// let semaphore = MemorySemaphore::builder().holders(true).max_waiting_total(1_000).build();
+/// ```
+#[must_use = "settings do nothing until a store is built"]
+#[derive(Debug, Clone)]
+pub struct Builder {
+    pub(super) holders: bool,
+    pub(super) max_waiting_total: u32,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            holders: false,
+            max_waiting_total: 10_000,
+        }
+    }
+}
+
+impl Builder {
+    /// Sets whether the permits are listed, so that [`usage`](crate::Operate::usage) shows who holds them, and
+    /// [`revoke`](crate::Operate::revoke) can end them: not unless set. A pair of acquire and release takes
+    /// longer then: by about 100 ns where a key has few permits, and by a nanosecond for each further permit of
+    /// the key. See [`Builder`] for an example.
+    pub fn holders(mut self, holders: bool) -> Self {
+        self.holders = holders;
+        self
+    }
+
+    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 unless set. Further
+    /// claims that would wait are refused with [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
+    /// See [`Builder`] for an example.
+    pub fn max_waiting_total(mut self, max_waiting_total: u32) -> Self {
+        self.max_waiting_total = max_waiting_total;
+        self
+    }
+
+    /// An empty store. See [`Builder`] for an example.
+    pub fn build(self) -> MemorySemaphore {
+        let keys = Keys::new(self.holders, self.max_waiting_total);
+        MemorySemaphore(Arc::new(keys))
     }
 }

@@ -2,9 +2,7 @@
 //! public API does not show these numbers.
 
 use super::{
-    key_semaphore::KeySemaphore,
-    shard::IDLE_CAPACITY,
-    store::{MemorySemaphore, SHARDS},
+    key_semaphore::KeySemaphore, keys::SHARDS, shard::IDLE_CAPACITY, store::MemorySemaphore,
 };
 use crate::semaphore::{Claim, Key, Permit, Semaphore};
 use futures_util::FutureExt;

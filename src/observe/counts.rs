@@ -12,10 +12,7 @@ use super::{
 };
 use std::{
     mem,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 #[cfg(feature = "redis")]
 use {super::outcome::Answered, std::time::Duration};
@@ -204,79 +201,35 @@ pub(crate) fn refused(store: Store, by: impl AsRef<str>, outcome: Outcome) {
     Meter::of(store, by.as_ref()).outcome(outcome);
 }
 
-/// A permit from its grant until it ends or is dropped. By default it is that of no limit of its own.
+/// A permit at one limit, from its grant until it ends or is dropped. By default it counts as none.
 #[derive(Default)]
-pub(crate) struct Held {
-    store: Option<Store>,
-    lasting: Option<Lasting>,
-    /// Of a permit that other threads see before it is counted.
-    begun_later: OnceLock<Lasting>,
-}
+pub(crate) struct Held(Option<(Store, Lasting)>);
 
 impl Held {
-    /// A permit that [`begin`](Self::begin) counts.
-    #[inline]
-    pub(crate) fn of(store: Store) -> Self {
-        Self {
-            store: Some(store),
-            ..Self::default()
-        }
-    }
-
     /// A permit that is counted from now on.
     #[inline]
     pub(crate) fn begun(store: Store, policy: &str) -> Self {
-        Self {
-            lasting: Some(Lasting::begin(store, policy, What::Permit)),
-            ..Self::of(store)
-        }
-    }
-
-    /// The permit is counted from now on, unless it was before.
-    pub(crate) fn begin(&self, policy: &str) {
-        if let (Some(store), None) = (self.store, &self.lasting) {
-            let begin = || Lasting::begin(store, policy, What::Permit);
-            self.begun_later.get_or_init(begin);
-        }
-    }
-
-    /// Moves a new permit to another policy.
-    pub(crate) fn under(&mut self, policy: &str) {
-        if let (Some(store), Some(lasting)) = (self.store, self.lasting()) {
-            lasting.leave();
-            lasting.has_ended.store(true, Relaxed);
-            *self = Self::begun(store, policy);
-        }
+        Self(Some((store, Lasting::begin(store, policy, What::Permit))))
     }
 
     /// The permit is released or ended. Returns its store, unless it has ended before or is not counted.
     #[inline]
     pub(crate) fn end(&self) -> Option<Store> {
-        self.store
-            .filter(|_| self.lasting().is_some_and(Lasting::end))
+        let (store, lasting) = self.0.as_ref()?;
+        lasting.end().then_some(*store)
     }
 
     #[inline]
-    pub(crate) fn claimed(&self, outcome: impl FnOnce() -> Outcome) {
-        if let Some(lasting) = self.lasting() {
-            lasting.meter.outcome(outcome());
+    pub(crate) fn claimed(&self, outcome: Outcome) {
+        if let Some((_, lasting)) = &self.0 {
+            lasting.meter.outcome(outcome);
         }
     }
 
     pub(crate) fn lost(&self, by: LostBy) {
-        if let Some(lasting) = self.lasting() {
+        if let Some((_, lasting)) = &self.0 {
             lasting.meter.lost(by);
         }
-    }
-
-    /// `None`: the permit counts under no limit.
-    #[inline]
-    pub(crate) fn store(&self) -> Option<Store> {
-        self.store
-    }
-
-    fn lasting(&self) -> Option<&Lasting> {
-        self.lasting.as_ref().or_else(|| self.begun_later.get())
     }
 }
 

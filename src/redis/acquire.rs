@@ -11,15 +11,14 @@ use super::{
 use crate::{
     observe::{Outcome, Store::Redis as REDIS, Waiting},
     semaphore::{
-        AcquireError, BoxFuture, Claim, Claims, Grant, Loss, Permit, PermitLost, Policy,
-        SemaphoreId, StoreError, Units,
+        AcquireError, BoxFuture, Claim, Claims, Few, Grant, Loss, Permit, PermitLost, Policy,
+        Resizing, SemaphoreId, StoreError, Units,
     },
 };
-use futures_util::{FutureExt, future::Shared};
 use std::{
     future::ready,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
@@ -42,7 +41,7 @@ impl Store {
             Ok(held) if held.is_lost() => {
                 Err(StoreError::new(Error::Expired(self.settings.lease)).into())
             }
-            Ok(held) => self.permit(held, claims),
+            Ok(held) => Ok(self.permit(held, claims)),
             Err(why) => Err(self.refusal(why, claims)),
         }
     }
@@ -81,24 +80,22 @@ impl Store {
     }
 
     /// The permit of claims that were granted.
-    fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Result<Permit, AcquireError> {
-        let whole = Arc::new(Whole {
+    fn permit(self: &Arc<Self>, held: Held, claims: &[Claim]) -> Permit {
+        let levels = claims.iter().map(|claim| Level {
+            policy: claim.policy().clone(),
+            weight: AtomicU32::new(claim.weight()),
+        });
+        let grant = RedisGrant {
+            levels: levels.collect(),
+            changing: Changing::default(),
+            is_released: AtomicBool::new(false),
             store: Arc::clone(self),
             held,
-            releasing: OnceLock::new(),
-        });
-        let levels = claims.iter().enumerate().map(|(number, claim)| {
-            let (policy, units) = (claim.policy().clone(), claim.units()?);
-            let level = Level {
-                whole: Arc::clone(&whole),
-                number,
-                weight: Arc::new(AtomicU32::new(units.weight)),
-                is_released: AtomicBool::new(false),
-            };
-            let held = whole.held.held(number);
-            Ok(Permit::granted(level, REDIS, policy, units, held))
-        });
-        Permit::join(levels.collect::<Result<_, AcquireError>>()?)
+        };
+        let shown: Vec<_> = (0..claims.len())
+            .map(|level| grant.held.held(level))
+            .collect();
+        Permit::granted(grant, REDIS, claims.iter().zip(shown))
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {
@@ -118,13 +115,14 @@ impl Store {
         }
     }
 
-    /// Why a permit has not grown. It names its policy itself.
-    fn growth_refusal(&self, why: Refused, limit: u32) -> AcquireError {
+    /// Why a permit has not grown under this policy and limit.
+    fn growth_refusal(&self, why: Refused, policy: &Policy, limit: u32) -> AcquireError {
         match why {
             // It does not wait.
             Refused::By(Refusal::Full(_, held) | Refusal::TimedOut(_, held)) => {
+                let policy = policy.clone();
                 AcquireError::Full {
-                    policy: Policy::DEFAULT,
+                    policy,
                     limit,
                     held,
                 }
@@ -223,82 +221,139 @@ impl Queue {
     }
 }
 
-/// What the levels of a permit share. Its drop releases all of them, in one call.
-struct Whole {
+/// What a permit holds. Its drop releases all levels, in one call.
+struct RedisGrant {
+    levels: Few<Level>,
+    /// Held by who changes weights, so that nobody else does.
+    changing: Changing,
+    is_released: AtomicBool,
     store: Arc<Store>,
     held: Held,
-    releasing: OnceLock<Shared<BoxFuture<bool>>>,
 }
 
-/// The grant of a level.
+type Changing = tokio::sync::Mutex<()>;
+
 struct Level {
-    whole: Arc<Whole>,
-    number: usize,
-    weight: Arc<AtomicU32>,
-    is_released: AtomicBool,
+    policy: Policy,
+    weight: AtomicU32,
 }
 
-impl Grant for Level {
-    fn token(&self) -> Option<u64> {
-        given(self.whole.held.token(self.number))
+impl RedisGrant {
+    async fn change(&self, wanted: Vec<(usize, Units)>) -> Result<(), AcquireError> {
+        // Held to the end, and longer than what is undone by a drop.
+        let _changing = self.changing.lock().await;
+        if self.held.is_gone() {
+            return Err(lost());
+        }
+        let mut grown = Grown(self, Vec::new());
+        for (level, units) in &wanted {
+            grown.grow(*level, *units).await?;
+        }
+        // It may have been released meanwhile.
+        if self.held.is_gone() {
+            return Err(lost());
+        }
+        grown.1.clear();
+        // All are queued before the first is awaited.
+        let lighter = wanted.iter().map(|(level, units)| {
+            let heavier = self.weight_now(*level).saturating_sub(units.weight);
+            (heavier > 0).then(|| self.shrink(*level, heavier))
+        });
+        let lighter: Vec<_> = lighter.flatten().collect();
+        for freed in lighter {
+            freed.ok_or_else(lost)?.await;
+        }
+        Ok(())
+    }
+
+    fn weight_now(&self, level: usize) -> u32 {
+        self.levels[level].weight.load(Relaxed)
+    }
+
+    /// Releases units of a level. `None`: the permit is released.
+    fn shrink(&self, level: usize, units: u32) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let freed = self.held.shrink(level, units)?;
+        self.levels[level].weight.fetch_sub(units, Relaxed);
+        Some(freed)
+    }
+}
+
+/// Levels that have grown, and by how much. Dropped before all have, because one refused or the change
+/// was dropped, they shrink again: by as much, and without waiting for an answer.
+struct Grown<'a>(&'a RedisGrant, Vec<(usize, u32)>);
+
+impl Grown<'_> {
+    /// Grows a level that is too light.
+    async fn grow(&mut self, level: usize, wanted: Units) -> Result<(), AcquireError> {
+        let RedisGrant {
+            levels,
+            held,
+            store,
+            ..
+        } = self.0;
+        let more = wanted.weight.saturating_sub(self.0.weight_now(level));
+        if more == 0 {
+            return Ok(());
+        }
+        if held.is_lost() || held.is_gone() {
+            return Err(lost());
+        }
+        let of = &levels[level];
+        let grown = held.grow(level, (more, wanted.limit)).await;
+        grown.map_err(|why| store.growth_refusal(why, &of.policy, wanted.limit))?;
+        of.weight.fetch_add(more, Relaxed);
+        self.1.push((level, more));
+        Ok(())
+    }
+}
+
+impl Drop for Grown<'_> {
+    fn drop(&mut self) {
+        for (level, units) in self.1.drain(..) {
+            // There is none if it was released meanwhile.
+            drop(self.0.shrink(level, units));
+        }
+    }
+}
+
+impl Grant for RedisGrant {
+    fn token(&self, level: usize) -> Option<u64> {
+        given(self.held.token(level))
     }
 
     fn loss(&self) -> &Loss {
-        self.whole.held.loss()
+        self.held.loss()
     }
 
     /// Also compares the end with the clock, in case that the keeper has not reported the loss yet.
     fn is_lost(&self) -> bool {
-        self.whole.held.is_lost()
+        self.held.is_lost()
     }
 
     fn is_degraded(&self) -> bool {
-        self.whole.held.is_degraded()
+        self.held.is_degraded()
     }
 
-    fn semaphore_id(&self) -> Option<SemaphoreId> {
-        let Whole { store, held, .. } = &*self.whole;
-        Some(store.semaphore_id(held.name(self.number)))
+    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
+        Some(self.store.semaphore_id(self.held.name(level)))
     }
 
-    fn weight(&self) -> Option<u32> {
-        match self.whole.held.is_gone() {
+    fn weight(&self, level: usize) -> Option<u32> {
+        match self.held.is_gone() {
             true => Some(0),
-            false => Some(self.weight.load(Relaxed)),
+            false => Some(self.weight_now(level)),
         }
     }
 
-    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
-        if self.is_lost() || self.whole.held.is_gone() {
-            return Box::pin(ready(Err(lost())));
-        }
-        let (whole, weight) = (Arc::clone(&self.whole), Arc::clone(&self.weight));
-        let growing = whole.held.grow(self.number, (units.weight, units.limit));
-        Box::pin(async move {
-            match growing.await {
-                Err(why) => Err(whole.store.growth_refusal(why, units.limit)),
-                Ok(()) if whole.held.is_gone() => Err(lost()),
-                Ok(()) => {
-                    weight.fetch_add(units.weight, Relaxed);
-                    Ok(())
-                }
-            }
-        })
-    }
-
-    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
-        let freed = self.whole.held.shrink(self.number, units);
-        let freed = freed.ok_or_else(lost)?;
-        self.weight.fetch_sub(units, Relaxed);
-        Ok(Box::pin(freed))
+    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+        Box::pin(self.change(levels))
     }
 
     fn release(&self) -> BoxFuture<bool> {
-        if self.is_released.swap(true, Relaxed) {
-            return Box::pin(ready(false));
+        match self.is_released.swap(true, Relaxed) {
+            true => Box::pin(ready(false)),
+            false => Box::pin(self.held.release()),
         }
-        let release = || self.whole.held.release().boxed().shared();
-        Box::pin(self.whole.releasing.get_or_init(release).clone())
     }
 }
 

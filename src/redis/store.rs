@@ -11,9 +11,7 @@ use super::{
 };
 use crate::{
     observe::Store::Redis as REDIS,
-    semaphore::{
-        Acquire, BoxFuture, Claim, Claims, Key, Policy, Semaphore, SemaphoreId, narrowest,
-    },
+    semaphore::{Acquire, BoxFuture, Claims, Key, Policy, Semaphore, SemaphoreId},
     sync::Mutex,
 };
 use futures_util::future::WeakShared;
@@ -128,17 +126,12 @@ pub struct Unreleased {
 }
 
 impl Semaphore for RedisSemaphore {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.acquire_all(claim.into())
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let (policy, key) = narrowest(claims.as_slice());
         let acquire = match claims.check() {
-            Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims)),
+            Ok(()) => Acquire::pending(Arc::clone(&self.0).acquire(claims.clone())),
             Err(error) => Acquire::ready(Err(error)),
         };
-        acquire.counted(REDIS, &policy, &key)
+        acquire.counted(REDIS, claims.as_slice())
     }
 
     fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {

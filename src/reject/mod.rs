@@ -2,13 +2,12 @@
 
 mod body;
 pub(crate) mod grpc;
-mod limits;
 mod problem;
 mod reason;
 mod rejection;
 
 pub(crate) use body::RejectionBody;
-pub(crate) use limits::Limits;
 pub use reason::Reason;
+pub(crate) use reason::{Limit, Limits};
 pub use rejection::Rejection;
 pub(crate) use rejection::{Reject, default_rejection, reject};

@@ -1,9 +1,8 @@
 //! What a client is shown of a reason: a problem of RFC 9457, or a gRPC status.
 
 use super::{Reason, grpc};
-use crate::{key::KeyError, semaphore::AcquireError};
+use crate::{json::Text, key::KeyError, semaphore::AcquireError};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
-use std::fmt::{self, Write};
 
 /// The problem that a client gets.
 pub(super) struct Problem {
@@ -82,10 +81,10 @@ impl Problem {
             self.status.as_u16()
         );
         if let Some(detail) = &self.detail {
-            json = format!(r#"{json},"detail":{}"#, Json(detail));
+            json = format!(r#"{json},"detail":{}"#, Text(detail));
         }
         if self.violated {
-            json = format!(r#"{json},"violated-policies":[{}]"#, Json(policy));
+            json = format!(r#"{json},"violated-policies":[{}]"#, Text(policy));
         }
         json.push('}');
         let mut response = Response::new(json);
@@ -99,22 +98,5 @@ impl Problem {
     pub(super) fn grpc(&self, content_type: HeaderValue) -> Response<String> {
         let message = self.detail.as_deref().unwrap_or(self.title);
         grpc::response(content_type, self.grpc_status, message)
-    }
-}
-
-/// Displays text as a JSON string, quotes included.
-struct Json<'a>(&'a str);
-
-impl fmt::Display for Json<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                c if c.is_control() => write!(f, "\\u{:04x}", u32::from(c))?,
-                c => f.write_char(c)?,
-            }
-        }
-        f.write_char('"')
     }
 }

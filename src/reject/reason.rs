@@ -1,11 +1,10 @@
-//! Why a request is not admitted.
+//! Why a request is not admitted, and the limits that it is under.
 
-use super::limits::Limit;
 use crate::{
     key::KeyError,
     observe::Outcome,
     retry::Retry,
-    semaphore::{AcquireError, PermitLost},
+    semaphore::{AcquireError, ClaimError, Claims, Few, PermitLost, Policy},
 };
 
 /// Why a request is not admitted, as [`Rejection::reason`](crate::Rejection::reason) returns it.
@@ -91,5 +90,92 @@ impl Reason {
             }
             Self::Acquire { .. } | Self::Lost { .. } => Some(retry.failed()),
         }
+    }
+}
+
+/// One limit of a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limit {
+    pub(crate) policy: Policy,
+    /// In units.
+    pub(crate) limit: u32,
+    pub(crate) weight: u32,
+    /// A hash of the key.
+    pub(crate) key: u64,
+}
+
+/// The limits that a request is under, the narrowest first.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits(Few<Limit>);
+
+impl Limit {
+    fn is(&self, policy: &Policy, limit: u32) -> bool {
+        self.limit == limit && self.policy == *policy
+    }
+}
+
+impl Limits {
+    pub(crate) fn one(policy: Policy, limit: u32) -> Self {
+        let (weight, key) = (1, 0);
+        Self(Few::One([Limit {
+            policy,
+            limit,
+            weight,
+            key,
+        }]))
+    }
+
+    /// The limits of a request's claims.
+    pub(crate) fn of(claims: &Claims, retry: &Retry) -> Self {
+        let limits = claims.as_slice().iter().map(|claim| Limit {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            weight: claim.weight(),
+            key: retry.key(claim.key()),
+        });
+        Self(limits.collect())
+    }
+
+    pub(crate) fn narrowest(&self) -> &Limit {
+        &self.0[0]
+    }
+
+    pub(super) fn are_several(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Limit> {
+        self.0.iter()
+    }
+
+    /// The limit that an error names; the narrowest if it names none. A store of several limits of
+    /// its own may name one that no claim has.
+    pub(super) fn refusing(&self, error: &AcquireError) -> Limit {
+        let too_heavy_for = |limit: u32| self.iter().find(|other| other.limit == limit);
+        match error {
+            AcquireError::Full { policy, limit, .. } => self.named(policy, *limit),
+            AcquireError::Invalid {
+                source: ClaimError::TooHeavy { limit, .. },
+            } => too_heavy_for(*limit).unwrap_or(self.narrowest()).clone(),
+            _ => self.narrowest().clone(),
+        }
+    }
+
+    fn named(&self, policy: &Policy, limit: u32) -> Limit {
+        let known = self.iter().find(|known| known.is(policy, limit));
+        Limit {
+            policy: policy.clone(),
+            limit,
+            ..known.unwrap_or(self.narrowest()).clone()
+        }
+    }
+
+    /// All but the one that refused.
+    pub(super) fn others(&self, refusing: &Limit) -> impl Iterator<Item = &Limit> {
+        let at = self
+            .iter()
+            .position(|limit| limit.is(&refusing.policy, refusing.limit));
+        let others = self.iter().enumerate();
+        others.filter_map(move |(other, limit)| (Some(other) != at).then_some(limit))
     }
 }

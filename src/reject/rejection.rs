@@ -1,6 +1,6 @@
 //! A request that is not admitted, and its response.
 
-use super::{Limits, Reason, RejectionBody, grpc, limits::Limit, problem::Problem};
+use super::{Limit, Limits, Reason, RejectionBody, grpc, problem::Problem};
 use crate::{fields::Fields, retry::Retry, semaphore::Policy};
 use bytes::Bytes;
 use http::{HeaderMap, Response, request::Parts};

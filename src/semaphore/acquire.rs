@@ -1,18 +1,91 @@
-//! The future that resolves to a permit.
+//! The trait of stores, and the future that resolves to a permit.
 
-use super::{
-    AcquireError, Key, Permit, Policy, SyncFuture,
-    counted::{Counted, answered},
-};
-use crate::observe::{self, Store};
+use super::{AcquireError, BoxFuture, Claim, Claims, Key, Permit, Policy, SemaphoreId};
+use crate::observe::{self, Claiming, Store, events::Asked, refused};
+use parking_lot::Mutex;
 use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-/// The future that [`Semaphore::acquire`](super::Semaphore::acquire) returns: it resolves to a
+/// A store of counting semaphores, one for each policy and key. See the [module docs](super).
+///
+/// The stores of this crate are handles: cheap to clone, and all clones count together. A `Box` or
+/// an `Arc` of a store is a store too, so a `Box<dyn Semaphore>` can be chosen at run time.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Permit, Semaphore};
+///
+/// async fn export(store: &dyn Semaphore) -> Option<Permit> {
+///     store.acquire(Claim::new("export").with_limit(2)).await.ok()
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// assert!(export(&MemorySemaphore::new()).await.is_some());
+/// # }
+/// ```
+pub trait Semaphore: Send + Sync + 'static {
+    /// Acquires one permit for what a request claims, at all limits or at none: in this call, or once the future is
+    /// polled. See [`Claims`].
+    ///
+    /// A wait counts from the start of the whole acquire. A store of your own that takes one claim at a time refuses
+    /// several with the error of [`Claims::only`].
+    ///
+    /// # Errors
+    ///
+    /// Resolves to an [`AcquireError`]: a refusal ([`AcquireError::is_refusal`]), a claim that no
+    /// store can grant, or a failure of the store itself. The three are never confused. Of several limits one that
+    /// is still full when the wait for it is over refuses with [`AcquireError::Full`], which names it.
+    ///
+    /// # Panics
+    ///
+    /// The stores of this crate need a Tokio runtime with time enabled for a claim that waits, and
+    /// the store in Redis for any claim. Outside of one the future panics when it is polled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future at any point leaves nothing behind, at any limit: the claim leaves the queue, and
+    /// what was already granted is released.
+    fn acquire_all(&self, claims: Claims) -> Acquire;
+
+    /// Acquires a permit for one claim, as [`acquire_all`](Self::acquire_all) does.
+    fn acquire(&self, claim: Claim) -> Acquire {
+        self.acquire_all(claim.into())
+    }
+
+    /// Names the semaphore of a policy and key among those of all stores: two handles to one store give the
+    /// same name. By it a layer notices that an outer one counts its requests in the same semaphore, if
+    /// [`Grant::semaphore_id`](super::Grant::semaphore_id) gives it too. `None` unless implemented; a store may know no
+    /// name of a semaphore of which nothing is held. A store that implements it implements
+    /// [`Grant::weight`](super::Grant::weight) too, by which a released permit is told.
+    fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+        let _ = (policy, key);
+        None
+    }
+}
+
+macro_rules! through_pointers {
+    ($($pointer:ident)*) => { $(
+        impl<S: Semaphore + ?Sized> Semaphore for $pointer<S> {
+            fn acquire_all(&self, claims: Claims) -> Acquire {
+                (**self).acquire_all(claims)
+            }
+
+            fn semaphore_id(&self, policy: &Policy, key: &Key) -> Option<SemaphoreId> {
+                (**self).semaphore_id(policy, key)
+            }
+        }
+    )* };
+}
+
+through_pointers!(Arc Box);
+
+/// The future that [`Semaphore::acquire_all`] returns: it resolves to a
 /// permit, or to the reason why there is none.
 ///
 /// # Panics
@@ -34,56 +107,79 @@ use std::{
 ///
 /// # Examples
 ///
-/// A store of your own answers at once, or with a future:
+/// A store of your own answers at once, or with a future. This one has one unit, whatever the limit of a claim:
 ///
 /// ```
+/// use std::{future::ready, mem, sync::{Arc, Mutex}};
 /// use tower_semaphore::{
-///     Acquire, Claim, MemorySemaphore, Permit, Semaphore,
+///     Acquire, AcquireError, Claim, Claims, Permit, Semaphore,
 ///     semaphore::{BoxFuture, Grant, Loss},
 /// };
 ///
-/// /// Grants a permit of both stores or of none.
-/// struct Both(MemorySemaphore, MemorySemaphore);
+/// #[derive(Default)]
+/// struct OneUnit(Arc<Mutex<bool>>);
 ///
-/// impl Semaphore for Both {
-///     fn acquire(&self, claim: Claim) -> Acquire {
-///         let units = match claim.units() {
-///             Ok(units) => units,
-///             Err(error) => return Acquire::ready(Err(error)),
-///         };
-///         let (first, second) = (self.0.acquire(claim.clone()), self.1.acquire(claim));
-///         Acquire::pending(async move {
-///             let permits = [first.await?, second.await?];
-///             let held = units.limit() - permits[1].remaining();
-///             Ok(Permit::new(Pair { permits, loss: Loss::default() }, units, held))
-///         })
+/// impl OneUnit {
+///     fn take(&self, claims: Claims) -> Result<Permit, AcquireError> {
+///         let claim = claims.only()?;
+///         claim.units()?;
+///         if mem::replace(&mut *self.0.lock().unwrap(), true) {
+///             return Err(AcquireError::full(&claim, 1));
+///         }
+///         let unit = Unit { is_held: Arc::clone(&self.0), is_mine: Mutex::new(true), loss: Loss::default() };
+///         Ok(Permit::new(unit, [(&claim, 1)]))
 ///     }
 /// }
 ///
-/// struct Pair {
-///     permits: [Permit; 2],
+/// impl Semaphore for OneUnit {
+///     fn acquire_all(&self, claims: Claims) -> Acquire {
+///         Acquire::ready(self.take(claims))
+///     }
+/// }
+///
+/// struct Unit {
+///     is_held: Arc<Mutex<bool>>,
+///     is_mine: Mutex<bool>,
 ///     loss: Loss,
 /// }
 ///
-/// impl Grant for Pair {
-///     fn token(&self) -> Option<u64> {
-///         self.permits[0].token()
+/// impl Unit {
+///     fn give_back(&self) -> bool {
+///         let was_held = mem::take(&mut *self.is_mine.lock().unwrap());
+///         if was_held {
+///             *self.is_held.lock().unwrap() = false;
+///         }
+///         was_held
+///     }
+/// }
+///
+/// impl Grant for Unit {
+///     fn token(&self, _level: usize) -> Option<u64> {
+///         None
 ///     }
 ///
 ///     fn loss(&self) -> &Loss {
 ///         &self.loss
 ///     }
 ///
-///     // The pair is lost when one of the two is.
-///     fn parts(&self) -> &[Permit] {
-///         &self.permits
-///     }
-///
 ///     fn release(&self) -> BoxFuture<bool> {
-///         let [first, second] = self.permits.each_ref().map(Permit::release);
-///         Box::pin(async move { first.await & second.await })
+///         Box::pin(ready(self.give_back()))
 ///     }
 /// }
+///
+/// impl Drop for Unit {
+///     fn drop(&mut self) {
+///         self.give_back();
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let (store, claim) = (OneUnit::default(), Claim::new("account-42").with_limit(5));
+/// let permit = store.acquire(claim.clone()).await.unwrap();
+/// assert!(store.acquire(claim.clone()).await.is_err());
+/// drop(permit);
+/// assert!(store.acquire(claim).await.is_ok());
+/// # }
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire(State);
@@ -93,7 +189,7 @@ const AGAIN: &str = "`Acquire` polled after it was ready";
 enum State {
     Ready(Option<Result<Permit, AcquireError>>),
     Pending(SyncFuture<Result<Permit, AcquireError>>),
-    Counted(SyncFuture<Result<Permit, AcquireError>>, Counted),
+    Counted(SyncFuture<Result<Permit, AcquireError>>, Box<Counted>),
 }
 
 impl Acquire {
@@ -111,18 +207,31 @@ impl Acquire {
         Self(State::Pending(SyncFuture::new(future)))
     }
 
-    /// The claim, or the first of several, is for this policy and key. It is counted by its outcome.
+    /// The claims are counted by their outcome: at the narrowest limit, unless a refusal names another.
     #[inline]
-    pub(crate) fn counted(self, store: Store, policy: &Policy, key: &Key) -> Self {
-        if !observe::IS_ON {
+    pub(crate) fn counted(self, store: Store, claims: &[Claim]) -> Self {
+        let Some(claim) = claims.first().filter(|_| observe::IS_ON) else {
             return self;
-        }
+        };
+        let (policy, key) = (claim.policy(), claim.key());
         Self(match self.0 {
-            State::Ready(Some(answer)) => {
-                answered(&answer, store, policy, key);
-                State::Ready(Some(answer))
+            State::Ready(Some(Ok(permit))) => {
+                permit.claimed();
+                State::Ready(Some(Ok(permit)))
             }
-            State::Pending(future) => State::Counted(future, Counted::begin(store, policy, key)),
+            State::Ready(Some(Err(error))) => {
+                let (by, outcome) = (error.policy().unwrap_or(policy), error.outcome());
+                refused(store, by, outcome);
+                Asked::of(store, by.as_str(), key.as_bytes()).refused(None, outcome, &error);
+                State::Ready(Some(Err(error)))
+            }
+            State::Pending(future) => {
+                let counted = Box::new(Counted {
+                    claiming: Claiming::begin(store, policy.as_str()),
+                    asked: Asked::of(store, policy.as_str(), key.as_bytes()),
+                });
+                State::Counted(future, counted)
+            }
             state => state,
         })
     }
@@ -156,5 +265,46 @@ impl Future for Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").finish_non_exhaustive()
+    }
+}
+
+/// A claim whose answer is to come. Dropped before, it is cancelled.
+struct Counted {
+    claiming: Claiming,
+    asked: Asked,
+}
+
+impl Counted {
+    fn answered(&mut self, answer: &Result<Permit, AcquireError>) {
+        match answer {
+            Ok(permit) => {
+                self.claiming.granted();
+                permit.claimed();
+            }
+            Err(error) => {
+                let (by, outcome) = (error.policy().map(Policy::as_str), error.outcome());
+                self.claiming.refused(by, outcome);
+                self.asked.refused(by, outcome, error);
+            }
+        }
+    }
+}
+
+/// A boxed future that is `Sync`, so that a service or a body may keep it and stay `Sync`.
+///
+/// The lock is never taken: polling needs exclusive access, so no other thread can hold the lock.
+pub(crate) struct SyncFuture<T>(Mutex<BoxFuture<T>>);
+
+impl<T> SyncFuture<T> {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(Mutex::new(Box::pin(future)))
+    }
+}
+
+impl<T> Future for SyncFuture<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.0.get_mut().as_mut().poll(cx)
     }
 }

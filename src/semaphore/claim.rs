@@ -1,6 +1,6 @@
 //! What one request claims of a store.
 
-use super::{Key, Policy};
+use super::{AcquireError, ClaimError, Key, MAX_WEIGHT, Policy};
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// How many claims may wait for a key at a time unless a claim or a layer sets another number.
@@ -8,6 +8,9 @@ pub const DEFAULT_MAX_WAITING: u32 = 1_000;
 
 /// With more than a year no queue is in another order.
 const MAX_HEAD_START: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The longest label, in bytes of UTF-8. In Redis it is part of the permit's id, so it is short.
+pub const MAX_LABEL: usize = 64;
 
 /// A label in a claim: few have one, so it takes the place of a pointer.
 pub(crate) type Label = Arc<Cow<'static, str>>;
@@ -42,11 +45,11 @@ pub struct Claim {
     policy: Option<Policy>,
     limit: Option<u32>,
     weight: u32,
-    pub(super) wait: Option<Duration>,
-    pub(super) max_waiting: Option<u32>,
-    pub(super) head_start: Duration,
-    pub(super) strict: bool,
-    pub(super) is_trial: bool,
+    wait: Option<Duration>,
+    max_waiting: Option<u32>,
+    head_start: Duration,
+    strict: bool,
+    is_trial: bool,
     /// Which of several extractors has found it, unless it was the first: part of the policy's name.
     alternative: u16,
     pub(crate) label: Option<Label>,
@@ -90,7 +93,7 @@ impl Claim {
         self
     }
 
-    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`](super::MAX_WEIGHT) at most. See [`Claim`]
+    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most. See [`Claim`]
     /// for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
@@ -149,6 +152,63 @@ impl Claim {
     /// two policies is two semaphores. See [`Claim`] for an example.
     pub fn with_policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = Some(policy.into());
+        self
+    }
+
+    /// Sets a label that operators see beside the permit: a route, a job, a user. It may be any text,
+    /// and grants nothing. What is longer than [`MAX_LABEL`] bytes is cut off at the end of a character,
+    /// so a label never fails a claim. An empty one is none.
+    ///
+    /// [`Operate::usage`](super::Operate::usage) shows it. In Redis it is written with the permit, so
+    /// whoever can read the server's keys can read it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Claim;
+    ///
+    /// let claim = Claim::new("account-42").with_label("GET /market/export");
+    /// assert_eq!(claim.label(), Some("GET /market/export"));
+    /// assert_eq!(claim.with_label("é".repeat(50)).label(), Some(&*"é".repeat(32)));
+    /// ```
+    pub fn with_label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
+        let label = shortened(label.into());
+        self.label = (!label.is_empty()).then(|| Arc::new(label));
+        self
+    }
+
+    /// The label, if it has one. See [`with_label`](Self::with_label).
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_ref().map(|label| &***label)
+    }
+
+    /// Sets whether the claim is strict: it is not unless set. While the store is unavailable, a
+    /// strict claim is refused, whatever the store's policy admits, and its permit is lost when its
+    /// lease ends. For work that must not run twice; the claims of a [`Lock`](crate::Lock) are
+    /// strict.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Claim;
+    ///
+    /// let claim = Claim::new("nightly-report").with_limit(1).with_strict(true);
+    /// assert!(claim.is_strict());
+    /// ```
+    pub fn with_strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Whether the claim is strict. See [`with_strict`](Self::with_strict).
+    pub fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// The claim of a request that is admitted in any case. It takes no place from those in force among
+    /// the waiters of its process.
+    pub(crate) fn on_trial(mut self) -> Self {
+        self.is_trial = true;
         self
     }
 
@@ -211,10 +271,129 @@ impl Claim {
     pub fn weight(&self) -> u32 {
         self.weight
     }
+
+    /// How the claim waits; `None` if it does not wait. See [`key`](Self::key) for an example.
+    #[inline]
+    pub fn wait(&self) -> Option<Wait> {
+        let time = self.wait.filter(|wait| !wait.is_zero())?;
+        Some(Wait {
+            time,
+            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
+            head_start: self.head_start,
+            is_trial: self.is_trial,
+        })
+    }
+
+    /// Checks the claim, and returns the units that a store has to count. A store calls this
+    /// method first.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, or a
+    /// weight above the limit; [`AcquireError::Full`] for a limit of 0, which refuses every claim.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::Claim;
+    ///
+    /// let units = Claim::new("account-42").with_limit(5).with_weight(2).units().unwrap();
+    /// assert_eq!((units.limit(), units.weight()), (5, 2));
+    /// assert!(Claim::new("account-42").units().is_err(), "it has no limit");
+    /// ```
+    #[inline]
+    pub fn units(&self) -> Result<Units, AcquireError> {
+        let limit = self.limit().ok_or(ClaimError::NoLimit)?;
+        let weight = self.weight();
+        if self.key().is_empty() {
+            return Err(ClaimError::EmptyKey.into());
+        }
+        if weight == 0 || weight > MAX_WEIGHT {
+            return Err(ClaimError::Weight { weight }.into());
+        }
+        match limit {
+            0 => Err(AcquireError::full(self, 0)),
+            _ if weight > limit => Err(ClaimError::TooHeavy { weight, limit }.into()),
+            _ => Ok(Units { limit, weight }),
+        }
+    }
+
+    /// The numbers of a claim that was checked.
+    #[inline]
+    pub(crate) fn checked_units(&self) -> Units {
+        let (limit, weight) = (self.limit.unwrap_or_default(), self.weight);
+        Units { limit, weight }
+    }
+}
+
+impl AcquireError {
+    /// The refusal of `claim` because there is no room: `held` units of its key are in use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{AcquireError, Claim};
+    ///
+    /// let refused = AcquireError::full(&Claim::new("account-42").with_limit(5), 5);
+    /// assert_eq!(refused.to_string(), "limit reached: 5 of 5 units are held");
+    /// ```
+    #[cold]
+    pub fn full(claim: &Claim, held: u32) -> Self {
+        Self::Full {
+            policy: claim.policy().clone(),
+            limit: claim.limit().unwrap_or_default(),
+            held,
+        }
+    }
 }
 
 impl<K: Into<Key>> From<K> for Claim {
     fn from(key: K) -> Self {
         Self::new(key)
     }
+}
+
+/// The numbers of a claim that a store can grant: 1 ≤ weight ≤ limit. [`Claim::units`](super::Claim::units) returns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Units {
+    pub(crate) limit: u32,
+    pub(crate) weight: u32,
+}
+
+impl Units {
+    /// How many units the key's permits may hold together. See [`Claim::units`](super::Claim::units) for an example.
+    pub fn limit(self) -> u32 {
+        self.limit
+    }
+
+    /// How many of those units the claim takes. See [`Claim::units`](super::Claim::units) for an example.
+    pub fn weight(self) -> u32 {
+        self.weight
+    }
+}
+
+/// How a claim waits. [`Claim::wait`](super::Claim::wait) returns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The longest time that the claim waits, greater than zero.
+    pub time: Duration,
+    /// How many claims may wait for the key up to this one, in the order of the queue.
+    pub max_waiting: u32,
+    /// How much earlier than it arrived the claim counts as arrived.
+    pub head_start: Duration,
+    /// Whether the limit is in shadow.
+    pub(crate) is_trial: bool,
+}
+
+fn shortened(mut label: Cow<'static, str>) -> Cow<'static, str> {
+    let mut end = MAX_LABEL.min(label.len());
+    while !label.is_char_boundary(end) {
+        end -= 1;
+    }
+    match &mut label {
+        Cow::Borrowed(text) => *text = &text[..end],
+        Cow::Owned(text) => text.truncate(end),
+    }
+    label
 }

@@ -1,7 +1,7 @@
 //! The claims of one request.
 
-use super::{AcquireError, Claim, ClaimError, Key, MAX_CLAIMS, MAX_UNITS, Policy};
-use std::{slice, vec};
+use super::{AcquireError, Claim, ClaimError, MAX_CLAIMS, MAX_UNITS};
+use std::{ops::Deref, slice, vec};
 
 /// What one request claims: a permit of one limit, or of several together.
 ///
@@ -38,38 +38,36 @@ use std::{slice, vec};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use]
-pub struct Claims(Inner);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Inner {
-    /// Most requests have one, which needs no allocation.
-    One([Claim; 1]),
-    Several(Vec<Claim>),
-}
+pub struct Claims(Few<Claim>);
 
 impl Claims {
     /// The claims, from the narrowest limit to the widest.
+    #[inline]
     pub fn as_slice(&self) -> &[Claim] {
-        match &self.0 {
-            Inner::One(one) => one,
-            Inner::Several(several) => several,
-        }
+        &self.0
     }
 
-    /// The only claim; all of them if they are not one.
-    pub(crate) fn only(self) -> Result<Claim, Vec<Claim>> {
+    /// The only claim, for a store of your own that takes one at a time. See [`Acquire`](super::Acquire) for an
+    /// example.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Invalid`] with [`ClaimError::Several`] if there are several, and with [`ClaimError::None`] if
+    /// there is none.
+    pub fn only(self) -> Result<Claim, AcquireError> {
         match self.0 {
-            Inner::One([claim]) => Ok(claim),
-            Inner::Several(several) => Err(several),
+            Few::One([claim]) => Ok(claim),
+            Few::Several(claims) if claims.is_empty() => Err(ClaimError::None.into()),
+            Few::Several(claims) => {
+                let claims = claims.len();
+                Err(ClaimError::Several { claims }.into())
+            }
         }
     }
 
     /// Changes each claim.
     pub(crate) fn map(self, change: impl FnMut(Claim) -> Claim) -> Self {
-        match self.0 {
-            Inner::One(one) => Self(Inner::One(one.map(change))),
-            Inner::Several(several) => several.into_iter().map(change).collect(),
-        }
+        Self(self.0.map(change))
     }
 
     /// Checks the claims as [`Claim::units`] does each.
@@ -79,13 +77,17 @@ impl Claims {
     /// What [`Claim::units`] says of the first that is wrong, and [`AcquireError::Invalid`] if there
     /// is none, if there are more than [`MAX_CLAIMS`], if they are more than [`MAX_UNITS`] together, or if two of
     /// them are for one semaphore: the second would wait for the first.
+    #[inline]
     pub fn check(&self) -> Result<(), AcquireError> {
-        check(self.as_slice())
+        match &self.0 {
+            Few::One([claim]) => claim.units().map(drop),
+            Few::Several(several) => check(several),
+        }
     }
 }
 
 /// Checks the claims of one request.
-pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
+fn check(claims: &[Claim]) -> Result<(), AcquireError> {
     if claims.is_empty() {
         return Err(ClaimError::None.into());
     }
@@ -103,23 +105,57 @@ pub(crate) fn check(claims: &[Claim]) -> Result<(), AcquireError> {
     }
     // Each is within `MAX_WEIGHT` by now, so the sum is small.
     let units = claims.iter().map(Claim::weight).sum();
-    if units > MAX_UNITS {
-        return Err(ClaimError::TooManyUnits { units }.into());
+    match units > MAX_UNITS {
+        true => Err(ClaimError::TooManyUnits { units }.into()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
-/// The policy and the key of the narrowest limit.
-pub(crate) fn narrowest(claims: &[Claim]) -> (Policy, Key) {
-    match claims.first() {
-        Some(claim) => (claim.policy().clone(), claim.key().clone()),
-        None => (Policy::DEFAULT, Key::from("")),
+/// One of something, or several. Most requests are under one limit, which needs no allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Few<T> {
+    One([T; 1]),
+    Several(Vec<T>),
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(one) => one,
+            Self::Several(several) => several,
+        }
+    }
+}
+
+impl<T> Few<T> {
+    /// Makes something of each.
+    #[inline]
+    pub(crate) fn map<R>(self, change: impl FnMut(T) -> R) -> Few<R> {
+        match self {
+            Self::One(one) => Few::One(one.map(change)),
+            Self::Several(several) => Few::Several(several.into_iter().map(change).collect()),
+        }
+    }
+}
+
+impl<T> FromIterator<T> for Few<T> {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        let mut all = all.into_iter();
+        match (all.next(), all.next()) {
+            (Some(only), None) => Self::One([only]),
+            (first, second) => Self::Several(first.into_iter().chain(second).chain(all).collect()),
+        }
     }
 }
 
 impl<C: Into<Claim>> From<C> for Claims {
+    #[inline]
     fn from(claim: C) -> Self {
-        Self(Inner::One([claim.into()]))
+        Self(Few::One([claim.into()]))
     }
 }
 
@@ -130,20 +166,14 @@ impl<const N: usize> From<[Claim; N]> for Claims {
 }
 
 impl From<Vec<Claim>> for Claims {
-    fn from(mut claims: Vec<Claim>) -> Self {
-        match claims.pop() {
-            Some(only) if claims.is_empty() => Self(Inner::One([only])),
-            last => {
-                claims.extend(last);
-                Self(Inner::Several(claims))
-            }
-        }
+    fn from(claims: Vec<Claim>) -> Self {
+        claims.into_iter().collect()
     }
 }
 
 impl FromIterator<Claim> for Claims {
     fn from_iter<I: IntoIterator<Item = Claim>>(claims: I) -> Self {
-        claims.into_iter().collect::<Vec<_>>().into()
+        Self(claims.into_iter().collect())
     }
 }
 
@@ -152,11 +182,10 @@ impl IntoIterator for Claims {
     type IntoIter = vec::IntoIter<Claim>;
 
     fn into_iter(self) -> Self::IntoIter {
-        let claims = match self.0 {
-            Inner::One(one) => one.into(),
-            Inner::Several(several) => several,
-        };
-        claims.into_iter()
+        match self.0 {
+            Few::One(one) => Vec::from(one).into_iter(),
+            Few::Several(several) => several.into_iter(),
+        }
     }
 }
 

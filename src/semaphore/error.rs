@@ -1,6 +1,7 @@
 //! Why a claim is granted no permit.
 
 use super::Policy;
+use crate::observe::Outcome;
 use std::{error::Error, fmt, sync::Arc};
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -83,6 +84,28 @@ impl AcquireError {
             self,
             Self::Full { .. } | Self::TimedOut | Self::QueueFull | Self::Revoked
         )
+    }
+
+    /// The policy that has refused, if the error names it.
+    pub(super) fn policy(&self) -> Option<&Policy> {
+        match self {
+            Self::Full { policy, .. } => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// What is counted.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Full { .. } => Outcome::Full,
+            Self::TimedOut => Outcome::TimedOut,
+            Self::QueueFull => Outcome::QueueFull,
+            Self::Overloaded => Outcome::Overloaded,
+            Self::Invalid { .. } => Outcome::Invalid,
+            Self::Store { .. } => Outcome::Unavailable,
+            Self::Closed => Outcome::Closed,
+            Self::Revoked => Outcome::Revoked,
+        }
     }
 }
 
@@ -179,8 +202,16 @@ pub enum ClaimError {
         /// The claim's weight, in units.
         weight: u32,
     },
+    /// The store takes one claim of a request, and it has several.
+    #[non_exhaustive]
+    Several {
+        /// How many it has.
+        claims: usize,
+    },
     /// The store cannot change the weight of a permit.
     FixedWeight,
+    /// A permit is not held under the policy at which its weight was to change.
+    NoLevel,
     /// The claim is heavier than its limit, so there will never be room.
     #[non_exhaustive]
     TooHeavy {
@@ -205,6 +236,10 @@ impl fmt::Display for ClaimError {
             Self::Weight { weight } => {
                 write!(f, "weight: {weight} is not within 1 to {MAX_WEIGHT}")
             }
+            Self::Several { claims } => {
+                write!(f, "claims: {claims}, and the store takes one at a time")
+            }
+            Self::NoLevel => f.write_str("policy: the permit is not held under it"),
             Self::FixedWeight => f.write_str("weight: the store cannot change it"),
             Self::TooHeavy { weight, limit } => {
                 write!(f, "weight: {weight} is more than the limit of {limit}")

@@ -147,39 +147,24 @@ impl From<Vec<u8>> for Key {
     }
 }
 
-impl From<&str> for Key {
-    #[inline]
-    fn from(key: &str) -> Self {
-        key.as_bytes().into()
-    }
-}
-
 impl From<String> for Key {
     fn from(key: String) -> Self {
         key.into_bytes().into()
     }
 }
 
-impl From<&String> for Key {
-    fn from(key: &String) -> Self {
-        key.as_bytes().into()
-    }
-}
-
-impl From<Cow<'_, str>> for Key {
-    fn from(key: Cow<'_, str>) -> Self {
-        match key {
-            Cow::Borrowed(key) => key.into(),
-            Cow::Owned(key) => key.into(),
+macro_rules! from_texts {
+    ($($text:ty)*) => { $(
+        impl From<$text> for Key {
+            #[inline]
+            fn from(key: $text) -> Self {
+                key.as_bytes().into()
+            }
         }
-    }
+    )* };
 }
 
-impl From<Arc<str>> for Key {
-    fn from(key: Arc<str>) -> Self {
-        key.as_bytes().into()
-    }
-}
+from_texts!(&str &String Cow<'_, str> Arc<str>);
 
 macro_rules! from_integers {
     ($($integer:ty)*) => { $(
@@ -193,23 +178,17 @@ macro_rules! from_integers {
 
 from_integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-impl From<IpAddr> for Key {
-    fn from(key: IpAddr) -> Self {
-        Self::text(format_args!("{}", key.to_canonical()))
-    }
+macro_rules! from_addresses {
+    ($($address:ty)*) => { $(
+        impl From<$address> for Key {
+            fn from(key: $address) -> Self {
+                Self::text(format_args!("{}", IpAddr::from(key).to_canonical()))
+            }
+        }
+    )* };
 }
 
-impl From<Ipv4Addr> for Key {
-    fn from(key: Ipv4Addr) -> Self {
-        IpAddr::from(key).into()
-    }
-}
-
-impl From<Ipv6Addr> for Key {
-    fn from(key: Ipv6Addr) -> Self {
-        IpAddr::from(key).into()
-    }
-}
+from_addresses!(IpAddr Ipv4Addr Ipv6Addr);
 
 /// A UUID's bytes, in their usual order.
 impl From<[u8; 16]> for Key {

@@ -1,8 +1,16 @@
-//! What operators ask of a store.
+//! What operators ask of a store: who holds what.
 
-use super::{BoxFuture, Key, Policy, StoreError, Usage};
+use super::{BoxFuture, Key, Policy, StoreError};
 use futures_core::Stream;
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    future::poll_fn,
+    path::Path,
+    pin::Pin,
+    process,
+    sync::{Arc, LazyLock},
+    time::{Duration, SystemTime},
+};
 use tokio::time::timeout;
 
 /// A boxed stream of keys, as [`Operate::keys`] returns it.
@@ -264,3 +272,192 @@ macro_rules! through_pointers {
 }
 
 through_pointers!(Arc Box);
+
+/// What is held of one key, and what waits for it, at one instant. [`Operate::usage`](super::Operate::usage)
+/// returns it.
+///
+/// # Examples
+///
+/// ```
+/// use tower_semaphore::{Claim, MemorySemaphore, Operate, Policy, Semaphore};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let semaphore = MemorySemaphore::builder().holders(true).build();
+/// let claim = Claim::new("account-42").with_limit(5).with_label("GET /market/export");
+/// let permit = semaphore.acquire(claim).await.unwrap();
+///
+/// let usage = semaphore.usage(&Policy::DEFAULT, &"account-42".into()).await.unwrap();
+/// assert_eq!((usage.limit, usage.units), (Some(5), 1));
+/// assert_eq!(usage.held[0].label.as_deref(), Some("GET /market/export"));
+/// assert_eq!(usage.held[0].process.pid, Some(std::process::id()));
+/// # drop(permit);
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// When that was, by the store's clock, as all times here.
+    pub now: SystemTime,
+    /// The limit of the claim that came last, of those that hold or wait; `None`: the store knows none.
+    pub limit: Option<u32>,
+    /// How many units are held.
+    pub units: u32,
+    /// The permits that hold them, the oldest claim first. One that has changed its weight is one.
+    pub held: Vec<PermitInfo>,
+    /// The claims that wait, in the order of the queue.
+    pub waiting: Vec<PermitInfo>,
+}
+
+/// A permit that is held, or a claim that waits for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PermitInfo {
+    /// What the store calls it, unique for its key, from the claim to the release. In Redis a permit of
+    /// several units that is lost and granted again has another one then.
+    /// [`Operate::revoke`](super::Operate::revoke) takes it.
+    pub id: String,
+    /// Whose it is.
+    pub process: Process,
+    /// How many units it holds, or waits for.
+    pub weight: u32,
+    /// The limit that it was claimed under, in units.
+    pub limit: u32,
+    /// What its claim was [labelled](super::Claim::with_label).
+    pub label: Option<String>,
+    /// When it was claimed. It may have waited since.
+    pub since: SystemTime,
+    /// When its lease ends unless it is refreshed; of a waiter, until when it counts as alive. `None` in
+    /// a store without leases.
+    pub ends: Option<SystemTime>,
+}
+
+impl Usage {
+    /// The usage of a key of which so many units are held. The limit is that of the claim that came
+    /// last. See [`PermitInfo::new`] for an example.
+    pub fn new(
+        now: SystemTime,
+        units: u32,
+        mut held: Vec<PermitInfo>,
+        waiting: Vec<PermitInfo>,
+    ) -> Self {
+        held.sort_by_key(|info| info.since);
+        let last = held.iter().chain(&waiting).max_by_key(|info| info.since);
+        Self {
+            now,
+            limit: last.map(|info| info.limit),
+            units,
+            held,
+            waiting,
+        }
+    }
+}
+
+impl PermitInfo {
+    /// A permit of which no more is known, for a store of your own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tower_semaphore::semaphore::{PermitInfo, Process, Usage};
+    ///
+    /// let now = SystemTime::now();
+    /// let mut permit = PermitInfo::new("17", Process::current(), 1, 5, now);
+    /// permit.label = Some("nightly".to_owned());
+    /// assert_eq!(Usage::new(now, 1, vec![permit], vec![]).limit, Some(5));
+    /// ```
+    pub fn new(
+        id: impl Into<String>,
+        process: Process,
+        weight: u32,
+        limit: u32,
+        since: SystemTime,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            process,
+            weight,
+            limit,
+            label: None,
+            since,
+            ends: None,
+        }
+    }
+}
+
+/// A process that holds permits of a store, or waits for them.
+///
+/// What a store does not know is `None`: another process may have said nothing of itself, or too long
+/// ago.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Process {
+    /// What the store calls the process: unique among all processes that share the store. A process that
+    /// has opened a store twice counts as two.
+    pub id: String,
+    /// The name of the machine.
+    pub host: Option<String>,
+    /// The number of the process on that machine, or in its container.
+    pub pid: Option<u32>,
+    /// The name of its program.
+    pub name: Option<String>,
+    /// The version of this crate that the process uses.
+    pub version: Option<String>,
+}
+
+static CURRENT: LazyLock<Process> = LazyLock::new(|| Process {
+    id: process::id().to_string(),
+    host: host(),
+    pid: Some(process::id()),
+    name: program(),
+    version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+});
+
+impl Process {
+    /// A process of which nothing but its id is known.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::Process;
+    ///
+    /// assert_eq!(Process::new("web-1").pid, None);
+    /// ```
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            host: None,
+            pid: None,
+            name: None,
+            version: None,
+        }
+    }
+
+    /// This process. Its id is its number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::semaphore::Process;
+    ///
+    /// assert_eq!(Process::current().pid, Some(std::process::id()));
+    /// ```
+    pub fn current() -> Self {
+        CURRENT.clone()
+    }
+}
+
+/// The machine's name: as Linux says, else as the environment does.
+fn host() -> Option<String> {
+    let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let told = told.map(|host| host.trim().to_owned());
+    let known = told.filter(|host| !host.is_empty());
+    let variables = ["HOSTNAME", "COMPUTERNAME"].into_iter();
+    known.or_else(|| variables.filter_map(|name| env::var(name).ok()).next())
+}
+
+fn program() -> Option<String> {
+    let path = env::args_os().next()?;
+    let name = Path::new(&path).file_stem()?;
+    Some(name.to_string_lossy().into_owned())
+}

@@ -1,28 +1,43 @@
-//! A permit, and the grant of a store behind it.
+//! A permit, and the grant of a store behind it: its levels, its weight, its loss, its end.
 
-use super::{
-    AcquireError, BoxFuture, ClaimError, Loss, Policy, SemaphoreId, Units, countdown::Countdown,
-};
+use super::{AcquireError, Claim, ClaimError, Few, Loss, MAX_WEIGHT, Policy, SemaphoreId, Units};
 use crate::{
-    observe::{Held, Store},
-    sync::{AtomicBool, Mutex},
+    background::{Bounded, Countdown},
+    observe::{Held, LostBy, Outcome, Store, events},
 };
+use parking_lot::Mutex;
 use std::{
     any::Any,
     fmt,
-    future::{Future, ready},
-    sync::{Arc, Weak, atomic::AtomicU32},
+    future::{Future, poll_fn, ready},
+    iter,
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
 };
 
-/// Units of a key that a store has granted. They are held until the last clone is dropped.
+/// A boxed future, as [`Grant::release`] returns it: so that `Grant` needs no
+/// type parameter for it.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A boxed future of a grant that changes, as [`Grant::resize`] returns it.
+pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + Send + 'a>>;
+
+/// What a store has granted: units of one limit, or of [several](super::Claims). They are held until the last clone is
+/// dropped.
 ///
 /// Dropping a permit does no I/O, needs no runtime and never panics: it queues the release.
 ///
+/// A permit is one grant: all its limits are lost and released together. [`levels`](Self::levels) tells what it has of
+/// each; its own token, limit, weight and remaining units are those of the narrowest.
+///
 /// A permit that a layer puts into a request's extensions also keeps the permits of the limits
 /// outside of that layer. Such a permit is lost as soon as one of these is, and
-/// [`release`](Self::release) releases all of them. Its token, limit and remaining units are those
-/// of the innermost limit. The same holds for a permit of [several claims](super::Claims): the
-/// narrowest is the innermost.
+/// [`release`](Self::release) releases all of them. All else that it reports is of its own layer.
 ///
 /// # Examples
 ///
@@ -44,28 +59,25 @@ use std::{
 /// ```
 #[derive(Clone)]
 #[must_use = "dropping the permit releases it"]
-pub struct Permit(pub(super) Arc<Shared<dyn Grant>>);
+pub struct Permit {
+    own: Granted,
+    /// The grants of the limits outside, the nearest first.
+    outer: Option<Arc<[Granted]>>,
+}
 
-/// The store's side of a permit. Dropping the grant must release the permit.
+/// The store's side of a permit, which is of as many levels as there were claims. Dropping the grant must release the
+/// permit.
 ///
 /// A store of your own implements this trait for the type that it passes to [`Permit::new`]. See
-/// [`Acquire`](super::Acquire) for an example.
+/// [`Acquire`](super::Acquire) for an example. A level is given by its number, from the narrowest limit, 0, to the
+/// widest.
 pub trait Grant: Send + Sync + 'static {
-    /// The fencing token: greater than that of every earlier permit of the key. `None`: the store has given it
-    /// none, or none yet.
-    fn token(&self) -> Option<u64>;
+    /// The fencing token of a level: greater than that of every earlier permit of the key. `None`: the store has given
+    /// it none, or none yet.
+    fn token(&self, level: usize) -> Option<u64>;
 
     /// The place where the store reports the loss of this permit.
     fn loss(&self) -> &Loss;
-
-    /// The permits that this grant combines, if its store combines other stores: none unless
-    /// implemented.
-    ///
-    /// The permit is lost as soon as one of its parts is, so a composite store needs no task that
-    /// forwards a loss.
-    fn parts(&self) -> &[Permit] {
-        &[]
-    }
 
     /// Whether the lease has ended while the permit was in use: [`Loss::is_set`] unless
     /// implemented.
@@ -79,43 +91,33 @@ pub trait Grant: Send + Sync + 'static {
         false
     }
 
-    /// How many units the permit holds now, 0 after its release, if the store can change that number:
-    /// then it implements [`grow`](Self::grow) and [`shrink`](Self::shrink) too. `None` unless
-    /// implemented: as many as it was made with, and
-    /// [`Permit::resize`] fails with [`ClaimError::FixedWeight`].
-    ///
-    /// A permit changes its weight once at a time: its clones wait for each other. It may be released
-    /// meanwhile.
-    fn weight(&self) -> Option<u32> {
+    /// How many units the permit holds of a level now, 0 after its release, if the store can change that number:
+    /// then it implements [`resize`](Self::resize) too. `None` unless
+    /// implemented: as many as it was made with.
+    fn weight(&self, level: usize) -> Option<u32> {
+        let _ = level;
         None
     }
 
-    /// Adds units to the permit, as a claim for them that does not wait. Its limit is
-    /// [`Permit::limit`], which may be lower than when the permit was granted.
-    /// [`weight`](Self::weight) counts the units before the future is ready. A future that fails, or is
-    /// dropped before it is ready, leaves the permit as it was. The permit itself names its policy in a
-    /// refusal.
-    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
-        let _ = units;
-        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
-    }
-
-    /// Releases that many of the permit's units, fewer than it has. As with
-    /// [`release`](Self::release) that is queued when this method returns, and
-    /// [`weight`](Self::weight) counts them no more; the future is ready when the store has them.
+    /// Changes how many units the permit holds of each of these levels, at all or at none. What is added is as a claim
+    /// that does not wait, under the limit that stands beside it. [`weight`](Self::weight) tells the new number before
+    /// the future is ready. A future that fails, or is dropped before it is ready, leaves the permit as it was, or as
+    /// it was to be.
+    ///
+    /// Clones of a permit may change it at once, and release it meanwhile.
     ///
     /// # Errors
     ///
-    /// With [`PermitLost`](super::PermitLost) as its source for a permit that is released. A lost
-    /// permit becomes lighter too: so many units fewer are granted again.
-    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
-        let _ = units;
-        Err(ClaimError::FixedWeight.into())
+    /// As [`Permit::resize`] says. Unless implemented [`ClaimError::FixedWeight`].
+    fn resize(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+        let _ = levels;
+        Box::pin(ready(Err(ClaimError::FixedWeight.into())))
     }
 
-    /// Names the semaphore that the permit counts in, as
+    /// Names the semaphore that a level counts in, as
     /// [`Semaphore::semaphore_id`](super::Semaphore::semaphore_id) does. `None` unless implemented.
-    fn semaphore_id(&self) -> Option<SemaphoreId> {
+    fn semaphore_id(&self, level: usize) -> Option<SemaphoreId> {
+        let _ = level;
         None
     }
 
@@ -124,72 +126,160 @@ pub trait Grant: Send + Sync + 'static {
     fn release(&self) -> BoxFuture<bool>;
 }
 
-pub(super) struct Shared<G: ?Sized> {
-    pub(super) policy: Policy,
-    pub(super) limit: u32,
-    /// The lowest limit of the inner layers that have shared it; `u32::MAX` if there is none.
-    pub(super) inner_limit: AtomicU32,
-    pub(super) remaining: u32,
-    /// How many units it was granted with.
-    pub(super) weight: u32,
-    /// Whether its request is admitted in any case.
-    pub(super) is_shadow: bool,
-    /// Whether it shares its only level with the permit of an outer limit.
-    pub(super) is_share: bool,
-    /// Whether a level of it is shared by an outer and an inner limit.
-    pub(super) is_shared: AtomicBool,
-    /// Whether a clone changes its weight now.
-    pub(super) is_changing: AtomicBool,
-    pub(super) held: Held,
-    /// Few permits have any.
-    pub(super) attached: Mutex<Option<Box<Attached>>>,
-    pub(super) grant: G,
+/// One grant, which all clones of a permit have.
+type Granted = Arc<Shared<dyn Grant>>;
+
+struct Shared<G: ?Sized> {
+    terms: Few<Terms>,
+    is_shadow: bool,
+    attached: Mutex<Option<Box<Attached>>>,
+    grant: G,
 }
 
-/// What is dropped with a permit's last clone at the latest.
+/// How a level was granted.
+struct Terms {
+    policy: Policy,
+    units: Units,
+    /// How many units of the key were held then, its own included.
+    held: u32,
+    /// The lowest limit of the inner layers that have shared the level; `u32::MAX` if there is none.
+    inner_limit: AtomicU32,
+    /// Whether an inner call shares it now.
+    is_taken: AtomicBool,
+    counted: Held,
+}
+
+/// What few permits have.
 #[derive(Default)]
-pub(super) struct Attached {
-    pub(super) max_hold: Option<Countdown>,
-    /// The inner limit that shares this permit now.
-    pub(super) taken: Weak<()>,
+struct Attached {
+    max_hold: Option<Countdown>,
     kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
+impl Terms {
+    #[inline]
+    fn new(claim: &Claim, held: u32, counted: Held) -> Self {
+        Self {
+            policy: claim.policy().clone(),
+            units: claim.checked_units(),
+            held,
+            inner_limit: AtomicU32::new(u32::MAX),
+            is_taken: AtomicBool::new(false),
+            counted,
+        }
+    }
+}
+
 impl Permit {
-    /// A permit for what a store has granted: `held` is how many units of the key were held then,
-    /// the permit's own included. See [`Acquire`](super::Acquire) for an example.
-    pub fn new(grant: impl Grant, units: Units, held: u32) -> Self {
-        Self::granted(grant, Store::Custom, Policy::DEFAULT, units, held)
+    /// A permit for what a store has granted. For each claim, from the narrowest limit to the widest: how many units
+    /// of its key were held then, the permit's own included. See [`Acquire`](super::Acquire) for an example.
+    ///
+    /// # Panics
+    ///
+    /// Without a claim.
+    pub fn new<'a>(grant: impl Grant, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
+        Self::granted(grant, Store::Custom, claims)
+    }
+
+    /// The same of a store of this crate. It is counted from now on.
+    #[inline]
+    pub(crate) fn granted<'a>(
+        grant: impl Grant,
+        store: Store,
+        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
+    ) -> Self {
+        let terms = claims.into_iter().map(|(claim, held)| {
+            let counted = Held::begun(store, claim.policy().as_str());
+            Terms::new(claim, held, counted)
+        });
+        Self::with(grant, terms.collect(), false)
+    }
+
+    /// A permit that counts as those that it is made of, or, in shadow, as none.
+    pub(crate) fn uncounted<'a>(
+        grant: impl Grant,
+        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
+        is_shadow: bool,
+    ) -> Self {
+        let terms = claims.into_iter();
+        let terms = terms.map(|(claim, held)| Terms::new(claim, held, Held::default()));
+        Self::with(grant, terms.collect(), is_shadow)
     }
 
     #[inline]
-    pub(super) fn from_parts(
-        grant: impl Grant,
-        policy: Policy,
-        units: Units,
-        remaining: u32,
-        held: Held,
-    ) -> Self {
-        Self(Arc::new(Shared {
-            policy,
-            limit: units.limit,
-            inner_limit: AtomicU32::new(u32::MAX),
-            remaining,
-            weight: units.weight,
-            is_shadow: false,
-            is_share: false,
-            is_shared: AtomicBool::new(false),
-            is_changing: AtomicBool::new(false),
-            held,
-            attached: Mutex::new(None),
-            grant,
-        }))
+    fn with(grant: impl Grant, terms: Few<Terms>, is_shadow: bool) -> Self {
+        assert!(!terms.is_empty(), "a permit has a level");
+        Self {
+            own: Arc::new(Shared {
+                terms,
+                is_shadow,
+                attached: Mutex::new(None),
+                grant,
+            }),
+            outer: None,
+        }
     }
 
-    /// Keeps something until the permit is released, for all its clones. Only the first call counts.
-    pub(crate) fn keep(&self, kept: Box<dyn Any + Send + Sync>) {
-        let mut attached = self.0.attached.lock();
-        attached.get_or_insert_default().kept.get_or_insert(kept);
+    /// This permit, which also keeps `outer` until the last clone is dropped: it is lost when one
+    /// of the two is, and releasing it releases both. All else that it reports is its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let (store, other) = (MemorySemaphore::new(), MemorySemaphore::new());
+    /// let claim = Claim::new("account-42").with_limit(1);
+    /// let outer = other.acquire(claim.clone()).await.unwrap();
+    /// let both = store.acquire(claim).await.unwrap().with_outer(&outer);
+    /// drop(outer);
+    /// drop(both);
+    /// assert_eq!(other.busy_keys(), 0);
+    /// # }
+    /// ```
+    pub fn with_outer(self, outer: &Self) -> Self {
+        let is_new = |grant: &&Arc<_>| !self.grants().any(|own| Arc::ptr_eq(own, grant));
+        let own = self.grants().skip(1);
+        let all: Vec<_> = own.chain(outer.grants().filter(is_new)).cloned().collect();
+        let outer = Some(all.into());
+        let own = self.own;
+        Self { own, outer }
+    }
+
+    /// Its own grant, and those that it keeps.
+    fn grants(&self) -> impl Iterator<Item = &Granted> {
+        let outer = self.outer.iter().flat_map(|outer| outer.iter());
+        iter::once(&self.own).chain(outer)
+    }
+
+    /// The permits that it keeps, and itself as the first, each alone.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        self.grants().cloned().map(|own| Self { own, outer: None })
+    }
+
+    pub(crate) fn level(&self, number: usize) -> Level<'_> {
+        let of = &*self.own;
+        Level { of, number }
+    }
+
+    /// What was granted of each limit, from the narrowest to the widest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let account = Claim::new("account-42").with_limit(5);
+    /// let fleet = Claim::new("all").with_policy("fleet").with_limit(1_000).with_weight(3);
+    /// let permit = MemorySemaphore::new().acquire_all([account, fleet].into()).await.unwrap();
+    /// for level in permit.levels() {
+    ///     println!("{}: {} of {}, as {:?}", level.policy(), level.weight(), level.limit(), level.token());
+    /// }
+    /// assert_eq!(permit.levels().map(|level| level.weight()).collect::<Vec<_>>(), [1, 3]);
+    /// # }
+    /// ```
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {
+        (0..self.own.terms.len()).map(|number| self.level(number))
     }
 
     /// The fencing token: a number that grows with every permit granted for the key. A resource
@@ -200,11 +290,296 @@ impl Permit {
     /// had gained by [`resize`](Self::resize). `None`: it has none, or none yet, because the store was
     /// unavailable when it was admitted, or because its limit is on trial. See [`Permit`] for an example.
     pub fn token(&self) -> Option<u64> {
-        self.0.grant.token()
+        self.level(0).token()
     }
 
-    pub(super) fn parts(&self) -> &[Self] {
-        self.0.grant.parts()
+    /// The policy under which it was granted.
+    pub fn policy(&self) -> &Policy {
+        &self.own.terms[0].policy
+    }
+
+    /// The limit under which the permit is held, in units: that under which it was granted, or a lower one of a
+    /// nested layer that shares it. See [`Permit`] for an example.
+    pub fn limit(&self) -> u32 {
+        self.level(0).limit()
+    }
+
+    /// How many units of the key were free when the permit was granted, its own not counted. See
+    /// [`Permit`] for an example.
+    ///
+    /// The number stays as it was at that moment. For a permit that waited, that is the moment of
+    /// the grant from the queue.
+    pub fn remaining(&self) -> u32 {
+        self.level(0).remaining()
+    }
+
+    /// How many units the permit holds; of several limits, of the narrowest. A lost permit has as many
+    /// as it would be granted again. A released one has none, if its store can change the weight of a
+    /// permit.
+    pub fn weight(&self) -> u32 {
+        self.level(0).weight()
+    }
+
+    /// Whether the permit was admitted while its store was unavailable, or kept although its lease
+    /// could not be refreshed, and has no place in the store yet. Only a store that was told to
+    /// admits such permits. With nested limits: whether that is so for one of them.
+    ///
+    /// A degraded permit claims its place when the store is back. Then it has a token; until then
+    /// its [`token`](Self::token) is `None`, or that of the lease that has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
+    /// assert!(!permit.is_degraded(), "the memory of this process is always available");
+    /// # }
+    /// ```
+    pub fn is_degraded(&self) -> bool {
+        self.grants().any(|one| one.grant.is_degraded())
+    }
+
+    /// Whether the permit is of a layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow), so that
+    /// its request was admitted whether or not there was room. Such a permit is never lost, and its
+    /// token is `None` unless its claim was granted. With several layers: whether all of them are in shadow.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
+    /// assert!(!permit.is_shadow(), "no layer was asked");
+    /// # }
+    /// ```
+    pub fn is_shadow(&self) -> bool {
+        self.grants().all(|one| one.is_shadow)
+    }
+
+    /// How an admission with this permit is counted.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.is_degraded() {
+            true => Outcome::Degraded,
+            false => Outcome::Admitted,
+        }
+    }
+
+    /// The claim of each limit is counted.
+    #[inline]
+    pub(super) fn claimed(&self) {
+        let outcome = self.outcome();
+        let terms = self.own.terms.iter();
+        terms.for_each(|terms| terms.counted.claimed(outcome));
+    }
+
+    /// Keeps something until the permit is released, for all its clones. Only the first call counts.
+    pub(crate) fn keep(&self, kept: impl Any + Send + Sync) {
+        let mut attached = self.own.attached.lock();
+        let kept_before = &mut attached.get_or_insert_default().kept;
+        kept_before.get_or_insert_with(|| Box::new(kept));
+    }
+
+    /// Changes how many units the permit holds: for work whose cost is known only while it runs,
+    /// such as the tokens of an answer that is being streamed.
+    ///
+    /// A smaller weight is always granted, and lets the next waiters in: when the future is ready, the
+    /// store has the units, so that other processes may have them. A lost permit becomes lighter too,
+    /// and comes back with the smaller weight. A greater weight is granted if there is room and no claim
+    /// waits; else the permit stays as it is. Several limits change together, all or none;
+    /// [`resize_at`](Self::resize_at) changes one. The permits of the layers outside change too, one after the other: if
+    /// one refuses, those before it are changed back.
+    ///
+    /// Changes of one permit are made one after the other; a release waits for none of them. While the
+    /// store cannot be reached, its answer to a smaller weight may take as long as the permit's lease;
+    /// by then the units are free by themselves. A caller that does not need that answer may drop the
+    /// future after its first poll.
+    ///
+    /// # Errors
+    ///
+    /// - [`AcquireError::Invalid`] for a weight of 0, above [`MAX_WEIGHT`] or above the limit, and for
+    ///   a store that cannot change the weight of a permit.
+    /// - [`AcquireError::Full`] where there is no room for a greater weight.
+    /// - [`AcquireError::Closed`] for a greater weight after a shutdown of the store.
+    /// - [`AcquireError::Store`] if the store failed with a greater weight, or with
+    ///   [`PermitLost`](super::PermitLost) as its source if the permit is released, or is lost and should
+    ///   become heavier.
+    ///
+    /// After an error the permit has the weight that it had.
+    ///
+    /// # Panics
+    ///
+    /// For a greater weight, as [`Semaphore::acquire_all`](super::Semaphore::acquire_all) does: the store in
+    /// Redis needs a Tokio runtime. A smaller weight needs none.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the permit has its old weight or the new one, at all limits of its layer, and
+    /// [`weight`](Self::weight) says which. A smaller weight that waits for no other change counts from
+    /// the first poll on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let semaphore = MemorySemaphore::new();
+    /// let claim = Claim::new("account-42").with_limit(5);
+    /// let permit = semaphore.acquire(claim.clone().with_weight(5)).await.unwrap();
+    ///
+    /// permit.resize(3).await.unwrap();
+    /// let other = semaphore.acquire(claim.with_weight(2)).await.unwrap();
+    /// assert!(permit.resize(4).await.is_err());
+    /// assert_eq!(permit.weight(), 3);
+    /// # drop(other);
+    /// # }
+    /// ```
+    pub async fn resize(&self, weight: u32) -> Result<(), AcquireError> {
+        self.change(weight, |_| true).await
+    }
+
+    /// Changes how many units the permit holds under this policy, as [`resize`](Self::resize) does under all.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`resize`](Self::resize), and [`AcquireError::Invalid`] with [`ClaimError::NoLevel`] if the permit is
+    /// not held under the policy.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resize`](Self::resize).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let account = Claim::new("account-42").with_limit(5);
+    /// let fleet = Claim::new("all").with_policy("fleet").with_limit(1_000);
+    /// let permit = MemorySemaphore::new().acquire_all([account, fleet].into()).await.unwrap();
+    /// permit.resize_at(&"fleet".into(), 30).await.unwrap();
+    /// assert_eq!(permit.levels().map(|level| level.weight()).collect::<Vec<_>>(), [1, 30]);
+    /// # }
+    /// ```
+    pub async fn resize_at(&self, policy: &Policy, weight: u32) -> Result<(), AcquireError> {
+        self.change(weight, |level| level.policy() == policy).await
+    }
+
+    async fn change(
+        &self,
+        weight: u32,
+        is_meant: impl Fn(Level<'_>) -> bool,
+    ) -> Result<(), AcquireError> {
+        if weight == 0 || weight > MAX_WEIGHT {
+            return Err(ClaimError::Weight { weight }.into());
+        }
+        let mut changes = Vec::new();
+        for one in self.grants() {
+            let levels = one.levels(weight, &is_meant)?;
+            changes.extend((!levels.is_empty()).then_some((one, levels)));
+        }
+        if changes.is_empty() {
+            return Err(ClaimError::NoLevel.into());
+        }
+        let mut before: Vec<(&Granted, _)> = Vec::new();
+        for (one, levels) in changes {
+            let was = one.weights(&levels);
+            if let Err(error) = one.grant.resize(levels).await {
+                for (one, was) in before {
+                    // It is no heavier than it was, or it is released.
+                    let _ = one.grant.resize(was).await;
+                }
+                return Err(error);
+            }
+            before.push((one, was));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resize_levels(&self, levels: Vec<(usize, Units)>) -> Resizing<'_> {
+        self.own.grant.resize(levels)
+    }
+
+    /// Whether the lease has ended while this permit was still in use, so that another holder may
+    /// have its units by now. See [`lost`](Self::lost) for an example.
+    ///
+    /// `false` again once the store has granted a lost permit again.
+    pub fn is_lost(&self) -> bool {
+        self.grants().any(|one| one.grant.is_lost())
+    }
+
+    /// Waits until the permit is lost. Never completes if that does not happen, not even after a
+    /// release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tower_semaphore::Permit;
+    /// async fn export(permit: Permit) -> Result<(), &'static str> {
+    ///     tokio::select! {
+    ///         () = write_rows() => Ok(()),
+    ///         () = permit.lost() => Err("the permit was lost"),
+    ///     }
+    /// }
+    /// # async fn write_rows() {}
+    /// # drop(export);
+    /// ```
+    pub async fn lost(&self) {
+        let losses = self.grants().map(|one| Box::pin(one.grant.loss().wait()));
+        let mut losses: Vec<_> = losses.collect();
+        poll_fn(|cx| {
+            let mut polled = losses.iter_mut().map(|loss| loss.as_mut().poll(cx));
+            match polled.any(|loss| loss.is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Ends the permit `max_hold` from now, whatever its holder does then: the permit is released
+    /// and reported lost. Only the first call counts.
+    ///
+    /// The time is counted in the current runtime and, after that has ended, on a thread of this
+    /// crate. While the runtime is not driven, or all its workers are blocked, the permit ends late.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration; use tower_semaphore::{Claim, MemorySemaphore, Semaphore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let claim = Claim::new("account-42").with_limit(1);
+    /// let permit = MemorySemaphore::new().acquire(claim).await.unwrap();
+    /// permit.end_after(Duration::from_millis(10));
+    /// permit.lost().await;
+    /// assert!(!permit.release().await);
+    /// # }
+    /// ```
+    pub fn end_after(&self, max_hold: Duration) {
+        for one in self.grants() {
+            let start = || Countdown::start(Arc::downgrade(one), max_hold);
+            let mut attached = one.attached.lock();
+            let max_hold = &mut attached.get_or_insert_default().max_hold;
+            max_hold.get_or_insert_with(start);
+        }
+    }
+
+    /// Releases the permit for all its clones and reports it lost.
+    pub(crate) fn end(&self, by: LostBy) {
+        self.grants().for_each(|one| one.end_by(by));
     }
 
     /// Releases the permit for all its clones, and reports whether it was still held. See
@@ -221,18 +596,20 @@ impl Permit {
     /// The call queues the release before the first poll; dropping the future loses only the
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
-        self.0.held.end();
-        self.0.drop_kept();
-        self.0.grant.release()
+        // All are queued before the first is awaited.
+        let releases: Vec<_> = self.grants().map(|one| one.release()).collect();
+        async move {
+            let mut was_held = true;
+            for release in releases {
+                was_held &= release.await;
+            }
+            was_held
+        }
     }
-}
 
-impl<G: ?Sized> Shared<G> {
-    pub(super) fn drop_kept(&self) {
-        let take = |attached: &mut Box<Attached>| attached.kept.take();
-        let kept = self.attached.lock().as_mut().and_then(take);
-        // Only now, without the lock: its `Drop` runs.
-        drop(kept);
+    /// A reference that holds nothing, without the limits outside.
+    pub(crate) fn downgrade(&self) -> WeakPermit {
+        WeakPermit(Arc::downgrade(&self.own))
     }
 }
 
@@ -242,5 +619,205 @@ impl fmt::Debug for Permit {
             .field("token", &self.token())
             .field("lost", &self.is_lost())
             .finish_non_exhaustive()
+    }
+}
+
+/// A permit, if it still exists.
+pub(crate) struct WeakPermit(Weak<Shared<dyn Grant>>);
+
+impl WeakPermit {
+    pub(crate) fn upgrade(&self) -> Option<Permit> {
+        let own = self.0.upgrade()?;
+        Some(Permit { own, outer: None })
+    }
+}
+
+/// What a permit has of one limit. [`Permit::levels`] returns it, and has an example.
+#[derive(Clone, Copy)]
+pub struct Level<'a> {
+    of: &'a Shared<dyn Grant>,
+    number: usize,
+}
+
+impl<'a> Level<'a> {
+    fn terms(self) -> &'a Terms {
+        &self.of.terms[self.number]
+    }
+
+    /// The policy under which it was granted.
+    pub fn policy(self) -> &'a Policy {
+        &self.terms().policy
+    }
+
+    /// As [`Permit::limit`].
+    pub fn limit(self) -> u32 {
+        let terms = self.terms();
+        terms.units.limit.min(terms.inner_limit.load(Relaxed))
+    }
+
+    /// As [`Permit::weight`].
+    pub fn weight(self) -> u32 {
+        let weight = self.of.grant.weight(self.number);
+        weight.unwrap_or(self.terms().units.weight)
+    }
+
+    /// As [`Permit::remaining`].
+    pub fn remaining(self) -> u32 {
+        self.limit().saturating_sub(self.terms().held)
+    }
+
+    /// As [`Permit::token`].
+    pub fn token(self) -> Option<u64> {
+        self.of.grant.token(self.number)
+    }
+
+    pub(crate) fn semaphore_id(self) -> Option<SemaphoreId> {
+        self.of.grant.semaphore_id(self.number)
+    }
+
+    /// How many units of the key were held when it was granted, its own included.
+    pub(crate) fn held(self) -> u32 {
+        self.terms().held
+    }
+
+    /// How many of these were its own.
+    pub(crate) fn granted(self) -> u32 {
+        self.terms().units.weight
+    }
+
+    pub(crate) fn is_degraded(self) -> bool {
+        self.of.grant.is_degraded()
+    }
+
+    /// Whether it is not released. A store that cannot tell releases it last of all.
+    pub(crate) fn is_held(self) -> bool {
+        self.of.grant.weight(self.number) != Some(0)
+    }
+
+    /// It is under this limit too from now on.
+    pub(crate) fn lower(self, limit: u32) {
+        self.terms().inner_limit.fetch_min(limit, Relaxed);
+    }
+
+    /// Whether an inner limit has lowered its own.
+    pub(crate) fn is_shared(self) -> bool {
+        self.terms().inner_limit.load(Relaxed) != u32::MAX
+    }
+
+    /// Takes the level for an inner call, unless another one has it.
+    pub(crate) fn take(self) -> bool {
+        !self.terms().is_taken.swap(true, Relaxed)
+    }
+
+    /// The inner call has ended.
+    pub(crate) fn give_back(self) {
+        self.terms().is_taken.store(false, Relaxed);
+    }
+
+    /// An operator has ended it. What is lost already is not lost by this, and of two ends that meet one counts.
+    pub(crate) fn revoked(self) {
+        self.of.drop_kept();
+        self.count_end(LostBy::Revoked, self.of.grant.is_lost());
+        self.of.report_lost();
+    }
+
+    fn count_end(self, by: LostBy, is_gone: bool) {
+        let terms = self.terms();
+        if let Some(store) = terms.counted.end().filter(|_| !is_gone) {
+            terms.counted.lost(by);
+            events::lost(store, terms.policy.as_str(), by, self.token());
+        }
+    }
+}
+
+impl fmt::Debug for Level<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Level")
+            .field("policy", self.policy())
+            .field("limit", &self.limit())
+            .field("weight", &self.weight())
+            .field("token", &self.token())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A permit that has been held for as long as it may be.
+impl Bounded for Shared<dyn Grant> {
+    fn left(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn end(&self) {
+        self.end_by(LostBy::Bound);
+    }
+}
+
+impl Shared<dyn Grant> {
+    /// Its levels that are meant, which are to have this weight.
+    fn levels(
+        &self,
+        weight: u32,
+        is_meant: impl Fn(Level<'_>) -> bool,
+    ) -> Result<Vec<(usize, Units)>, AcquireError> {
+        let mut levels = Vec::new();
+        for number in 0..self.terms.len() {
+            let level = Level { of: self, number };
+            let limit = level.limit();
+            if !is_meant(level) {
+                continue;
+            }
+            // A limit on trial refuses nobody.
+            if weight > limit && !self.is_shadow {
+                return Err(ClaimError::TooHeavy { weight, limit }.into());
+            }
+            levels.push((number, Units { limit, weight }));
+        }
+        Ok(levels)
+    }
+
+    /// The weights that these levels have now.
+    fn weights(&self, levels: &[(usize, Units)]) -> Vec<(usize, Units)> {
+        let weight_now = |(number, units): &(usize, Units)| {
+            let (number, limit) = (*number, units.limit);
+            let weight = Level { of: self, number }.weight();
+            (number, Units { limit, weight })
+        };
+        levels.iter().map(weight_now).collect()
+    }
+
+    fn release(&self) -> BoxFuture<bool> {
+        for terms in self.terms.iter() {
+            terms.counted.end();
+        }
+        self.drop_kept();
+        self.grant.release()
+    }
+
+    /// Reports the loss again after the release: between the two reports the store may have granted
+    /// the permit again.
+    fn end_by(&self, by: LostBy) {
+        self.drop_kept();
+        let is_lost = self.grant.is_lost();
+        for number in 0..self.terms.len() {
+            let level = Level { of: self, number };
+            level.count_end(by, is_lost || !level.is_held());
+        }
+        self.report_lost();
+        drop(self.grant.release());
+        self.report_lost();
+    }
+
+    /// A permit in shadow is never lost, because its holder would not lose it but for the trial.
+    fn report_lost(&self) {
+        if !self.is_shadow {
+            self.grant.loss().set();
+        }
+    }
+
+    fn drop_kept(&self) {
+        let take = |attached: &mut Box<Attached>| attached.kept.take();
+        let kept = self.attached.lock().as_mut().and_then(take);
+        // Only now, without the lock: its `Drop` runs.
+        drop(kept);
     }
 }

@@ -96,23 +96,17 @@ impl fmt::Display for Policy {
     }
 }
 
-impl From<&str> for Policy {
-    fn from(name: &str) -> Self {
-        Self(Text::Shared(name.into()))
-    }
+macro_rules! from_texts {
+    ($($text:ty)*) => { $(
+        impl From<$text> for Policy {
+            fn from(name: $text) -> Self {
+                Self(Text::Shared(name.into()))
+            }
+        }
+    )* };
 }
 
-impl From<String> for Policy {
-    fn from(name: String) -> Self {
-        Self(Text::Shared(name.into()))
-    }
-}
-
-impl From<Arc<str>> for Policy {
-    fn from(name: Arc<str>) -> Self {
-        Self(Text::Shared(name))
-    }
-}
+from_texts!(&str String Arc<str>);
 
 /// Names one semaphore among those of all stores. `Semaphore::semaphore_id` returns it.
 ///

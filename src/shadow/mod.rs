@@ -3,16 +3,12 @@
 //! A claim that is granted holds its units for as long as it would have: one that waited for its answer
 //! begins and ends by that time later than its request did.
 
-mod permit;
-mod report;
 mod trial;
 
 use crate::{
     observe::Outcome,
-    semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore, Units},
+    semaphore::{Acquire, Claim, Claims, Permit, Policy, Semaphore},
 };
-use permit::ShadowGrant;
-use report::report;
 use std::{
     sync::{
         Arc,
@@ -21,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::runtime::Handle;
-use trial::{Claimed, Trial};
+use trial::{Claimed, ShadowGrant, Trial, report};
 
 /// How many claims of a layer may be under way beside their requests. Further ones count as refused
 /// by overload.
@@ -42,17 +38,13 @@ impl Shadow {
         max_hold: Option<Duration>,
     ) -> Permit {
         let claims = claims.map(Claim::on_trial);
-        let narrowest = &claims.as_slice()[0];
-        let policy = narrowest.policy().clone();
-        let units = Units {
-            limit: narrowest.limit().unwrap_or_default(),
-            weight: narrowest.weight(),
-        };
+        let narrowest = claims.as_slice()[0].clone();
         let answer = match claims.check() {
             Ok(()) => semaphore.acquire_all(claims).answer(),
             Err(error) => Ok(Err(error)),
         };
-        let trial = Arc::new(Trial::new(policy.clone(), units.weight, max_hold));
+        let policy = narrowest.policy();
+        let trial = Arc::new(Trial::new(policy.clone(), narrowest.weight(), max_hold));
         let grant = match answer {
             Ok(answer) => {
                 trial.answered(answer);
@@ -60,19 +52,19 @@ impl Shadow {
             }
             Err(acquire) => {
                 let (claimed, ended) = Claimed::begin(Arc::clone(&trial));
-                self.spawn(claimed, acquire, &policy);
+                self.spawn(claimed, acquire, policy);
                 ShadowGrant::new(trial, Some(ended))
             }
         };
-        Permit::shadow(grant, policy, units)
+        permit(grant, &narrowest)
     }
 
     /// Admits a request whose key is wrong.
     pub(crate) fn admit_invalid(policy: Policy, limit: u32) -> Permit {
         report(&policy, Outcome::Invalid);
-        let units = Units { limit, weight: 1 };
-        let trial = Trial::new(policy.clone(), units.weight, None);
-        Permit::shadow(ShadowGrant::new(Arc::new(trial), None), policy, units)
+        let trial = Trial::new(policy.clone(), 1, None);
+        let claim = Claim::new("").with_policy(policy).with_limit(limit);
+        permit(ShadowGrant::new(Arc::new(trial), None), &claim)
     }
 
     /// A claim that cannot go on beside its request ends here.
@@ -89,6 +81,12 @@ impl Shadow {
             }
         }
     }
+}
+
+/// A permit that the store does not count: what it stands for may be counted beside it. No unit is known to be left.
+fn permit(grant: ShadowGrant, claim: &Claim) -> Permit {
+    let held = claim.limit().unwrap_or_default();
+    Permit::uncounted(grant, [(claim, held)], true)
 }
 
 /// One of the claims that are under way.

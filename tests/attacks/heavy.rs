@@ -293,8 +293,9 @@ async fn eighty_heavy_claims_a_second_fail_no_light_claim() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_permits_of_one_key_are_refreshed_with_all_their_units() {
+    let _alone = alone().await;
     let lease = Duration::from_secs(3);
-    let builder = RedisSemaphore::builder().lease(lease);
+    let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
     let mut rig = Rig::new(builder).await;
     let mut permits = Vec::new();
     for _ in 0..64 {

@@ -149,17 +149,11 @@ async fn left(raw: &mut Raw) -> Vec<(String, usize)> {
     left
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_storm_leaves_nothing() {
-    let _alone = alone().await;
+/// What became of the claims of many callers, over a link under its weather until then.
+async fn storm(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> Vec<Tally> {
     let seed = number("STORM_SEED").unwrap_or_else(|| std::process::id().into());
-    let end = Instant::now() + Duration::from_secs(number("STORM_SECONDS").unwrap_or(7));
     println!("STORM_SEED={seed}");
-    let server = RedisServer::start();
-    let proxy = Proxy::start(&server).await;
-    let tasks = Handle::current().metrics().num_alive_tasks();
-    let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
-    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let end = Instant::now() + Duration::from_secs(number("STORM_SECONDS").unwrap_or(7));
     let (mut rng, held) = (Rng::new(seed), Held::default());
     let callers = (0..80).map(|_| {
         let caller = Caller {
@@ -171,31 +165,45 @@ async fn a_storm_leaves_nothing() {
         tokio::spawn(caller.work(end))
     });
     let callers: Vec<_> = callers.collect();
-    weather(&proxy, &server, rng, end).await;
+    weather(proxy, server, rng, end).await;
     let tallies = join_all(callers).await.into_iter();
-    let tallies: Vec<_> = tallies.map(|tally| tally.expect("no panic")).collect();
-    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(of).sum::<usize>();
-    let counts = [
-        sum(|tally| tally.granted),
-        sum(|tally| tally.refused),
-        sum(|tally| tally.failed),
+    tallies.map(|tally| tally.expect("no panic")).collect()
+}
+
+/// Each kind of an answer was given, and none later than it may.
+fn judge(tallies: &[Tally]) {
+    let kinds: [fn(&Tally) -> usize; 3] = [
+        |tally| tally.granted,
+        |tally| tally.refused,
+        |tally| tally.failed,
     ];
+    let counts = kinds.map(|kind| tallies.iter().map(kind).sum::<usize>());
     let late = tallies.iter().map(|tally| tally.late).max();
     println!("granted, refused, failed: {counts:?}, late by {late:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert!(late < Some(TIMEOUT * 2), "as long as a second budget");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_leaves_nothing() {
+    let _alone = alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::start(&server).await;
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let builder = RedisSemaphore::builder().lease(LEASE).timeout(TIMEOUT);
+    let store = builder.connect(proxy.url()).await.expect("it connects");
+    let tallies = storm(&server, &proxy, &store).await;
     let mut raw = Raw::connect(server.port()).await;
-    eventually("nothing is left", SOON, async || {
-        left(&mut raw).await.is_empty()
-    })
-    .await;
+    let is_clean = async || left(&mut raw).await.is_empty();
+    eventually("nothing is left", SOON, is_clean).await;
     let start = Instant::now();
     let rest = store.shutdown(SOON).await;
     assert!(rest.is_empty() && start.elapsed() < SOON / 2, "{rest:?}");
     assert_eq!(left(&mut raw).await, []);
-    assert!(late < Some(TIMEOUT * 2), "as long as a second budget");
     drop((store, proxy));
     eventually("no task is left", SOON, async || {
         Handle::current().metrics().num_alive_tasks() <= tasks
     })
     .await;
+    judge(&tallies);
 }

@@ -1,15 +1,15 @@
 //! Risks of a server, and times in which claims fail: each of these is told twice, when it begins and when it is over.
 
 use std::{
-    io::{Result, Write},
+    io::{self, Write},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, stores::connection, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{
-    AcquireError, Claim, RedisSemaphore, Semaphore,
-    redis::{Builder, WhenUnavailable, client::Client},
+    AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
+    redis::{Builder, WhenUnavailable},
 };
 use tracing::subscriber::DefaultGuard;
 
@@ -21,11 +21,11 @@ const CLAIMS: u64 = 30;
 struct Warnings(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Warnings {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("no test panics with it").write(bytes)
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -83,15 +83,16 @@ fn claim(key: u64) -> Claim {
     Claim::new(key).with_limit(1)
 }
 
+fn assert_fails(answer: &Result<Permit, AcquireError>) {
+    let is_failure = matches!(answer, Err(AcquireError::Store { .. }));
+    assert!(is_failure, "{answer:?}");
+}
+
 /// Other claims than those that are to succeed later.
 async fn assert_all_fail(store: &RedisSemaphore) {
     for key in 0..CLAIMS {
         let wait = Duration::from_millis(key % 2);
-        let answer = store.acquire(claim(key).with_wait(wait)).await;
-        assert!(
-            matches!(answer, Err(AcquireError::Store { .. })),
-            "{answer:?}"
-        );
+        assert_fails(&store.acquire(claim(key).with_wait(wait)).await);
     }
 }
 
@@ -105,8 +106,47 @@ async fn assert_works(store: &RedisSemaphore) {
     }
 }
 
-async fn ok(raw: &mut Raw, command: &[&str]) {
-    assert_eq!(raw.cmd(command).await.text(), "OK", "{command:?}");
+async fn ok(raw: &mut Raw, command: &str) {
+    let command: Vec<_> = command.split(' ').collect();
+    assert_eq!(raw.cmd(&command).await.text(), "OK", "{command:?}");
+}
+
+async fn started() -> (RedisServer, Raw) {
+    let server = RedisServer::start();
+    let raw = Raw::connect(server.port()).await;
+    (server, raw)
+}
+
+async fn connected(server: &RedisServer) -> RedisSemaphore {
+    let store = patient().connect(server.url()).await;
+    store.expect("it connects")
+}
+
+async fn kill_connections(raw: &mut Raw) {
+    raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+}
+
+/// What is broken and mended again is told twice. Connections that last may not notice it.
+async fn is_told_twice(
+    store: &RedisSemaphore,
+    raw: &mut Raw,
+    (breaks, cause, mends): (&str, &str, &str),
+    is_noticed: bool,
+) {
+    assert_works(store).await;
+    let (warnings, _guard) = Warnings::listen();
+    ok(raw, breaks).await;
+    if !is_noticed {
+        assert_works(store).await;
+        assert!(warnings.lines().is_empty(), "connections go on");
+        kill_connections(raw).await;
+    }
+    assert_all_fail(store).await;
+    warnings.assert_begun(cause);
+    ok(raw, mends).await;
+    assert_works(store).await;
+    warnings.assert_over(store).await;
 }
 
 #[tokio::test]
@@ -122,85 +162,73 @@ async fn a_risk_is_a_warning_when_the_store_connects() {
     );
 }
 
+/// To a short command the server says something else than to a long one.
 #[tokio::test]
 async fn a_password_that_is_set_is_told_once_and_its_removal_too() {
-    let server = RedisServer::start();
-    let store = patient().connect(server.url()).await.expect("it connects");
-    assert_works(&store).await;
-    let (warnings, _guard) = Warnings::listen();
-    let mut raw = Raw::connect(server.port()).await;
-    ok(&mut raw, &["CONFIG", "SET", "requirepass", "new"]).await;
-    assert_works(&store).await;
-    assert!(warnings.lines().is_empty(), "connections go on");
-    raw.cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
-        .await;
-    assert_all_fail(&store).await;
-    // To a short command the server says something else than to a long one.
-    warnings.assert_begun("uthentica");
-    ok(&mut raw, &["CONFIG", "SET", "requirepass", ""]).await;
-    assert_works(&store).await;
-    warnings.assert_over(&store).await;
+    let (server, mut raw) = started().await;
+    let store = connected(&server).await;
+    let change = (
+        "CONFIG SET requirepass new",
+        "uthentica",
+        "CONFIG SET requirepass ",
+    );
+    is_told_twice(&store, &mut raw, change, false).await;
 }
 
-async fn add_user(raw: &mut Raw) {
-    let user = "ACL SETUSER ann on >old ~* &* +@all";
-    ok(raw, &user.split(' ').collect::<Vec<_>>()).await;
-}
+const ANN: &str = "ACL SETUSER ann on >old ~* &* +@all";
 
 /// A store of a user whom the server knows.
 async fn of_a_user(server: &RedisServer, raw: &mut Raw, builder: Builder) -> RedisSemaphore {
-    add_user(raw).await;
-    let url = format!("redis://ann:old@127.0.0.1:{}/", server.port());
-    let store = builder.connect(url.as_str()).await.expect("it connects");
-    assert_works(&store).await;
-    store
+    ok(raw, ANN).await;
+    let store = builder.connect(server.url_of("ann:old")).await;
+    store.expect("it connects")
 }
 
 #[tokio::test]
 async fn a_password_that_is_changed_is_told_once_and_its_return_too() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
+    let (server, mut raw) = started().await;
     let store = of_a_user(&server, &mut raw, patient()).await;
-    let (warnings, _guard) = Warnings::listen();
-    ok(&mut raw, &["ACL", "SETUSER", "ann", "resetpass", ">new"]).await;
-    raw.cmd(&["CLIENT", "KILL", "USER", "ann"]).await;
-    assert_all_fail(&store).await;
-    warnings.assert_begun("assword");
-    ok(&mut raw, &["ACL", "SETUSER", "ann", ">old"]).await;
-    assert_works(&store).await;
-    warnings.assert_over(&store).await;
+    let (breaks, mends) = ("ACL SETUSER ann resetpass >new", "ACL SETUSER ann >old");
+    is_told_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
 }
 
 /// No policy admits what a person has to mend.
 #[tokio::test]
 async fn a_right_that_is_taken_from_a_connection_is_told_once_and_its_return_too() {
-    for rights in [["-eval", "-evalsha"], ["resetkeys", "~other*"]] {
-        let server = RedisServer::start();
-        let mut raw = Raw::connect(server.port()).await;
+    for rights in ["-eval -evalsha", "resetkeys ~other*"] {
+        let (server, mut raw) = started().await;
         let admits = patient().when_unavailable(WhenUnavailable::Admit);
         let store = of_a_user(&server, &mut raw, admits).await;
-        let (warnings, _guard) = Warnings::listen();
-        ok(&mut raw, &["ACL", "SETUSER", "ann", rights[0], rights[1]]).await;
-        assert_all_fail(&store).await;
-        warnings.assert_begun("permissions to");
-        ok(&mut raw, &["ACL", "SETUSER", "ann", "+@all", "~*"]).await;
-        assert_works(&store).await;
-        warnings.assert_over(&store).await;
+        let breaks = format!("ACL SETUSER ann {rights}");
+        let change = (&*breaks, "permissions to", "ACL SETUSER ann +@all ~*");
+        is_told_twice(&store, &mut raw, change, true).await;
     }
 }
 
 #[tokio::test]
+async fn the_server_of_a_supplied_connection_is_told_once() {
+    let (server, mut raw) = started().await;
+    let store = patient().with_connection(connection(&server.url()).await);
+    let store = store.expect("the settings are right");
+    let change = (
+        "ACL SETUSER default -eval -evalsha",
+        "permissions to",
+        "ACL SETUSER default +@all",
+    );
+    is_told_twice(&store, &mut raw, change, true).await;
+}
+
+#[tokio::test]
 async fn a_key_that_fails_by_turns_with_others_is_told_once() {
-    let server = RedisServer::start();
-    let store = patient().connect(server.url()).await.expect("it connects");
+    let (server, mut raw) = started().await;
+    let store = connected(&server).await;
     assert!(store.acquire(claim(0)).await.is_ok());
-    let mut raw = Raw::connect(server.port()).await;
     let (warnings, _guard) = Warnings::listen();
     let held = "semaphore:{concurrency:bad}:held";
-    ok(&mut raw, &["SET", held, "no set"]).await;
+    ok(&mut raw, &format!("SET {held} none")).await;
     let bad = || store.acquire(Claim::new("bad").with_limit(1));
     for key in 0..CLAIMS {
-        assert!(matches!(bad().await, Err(AcquireError::Store { .. })));
+        assert_fails(&bad().await);
         assert!(store.acquire(claim(key)).await.is_ok());
     }
     warnings.assert_begun("WRONGTYPE");
@@ -212,32 +240,27 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
 /// Only claims that wait need the command that is missing.
 #[tokio::test]
 async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
-    let server = RedisServer::start();
-    let store = patient().connect(server.url()).await.expect("it connects");
-    let mut raw = Raw::connect(server.port()).await;
+    let (server, mut raw) = started().await;
+    let store = connected(&server).await;
     let (warnings, _guard) = Warnings::listen();
-    ok(&mut raw, &["ACL", "SETUSER", "default", "-zrange"]).await;
+    ok(&mut raw, "ACL SETUSER default -zrange").await;
     for key in 0..CLAIMS {
         let held = store.acquire(claim(key)).await.expect("it is free");
         let waits = claim(key).with_wait(Duration::from_millis(20));
-        let answer = store.acquire(waits).await;
-        assert!(
-            matches!(answer, Err(AcquireError::Store { .. })),
-            "{answer:?}"
-        );
+        assert_fails(&store.acquire(waits).await);
         drop(held);
     }
     warnings.assert_begun("can't run this command");
-    ok(&mut raw, &["ACL", "SETUSER", "default", "+zrange"]).await;
+    ok(&mut raw, "ACL SETUSER default +zrange").await;
     warnings.assert_over(&store).await;
 }
 
 /// The beginning of an outage may be told by another thread.
 #[tokio::test]
 async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
-    let mut server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
+    let (mut server, mut raw) = started().await;
     let store = of_a_user(&server, &mut raw, patient()).await;
+    assert_works(&store).await;
     let (warnings, _guard) = Warnings::listen();
     server.kill();
     let begun = Instant::now();
@@ -247,44 +270,17 @@ async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
     }
     // It does not know the user any more.
     server.restart();
-    let is_told = || {
-        warnings
-            .lines()
-            .iter()
-            .any(|line| line.contains("WRONGPASS"))
-    };
     eventually("a mistake is told", BOUND, async || {
         assert!(store.acquire(claim(0)).await.is_err());
-        is_told()
+        let lines = warnings.lines();
+        lines.iter().any(|line| line.contains("WRONGPASS"))
     })
     .await;
     let told = warnings.lines();
     assert_all_fail(&store).await;
     assert_eq!(warnings.lines(), told);
     let mut raw = Raw::connect(server.port()).await;
-    add_user(&mut raw).await;
-    assert_works(&store).await;
-    warnings.assert_over(&store).await;
-}
-
-#[tokio::test]
-async fn the_server_of_a_supplied_connection_is_told_once() {
-    let server = RedisServer::start();
-    let client = Client::open(server.url()).expect("it is a URL");
-    let connection = client.get_multiplexed_async_connection().await;
-    let store = patient().with_connection(connection.expect("it connects"));
-    let store = store.expect("the settings are right");
-    assert_works(&store).await;
-    let mut raw = Raw::connect(server.port()).await;
-    let (warnings, _guard) = Warnings::listen();
-    ok(
-        &mut raw,
-        &["ACL", "SETUSER", "default", "-eval", "-evalsha"],
-    )
-    .await;
-    assert_all_fail(&store).await;
-    warnings.assert_begun("permissions to");
-    ok(&mut raw, &["ACL", "SETUSER", "default", "+@all"]).await;
+    ok(&mut raw, ANN).await;
     assert_works(&store).await;
     warnings.assert_over(&store).await;
 }
@@ -292,7 +288,7 @@ async fn the_server_of_a_supplied_connection_is_told_once() {
 #[tokio::test]
 async fn paused_time_is_told_once() {
     let server = RedisServer::start();
-    let store = patient().connect(server.url()).await.expect("it connects");
+    let store = connected(&server).await;
     // Whatever comes before the thread waits is an answer, so some may succeed.
     let (warnings, _guard) = Warnings::listen();
     tokio::time::pause();

@@ -61,42 +61,35 @@ async fn in_memory() {
 }
 
 async fn with_mistakes() {
-    let memory = MemorySemaphore::new;
-    send(ConcurrencyLimitLayer::new(
-        1,
-        key::header("x-account-id"),
-        memory(),
-    ))
+    send(key::header("x-account-id")).await;
+    send(key::from_extension::<u64>()).await;
+    send(key::first_of((
+        key::from_extension::<u64>(),
+        key::fixed("all"),
+    )))
     .await;
-    let forgotten = key::from_extension::<u64>;
-    send(ConcurrencyLimitLayer::new(1, forgotten(), memory())).await;
-    let either = key::first_of((forgotten(), key::fixed("all")));
-    send(ConcurrencyLimitLayer::new(1, either, memory())).await;
     #[cfg(feature = "axum")]
-    send(ConcurrencyLimitLayer::new(1, key::matched_path(), memory())).await;
-    let store = memory();
+    send(key::matched_path()).await;
+    let store = MemorySemaphore::new();
     let limit = |limit| ConcurrencyLimitLayer::new(limit, key::fixed("ann"), store.clone());
     let service = limit(20).layer(limit(5).layer(service_fn(answer)));
     let Ok(_) = service.oneshot(Request::new(())).await;
 }
 
-async fn send<K: KeyExtractor>(layer: ConcurrencyLimitLayer<K>) {
-    let Ok(_) = layer
-        .layer(service_fn(answer))
-        .oneshot(Request::new(()))
-        .await;
+async fn send(key: impl KeyExtractor) {
+    let layer = ConcurrencyLimitLayer::new(1, key, MemorySemaphore::new());
+    let service = layer.layer(service_fn(answer));
+    let Ok(_) = service.oneshot(Request::new(())).await;
 }
 
 async fn answer(_: Request<()>) -> Result<Response<String>, Infallible> {
-    Ok(Response::default())
+    Ok(Response::new("done".to_owned()))
 }
 
 /// What its claim meets in the store is told as that of any other is.
 async fn in_shadow() {
     let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), MemorySemaphore::new());
-    let inner =
-        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("done".to_owned())));
-    let service = layer.with_shadow(true).layer(inner);
+    let service = layer.with_shadow(true).layer(service_fn(answer));
     let mut admitted = Vec::new();
     for _ in 0..2 {
         admitted.push(service.clone().oneshot(Request::new(())).await);

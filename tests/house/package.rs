@@ -180,7 +180,7 @@ fn without_default_features_nothing_of_redis_is_built() {
 /// Whether a version is at most another one.
 fn is_at_most(version: &str, other: &str) -> bool {
     let [version, other] = [version, other].map(|version| {
-        let numbers = version.split('.').map(|number| number.parse::<u32>());
+        let numbers = version.split('.').map(str::parse::<u32>);
         numbers.collect::<Result<Vec<_>, _>>().expect("numbers")
     });
     version

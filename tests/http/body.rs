@@ -4,18 +4,14 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Response;
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Empty, Full};
-use std::{
-    convert::Infallible,
-    future::ready,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use http_body_util::BodyExt;
+use std::{convert::Infallible, future::ready};
 use testing::{
     http_requests::{limit, request},
     ledger::{Ledger, Page},
     script::{
         Script,
-        Step::{self, Data, Fail, Panic, Trailers},
+        Step::{self, Data, Fail, Trailers},
     },
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -52,103 +48,6 @@ fn next_data<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Bytes {
     let frame = next(body).and_then(Result::ok);
     let data = frame.and_then(|frame| frame.into_data().ok());
     data.expect("a frame of data")
-}
-
-#[test]
-fn a_body_that_has_ended_when_it_is_built_holds_no_permit() {
-    let ledger = Ledger::default();
-    let _body = wrap(Empty::new(), ledger.clone());
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn a_full_body_without_bytes_holds_no_permit() {
-    let ledger = Ledger::default();
-    let _body = wrap(Full::<Bytes>::default(), ledger.clone());
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn a_body_of_known_length_frees_the_permit_with_its_last_frame() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::exact([Data("one"), Data("two")]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    assert_eq!(ledger.page("alice"), HELD);
-    assert_eq!(next_data(&mut body), "two");
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn a_stream_frees_the_permit_when_it_has_no_more_frames() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::stream([Data("one")]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    assert_eq!(ledger.page("alice"), HELD);
-    assert!(next(&mut body).is_none());
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn an_error_passes_and_frees_the_permit() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::stream([Data("one"), Fail]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    let error = next(&mut body).unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "on purpose");
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn a_dropped_body_frees_the_permit() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::stream([Data("one"), Data("two")]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    drop(body);
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn a_body_that_nobody_polls_frees_the_permit_when_it_is_dropped() {
-    let ledger = Ledger::default();
-    let body = wrap(Script::stream([Data("one")]), ledger.clone());
-    assert_eq!(ledger.page("alice"), HELD);
-    drop(body);
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn trailers_pass_and_are_the_last_frame() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::exact([Data("one"), Trailers]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    assert_eq!(ledger.page("alice"), HELD);
-    let trailers = next(&mut body).unwrap().unwrap().into_trailers().unwrap();
-    assert_eq!(trailers["x-checksum"], "42");
-    assert_eq!(ledger.page("alice"), FREED);
-}
-
-#[test]
-fn trailers_free_the_permit_although_the_body_does_not_report_its_end() {
-    let ledger = Ledger::default();
-    let mut body = wrap(Script::stream([Data("one"), Trailers]), ledger.clone());
-    assert_eq!(next_data(&mut body), "one");
-    assert_eq!(ledger.page("alice"), HELD);
-    assert!(next(&mut body).unwrap().unwrap().is_trailers());
-    assert_eq!(ledger.page("alice"), FREED);
-    assert!(next(&mut body).is_none());
-}
-
-#[test]
-fn a_panic_in_the_body_frees_the_permit() {
-    let ledger = Ledger::default();
-    let body = wrap(Script::stream([Panic]), ledger.clone());
-    assert_eq!(ledger.page("alice"), HELD);
-    let polled = catch_unwind(AssertUnwindSafe(move || {
-        let mut body = body;
-        next(&mut body).is_some()
-    }));
-    assert!(polled.is_err());
-    assert_eq!(ledger.page("alice"), FREED);
 }
 
 #[test]
@@ -225,6 +124,26 @@ fn a_server_sees_the_same_body_with_and_without_the_limit() {
     for script in scripts() {
         let limited = wrap(script.clone(), MemorySemaphore::new());
         assert_eq!(transcript(limited), transcript(script));
+    }
+}
+
+/// Beside the limited body runs the same one without a limit, which shows when it is over.
+#[test]
+fn a_body_frees_its_permit_with_its_last_frame_and_not_before() {
+    for script in scripts() {
+        let (ledger, mut free) = (Ledger::default(), script.clone());
+        let mut limited = wrap(script.clone(), ledger.clone());
+        let mut is_over = free.is_end_stream();
+        for _ in 0..7 {
+            let expected = if is_over { FREED } else { HELD };
+            assert_eq!(ledger.page("alice"), expected, "{script:?} before {free:?}");
+            let _ = next(&mut limited);
+            is_over |= match next(&mut free) {
+                Some(Ok(frame)) => frame.is_trailers() || free.is_end_stream(),
+                Some(Err(_)) | None => true,
+            };
+        }
+        assert_eq!(ledger.page("alice"), FREED);
     }
 }
 

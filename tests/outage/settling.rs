@@ -5,9 +5,10 @@ use crate::server::{BOUND, LEASE, all, builder, claim, granted, know_each_other,
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::Poll,
+    thread,
     time::{Duration, Instant},
 };
 use testing::{
@@ -179,36 +180,85 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     }
 }
 
+/// A runtime of its own that claims until it is told to end. After each claim was begun its only thread is blocked.
+struct Blocked {
+    ends: Arc<AtomicBool>,
+    claims: Arc<AtomicUsize>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Blocked {
+    fn start(store: &RedisSemaphore) -> Self {
+        let (ends, claims) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (own, is_over, begun) = (store.clone(), Arc::clone(&ends), Arc::clone(&claims));
+        let work = async move {
+            while !is_over.load(SeqCst) {
+                let claim = Claim::new("other").with_limit(1_000);
+                let claim = tokio::spawn(own.acquire(claim));
+                tokio::task::yield_now().await;
+                thread::sleep(CLEAR);
+                drop(claim.await.expect("no panic"));
+                begun.fetch_add(1, SeqCst);
+            }
+        };
+        let thread = thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(work);
+        });
+        let thread = Some(thread);
+        Self {
+            ends,
+            claims,
+            thread,
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.ends.store(true, SeqCst);
+        drop(self.thread.take().map(thread::JoinHandle::join));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_whose_thread_is_blocked_does_not_hold_others_to_the_share() {
     let server = RedisServer::start();
     let (_proxy, [store, _other]) = two_stores(&server, builder(Share)).await;
-    let held = all(&store, LIMIT - 1).await;
-    assert_eq!(held.len() as u32, LIMIT - 1);
-    let (own, begun) = (store.clone(), Arc::<AtomicUsize>::default());
-    let blocked = Arc::clone(&begun);
-    let end = Instant::now() + 5 * TIMEOUT;
-    let thread = std::thread::spawn(move || {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            while Instant::now() < end {
-                let claim = Claim::new("other").with_limit(1_000);
-                let claim = tokio::spawn(own.acquire(claim));
-                tokio::task::yield_now().await;
-                std::thread::sleep(CLEAR);
-                drop(claim.await.expect("no panic"));
-                blocked.fetch_add(1, SeqCst);
-            }
-        });
-    });
-    let (mut claims, mut refused) = (0, 0);
-    while Instant::now() < end {
+    let mut held = Vec::new();
+    while (held.len() as u32) < LIMIT - 1 {
+        held.extend(store.acquire(claim(LIMIT)).await);
+    }
+    let blocked = Blocked::start(&store);
+    let (mut claims, mut refused, start) = (0, 0, Instant::now());
+    while start.elapsed() < 5 * TIMEOUT {
         let answer = store.acquire(claim(LIMIT)).await;
         (claims, refused) = (claims + 1, refused + usize::from(answer.is_err()));
         sleep(Duration::from_millis(5)).await;
     }
-    assert!(begun.load(SeqCst) > 2, "it is stuck");
+    assert!(blocked.claims.load(SeqCst) > 2, "it is stuck");
     // While it is not clear what a failure is: for a round trip.
     assert!(refused * 20 < claims, "{refused} of {claims} are refused");
-    tokio::task::block_in_place(|| thread.join().expect("no panic"));
+}
+
+/// The evidence that the server works is that of one moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
+    let server = RedisServer::start();
+    let (_proxy, [store, _other]) = two_stores(&server, builder(Share)).await;
+    let _blocked = Blocked::start(&store);
+    let own = store.clone();
+    let claims = tokio::spawn(async move {
+        loop {
+            drop(own.acquire(Claim::new("b").with_limit(9)).await);
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    sleep(TIMEOUT).await;
+    server.stop();
+    opens(&store).await;
+    let share = all(&store, LIMIT).await;
+    server.cont();
+    claims.abort();
+    assert_eq!(share.len() as u32, LIMIT / 2);
 }

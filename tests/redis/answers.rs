@@ -13,7 +13,7 @@ use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
 };
-use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
+use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder, semaphore::Level};
 
 const HELD: &str = "semaphore:{concurrency:ann}:held";
 
@@ -162,12 +162,10 @@ async fn others(raw: &mut Raw, held: &str, are_there: bool) {
 /// The simulation changes no weight of a permit that is lost.
 #[tokio::test]
 async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_at_none() {
-    const WIDE: &str = "semaphore:{concurrency:wide}:held";
+    const WIDE: &str = "semaphore:{fleet:wide}:held";
     let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
-    let claims = [("ann", 10), ("wide", 3)].map(|(key, limit)| {
-        let claim = Claim::new(key).with_limit(limit);
-        claim.with_weight(3)
-    });
+    let claim = |key, limit| Claim::new(key).with_limit(limit).with_weight(3);
+    let claims = [claim("ann", 10), claim("wide", 3).with_policy("fleet")];
     let permit = store.acquire_all(claims.into()).await;
     let permit = permit.expect("there is room");
     let disaster = async {
@@ -177,10 +175,13 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
     // It may be back soon, so its holder waits for the loss before there is one.
     let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), disaster);
     lost.expect("it is lost");
-    permit.levels()[1].resize(1).await.expect("it is lighter");
+    permit
+        .resize_at(&"fleet".into(), 1)
+        .await
+        .expect("it is lighter");
     let heavier = permit.resize(2).await;
     heavier.expect_err("it would be heavier at the wide limit");
-    let weights = || permit.levels().iter().map(Permit::weight);
+    let weights = || permit.levels().map(Level::weight);
     assert!(weights().eq([3, 1]));
     permit.resize(1).await.expect("it is lighter");
     assert!(weights().eq([1, 1]));

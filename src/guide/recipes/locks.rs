@@ -58,4 +58,4 @@
 //! - A permit of any [claim](crate::Claim) has a token too ([`Permit::token`](crate::Permit::token)), but with a
 //!   limit above 1 a lower token is not a sign of a lost lease.
 //! - Several locks at once: claim them together, in one order everywhere, as [several claims](crate::Claims) with a
-//!   limit of 1, strict; [`Permit::tokens`](crate::Permit::tokens) has the token of each.
+//!   limit of 1, strict; [`Permit::levels`](crate::Permit::levels) has the token of each.

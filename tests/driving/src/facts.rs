@@ -1,8 +1,9 @@
 use super::{
-    core::{Level, Refusal, Time, Wait},
+    core::{Change, Core, Failure, Level, Refusal, THREAD, Time, Wait},
     driver::{Driver, Health, Held, Refused, boot_time},
     fake::{Deaths, Fake, settings},
     pairs::{claim_levels, level},
+    protocol::Answer,
 };
 use std::{
     future::poll_fn,
@@ -476,4 +477,27 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
     until("nothing is left", || fake.0.holds("a") == (0, 0));
     drop(driver);
     assert_over(&fake);
+}
+
+/// A carrier has a timer of its own, which may be faster than the thread's. The simulation's calls have none.
+#[test]
+fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
+    let mut core = Core::new(settings(LEASE));
+    let mut now = Duration::from_secs(1_000);
+    core.handle_servers(now, Change::Connected(THREAD, 0));
+    for round in 0..4 {
+        core.handle_timeout(now);
+        let call = core.poll_call(now, THREAD).expect("it announces itself");
+        let reply = match round {
+            0 => Ok(vec![Answer::Presence(1_000_000, Some(1), Some(1))]),
+            _ => Err(Failure::Abandoned),
+        };
+        now = if round == 0 { now } else { call.deadline };
+        core.handle_reply(now, call.id, reply);
+        now = core
+            .poll_timeout()
+            .expect("it announces itself again")
+            .max(now);
+    }
+    assert!(core.is_open(0));
 }

@@ -42,7 +42,9 @@ mod semaphore {
     mod loss;
     #[allow(dead_code, unreachable_pub)]
     mod policy;
-    pub(crate) mod timer;
+    pub(crate) use crate::timer;
     pub(crate) use {loss::Loss, policy::Policy};
 }
 mod sync;
+#[path = "../../../src/timer.rs"]
+mod timer;

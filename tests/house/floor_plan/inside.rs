@@ -6,17 +6,16 @@ use super::{
 };
 
 /// The way of a claim through the store in memory, from the top down.
-const MEMORY: [&str; 10] = [
+const MEMORY: [&str; 9] = [
     "operate",
     "store",
-    "several",
     "waiter",
     "grant",
+    "keys",
     "shard",
     "key_semaphore",
     "queue",
     "holders",
-    "settings",
 ];
 
 /// The folders of the store in Redis, and which of the others each may use. Its other files may use all of them.

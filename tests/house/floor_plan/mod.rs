@@ -20,11 +20,11 @@ const HTTP: [&str; 17] = [
     "nested",
     "body",
     "settings",
-    "mistakes",
     "shadow",
     "reject",
     "retry",
     "fields",
+    "json",
     "key",
     "semaphore",
 ];
@@ -33,7 +33,7 @@ const HTTP: [&str; 17] = [
 const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
 
 /// What both halves stand on.
-const GROUND: [&str; 2] = ["observe", "sync"];
+const GROUND: [&str; 4] = ["background", "observe", "sync", "timer"];
 
 /// Only documentation, so it uses nothing.
 const GUIDE: &str = "guide";

@@ -80,10 +80,7 @@ pub(crate) async fn read(response: Response<Incoming>) -> (Bytes, Option<HeaderM
 /// A connection on which alice has requested `path`.
 pub(crate) async fn open(server: &Server, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: alice\r\n\
-         connection: upgrade\r\nupgrade: echo\r\n\r\n"
-    );
+    let request = format!("GET {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: alice\r\n\r\n");
     let sent = socket.write_all(request.as_bytes()).await;
     sent.expect("a server that reads");
     socket

@@ -1,12 +1,14 @@
-//! The ways in which a server ends a response: each frees the permit, once.
+//! The ways in which a response ends: each frees the permit, once.
 
 use super::{
-    client::{BOTH, Client, read},
+    client::{BOTH, Client, Http, head, open, read},
     server::Server,
 };
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use testing::ledger::Page;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 const FREED: Page = Page {
     granted: 1,
@@ -14,16 +16,15 @@ const FREED: Page = Page {
     most: 1,
 };
 
+async fn assert_freed(server: &Server, case: &str) {
+    server.holds(0).await;
+    assert_eq!(server.page(), FREED, "{case}");
+}
+
 /// Five are admitted again and a sixth is not.
-async fn assert_all_five_are_free(server: &mut Server, client: &Client) {
-    let before = server.page();
-    assert_eq!(before.granted, before.returned);
+async fn assert_all_five_are_free(server: &Server, client: &Client) {
     let five = client.five().await;
-    let mut feeds = Vec::new();
-    for response in &five {
-        assert_eq!(response.status(), StatusCode::OK);
-        feeds.push(server.feed().await);
-    }
+    assert!(five.iter().all(|response| response.status() == 200));
     let sixth = client.get("/full").await;
     assert_eq!(sixth.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(server.page().most, 5);
@@ -37,60 +38,49 @@ async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
             ("/empty", ""),
             ("/no-content", ""),
             ("/not-modified", ""),
+            ("/trailers", "one"),
         ] {
-            let mut server = Server::start().await;
+            let server = Server::start().await;
             let client = Client::new(http, &server);
-            assert_eq!(read(client.get(path).await).await.0, bytes);
+            let response = client.get(path).await;
+            let length = response.headers().get("content-length").cloned();
+            assert!(path != "/full" || length.is_some_and(|length| length == "9"));
+            let (body, trailers) = read(response).await;
+            assert_eq!(body, bytes, "{path}");
+            // A client of HTTP/1.1 that does not ask for trailers gets none.
+            let has_trailers = path == "/trailers" && matches!(http, Http::Two);
+            let checksum = trailers.map(|trailers| trailers["x-checksum"].clone());
+            assert_eq!(checksum, has_trailers.then(|| "42".parse().expect("ASCII")));
             assert_eq!(server.page(), FREED, "{http:?} {path}");
-            assert_all_five_are_free(&mut server, &client).await;
+            assert_all_five_are_free(&server, &client).await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_full_body_keeps_its_content_length() {
-    for http in BOTH {
-        let server = Server::start().await;
-        let response = Client::new(http, &server).get("/full").await;
-        assert_eq!(response.headers()["content-length"], "9");
-    }
-}
-
-#[tokio::test]
-async fn trailers_reach_the_client() {
-    let server = Server::start().await;
-    let client = Client::new(super::client::Http::Two, &server);
-    let (bytes, trailers) = read(client.get("/trailers").await).await;
-    assert_eq!(bytes, "one");
-    assert_eq!(trailers.unwrap()["x-checksum"], "42");
-    assert_eq!(server.page(), FREED);
 }
 
 #[tokio::test]
 async fn the_end_of_a_stream_frees_the_permit() {
     for http in BOTH {
         let mut server = Server::start().await;
-        let client = Client::new(http, &server);
-        let response = client.get("/stream").await;
+        let response = Client::new(http, &server).get("/stream").await;
         drop(server.feed().await);
         read(response).await;
         assert_eq!(server.page(), FREED, "{http:?}");
-        assert_all_five_are_free(&mut server, &client).await;
     }
 }
 
 #[tokio::test]
-async fn an_error_in_the_body_reaches_the_client_and_frees_the_permit() {
+async fn an_error_or_a_panic_reaches_the_client_and_frees_the_permit() {
     for http in BOTH {
-        let mut server = Server::start().await;
-        let client = Client::new(http, &server);
-        let response = client.send(Method::GET, "/fail", "alice").await;
-        if let Ok(response) = response {
-            assert!(response.into_body().collect().await.is_err());
+        for path in ["/fail", "/panic", "/panic-in-body"] {
+            let server = Server::start().await;
+            let client = Client::new(http, &server);
+            if let Ok(response) = client.send(Method::GET, path, "alice").await {
+                assert!(path != "/panic", "there is no head");
+                assert!(response.into_body().collect().await.is_err(), "{path}");
+            }
+            assert_freed(&server, &format!("{http:?} {path}")).await;
+            assert_all_five_are_free(&server, &client).await;
         }
-        server.holds(0).await;
-        assert_eq!(server.page(), FREED, "{http:?}");
-        assert_all_five_are_free(&mut server, &client).await;
     }
 }
 
@@ -102,36 +92,87 @@ async fn a_head_request_frees_the_permit_although_its_body_would_never_end() {
         let response = client.send(Method::HEAD, "/stream", "alice").await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         let _feed = server.feed().await;
-        server.holds(0).await;
-        assert_eq!(server.page(), FREED, "{http:?}");
-        assert_all_five_are_free(&mut server, &client).await;
+        assert_freed(&server, &format!("{http:?}")).await;
     }
 }
 
 #[tokio::test]
-async fn a_panic_in_the_handler_frees_the_permit() {
-    for http in BOTH {
-        let mut server = Server::start().await;
-        let client = Client::new(http, &server);
-        let response = client.send(Method::GET, "/panic", "alice").await;
-        assert!(response.is_err());
-        server.holds(0).await;
-        assert_eq!(server.page(), FREED, "{http:?}");
-        assert_all_five_are_free(&mut server, &client).await;
-    }
-}
-
-#[tokio::test]
-async fn a_panic_in_the_body_frees_the_permit() {
-    for http in BOTH {
-        let mut server = Server::start().await;
-        let client = Client::new(http, &server);
-        let response = client.send(Method::GET, "/panic-in-body", "alice").await;
-        if let Ok(response) = response {
-            assert!(response.into_body().collect().await.is_err());
+async fn a_client_that_hangs_up_frees_the_permit() {
+    for way in ["close", "close its half", "reset"] {
+        for (path, has_head) in [("/stream", true), ("/never", false)] {
+            let mut server = Server::start().await;
+            let mut socket = open(&server, path).await;
+            if has_head {
+                assert!(head(&mut socket).await.starts_with("HTTP/1.1 200 "));
+            }
+            server.holds(1).await;
+            let _half = hang_up(socket, way).await;
+            assert_freed(&server, way).await;
+            assert!(!has_head || server.feed().await.is_closed());
         }
-        server.holds(0).await;
-        assert_eq!(server.page(), FREED, "{http:?}");
-        assert_all_five_are_free(&mut server, &client).await;
     }
+}
+
+/// What is left of the socket: the half that is not closed.
+async fn hang_up(mut socket: TcpStream, way: &str) -> Option<TcpStream> {
+    match way {
+        "close its half" => {
+            socket.shutdown().await.expect("it is open");
+            return Some(socket);
+        }
+        "reset" => socket.set_zero_linger().expect("it is a TCP socket"),
+        _ => {}
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_request_or_a_response_that_the_client_drops_frees_the_permit() {
+    for http in BOTH {
+        let mut server = Server::start().await;
+        let client = Client::new(http, &server);
+        let response = client.get("/stream").await;
+        assert_eq!(server.held(), 1);
+        drop(response);
+        assert_freed(&server, &format!("{http:?}, a response")).await;
+        assert!(server.feed().await.is_closed());
+
+        let server = Server::start().await;
+        let client = Client::new(http, &server);
+        tokio::select! {
+            _ = client.send(Method::GET, "/never", "alice") => panic!("an answer"),
+            () = server.holds(1) => {}
+        }
+        assert_freed(&server, &format!("{http:?}, a request")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reset_stream_frees_its_own_permit_only() {
+    let mut server = Server::start().await;
+    let client = Client::new(Http::Two, &server);
+    let mut live = client.get("/stream").await;
+    let feed = server.feed().await;
+    let reset = client.get("/stream").await;
+    assert_eq!(server.held(), 2);
+    drop(reset);
+    server.holds(1).await;
+    let sent = feed.send(Ok(Bytes::from_static(b"still here"))).await;
+    sent.expect("the server reads");
+    let frame = live.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "still here");
+    assert_eq!(server.page().returned, 1);
+}
+
+#[tokio::test]
+async fn a_flood_of_reset_streams_leaves_nothing_held() {
+    let mut server = Server::start().await;
+    let client = Client::new(Http::Two, &server);
+    for round in 1..=20 {
+        drop(client.five().await);
+        server.holds(0).await;
+        assert_eq!(server.page().returned, 5 * round);
+    }
+    assert!(server.feed().await.is_closed());
+    assert_eq!(server.page().most, 5);
 }

@@ -3,25 +3,22 @@
 use axum::{
     Router,
     body::Body,
-    extract::{Extension, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode},
-    response::{IntoResponse, Response},
+    extract::{Extension, State},
+    http::StatusCode,
     routing::get,
 };
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use hyper_util::rt::TokioIo;
 use std::{future::pending, io};
 use testing::{
-    inside::{Inside, Witness},
+    in_flight::{InFlight, One},
     script::{
         Script,
         Step::{Data, Fail, Panic, Trailers},
     },
 };
-use tokio::{io::copy, sync::mpsc, task::yield_now};
+use tokio::{sync::mpsc, task::yield_now};
 use tokio_stream::wrappers::ReceiverStream;
-use tower_semaphore::Permit;
 
 /// The other end of a response's body.
 pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
@@ -29,7 +26,7 @@ pub(crate) type Feed = mpsc::Sender<io::Result<Bytes>>;
 /// Where handlers put the other ends of their bodies.
 pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
 
-pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
+pub(crate) fn routes(feeds: Feeds, witness: InFlight) -> Router {
     let scripted = |script: Script| get(move || async { Body::new(script) });
     Router::new()
         .route("/full", get("all of it"))
@@ -50,7 +47,6 @@ pub(crate) fn routes(feeds: Feeds, witness: Witness) -> Router {
         .route("/stream", get(streaming))
         .route("/endless", get(endless))
         .route("/witnessed", get(witnessed))
-        .route("/upgrade", get(upgrade))
         .layer(Extension(witness))
         .with_state(feeds)
 }
@@ -76,38 +72,16 @@ async fn endless() -> Body {
 }
 
 /// Seen by the witness from the handler to the body's last frame.
-async fn witnessed(Extension(witness): Extension<Witness>) -> Body {
-    let inside = witness.enter();
+async fn witnessed(Extension(witness): Extension<InFlight>) -> Body {
+    let inside = witness.begin();
     yield_now().await;
     Body::from_stream(frames(inside, 5))
 }
 
-fn frames(inside: Inside, count: usize) -> impl Stream<Item = io::Result<Bytes>> {
+fn frames(inside: One, count: usize) -> impl Stream<Item = io::Result<Bytes>> {
     stream::unfold((inside, count), |(inside, left)| async move {
         yield_now().await;
         let frame = Ok(Bytes::from_static(b"frame"));
         (left > 0).then(|| (frame, (inside, left - 1)))
     })
-}
-
-/// Echoes what the client sends, and keeps the permit until the connection ends.
-async fn upgrade(Extension(permit): Extension<Permit>, request: Request) -> Response {
-    tokio::spawn(async move {
-        let upgraded = hyper::upgrade::on(request).await.expect("an upgrade");
-        let (mut hear, mut say) = tokio::io::split(TokioIo::new(upgraded));
-        // A client that resets the connection ends it as well as one that closes it.
-        let _ = copy(&mut hear, &mut say).await;
-        drop(permit);
-    });
-    let echo = HeaderValue::from_static("echo");
-    let headers = [
-        ("connection", HeaderValue::from_static("upgrade")),
-        ("upgrade", echo),
-    ];
-    let headers = headers.map(|(name, value)| (http::HeaderName::from_static(name), value));
-    (
-        StatusCode::SWITCHING_PROTOCOLS,
-        HeaderMap::from_iter(headers),
-    )
-        .into_response()
 }

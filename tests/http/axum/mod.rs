@@ -6,9 +6,6 @@ mod endings;
 #[cfg(feature = "axum")]
 mod extract;
 mod handlers;
-mod hangups;
-#[cfg(feature = "axum")]
-mod keys;
 mod limit;
 mod revoked;
 mod server;
@@ -16,7 +13,5 @@ mod stalls;
 #[cfg(feature = "axum")]
 mod usage_routes;
 mod waiting;
-#[cfg(feature = "redis")]
-mod waiting_in_redis;
 #[cfg(feature = "axum")]
 mod websocket;

@@ -135,11 +135,15 @@ async fn finished(store: impl Store, http: Http) {
     nothing_is_left(&store).await;
 }
 
+fn memory() -> MemorySemaphore {
+    MemorySemaphore::builder().holders(true).build()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_stream_is_cut_and_the_next_one_served() {
     for http in BOTH {
         for path in ["/stream", "/events", "/endless"] {
-            aborted(MemorySemaphore::builder().holders(true).build(), http, path).await;
+            aborted(memory(), http, path).await;
         }
     }
 }
@@ -147,36 +151,20 @@ async fn a_revoked_stream_is_cut_and_the_next_one_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_stream_goes_on_if_the_layer_says_so_and_the_next_one_is_served() {
     for http in BOTH {
-        finished(MemorySemaphore::builder().holders(true).build(), http).await;
+        finished(memory(), http).await;
     }
 }
 
 #[cfg(feature = "redis")]
-mod in_redis {
-    use super::*;
-    use testing::redis::RedisServer;
-    use tower_semaphore::RedisSemaphore;
-
-    async fn store(redis: &RedisServer) -> RedisSemaphore {
-        let store = RedisSemaphore::connect(redis.url()).await;
-        store.expect("it connects")
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_stream_that_is_revoked_in_redis_is_cut_and_the_next_one_served() {
-        for http in BOTH {
-            for path in ["/stream", "/events", "/endless"] {
-                let redis = RedisServer::start();
-                aborted(store(&redis).await, http, path).await;
-            }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_revoked_in_redis_is_cut_or_goes_on_as_the_layer_says() {
+    let redis = testing::redis::RedisServer::start();
+    let store = tower_semaphore::RedisSemaphore::connect(redis.url()).await;
+    let store = store.expect("it connects");
+    for http in BOTH {
+        for path in ["/stream", "/events", "/endless"] {
+            aborted(store.clone(), http, path).await;
         }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_stream_that_is_revoked_in_redis_goes_on_if_the_layer_says_so() {
-        for http in BOTH {
-            let redis = RedisServer::start();
-            finished(store(&redis).await, http).await;
-        }
+        finished(store.clone(), http).await;
     }
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use std::{net::SocketAddr, time::Duration};
 use testing::{
     http_requests::limit,
-    inside::Witness,
+    in_flight::InFlight,
     ledger::{Ledger, Page},
 };
 use tokio::{
@@ -21,7 +21,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) witness: Witness,
+    pub(crate) witness: InFlight,
     ledger: Ledger,
     feeds: mpsc::UnboundedReceiver<Feed>,
 }
@@ -50,7 +50,7 @@ impl Server {
     /// A server whose routes are under any layers.
     pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
         let (feed, feeds) = mpsc::unbounded_channel();
-        let witness = Witness::default();
+        let witness = InFlight::default();
         let app = layers(routes(feed, witness.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -7,29 +7,30 @@ use super::{
 use futures_util::future::join_all;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
-use std::time::Duration;
-use testing::{http_requests::limit, wait::eventually};
-use tokio::{io::AsyncWriteExt, task::JoinHandle};
-use tower_semaphore::{
-    AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Semaphore, key,
+use std::{sync::Arc, time::Duration};
+use testing::{
+    http_requests::limit,
+    stores::{Store, memory},
+    wait::eventually,
 };
+use tokio::{io::AsyncWriteExt, task::JoinHandle, time::timeout};
+use tower_semaphore::{AcquireError, Claim, MemorySemaphore};
+
+/// Sooner than a waiter counts as dead under the default lease.
+const SOON: Duration = Duration::from_millis(1_500);
 
 /// A server that keeps five requests of alice's in flight, so that the next ones wait.
 struct Busy {
     server: Server,
     client: Client,
-    memory: MemorySemaphore,
+    store: Store,
     five: Vec<(Response<Incoming>, Feed)>,
 }
 
 impl Busy {
-    async fn start(
-        http: Http,
-        settings: impl Fn(ConcurrencyLimitLayer<key::Header>) -> ConcurrencyLimitLayer<key::Header>,
-    ) -> Self {
-        let memory = MemorySemaphore::new();
-        let layer = limit(5, memory.clone()).with_wait(BOUND);
-        let mut server = Server::under(settings(layer)).await;
+    async fn start(http: Http, store: Store) -> Self {
+        let layer = limit(5, Arc::clone(&store)).with_wait(BOUND);
+        let mut server = Server::under(layer).await;
         let client = Client::new(http, &server);
         let mut five = Vec::new();
         for _ in 0..5 {
@@ -38,7 +39,7 @@ impl Busy {
         Self {
             server,
             client,
-            memory,
+            store,
             five,
         }
     }
@@ -73,7 +74,7 @@ impl Busy {
             .with_limit(5)
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(longest);
-        let refused = self.memory.acquire(claim).await;
+        let refused = self.store.acquire(claim).await;
         refused.expect_err("five are in flight")
     }
 }
@@ -81,7 +82,7 @@ impl Busy {
 #[tokio::test]
 async fn the_sixth_request_is_served_when_one_of_five_bodies_has_ended() {
     for http in BOTH {
-        let mut busy = Busy::start(http, |layer| layer).await;
+        let mut busy = Busy::start(http, memory()).await;
         let sixth = busy.wait(1).await;
         assert!(!sixth.is_finished());
         busy.end_one().await;
@@ -91,24 +92,39 @@ async fn the_sixth_request_is_served_when_one_of_five_bodies_has_ended() {
     }
 }
 
+/// It leaves, and is not passed over when it is dead.
+async fn leaves_the_queue(http: Http, store: Store) {
+    let mut busy = Busy::start(http, store).await;
+    tokio::select! {
+        _ = busy.client.send(Method::GET, "/panic", "alice") => panic!("an answer"),
+        () = busy.waits(1) => {}
+    }
+    let left = timeout(SOON, busy.waits(0)).await;
+    left.expect("it leaves before it counts as dead");
+    let next = busy.wait(1).await;
+    busy.end_one().await;
+    assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+}
+
 #[tokio::test]
 async fn a_request_that_the_client_drops_leaves_the_queue() {
     for http in BOTH {
-        let mut busy = Busy::start(http, |layer| layer).await;
-        tokio::select! {
-            _ = busy.client.send(Method::GET, "/panic", "alice") => panic!("an answer"),
-            () = busy.waits(1) => {}
-        }
-        busy.waits(0).await;
-        let next = busy.wait(1).await;
-        busy.end_one().await;
-        assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
+        leaves_the_queue(http, memory()).await;
+    }
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_the_client_drops_leaves_the_queue_in_redis() {
+    let server = testing::redis::RedisServer::start();
+    for http in BOTH {
+        leaves_the_queue(http, testing::stores::redis(&server.url()).await).await;
     }
 }
 
 #[tokio::test]
 async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
-    let mut busy = Busy::start(Http::One, |layer| layer).await;
+    let mut busy = Busy::start(Http::One, memory()).await;
     let closes = open(&busy.server, "/panic").await;
     busy.waits(1).await;
     let mut closes_its_half = open(&busy.server, "/panic").await;

@@ -14,7 +14,7 @@ use std::{
     future::{Ready, ready},
     time::Duration,
 };
-use testing::inside::{Inside, Witness};
+use testing::in_flight::{InFlight, One};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
 use tower_semaphore::{
@@ -96,13 +96,13 @@ pub(crate) type Frames = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infa
 /// Answers with a body that takes a while, and lets the witness see each request from its call to
 /// the end of its body.
 pub(crate) fn watched(
-    witness: &Witness,
+    witness: &InFlight,
 ) -> impl Service<Request<()>, Response = Response<Frames>, Error = Infallible, Future: Send>
 + Clone
 + use<> {
     let witness = witness.clone();
     service_fn(move |_| {
-        let inside = witness.clone().enter();
+        let inside = witness.begin();
         async move {
             yield_now().await;
             Ok(Response::new(StreamBody::new(frames(inside))))
@@ -110,7 +110,7 @@ pub(crate) fn watched(
     })
 }
 
-fn frames(inside: Inside) -> BoxStream<'static, Result<Frame<Bytes>, Infallible>> {
+fn frames(inside: One) -> BoxStream<'static, Result<Frame<Bytes>, Infallible>> {
     let frames = stream::unfold((inside, 3), |(inside, left)| async move {
         yield_now().await;
         let frame = Ok(Frame::data(Bytes::from_static(b"frame")));

@@ -1,8 +1,8 @@
 //! One limit for services in several processes.
 
-use super::inner::{Answer, BOUND, Ok, all_served, ok, read, watched};
+use super::inner::{Answer, BOUND, Ok, ok, read};
 use http::Request;
-use testing::{inside::Witness, redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::{task::JoinHandle, time::timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimit, GlobalConcurrencyLimitLayer, RedisSemaphore};
@@ -43,44 +43,6 @@ async fn a_body_that_ends_here_makes_a_service_ready_there() {
     assert!(!waiter.is_finished());
     assert_eq!(read(held).await, "ok");
     assert_eq!(waiter.await.unwrap().status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_stores_on_one_redis_share_the_limit() {
-    let server = RedisServer::start();
-    let witness = Witness::default();
-    let services = [layer(3, &server).await, layer(3, &server).await];
-    let services = services.map(|layer| layer.layer(watched(&witness)));
-    all_served(services.iter().cycle().take(60).cloned().collect()).await;
-    assert!(witness.most() <= 3, "{}", witness.most());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_waits_and_is_dropped_leaves_the_queue() {
-    let server = RedisServer::start();
-    let service = layer(1, &server).await.layer(ok());
-    let held = call(service.clone()).await;
-    waiter(&service, &server).await.abort();
-    let mut raw = Raw::connect(server.port()).await;
-    eventually("it has left", BOUND, async || {
-        raw.zmembers(QUEUE).await.is_empty()
-    })
-    .await;
-    drop(held);
-    assert_eq!(call(service).await.status(), 200);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_makes_it_ready_to_refuse() {
-    let mut server = RedisServer::start();
-    let service = layer(1, &server).await.layer(ok());
-    server.kill();
-    assert_eq!(call(service.clone()).await.status(), 503);
-    server.restart();
-    eventually("it serves again", BOUND, async || {
-        call(service.clone()).await.status() == 200
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,10 +3,8 @@
 use super::inner::{all_served, ok, read, watched};
 use futures_util::future::BoxFuture;
 use http::Request;
-use testing::inside::Witness;
-use tower::{
-    Service, ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded,
-};
+use testing::in_flight::InFlight;
+use tower::{ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
 
 fn three() -> GlobalConcurrencyLimitLayer {
@@ -15,7 +13,7 @@ fn three() -> GlobalConcurrencyLimitLayer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_buffer_queues_before_it_and_all_are_served() {
-    let witness = Witness::default();
+    let witness = InFlight::default();
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(64))
         .layer(three())
@@ -26,7 +24,7 @@ async fn a_buffer_queues_before_it_and_all_are_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clones_wait_and_all_are_served() {
-    let witness = Witness::default();
+    let witness = InFlight::default();
     let service = ServiceBuilder::new()
         .layer(three())
         .service(watched(&witness));
@@ -50,18 +48,6 @@ async fn load_is_shed_while_it_is_not_ready() {
     let freed = held.pop().expect("three are held");
     assert_eq!(read(freed).await, "ok");
     assert!(call().await.is_ok());
-}
-
-#[tokio::test]
-async fn a_service_that_was_shed_is_served_later() {
-    let limit = GlobalConcurrencyLimitLayer::new(1, "host", MemorySemaphore::new());
-    let mut service = ServiceBuilder::new().load_shed().layer(limit).service(ok());
-    let held = service.ready().await.unwrap().call(Request::new(())).await;
-    let shed = service.ready().await.unwrap().call(Request::new(())).await;
-    assert!(shed.is_err());
-    drop(held);
-    let served = service.ready().await.unwrap().call(Request::new(())).await;
-    assert!(served.is_ok());
 }
 
 #[tokio::test]

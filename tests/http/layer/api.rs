@@ -6,7 +6,7 @@ use http::Request;
 use std::{
     collections::HashSet,
     env, fs,
-    future::{Future, ready},
+    future::Future,
     path::PathBuf,
     pin::pin,
     process::Command,
@@ -21,9 +21,7 @@ use testing::{
 use tower::{Layer, Service, ServiceExt};
 use tower_semaphore::{
     Acquire, AcquireError, Claim, ConcurrencyLimit, ConcurrencyLimitLayer, GlobalConcurrencyLimit,
-    GlobalConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, Policy, ReleaseAt, Semaphore,
-    key,
-    semaphore::{BoxFuture, ClaimError, Grant, Loss, StoreError},
+    GlobalConcurrencyLimitLayer, MemorySemaphore, Operate, Policy, ReleaseAt, Semaphore, key,
 };
 
 #[tokio::test]
@@ -120,20 +118,6 @@ fn an_acquire_that_is_polled_again_panics() {
 }
 
 #[test]
-fn an_error_of_a_store_or_a_claim_converts() {
-    let invalid = AcquireError::from(ClaimError::EmptyKey);
-    assert!(matches!(
-        invalid,
-        AcquireError::Invalid {
-            source: ClaimError::EmptyKey,
-            ..
-        }
-    ));
-    let failed = AcquireError::from(StoreError::new("refused"));
-    assert!(matches!(failed, AcquireError::Store { .. }));
-}
-
-#[test]
 fn claims_can_be_collected() {
     let alice = Claim::new("alice").with_limit(3);
     let bob = alice.clone().with_key("bob");
@@ -142,82 +126,21 @@ fn claims_can_be_collected() {
     assert_eq!(claims.len(), 2);
 }
 
-#[test]
-fn a_claim_says_what_a_store_has_to_count() {
-    let units = Claim::new("alice").with_limit(5).with_weight(3).units();
-    let units = units.expect("it could be granted");
-    assert_eq!((units.limit(), units.weight()), (5, 3));
-    let wait = Claim::new("alice").with_wait(Duration::from_secs(1)).wait();
-    let wait = wait.expect("it waits");
-    let default = tower_semaphore::semaphore::DEFAULT_MAX_WAITING;
-    assert_eq!(wait.max_waiting, default);
-    assert_eq!(wait.time, Duration::from_secs(1));
-}
-
-#[test]
-fn a_policy_is_its_name() {
-    let name = String::from("export");
-    let policies = [
-        Policy::from(name.as_str()),
-        Policy::from(name.clone()),
-        Policy::from_static("export"),
-    ];
-    assert_eq!(HashSet::from(policies.clone()).len(), 1);
-    for policy in policies {
-        assert_eq!(
-            (policy.as_str(), policy.to_string()),
-            ("export", name.clone())
-        );
-    }
-}
-
-/// A store that grants what another store grants, and adds nothing.
-struct Wrapped(Fickle);
-
-struct Composite([Permit; 1], Loss);
-
-impl Semaphore for Wrapped {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        let (units, inner) = (claim.units(), self.0.acquire(claim));
-        Acquire::pending(async move {
-            Ok(Permit::new(
-                Composite([inner.await?], Loss::default()),
-                units?,
-                1,
-            ))
-        })
-    }
-}
-
-impl Grant for Composite {
-    fn token(&self) -> Option<u64> {
-        self.0[0].token()
-    }
-
-    fn loss(&self) -> &Loss {
-        &self.1
-    }
-
-    fn parts(&self) -> &[Permit] {
-        &self.0
-    }
-
-    fn release(&self) -> BoxFuture<bool> {
-        Box::pin(ready(true))
-    }
-}
-
 #[tokio::test]
-async fn a_composite_store_s_permit_is_lost_with_its_part() {
-    let inner = Fickle::default();
-    let claim = Claim::new("alice").with_limit(1);
-    let permit = Wrapped(inner.clone()).acquire(claim).await.unwrap();
+async fn a_permit_that_keeps_another_store_s_is_lost_with_it_and_releases_it() {
+    let (inner, other) = (Fickle::default(), MemorySemaphore::new());
+    let claim = || Claim::new("alice").with_limit(1);
+    let outer = inner.acquire(claim()).await.unwrap();
+    let permit = other.acquire(claim()).await.unwrap().with_outer(&outer);
+    drop(outer);
     assert!(!permit.is_lost());
     let (lost, ()) = tokio::join!(
         tokio::time::timeout(Duration::from_secs(20), permit.lost()),
         async { inner.lose() }
     );
     assert!(lost.is_ok() && permit.is_lost());
+    drop(permit);
+    assert!(!inner.is_out() && other.busy_keys() == 0);
 }
 
 /// What the compiler says of a program that uses this crate.

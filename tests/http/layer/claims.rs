@@ -44,29 +44,22 @@ async fn a_heavy_claim_takes_its_weight() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_heavier_than_its_limit_is_a_bad_request() {
+async fn a_weight_of_0_or_above_the_limit_is_a_bad_request() {
     let service = ConcurrencyLimitLayer::new(5, by_weight, Uncalled).layer(ok());
-    let answer = send(&service, heavy(6)).await;
-    assert_eq!(answer.status(), 400);
-    let detail = "weight: 6 is more than the limit of 5";
-    assert_eq!(problem(answer).await["detail"], detail);
+    for (weight, detail) in [
+        (0, "weight: 0 is not within 1 to 1000"),
+        (6, "weight: 6 is more than the limit of 5"),
+    ] {
+        let answer = send(&service, heavy(weight)).await;
+        assert_eq!(answer.status(), 400);
+        assert_eq!(problem(answer).await["detail"], detail);
+    }
 }
 
 #[tokio::test]
 async fn a_limit_of_0_refuses_a_claim_of_any_weight_with_429() {
     let service = ConcurrencyLimitLayer::new(0, by_weight, Uncalled).layer(ok());
     assert_eq!(statuses(&service, [1, 6].map(heavy)).await, [429, 429]);
-}
-
-#[tokio::test]
-async fn a_claim_of_weight_0_is_a_bad_request() {
-    let service = ConcurrencyLimitLayer::new(5, by_weight, Uncalled).layer(ok());
-    let answer = send(&service, heavy(0)).await;
-    assert_eq!(answer.status(), 400);
-    assert_eq!(
-        problem(answer).await["detail"],
-        "weight: 0 is not within 1 to 1000"
-    );
 }
 
 #[tokio::test]

@@ -34,14 +34,39 @@ fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
 }
 
 #[test]
-fn a_closure_may_return_anything_that_converts_into_a_key() {
-    let alice = Ok(Some(Key::from("alice")));
-    assert_eq!(key_in(&|_: &Parts| Key::from("alice"), &parts()), alice);
-    assert_eq!(key_in(&|_: &Parts| "alice", &parts()), alice);
-    assert_eq!(key_in(&|_: &Parts| "alice".to_owned(), &parts()), alice);
-    assert_eq!(key_in(&|_: &Parts| b"alice".to_vec(), &parts()), alice);
-    assert_eq!(key_in(&|_: &Parts| Bytes::from("alice"), &parts()), alice);
+fn a_closure_returns_a_key_or_a_claim_or_none_or_an_error() {
+    let alice = || Ok(Some(Key::from("alice")));
+    let found = [
+        key_in(&|_: &Parts| Key::from("alice"), &parts()),
+        key_in(&|_: &Parts| "alice", &parts()),
+        key_in(&|_: &Parts| "alice".to_owned(), &parts()),
+        key_in(&|_: &Parts| b"alice".to_vec(), &parts()),
+        key_in(&|_: &Parts| Bytes::from("alice"), &parts()),
+        key_in(&|_: &Parts| Some("alice"), &parts()),
+        key_in(&|_: &Parts| Ok::<_, KeyError>("alice"), &parts()),
+        key_in(&|_: &Parts| Ok::<_, String>(Some("alice")), &parts()),
+        key_in(&account, &parts()),
+    ];
+    assert_eq!(found, [(); 9].map(|()| alice()));
     assert_eq!(key_in(&|_: &Parts| 42, &parts()), Ok(Some("42".into())));
+    let heavy = |_: &Parts| Claim::new("alice").with_weight(3).with_limit(7);
+    let claim = heavy.extract(&parts()).unwrap().unwrap();
+    let claim = &claim.as_slice()[0];
+    assert_eq!((claim.weight(), claim.limit()), (3, Some(7)));
+    assert_eq!(key_in(&|_: &Parts| None::<Claim>, &parts()), Ok(None));
+    let none = |_: &Parts| Ok::<_, String>(None::<Key>);
+    assert_eq!(key_in(&none, &parts()), Ok(None));
+    let bad = |_: &Parts| Err::<Key, _>("who are you?");
+    let other = KeyError::from("who are you?");
+    assert_eq!(key_in(&bad, &parts()), Err(other));
+    let bad = |_: &Parts| Err::<Option<Key>, _>("who are you?".to_owned());
+    assert!(key_in(&bad, &parts()).is_err());
+}
+
+/// A function is an extractor as well as a closure.
+fn account(parts: &Parts) -> Option<String> {
+    let value = parts.headers.get(ACCOUNT)?;
+    value.to_str().ok().map(str::to_owned)
 }
 
 #[test]
@@ -102,69 +127,17 @@ async fn an_extractor_may_be_chosen_at_run_time() {
 }
 
 #[test]
-fn a_closure_may_return_a_claim() {
-    let heavy = |_: &Parts| Claim::new("alice").with_weight(3).with_limit(7);
-    let claim = heavy.extract(&parts()).unwrap().unwrap();
-    assert_eq!(
-        (claim.as_slice()[0].weight(), claim.as_slice()[0].limit()),
-        (3, Some(7))
-    );
-}
-
-#[test]
-fn a_closure_may_return_an_option() {
-    let alice = Ok(Some(Key::from("alice")));
-    assert_eq!(key_in(&|_: &Parts| Some("alice"), &parts()), alice);
-    assert_eq!(key_in(&|_: &Parts| None::<Claim>, &parts()), Ok(None));
-}
-
-#[test]
-fn a_closure_may_return_a_result() {
-    let good = |_: &Parts| Ok::<_, KeyError>("alice");
-    let bad = |_: &Parts| Err::<Key, _>("who are you?");
-    assert_eq!(key_in(&good, &parts()), Ok(Some("alice".into())));
-    let other = KeyError::from("who are you?");
-    assert_eq!(key_in(&bad, &parts()), Err(other));
-}
-
-#[test]
-fn a_closure_may_return_a_result_of_an_option() {
-    let some = |_: &Parts| Ok::<_, String>(Some("alice"));
-    let none = |_: &Parts| Ok::<_, String>(None::<Key>);
-    let bad = |_: &Parts| Err::<Option<Key>, _>("who are you?".to_owned());
-    assert_eq!(key_in(&some, &parts()), Ok(Some("alice".into())));
-    assert_eq!(key_in(&none, &parts()), Ok(None));
-    assert!(key_in(&bad, &parts()).is_err());
-}
-
-#[test]
-fn a_function_is_an_extractor() {
-    fn account(parts: &Parts) -> Option<String> {
-        let value = parts.headers.get(ACCOUNT)?;
-        value.to_str().ok().map(str::to_owned)
-    }
-    assert_eq!(key_in(&account, &parts()), Ok(Some("alice".into())));
-}
-
-#[test]
-fn a_header_names_the_key_byte_by_byte() {
+fn a_header_of_any_case_names_the_key_byte_by_byte() {
     let name = HeaderName::from_static(ACCOUNT);
-    assert_eq!(
-        key_in(&key::header(ACCOUNT), &parts()),
-        Ok(Some("alice".into()))
-    );
-    assert_eq!(
-        key_in(&key::header_name(name), &parts()),
-        Ok(Some("alice".into()))
-    );
+    for by in [
+        key::header(ACCOUNT),
+        key::header("X-Account-ID"),
+        key::header_name(name),
+    ] {
+        assert_eq!(key_in(&by, &parts()), Ok(Some("alice".into())));
+    }
     let absent = key_in(&key::header("x-other"), &parts());
     assert_eq!(absent, Err(KeyError::missing("the header x-other")));
-}
-
-#[test]
-fn a_header_s_name_may_have_any_case() {
-    let found = key_in(&key::header("X-Account-ID"), &parts());
-    assert_eq!(found, Ok(Some("alice".into())));
 }
 
 #[test]
@@ -212,11 +185,15 @@ fn the_peer_s_address_names_the_key_without_its_port() {
     let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let mapped: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
     let ip: IpAddr = "2001:db8::1".parse().unwrap();
-    let found = Ok(Some("192.0.2.7".into()));
-    assert_eq!(key_in(&key::peer_ip(), &extended(socket)), found);
-    assert_eq!(key_in(&key::peer_ip(), &extended(mapped)), found);
-    let found = Ok(Some("2001:db8::/64".into()));
-    assert_eq!(key_in(&key::peer_ip(), &extended(ip)), found);
+    for (parts, expected) in [
+        (extended(socket), "192.0.2.7"),
+        (extended(mapped), "192.0.2.7"),
+        (extended(ip), "2001:db8::/64"),
+        #[cfg(feature = "axum")]
+        (extended(axum::extract::ConnectInfo(socket)), "192.0.2.7"),
+    ] {
+        assert_eq!(key_in(&key::peer_ip(), &parts), Ok(Some(expected.into())));
+    }
 }
 
 #[test]
@@ -260,25 +237,6 @@ fn the_peer_s_address_never_comes_from_a_header() {
     parts.headers.insert("x-real-ip", forged);
     let missing = key_in(&key::peer_ip(), &parts);
     assert!(matches!(missing, Err(KeyError::MissingExtension { .. })));
-}
-
-#[cfg(feature = "axum")]
-#[test]
-fn the_peer_s_address_is_found_where_axum_leaves_it() {
-    let socket: SocketAddr = "192.0.2.7:4711".parse().unwrap();
-    let parts = extended(axum::extract::ConnectInfo(socket));
-    assert_eq!(
-        key_in(&key::peer_ip(), &parts),
-        Ok(Some("192.0.2.7".into()))
-    );
-}
-
-#[tokio::test]
-async fn a_fixed_key_is_everybody_s() {
-    let everybody = key::fixed("everybody");
-    let service = ConcurrencyLimitLayer::new(1, everybody, MemorySemaphore::new()).layer(ok());
-    let requests = ["alice", "bob"].map(request);
-    assert_eq!(statuses(&service, requests).await, [200, 429]);
 }
 
 /// A request whose account is any bytes that a header can have.
@@ -326,32 +284,27 @@ async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<()>) -> 
 }
 
 #[tokio::test]
-async fn a_missing_header_is_a_bad_request() {
-    let said = detail(key::header(ACCOUNT), Request::new(())).await;
-    assert_eq!(said, "the header x-account-id is missing");
-}
-
-#[tokio::test]
-async fn an_empty_header_is_a_bad_request() {
-    let said = detail(key::header(ACCOUNT), bytes("")).await;
-    assert_eq!(said, "the key is empty");
-}
-
-#[tokio::test]
-async fn a_repeated_header_is_a_bad_request() {
+async fn a_key_that_is_missing_empty_or_repeated_is_a_bad_request_that_says_so() {
+    let header = || key::header(ACCOUNT);
     let mut twice = bytes("alice");
-    let headers = twice.headers_mut();
-    headers.append(ACCOUNT, HeaderValue::from_static("alice"));
-    let said = detail(key::header(ACCOUNT), twice).await;
-    assert_eq!(said, "the header x-account-id is given more than once");
-}
-
-#[tokio::test]
-async fn an_empty_key_is_a_bad_request_whoever_made_it() {
-    let said = detail(|_: &Parts| "", Request::new(())).await;
-    assert_eq!(said, "the key is empty");
-    let said = detail(key::fixed(""), Request::new(())).await;
-    assert_eq!(said, "the key is empty");
+    let again = HeaderValue::from_static("alice");
+    twice.headers_mut().append(ACCOUNT, again);
+    let nameless = || Request::new(());
+    for (said, expected) in [
+        (
+            detail(header(), nameless()).await,
+            "the header x-account-id is missing",
+        ),
+        (detail(header(), bytes("")).await, "the key is empty"),
+        (detail(|_: &Parts| "", nameless()).await, "the key is empty"),
+        (detail(key::fixed(""), nameless()).await, "the key is empty"),
+        (
+            detail(header(), twice).await,
+            "the header x-account-id is given more than once",
+        ),
+    ] {
+        assert_eq!(said, expected);
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ mod limit;
 mod nested;
 mod permit;
 mod refusal;
-mod rig;
+pub(crate) mod rig;
 mod runtimes;
 mod same;
 mod several;

@@ -64,15 +64,13 @@ async fn the_handler_s_permit_keeps_the_permits_of_all_layers() {
 }
 
 #[tokio::test]
-async fn the_handler_s_permit_keeps_the_permit_outside_of_a_limit_of_one_key_too() {
+async fn a_permit_under_a_limit_of_one_key_keeps_the_permit_outside_of_it_too() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let global = GlobalConcurrencyLimitLayer::new(9, "all", memory.clone());
-    let handler = upgrading(&held);
-    let service = limit(1, memory.clone()).layer(global.layer(handler));
+    let service = limit(1, memory.clone()).layer(global.layer(upgrading(&held)));
     drop(send(&service, request("alice")).await);
-    let permit = take(&held);
     assert!(is_refused(&send(&service, request("alice")).await));
-    drop(permit);
+    drop(take(&held));
     assert_eq!(memory.busy_keys(), 0);
 }
 

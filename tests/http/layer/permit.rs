@@ -65,17 +65,6 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
 }
 
 #[tokio::test]
-async fn a_handler_that_keeps_its_permit_keeps_its_slot() {
-    let (memory, held) = (MemorySemaphore::new(), Held::default());
-    let service = limit(1, memory.clone()).layer(keeping(&held));
-    drop(send(&service, request("alice")).await);
-    let permit = held.lock().unwrap().take().unwrap();
-    assert!(is_refused(&send(&service, request("alice")).await));
-    drop(permit);
-    assert_eq!(memory.busy_keys(), 0);
-}
-
-#[tokio::test]
 async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let service = limit(1, memory.clone()).layer(keeping(&held));
@@ -204,7 +193,7 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
 struct Returning(Loss);
 
 impl Grant for Returning {
-    fn token(&self) -> Option<u64> {
+    fn token(&self, _: usize) -> Option<u64> {
         Some(1)
     }
 
@@ -220,8 +209,8 @@ impl Grant for Returning {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
-    let units = Claim::new("alice").with_limit(1).units().unwrap();
-    let permit = Permit::new(Returning::default(), units, 1);
+    let claim = Claim::new("alice").with_limit(1);
+    let permit = Permit::new(Returning::default(), [(&claim, 1)]);
     permit.end_after(MAX_HOLD);
     permit.lost().await;
     assert!(permit.is_lost());

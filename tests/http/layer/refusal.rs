@@ -9,15 +9,13 @@ use http_body::Body;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 use testing::{
     http_requests::{limit, request},
     stubs::{Broken, Closed, Failing, Fleet, Overloaded},
 };
 use tower::Layer;
-use tower_semaphore::{
-    AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore, semaphore::StoreError,
-};
+use tower_semaphore::{AcquireError, KeyError, MemorySemaphore, Reason, Rejection, Semaphore};
 
 /// The answer to a request when `semaphore` has no room for it.
 async fn answer(semaphore: impl Semaphore, request: Request<()>) -> Answer {
@@ -72,24 +70,15 @@ async fn a_refusal_names_the_limit_that_refused() {
 }
 
 #[tokio::test]
-async fn a_wait_that_ends_in_a_failure_of_the_store_is_reduced_capacity() {
-    let layer = limit(1, Failing).with_wait(Duration::from_secs(5));
-    let answer = send(&layer.layer(ok()), request("alice")).await;
-    assert_eq!(answer.status(), 503);
-}
-
-#[tokio::test]
-async fn too_many_waiting_claims_in_a_process_are_reduced_capacity() {
-    let layer = limit(1, Overloaded).with_wait(Duration::from_secs(5));
-    let answer = send(&layer.layer(ok()), request("alice")).await;
-    assert_eq!(answer.status(), 503);
-}
-
-#[tokio::test]
-async fn a_store_that_is_shut_down_is_reduced_capacity() {
-    let answer = answer(Closed, request("alice")).await;
-    assert_eq!(answer.status(), 503);
-    assert_eq!(values(&answer, "retry-after"), ["1"]);
+async fn a_store_that_fails_a_wait_or_is_overloaded_or_shut_down_is_reduced_capacity() {
+    let stores: [Arc<dyn Semaphore>; 3] =
+        [Arc::new(Failing), Arc::new(Overloaded), Arc::new(Closed)];
+    for store in stores {
+        let layer = limit(1, store).with_wait(Duration::from_secs(5));
+        let answer = send(&layer.layer(ok()), request("alice")).await;
+        assert_eq!(answer.status(), 503);
+        assert_eq!(values(&answer, "retry-after"), ["1"]);
+    }
 }
 
 #[tokio::test]
@@ -219,11 +208,4 @@ async fn a_body_of_a_rejection_of_one_s_own_may_stream_and_fail() {
     assert!(!body.is_end_stream());
     let error = body.frame().await.expect("a frame").expect_err("it fails");
     assert_eq!(error.to_string(), "torn");
-}
-
-#[test]
-fn a_store_error_prints_one_level_and_keeps_its_source() {
-    let error = AcquireError::from(StoreError::new("connection refused"));
-    assert_eq!(error.to_string(), "the semaphore's store failed");
-    assert_eq!(error.source().unwrap().to_string(), "connection refused");
 }

@@ -1,11 +1,11 @@
 //! Several limits of one request: what the responses say, and that stacked layers mean the same.
 
-use super::rig::{Answer, ok, problem, send, stalled, statuses, values};
-use http::{HeaderValue, Request, request::Parts};
+use super::rig::{Answer, ok, problem, send, statuses, values};
+use http::{Request, request::Parts};
 use http_body_util::BodyExt;
 use serde_json::json;
-use testing::{http_requests::request, stores::SingleClaims};
-use tower::{Layer, Service};
+use testing::{http_requests::request, ledger::Ledger};
+use tower::Layer;
 use tower_semaphore::{
     AcquireError, Claim, ConcurrencyLimitLayer, MemorySemaphore, Permit, Semaphore, key,
 };
@@ -119,23 +119,6 @@ async fn a_refusal_names_the_policy_that_refused() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refused_grpc_request_is_told_of_every_policy_too() {
-    let service = limited(MemorySemaphore::new()).layer(ok());
-    let mut grpc = request("ann");
-    let kind = HeaderValue::from_static("application/grpc");
-    grpc.headers_mut().insert("content-type", kind);
-    let _in_flight = [
-        send(&service, grpc.clone()).await,
-        send(&service, grpc.clone()).await,
-    ];
-    let answer = send(&service, grpc).await;
-    assert_eq!(answer.status(), 200);
-    assert_eq!(values(&answer, "grpc-status"), ["8"]);
-    assert_eq!(policies(&answer).len(), 3);
-    assert_eq!(values(&answer, "ratelimit"), [r#""account";r=0;t=1"#]);
-}
-
 #[tokio::test]
 async fn a_refusal_lists_two_limits_of_one_policy_too() {
     let claims =
@@ -175,25 +158,12 @@ async fn a_claim_too_heavy_for_a_wider_limit_names_that_limit() {
     assert_eq!(said, "fleet 4");
 }
 
-/// The statuses of the requests, and what their responses list.
-async fn told<S>(service: S) -> Vec<(u16, Vec<String>)>
-where
-    S: Service<Request<()>, Response = Answer, Error = std::convert::Infallible> + Clone,
-{
-    let (mut told, mut in_flight) = (Vec::new(), Vec::new());
-    for account in ["ann", "ann", "ann", "bob", "bob", "cid"] {
-        let answer = send(&service, request(account)).await;
-        told.push((answer.status().as_u16(), policies(&answer)));
-        in_flight.push(answer);
-    }
-    told
-}
-
 #[tokio::test]
-async fn stores_that_know_only_single_claims_answer_the_same() {
-    let several = told(limited(MemorySemaphore::new()).layer(ok())).await;
-    let single = SingleClaims(testing::stores::memory());
-    assert_eq!(told(limited(single).layer(ok())).await, several);
+async fn a_store_that_takes_one_claim_at_a_time_refuses_several_as_invalid() {
+    let answer = send(&limited(Ledger::default()).layer(ok()), request("ann")).await;
+    assert_eq!(answer.status(), 400);
+    let detail = "claims: 3, and the store takes one at a time";
+    assert_eq!(problem(answer).await["detail"], detail);
 }
 
 /// What three layers answer through their bodies, one in the other.
@@ -225,28 +195,23 @@ async fn stacked_layers_admit_and_refuse_the_same() {
 }
 
 #[tokio::test]
-async fn the_handler_has_one_permit_and_the_body_keeps_every_limit() {
-    let memory = MemorySemaphore::new();
-    let service = limited(memory.clone()).layer(stalled());
-    let answer = send(&service, request("ann")).await;
-    assert_eq!(memory.busy_keys(), 3);
-    drop(answer);
-    assert_eq!(memory.busy_keys(), 0);
-}
-
-#[tokio::test]
-async fn the_permit_of_a_request_names_every_limit() {
+async fn the_permit_of_a_request_names_every_limit_and_the_body_keeps_it() {
     let handler = tower::service_fn(|request: Request<()>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");
-        let tokens = permit.tokens().into_iter();
-        let policies: Vec<_> = tokens.map(|(policy, _)| policy.to_string()).collect();
+        let policies: Vec<_> = permit
+            .levels()
+            .map(|level| level.policy().as_str())
+            .collect();
         let body = http_body_util::Full::<bytes::Bytes>::from(policies.join(" "));
         std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
     });
-    let service = limited(MemorySemaphore::new()).layer(handler);
+    let memory = MemorySemaphore::new();
+    let service = limited(memory.clone()).layer(handler);
     let answer = send(&service, request("ann")).await;
+    assert_eq!(memory.busy_keys(), 3, "the body keeps every limit");
     let body = BodyExt::collect(answer.into_body()).await;
     assert_eq!(body.expect("a body").to_bytes(), "account route fleet");
+    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]
@@ -263,14 +228,4 @@ async fn an_extractor_returns_several_claims_as_an_array_or_a_vec_or_none_of_the
     let none = key::from_fn(|_| Vec::<Claim>::new());
     let service = ConcurrencyLimitLayer::new(2, none, memory()).layer(ok());
     assert_eq!(statuses(&service, requests()).await, [200; 3]);
-}
-
-#[tokio::test]
-async fn two_claims_for_one_semaphore_are_a_bad_request() {
-    let twice = key::from_fn(|parts| [account(parts), account(parts)]);
-    let service = ConcurrencyLimitLayer::new(2, twice, MemorySemaphore::new()).layer(ok());
-    let answer = send(&service, request("ann")).await;
-    assert_eq!(answer.status(), 400);
-    let detail = "claims: two have the same key and policy";
-    assert_eq!(problem(answer).await["detail"], detail);
 }

@@ -1,6 +1,5 @@
 //! The layer among other crates' layers.
 
-use super::rig::ok;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
@@ -12,25 +11,13 @@ use std::{
 };
 use testing::http_requests::{limit, request};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
-use tower_http::{cors::CorsLayer, timeout::TimeoutLayer};
+use tower_http::timeout::TimeoutLayer;
 use tower_semaphore::{MemorySemaphore, OnLost, ResponseBody};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn timeout_layer() -> TimeoutLayer {
     TimeoutLayer::with_status_code(http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT)
-}
-
-#[tokio::test]
-async fn a_timeout_and_cors_may_be_outside_of_the_limit() {
-    let service = ServiceBuilder::new()
-        .layer(timeout_layer())
-        .layer(CorsLayer::permissive())
-        .layer(limit(1, MemorySemaphore::new()))
-        .service(ok());
-    let answer = service.oneshot(request("alice")).await.unwrap();
-    assert_eq!(answer.headers()["access-control-allow-origin"], "*");
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "ok");
 }
 
 #[tokio::test(start_paused = true)]

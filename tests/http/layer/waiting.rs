@@ -47,46 +47,6 @@ async fn a_request_that_waits_is_admitted_when_a_body_ends_and_not_before() {
     drop(body);
 }
 
-#[tokio::test]
-async fn requests_are_admitted_in_the_order_of_their_arrival() {
-    let mut service = patient(&MemorySemaphore::new()).layer(ok());
-    let mut held = Ok(send(&service, request("alice")).await);
-    let mut queue: Vec<_> = (0..5).map(|_| wait(&mut service, "alice")).collect();
-    while !queue.is_empty() {
-        drop(held);
-        for behind in &mut queue[1..] {
-            assert!(
-                behind.now_or_never().is_none(),
-                "it is not at the head of the queue"
-            );
-        }
-        let first = queue.remove(0).now_or_never();
-        held = first.expect("it is at the head of the queue");
-    }
-}
-
-#[tokio::test]
-async fn a_newcomer_passes_no_waiter() {
-    let memory = MemorySemaphore::new();
-    let mut service = patient(&memory).layer(ok());
-    // Under its own limit there would be room for a second.
-    let impatient = limit(2, memory.clone()).layer(ok());
-    let _held = send(&service, request("alice")).await;
-    let waiting = wait(&mut service, "alice");
-    assert!(is_refused(&send(&impatient, request("alice")).await));
-    drop(waiting);
-    assert!(!is_refused(&send(&impatient, request("alice")).await));
-}
-
-#[tokio::test]
-async fn another_account_does_not_wait() {
-    let mut service = patient(&MemorySemaphore::new()).layer(ok());
-    let _held = send(&service, request("alice")).await;
-    let _waiting = wait(&mut service, "alice");
-    let bob = service.call(request("bob")).now_or_never();
-    assert_eq!(bob.expect("there is room").expect("no error").status(), 200);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_wait_is_over_is_refused() {
     let memory = MemorySemaphore::new();
@@ -118,30 +78,6 @@ async fn a_queue_that_is_full_refuses_at_once() {
     let refused = refused.expect("at once").expect("no error");
     assert!(is_refused(&refused));
     assert!(matches!(error(&refused), AcquireError::QueueFull));
-}
-
-#[tokio::test]
-async fn a_queue_of_length_zero_refuses_at_once() {
-    let layer = patient(&MemorySemaphore::new()).with_max_waiting(0);
-    let service = layer.layer(ok());
-    let _held = send(&service, request("alice")).await;
-    let refused = send(&service, request("alice")).await;
-    assert!(is_refused(&refused));
-}
-
-#[tokio::test]
-async fn a_response_future_that_is_dropped_lets_the_next_waiter_in() {
-    let memory = MemorySemaphore::new();
-    let mut service = patient(&memory).layer(ok());
-    let held = send(&service, request("alice")).await;
-    let gone = wait(&mut service, "alice");
-    let next = wait(&mut service, "alice");
-    drop(gone);
-    drop(held);
-    let next = next.now_or_never().expect("it is at the head of the queue");
-    assert_eq!(next.as_ref().expect("no error").status(), 200);
-    drop(next);
-    assert_eq!(memory.busy_keys(), 0);
 }
 
 #[tokio::test]

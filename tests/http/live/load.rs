@@ -11,10 +11,15 @@ use std::{
     },
     time::Duration,
 };
-use testing::{rng::Rng, stores::Store};
+use testing::{
+    rng::Rng,
+    stores::{Store, facts_of_two},
+};
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::Permit;
+
+facts_of_two! { nobody_is_admitted_above_the_limit_in_force }
 
 const CLIENTS: u64 = 24;
 const HIGHEST: u32 = 8;
@@ -78,7 +83,7 @@ where
     }
 }
 
-async fn follows(store: Store) {
+async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
     let witness = Arc::new(Witness::default());
     let (operator, limit) = watch::channel(1);
     let handler = Arc::clone(&witness);
@@ -119,16 +124,4 @@ async fn settle(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
     assert_eq!(witness.of_old_limit.load(SeqCst), 0, "under another limit");
     witness.now.store(0, SeqCst);
     assert!(witness.most.load(SeqCst) <= limit);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn in_memory_nobody_is_admitted_above_the_limit_in_force() {
-    follows(testing::stores::memory()).await;
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test(flavor = "multi_thread")]
-async fn over_redis_nobody_is_admitted_above_the_limit_in_force() {
-    let server = testing::redis::RedisServer::start();
-    follows(testing::stores::redis(&server.url()).await).await;
 }

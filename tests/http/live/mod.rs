@@ -2,7 +2,6 @@
 
 mod global;
 mod load;
-mod often;
 mod waiting;
 
 use http::{Request, Response, request::Parts};

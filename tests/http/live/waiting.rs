@@ -3,10 +3,15 @@
 use super::{BOUND, Held, arrive, layer};
 use http::Response;
 use std::{convert::Infallible, time::Duration};
-use testing::{stores::Store, wait::eventually};
+use testing::{
+    stores::{Store, facts_of_two},
+    wait::eventually,
+};
 use tokio::sync::watch;
 use tower::{Layer, service_fn};
 use tower_semaphore::{Claim, Semaphore};
+
+facts_of_two! { who_waits_keeps_limit_and_position }
 
 async fn is_there<B>(held: &Held<B>) {
     eventually("it is admitted", BOUND, async || held.is_finished()).await;
@@ -23,7 +28,7 @@ async fn queues(store: &Store, limit: u32) {
     .await;
 }
 
-async fn keeps_its_limit(store: Store) {
+async fn who_waits_keeps_limit_and_position(store: Store) {
     let (operator, limit) = watch::channel(1);
     let done = service_fn(async |_| Ok::<_, Infallible>(Response::new("done".to_owned())));
     let service = layer(limit, store.clone())
@@ -52,16 +57,4 @@ async fn keeps_its_limit(store: Store) {
     drop(old.await);
     is_there(&late).await;
     drop(new);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn in_memory_who_waits_keeps_limit_and_position() {
-    keeps_its_limit(testing::stores::memory()).await;
-}
-
-#[cfg(feature = "redis")]
-#[tokio::test(flavor = "multi_thread")]
-async fn over_redis_who_waits_keeps_limit_and_position() {
-    let server = testing::redis::RedisServer::start();
-    keeps_its_limit(testing::stores::redis(&server.url()).await).await;
 }

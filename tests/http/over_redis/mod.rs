@@ -7,7 +7,7 @@ mod streaming;
 use std::time::Duration;
 use streaming::{BOUND, Streaming};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tower_semaphore::{Claim, OnLost, PermitLost, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -24,10 +24,6 @@ async fn is_free(store: &RedisSemaphore) -> bool {
     store.acquire(claim).await.is_ok()
 }
 
-async fn becomes_free(store: &RedisSemaphore) {
-    eventually("the permit is free", BOUND, async || is_free(store).await).await;
-}
-
 /// Deletes the entry of the one permit, and gives its place to another for a lease.
 async fn delete(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
@@ -39,9 +35,11 @@ async fn delete(raw: &mut Raw) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so() {
     let server = RedisServer::start();
-    let mut streaming = Streaming::start(&store(&server).await, OnLost::Abort).await;
+    let store = store(&server).await;
+    let mut streaming = Streaming::start(&store, OnLost::Abort).await;
     streaming.flows().await;
-    delete(&mut Raw::connect(server.port()).await).await;
+    let mut raw = Raw::connect(server.port()).await;
+    delete(&mut raw).await;
 
     let error = streaming.next().await.expect("it does not just end");
     let error = error.expect_err("it is cut");
@@ -51,46 +49,14 @@ async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so()
         "something follows the error"
     );
     assert!(streaming.is_dropped(), "the inner body is still there");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_was_cut_leaves_nothing_behind() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
-    let mut streaming = Streaming::start(&store, OnLost::Abort).await;
-    let mut raw = Raw::connect(server.port()).await;
-    delete(&mut raw).await;
-    let error = streaming.next().await.expect("it does not just end");
-    error.expect_err("it is cut");
 
     // The body has let go of its clone, so the handler's is the last one.
-    let Streaming { permit, .. } = streaming;
-    drop(permit);
-    becomes_free(&store).await;
+    drop(streaming.permit);
+    eventually("the permit is free", BOUND, async || is_free(&store).await).await;
     eventually("nothing is left", BOUND, async || {
         raw.zmembers(HELD).await.is_empty()
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_whose_permit_was_deleted_goes_on_to_its_end_otherwise() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
-    let mut streaming = Streaming::start(&store, OnLost::Finish).await;
-    streaming.flows().await;
-    delete(&mut Raw::connect(server.port()).await).await;
-    let lost = timeout(BOUND, streaming.permit.lost()).await;
-    lost.expect("the handler learns of the loss");
-
-    streaming.flows().await;
-    streaming.finish();
-    assert!(
-        streaming.next().await.is_none(),
-        "it does not end as it should"
-    );
-    drop(streaming);
-    becomes_free(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

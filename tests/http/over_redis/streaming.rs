@@ -17,7 +17,7 @@ pub(crate) type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infall
 
 /// A response whose body is what its handler sends, while it does.
 pub(crate) struct Streaming {
-    rows: Option<mpsc::UnboundedSender<Bytes>>,
+    rows: mpsc::UnboundedSender<Bytes>,
     pub(crate) permit: Permit,
     body: ResponseBody<Body>,
 }
@@ -39,7 +39,7 @@ impl Streaming {
         assert_eq!(response.status(), StatusCode::OK);
         let (rows, permit) = handled.recv().await.expect("it was handled");
         Self {
-            rows: Some(rows),
+            rows,
             permit,
             body: response.into_body(),
         }
@@ -54,22 +54,14 @@ impl Streaming {
 
     /// Sends a row, which gets through.
     pub(crate) async fn flows(&mut self) {
-        let rows = self.rows.as_ref().expect("it has not finished");
-        rows.send("row".into()).expect("the body is there");
+        self.rows.send("row".into()).expect("the body is there");
         let row = self.next().await.expect("it goes on");
         assert_eq!(row.expect("it is whole"), "row");
     }
 
-    /// The handler has no more rows.
-    pub(crate) fn finish(&mut self) {
-        self.rows = None;
-    }
-
     /// Whether the inner body is gone.
     pub(crate) fn is_dropped(&self) -> bool {
-        self.rows
-            .as_ref()
-            .is_none_or(mpsc::UnboundedSender::is_closed)
+        self.rows.is_closed()
     }
 }
 

@@ -48,6 +48,8 @@
 // Loom's threads take turns on one thread, so they may share what is not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
 
+#[path = "../../../src/background.rs"]
+mod background;
 mod explore;
 mod loss;
 pub mod memory;
@@ -79,6 +81,9 @@ mod redis {
     }
 }
 #[path = "../../../src/semaphore/mod.rs"]
+#[allow(unused_imports)]
 pub mod semaphore;
 mod sync;
+#[path = "../../../src/timer.rs"]
+mod timer;
 mod witness;

@@ -1,6 +1,6 @@
 //! Sellers and buyers, and the answers that they got.
 
-use super::doors::Doors;
+use super::Doors;
 use http::Method;
 use serde_json::{Value, json};
 use std::{collections::HashSet, sync::Arc};

@@ -58,7 +58,7 @@ fn with_rule(mut scenario: Scenario, rule: &str) -> Scenario {
 fn leaps(rule: &str) -> (Vec<i64>, u8) {
     let rule = rule.strip_prefix("leaps ");
     let (count, ticks) = rule.and_then(|rule| rule.split_once(": ")).expect("a rule");
-    let ticks = ticks.split(' ').map(|ticks| ticks.parse::<i64>());
+    let ticks = ticks.split(' ').map(str::parse::<i64>);
     let ms = ticks.map(|ticks| ticks.expect("ticks") * TICK);
     (ms.collect(), count.parse().expect("a number of leaps"))
 }

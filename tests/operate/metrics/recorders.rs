@@ -31,10 +31,12 @@ pub(crate) enum Told {
     Drop,
 }
 
+type Hook = dyn Fn(&str, Told) + Send + Sync;
+
 /// A recorder, and each of its instruments: calls a function with its name and what it is told.
 pub(crate) struct Hooked {
     name: String,
-    hook: Arc<dyn Fn(&str, Told) + Send + Sync>,
+    hook: Arc<Hook>,
 }
 
 impl Hooked {

@@ -68,7 +68,7 @@ async fn a_handler_finds_a_permit_that_says_what_it_is() {
         permit.resize(1).await.expect("nothing changes");
         assert!(permit.release().await && !permit.release().await);
         assert!(!permit.is_lost());
-        done(is_granted)
+        done(&is_granted.to_string())
     });
     let store = MemorySemaphore::new();
     let service = layer(1, store.clone()).layer(handler);
@@ -105,7 +105,7 @@ async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
         let permit = permit_of(&request);
         let answer = permit.resize(3).await;
         assert_eq!(permit.weight(), if answer.is_ok() { 3 } else { 1 });
-        done(answer.is_ok())
+        done(&answer.is_ok().to_string())
     });
     let store = Noted::new(MemorySemaphore::new());
     let closed = layer(0, store.clone()).layer(handler);

@@ -48,10 +48,6 @@ impl Noted {
 }
 
 impl Semaphore for Noted {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.acquire_all(claim.into())
-    }
-
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let mut acquire = self.store.acquire_all(claims);
         let noted = self.clone();
@@ -97,8 +93,8 @@ pub(crate) async fn run(request: Request<()>) -> Result<Response<String>, Infall
 }
 
 /// A response with this text.
-pub(crate) fn done(text: impl ToString) -> Result<Response<String>, Infallible> {
-    Ok(Response::new(text.to_string()))
+pub(crate) fn done(text: &str) -> Result<Response<String>, Infallible> {
+    Ok(Response::new(text.to_owned()))
 }
 
 /// Reads a response to its end.

@@ -1,4 +1,5 @@
-//! Scripts that the server forgets again and again, and the very millisecond in which a lease ends.
+//! Scripts that the server forgets again and again; and what they do in the very millisecond in which a lease ends: they
+//! are those that the library sends, and each says at which time it ran.
 
 use http::{Request, Response};
 use std::{
@@ -98,8 +99,6 @@ async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_n
     .await;
     rig.nothing_is_left(PATIENCE).await;
 }
-
-// The second: the scripts are those that the library sends. Each says at which time it ran.
 
 const LEASE: i64 = 12;
 /// So often each of the three milliseconds has to be met.

@@ -1,15 +1,27 @@
-//! In which order faults come: each kind once, in random order, and again.
+//! What happens to Redis, on the way to it, and to the processes: each kind of fault once, in random order, and again.
 
-use testing::rng::Rng;
+use super::{
+    fixture::Fixture,
+    fleet::PROCESSES,
+    plan::{LONG_MS, SHORT_MS},
+    report::Whom,
+};
+use rustix::process::Signal;
+use std::time::Duration;
+use testing::{proxy::End, resp::Raw, rng::Rng};
+use tokio::{
+    task::block_in_place,
+    time::{sleep, timeout},
+};
 
 /// A deck of cards that is shuffled whenever it is used up.
-pub(crate) struct Deck<T> {
+struct Deck<T> {
     all: Vec<T>,
     left: Vec<T>,
 }
 
 impl<T: Copy> Deck<T> {
-    pub(crate) fn new(all: &[T]) -> Self {
+    fn new(all: &[T]) -> Self {
         Self {
             all: all.to_vec(),
             left: Vec::new(),
@@ -17,15 +29,220 @@ impl<T: Copy> Deck<T> {
     }
 
     /// Whether each card has been drawn as often as each other.
-    pub(crate) fn is_used_up(&self) -> bool {
+    fn is_used_up(&self) -> bool {
         self.left.is_empty()
     }
 
-    pub(crate) fn draw(&mut self, rng: &mut Rng) -> T {
+    fn draw(&mut self, rng: &mut Rng) -> T {
         if self.left.is_empty() {
             self.left.clone_from(&self.all);
         }
         let at = rng.below(self.left.len());
         self.left.swap_remove(at)
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// The server forgets the scripts.
+    ScriptsFlushed,
+    /// The connections of a process end, or those of all.
+    Cut,
+    CutAll,
+    /// Nothing passes, or no reply does.
+    Silence,
+    Paused,
+    PausedLong,
+    Stopped,
+    StoppedLong,
+    /// The library's keys vanish at one moment; the market's stay, so that it can be judged.
+    Flushed,
+    /// Killed, and back with all that it had written.
+    Killed,
+    /// Killed, and back without the library's keys.
+    KilledAndFlushed,
+}
+
+const FAULTS: [Fault; 11] = [
+    Fault::ScriptsFlushed,
+    Fault::Cut,
+    Fault::CutAll,
+    Fault::Silence,
+    Fault::Paused,
+    Fault::PausedLong,
+    Fault::Stopped,
+    Fault::StoppedLong,
+    Fault::Flushed,
+    Fault::Killed,
+    Fault::KilledAndFlushed,
+];
+
+const ENDS: [End; 4] = [End::Close, End::HalfClose, End::Reset, End::Silence];
+const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do \
+    redis.call('DEL', key) end";
+
+/// After all faults have come once. Long enough that what happens in it has no excuse.
+const CALM: Duration = Duration::from_secs(12);
+
+/// What happens to Redis and on the way to it, one fault after the other until there should be no more.
+pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
+    let mut deck = Deck::new(&FAULTS);
+    while !fixture.calm.is_cancelled() {
+        sleep(rng.millis(1_000..4_000)).await;
+        let fault = deck.draw(&mut rng);
+        let unreachable = fixture.reachable.write().await;
+        one(fixture, fault, &mut rng).await;
+        drop(unreachable);
+        if deck.is_used_up() {
+            sleep(CALM).await;
+        }
+    }
+}
+
+async fn one(fixture: &Fixture, fault: Fault, rng: &mut Rng) {
+    let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
+    fixture.report.fault(format_args!("Redis {fault:?}"));
+    match fault {
+        Fault::ScriptsFlushed => command(fixture, &["SCRIPT", "FLUSH"]).await,
+        Fault::Cut => cut(fixture, &[rng.below(PROCESSES)], rng),
+        Fault::CutAll => cut(fixture, &[0, 1, 2], rng),
+        Fault::Silence => silence(fixture, short, rng).await,
+        Fault::Paused => {
+            let _disturbance = fixture.disturb(Whom::All);
+            pause(fixture, short).await;
+        }
+        Fault::PausedLong => {
+            let _disturbance = fixture.displace(Whom::All);
+            pause(fixture, long).await;
+        }
+        Fault::Stopped => {
+            let _disturbance = fixture.disturb(Whom::All);
+            stop(fixture, short).await;
+        }
+        Fault::StoppedLong => {
+            let _disturbance = fixture.displace(Whom::All);
+            stop(fixture, long).await;
+        }
+        Fault::Flushed | Fault::Killed | Fault::KilledAndFlushed => {
+            let _disturbance = fixture.displace(Whom::All);
+            destroy(fixture, fault, short).await;
+        }
+    }
+}
+
+async fn destroy(fixture: &Fixture, fault: Fault, away: Duration) {
+    if !matches!(fault, Fault::Flushed) {
+        let mut server = fixture.server.lock().await;
+        block_in_place(|| server.kill());
+        sleep(away).await;
+        block_in_place(|| server.restart());
+    }
+    if !matches!(fault, Fault::Killed) {
+        command(fixture, &["EVAL", FLUSH, "0"]).await;
+    }
+}
+
+fn cut(fixture: &Fixture, processes: &[usize], rng: &mut Rng) {
+    for at in processes {
+        let end = rng.one_of(&ENDS);
+        fixture
+            .report
+            .fault(format_args!("connections of {at}: {end:?}"));
+        fixture.fleet.proxies[*at].kill(end);
+    }
+}
+
+async fn silence(fixture: &Fixture, length: Duration, rng: &mut Rng) {
+    let at = rng.below(PROCESSES);
+    let _disturbance = fixture.disturb(Whom::Process(at));
+    let proxy = &fixture.fleet.proxies[at];
+    match rng.once_in(2) {
+        true => proxy.black_hole(),
+        false => proxy.mute(),
+    }
+    sleep(length).await;
+    proxy.forward();
+}
+
+async fn pause(fixture: &Fixture, length: Duration) {
+    let millis = length.as_millis().to_string();
+    command(fixture, &["CLIENT", "PAUSE", &millis]).await;
+    sleep(length).await;
+}
+
+async fn stop(fixture: &Fixture, length: Duration) {
+    let server = fixture.server.lock().await;
+    server.stop();
+    sleep(length).await;
+    server.cont();
+    // Until it has run, nothing has been displaced yet.
+    Raw::connect(fixture.port).await.cmd(&["PING"]).await;
+}
+
+async fn command(fixture: &Fixture, args: &[&str]) {
+    Raw::connect(fixture.port).await.cmd(args).await;
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ProcessFault {
+    Killed,
+    /// Told to end, which it does by itself.
+    Terminated,
+    Stopped,
+    StoppedLong,
+}
+
+const PROCESS_FAULTS: [ProcessFault; 4] = [
+    ProcessFault::Killed,
+    ProcessFault::Terminated,
+    ProcessFault::Stopped,
+    ProcessFault::StoppedLong,
+];
+
+/// How long a process that is told to end may take on a busy machine.
+const END: Duration = Duration::from_secs(60);
+
+/// What happens to the processes, one fault after the other until there should be no more.
+pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
+    let mut deck = Deck::new(&PROCESS_FAULTS);
+    while !fixture.calm.is_cancelled() {
+        sleep(rng.millis(500..4_000)).await;
+        let fault = deck.draw(&mut rng);
+        one_of_processes(fixture, fault, &mut rng).await;
+    }
+}
+
+/// The first process is never replaced, so its memory tells of the whole run.
+async fn one_of_processes(fixture: &Fixture, fault: ProcessFault, rng: &mut Rng) {
+    let (any, replaced) = (rng.below(PROCESSES), 1 + rng.below(PROCESSES - 1));
+    let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
+    fixture.report.fault(format_args!("process {fault:?}"));
+    match fault {
+        ProcessFault::Killed => replace(fixture, replaced, Signal::KILL).await,
+        ProcessFault::Terminated => replace(fixture, replaced, Signal::TERM).await,
+        ProcessFault::Stopped => stop_process(fixture, any, short).await,
+        ProcessFault::StoppedLong => stop_process(fixture, any, long).await,
+    }
+}
+
+async fn replace(fixture: &Fixture, at: usize, signal: Signal) {
+    let _disturbance = fixture.displace(Whom::Process(at));
+    if let Some(mut market) = fixture.fleet.take(at) {
+        market.signal(signal);
+        let ended = timeout(END, market.ended()).await;
+        let is_fine = ended.is_ok_and(|status| signal == Signal::KILL || status.success());
+        if !is_fine {
+            let example = market.panic().unwrap_or_default();
+            fixture.report.wrong("a process did not end well", example);
+        }
+    }
+    let _reachable = fixture.reachable.read().await;
+    fixture.fleet.launch(at).await;
+}
+
+async fn stop_process(fixture: &Fixture, at: usize, length: Duration) {
+    let _disturbance = fixture.displace(Whom::Process(at));
+    fixture.fleet.with(at, |market| market.signal(Signal::STOP));
+    sleep(length).await;
+    fixture.fleet.with(at, |market| market.signal(Signal::CONT));
 }

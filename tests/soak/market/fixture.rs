@@ -4,8 +4,7 @@ use super::{
     fleet::Fleet,
     in_flight::InFlight,
     plan::{micros, now},
-    report::Report,
-    troubles::{Troubles, Whom},
+    report::{Report, Troubles, Whom},
 };
 use std::time::Duration;
 use testing::redis::RedisServer;

@@ -6,7 +6,7 @@
 
 use super::{
     plan::{FLEET_LIMIT, LIMIT},
-    troubles::Whom,
+    report::Whom,
 };
 use std::{
     collections::HashMap,

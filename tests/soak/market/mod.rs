@@ -3,7 +3,7 @@
 //! `tests/soak.sh MINUTES` runs it, and `SOAK_SEED=0x… tests/soak.sh MINUTES` repeats its random
 //! choices. What is judged, and by whom:
 //!
-//! - `books/`: what Redis does, as `MONITOR` shows it: the limits, the order of the queues, and that
+//! - `witness.rs`: what Redis does, as `MONITOR` shows it: the limits, the order of the queues, and that
 //!   permits end by a release.
 //! - `in_flight.rs`: how many responses the clients themselves have in flight.
 //! - `market/conservation`: coins and items, and every answer that a trader got.
@@ -20,9 +20,7 @@
 //! | in the end nothing is held or queued, and the whole limit can be had | raw RESP, the clients |
 //! | memory and descriptors are flat; no process ends or panics by itself | `/proc`, the processes' logs |
 
-mod books;
 mod client;
-mod doors;
 mod faults;
 mod figures;
 mod fixture;
@@ -30,17 +28,17 @@ mod fleet;
 mod in_flight;
 #[path = "../../market/conservation/judge.rs"]
 mod judge;
+mod model;
 mod plan;
-mod process;
-mod process_faults;
-mod redis_faults;
 mod report;
 mod residue;
 mod run;
 mod streams;
 #[path = "../../market/conservation/traders.rs"]
 mod traders;
-mod troubles;
+mod witness;
+
+use client::Doors;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "tests/soak.sh runs it"]

@@ -1,14 +1,15 @@
 //! The run: load and faults, then load alone, then nothing; and what remains to be judged.
 
 use super::{
-    books::Witness,
-    doors::Doors,
+    client::Doors,
+    faults,
     figures::Figures,
     fixture::Fixture,
     judge::Books,
     plan::{LEASE, Plan},
-    process_faults, redis_faults, residue, streams,
+    residue, streams,
     traders::{self, Answers, Floor},
+    witness::Witness,
 };
 use futures_util::future::join_all;
 use std::sync::Arc;
@@ -100,8 +101,8 @@ async fn fail(plan: Plan, fixture: &Fixture, rng: &mut Rng) {
     };
     tokio::join!(
         end,
-        redis_faults::inject(fixture, redis),
-        process_faults::inject(fixture, processes)
+        faults::of_redis(fixture, redis),
+        faults::of_processes(fixture, processes)
     );
 }
 

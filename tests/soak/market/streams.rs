@@ -6,7 +6,7 @@ use super::{
     fleet::PROCESSES,
     in_flight::Ticket,
     plan::{ACCOUNTS, LEASE, MAX_STALL, WAIT, micros, now},
-    troubles::Whom,
+    report::Whom,
 };
 use http::{Method, Response};
 use http_body_util::BodyExt;

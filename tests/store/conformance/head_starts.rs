@@ -2,8 +2,8 @@
 
 use super::{
     Store, claim,
-    queue::{granted, waiter},
-    several_waiting::{spawn, until_queued},
+    queue::{granted, until_queued, waiter},
+    several_waiting::spawn,
 };
 use std::time::{Duration, Instant};
 use testing::{levels::claims, stores::facts};

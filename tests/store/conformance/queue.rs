@@ -8,10 +8,16 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// Waits until `count` claims wait: then one that allows no more is refused.
+/// Waits until `count` claims wait for the key that most facts are about.
 pub(crate) async fn until_waiting(store: &Store, count: u32) {
-    eventually("the queue has the expected length", BOUND, async || {
-        let next = claim("a", 1)
+    until_queued(store, &claim("a", 1), count).await;
+}
+
+/// Waits until so many claims wait at this limit: then one that allows no more is refused.
+pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
+    eventually("the queue has the expected length", BOUND * 4, async || {
+        let next = claim
+            .clone()
             .with_wait(Duration::from_millis(1))
             .with_max_waiting(count);
         matches!(store.acquire(next).await, Err(AcquireError::QueueFull))
@@ -149,19 +155,7 @@ pub(crate) async fn a_wait_that_times_out_leaves_nothing_behind(store: Store) {
     .await;
 }
 
-pub(crate) async fn a_full_queue_is_reported(store: Store) {
-    let _held = store.acquire(claim("a", 1)).await.expect("there is room");
-    let _first = waiter(&store, claim("a", 1), 1).await;
-    let _second = waiter(&store, claim("a", 1), 2).await;
-    let third = claim("a", 1).with_wait(BOUND).with_max_waiting(2);
-    let refused = store
-        .acquire(third)
-        .await
-        .expect_err("two claims wait already");
-    assert!(matches!(refused, AcquireError::QueueFull), "{refused:?}");
-}
-
-pub(crate) async fn a_claim_bounds_how_many_may_wait(store: Store) {
+pub(crate) async fn a_claim_that_finds_as_many_waiting_as_it_allows_is_refused(store: Store) {
     let _held = store.acquire(claim("a", 1)).await.expect("there is room");
     let none = claim("a", 1).with_wait(BOUND).with_max_waiting(0);
     let refused = store.acquire(none).await.expect_err("no claim may wait");

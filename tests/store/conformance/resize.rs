@@ -18,7 +18,7 @@ use testing::{levels::claims, stores::facts_of_several};
 use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{
     AcquireError, Claim, Permit, PermitLost, Semaphore,
-    semaphore::{ClaimError, MAX_WEIGHT},
+    semaphore::{ClaimError, Level, MAX_WEIGHT},
 };
 
 facts_of_several! {
@@ -109,7 +109,10 @@ async fn several_limits_change_together_or_not_at_all(store: Store) {
     let permit = permit.expect("there is room");
     permit.resize(3).await.expect("there is room");
     assert_eq!(held(&store, &claims).await, [3, 3, 3]);
-    let error = permit.levels()[0].resize(6).await.expect_err("too heavy");
+    let error = permit
+        .resize_at(claims[0].policy(), 6)
+        .await
+        .expect_err("too heavy");
     assert!(matches!(
         error,
         AcquireError::Invalid {
@@ -136,10 +139,16 @@ async fn the_weight_of_several_limits_is_that_of_the_narrowest_when_one_has_chan
     let claims = claims("ann", [5, 5, 3]);
     let permit = store.acquire_all(claims.clone().into()).await;
     let permit = permit.expect("there is room");
-    permit.levels()[0].resize(4).await.expect("there is room");
+    permit
+        .resize_at(claims[0].policy(), 4)
+        .await
+        .expect("there is room");
     assert_eq!(held(&store, &claims).await, [4, 1, 1]);
     assert_eq!(permit.weight(), 4);
-    permit.levels()[1].resize(2).await.expect("there is room");
+    permit
+        .resize_at(claims[1].policy(), 2)
+        .await
+        .expect("there is room");
     assert_eq!(permit.weight(), 4);
     permit.resize(3).await.expect("there is room");
     until_held(&store, &claims, &[3, 3, 3]).await;
@@ -161,7 +170,7 @@ async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: St
             sleep(Duration::from_micros(100)).await;
         }
         drop(change);
-        let weights: Vec<_> = permit.levels().iter().map(Permit::weight).collect();
+        let weights: Vec<_> = permit.levels().map(Level::weight).collect();
         assert_eq!(weights, [weights[0]; 3], "round {round}");
         until_held(&store, &claims, &weights).await;
     }
@@ -178,9 +187,10 @@ async fn changes_of_clones_are_made_one_after_the_other(store: Store) {
         let mut tasks = JoinSet::new();
         for task in 0..4 {
             let (clone, weight) = (permit.clone(), 1 + (round * 5 + task * 7) % 9);
+            let policy = claims[task as usize % 3].policy().clone();
             tasks.spawn(async move {
                 match (round + task) % 4 {
-                    0 => clone.levels()[task as usize % 3].resize(weight).await,
+                    0 => clone.resize_at(&policy, weight).await,
                     _ => clone.resize(weight).await,
                 }
             });
@@ -188,7 +198,7 @@ async fn changes_of_clones_are_made_one_after_the_other(store: Store) {
         for answer in tasks.join_all().await {
             answer.expect("there is room");
         }
-        let weights: Vec<_> = permit.levels().iter().map(Permit::weight).collect();
+        let weights: Vec<_> = permit.levels().map(Level::weight).collect();
         assert_eq!(held(&store, &claims).await, weights, "round {round}");
     }
     permit.resize(2).await.expect("it becomes lighter");

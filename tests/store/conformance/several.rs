@@ -8,7 +8,7 @@ use testing::{
 };
 use tower_semaphore::{
     AcquireError, Claim, Claims, Semaphore,
-    semaphore::{MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
+    semaphore::{Level, MAX_CLAIMS, MAX_UNITS, MAX_WEIGHT},
 };
 
 /// How many units are held at each limit, as a claim for far more is told.
@@ -48,8 +48,8 @@ pub(crate) async fn several_claims_get_a_permit_of_each_limit(store: Store) {
     let permit = permit.expect("there is room");
     assert_eq!(held(&store, &claims).await, [1, 1, 1]);
     assert_eq!((permit.limit(), permit.remaining()), (1, 0));
-    let levels = permit.levels().iter();
-    let levels: Vec<_> = levels
+    let levels: Vec<_> = permit
+        .levels()
         .map(|level| (level.policy().as_str(), level.limit(), level.remaining()))
         .collect();
     let expected = [("account", 1, 0), ("route", 2, 1), ("fleet", 3, 2)];
@@ -125,12 +125,18 @@ pub(crate) async fn tokens_name_each_limit_and_grow_with_each(store: Store) {
         let claims = claims("ann", [1, 1, 1]);
         let permit = store.acquire_all(claims.into()).await;
         let permit = permit.expect("there is room");
-        let tokens = permit.tokens();
-        let policies: Vec<_> = tokens.iter().map(|(policy, _)| policy.as_str()).collect();
+        let policies: Vec<_> = permit
+            .levels()
+            .map(|level| level.policy().as_str())
+            .collect();
         assert_eq!(policies, POLICIES);
-        assert_eq!(permit.token(), tokens[0].1);
-        for (last, (policy, token)) in last.iter_mut().zip(tokens) {
-            assert!(token > *last, "{policy:?}: {token:?} after {last:?}");
+        assert_eq!(
+            permit.token(),
+            permit.levels().next().and_then(Level::token)
+        );
+        for (last, level) in last.iter_mut().zip(permit.levels()) {
+            let token = level.token();
+            assert!(token > *last, "{level:?} after {last:?}");
             *last = token;
         }
         permit.release().await;
@@ -162,14 +168,14 @@ pub(crate) async fn no_claims_at_all_are_invalid(store: Store) {
     assert!(is_invalid(&error, "claims: there is none"), "{error:?}");
 }
 
-pub(crate) async fn a_level_ends_after_its_time_although_the_permit_of_all_is_gone(store: Store) {
+pub(crate) async fn a_clone_ends_after_the_time_of_a_permit_that_is_gone(store: Store) {
     let claims = claims("ann", [2, 2, 2]);
     let permit = store.acquire_all(claims.clone().into()).await;
     let permit = permit.expect("there is room");
     permit.end_after(Duration::from_millis(100));
-    let level = permit.levels()[1].clone();
+    let clone = permit.clone();
     drop(permit);
-    let lost = tokio::time::timeout(BOUND, level.lost()).await;
+    let lost = tokio::time::timeout(BOUND, clone.lost()).await;
     lost.expect("it ends");
     until_held(&store, &claims, &[0, 0, 0]).await;
 }
@@ -231,7 +237,11 @@ pub(crate) async fn one_wrong_claim_makes_all_invalid(store: Store) {
 pub(crate) async fn one_claim_alone_is_as_a_single_claim(store: Store) {
     let permit = store.acquire_all(claim("a", 1).into()).await;
     let permit = permit.expect("there is room");
-    assert_eq!(permit.tokens(), [(permit.policy().clone(), permit.token())]);
+    let levels: Vec<_> = permit
+        .levels()
+        .map(|level| (level.policy(), level.token()))
+        .collect();
+    assert_eq!(levels, [(permit.policy(), permit.token())]);
     let short = claim("a", 1).with_wait(Duration::from_millis(30));
     let over = store.acquire_all(short.into()).await;
     let error = over.expect_err("no permit was released");

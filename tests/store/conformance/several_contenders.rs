@@ -1,14 +1,14 @@
 //! Many tasks that claim several limits at the same time, in every store.
 
 use super::{BOUND, Store, several::until_held};
-use testing::{inside::Witness, levels::claims};
+use testing::{in_flight::InFlight, levels::claims};
 use tokio::task::{JoinSet, yield_now};
 use tower_semaphore::{AcquireError, Semaphore};
 
 const ROUNDS: u32 = 40;
 
 /// Claims again and again, with and without waiting. Returns how often it was granted and refused.
-async fn contend(store: Store, account: u32, fleet: Witness) -> (u32, u32) {
+async fn contend(store: Store, account: u32, fleet: InFlight) -> (u32, u32) {
     let (mut granted, mut refused) = (0, 0);
     for round in 0..ROUNDS {
         let claims = claims(&format!("account-{account}"), [4, 9, 7]);
@@ -20,7 +20,7 @@ async fn contend(store: Store, account: u32, fleet: Witness) -> (u32, u32) {
         match store.acquire_all(claims.into()).await {
             Ok(permit) => {
                 granted += 1;
-                let inside = fleet.clone().enter();
+                let inside = fleet.begin();
                 yield_now().await;
                 drop(inside);
                 assert!(permit.release().await);
@@ -33,7 +33,7 @@ async fn contend(store: Store, account: u32, fleet: Witness) -> (u32, u32) {
 }
 
 pub(crate) async fn fifty_contenders_never_exceed_a_limit_and_leave_nothing_behind(store: Store) {
-    let (mut contenders, fleet) = (JoinSet::new(), Witness::default());
+    let (mut contenders, fleet) = (JoinSet::new(), InFlight::default());
     for contender in 0..50 {
         contenders.spawn(contend(store.clone(), contender % 5, fleet.clone()));
     }

@@ -2,12 +2,12 @@
 
 use super::{
     BOUND, Store, fill,
-    queue::{Waiter, granted},
+    queue::{Waiter, granted, until_queued},
     several::{held, is_full, until_held},
 };
 use std::time::Duration;
-use testing::{levels::claims, wait::eventually};
-use tower_semaphore::{AcquireError, Claim, Claims, Semaphore};
+use testing::levels::claims;
+use tower_semaphore::{Claim, Claims, Semaphore};
 
 fn waiting(claims: &[Claim], wait: Duration) -> Claims {
     let waiting = claims.iter().map(|claim| claim.clone().with_wait(wait));
@@ -17,18 +17,6 @@ fn waiting(claims: &[Claim], wait: Duration) -> Claims {
 /// Spawns claims that wait together.
 pub(crate) fn spawn(store: &Store, claims: &[Claim]) -> Waiter {
     tokio::spawn(store.acquire_all(waiting(claims, BOUND)))
-}
-
-/// Waits until so many claims wait at this limit: then one that allows no more is refused.
-pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
-    eventually("the queue has the expected length", BOUND, async || {
-        let next = claim
-            .clone()
-            .with_wait(Duration::from_millis(1))
-            .with_max_waiting(count);
-        matches!(store.acquire(next).await, Err(AcquireError::QueueFull))
-    })
-    .await;
 }
 
 pub(crate) async fn a_claim_that_waits_keeps_the_narrower_limits_and_joins_the_first_full_queue(
@@ -46,7 +34,7 @@ pub(crate) async fn a_claim_that_waits_keeps_the_narrower_limits_and_joins_the_f
         assert!(!waiter.is_finished());
         drop(permits);
         let permit = granted(waiter).await;
-        assert_eq!(permit.tokens().len(), 3);
+        assert_eq!(permit.levels().len(), 3);
         until_held(&store, &claims, &[1, 1, 1]).await;
         permit.release().await;
     }

@@ -1,62 +1,32 @@
 //! Permits over grants of the test's own.
 
-use futures_util::FutureExt;
 use std::{
     future::ready,
-    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
 };
-use tokio::sync::Notify;
 use tower_semaphore::{
-    Acquire, AcquireError, Claim, MemorySemaphore, Permit, Policy, Semaphore,
-    semaphore::{BoxFuture, ClaimError, Grant, Loss, MAX_WEIGHT, Units},
+    Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
+    semaphore::{BoxFuture, ClaimError, Grant, Loss, MAX_WEIGHT},
 };
 
-/// Units whose growth waits until a test lets it go on.
-#[derive(Default)]
-struct Gated {
-    weight: AtomicU32,
-    gate: Notify,
-    shrinks: AtomicU32,
-    degraded: AtomicBool,
-    loss: Loss,
-}
+/// A grant of which a test says whether it is lost or degraded.
+#[derive(Clone, Default)]
+struct Told(Arc<(Loss, AtomicBool)>);
 
-struct Handle(Arc<Gated>);
-
-impl Grant for Handle {
-    fn token(&self) -> Option<u64> {
+impl Grant for Told {
+    fn token(&self, _: usize) -> Option<u64> {
         Some(1)
     }
 
     fn loss(&self) -> &Loss {
-        &self.0.loss
+        &self.0.0
     }
 
     fn is_degraded(&self) -> bool {
-        self.0.degraded.load(SeqCst)
-    }
-
-    fn weight(&self) -> Option<u32> {
-        Some(self.0.weight.load(SeqCst))
-    }
-
-    fn grow(&self, units: Units) -> BoxFuture<Result<(), AcquireError>> {
-        let gated = Arc::clone(&self.0);
-        Box::pin(async move {
-            gated.gate.notified().await;
-            gated.weight.fetch_add(units.weight(), SeqCst);
-            Ok(())
-        })
-    }
-
-    fn shrink(&self, units: u32) -> Result<BoxFuture<()>, AcquireError> {
-        self.0.shrinks.fetch_add(1, SeqCst);
-        self.0.weight.fetch_sub(units, SeqCst);
-        Ok(Box::pin(ready(())))
+        self.0.1.load(SeqCst)
     }
 
     fn release(&self) -> BoxFuture<bool> {
@@ -69,8 +39,8 @@ impl Grant for Handle {
 struct Plain(Loss);
 
 impl Grant for Plain {
-    fn token(&self) -> Option<u64> {
-        Some(1)
+    fn token(&self, level: usize) -> Option<u64> {
+        Some(level as u64)
     }
 
     fn loss(&self) -> &Loss {
@@ -86,63 +56,20 @@ impl Grant for Plain {
 struct Simple;
 
 impl Semaphore for Simple {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        let permit = |units| Permit::new(Plain::default(), units, claim.weight());
-        Acquire::ready(claim.units().map(permit))
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        let granted = |()| {
+            let claims = claims.as_slice().iter();
+            let held = claims.map(|claim| (claim, claim.weight()));
+            Permit::new(Plain::default(), held)
+        };
+        Acquire::ready(claims.check().map(granted))
     }
 }
 
-/// A composite of two permits.
-struct Both([Permit; 2], Loss);
-
-impl Grant for Both {
-    fn token(&self) -> Option<u64> {
-        Some(1)
-    }
-
-    fn loss(&self) -> &Loss {
-        &self.1
-    }
-
-    fn parts(&self) -> &[Permit] {
-        &self.0
-    }
-
-    fn release(&self) -> BoxFuture<bool> {
-        Box::pin(ready(true))
-    }
-}
-
-fn permit(grant: impl Grant) -> Permit {
-    let units = Claim::new("alice").with_limit(9).units();
-    Permit::new(grant, units.expect("a claim"), 1)
-}
-
-fn gated() -> (Arc<Gated>, Permit) {
-    let gated = Arc::<Gated>::default();
-    gated.weight.store(1, SeqCst);
-    (Arc::clone(&gated), permit(Handle(gated)))
-}
-
-#[tokio::test]
-async fn a_change_of_weight_waits_for_that_of_a_clone() {
-    let (gated, permit) = gated();
-    let clone = permit.clone();
-    let (mut first, mut second) = (pin!(permit.resize(5)), pin!(clone.resize(5)));
-    assert!(first.as_mut().now_or_never().is_none());
-    assert!(second.as_mut().now_or_never().is_none());
-    // Both would grow by 4, if the second had looked at the weight already.
-    gated.gate.notify_waiters();
-    first.await.expect("there is room");
-    second.await.expect("it has the weight already");
-    assert_eq!(permit.weight(), 5);
-}
-
-#[tokio::test]
-async fn a_weight_that_stays_asks_nothing_of_the_store() {
-    let (gated, permit) = gated();
-    permit.resize(1).await.expect("it has the weight already");
-    assert_eq!(gated.shrinks.load(SeqCst), 0);
+fn told() -> (Told, Permit) {
+    let (told, claim) = (Told::default(), Claim::new("alice").with_limit(9));
+    let permit = Permit::new(told.clone(), [(&claim, 1)]);
+    (told, permit)
 }
 
 #[tokio::test]
@@ -163,21 +90,38 @@ async fn a_permit_has_the_greatest_weight_at_most() {
     assert_eq!(permit.weight(), MAX_WEIGHT);
 }
 
+#[tokio::test]
+async fn a_policy_under_which_a_permit_is_not_held_has_no_weight_to_change() {
+    let claim = Claim::new("alice").with_limit(2);
+    let permit = MemorySemaphore::new().acquire(claim).await;
+    let permit = permit.expect("there is room");
+    let refused = permit.resize_at(&"fleet".into(), 2).await;
+    assert!(matches!(
+        refused,
+        Err(AcquireError::Invalid {
+            source: ClaimError::NoLevel,
+            ..
+        })
+    ));
+    assert_eq!(permit.weight(), 1);
+}
+
 #[test]
-fn a_permit_is_degraded_when_one_of_its_parts_is() {
-    let ((_, one), (other, two)) = (gated(), gated());
-    let (part, both) = (two.clone(), permit(Both([one, two], Loss::default())));
-    assert!(!part.is_degraded() && !both.is_degraded());
-    other.degraded.store(true, SeqCst);
-    assert!(part.is_degraded() && both.is_degraded());
+fn a_permit_is_degraded_or_lost_when_one_that_it_keeps_is() {
+    let ((_, one), (other, outer)) = (told(), told());
+    let both = one.with_outer(&outer);
+    assert!(!both.is_degraded() && !both.is_lost());
+    other.0.1.store(true, SeqCst);
+    other.0.0.set();
+    assert!(both.is_degraded() && both.is_lost());
 }
 
 #[test]
 fn a_permit_that_was_lost_and_came_back_is_not_lost() {
-    let (gated, permit) = gated();
-    gated.loss.set();
+    let (told, permit) = told();
+    told.0.0.set();
     assert!(permit.is_lost());
-    gated.loss.clear();
+    told.0.0.clear();
     assert!(!permit.is_lost());
 }
 
@@ -199,13 +143,14 @@ async fn a_simple_grant_is_never_degraded_and_keeps_its_weight() {
 }
 
 #[tokio::test]
-async fn each_permit_of_a_simple_store_has_the_policy_of_its_claim() {
+async fn each_level_of_a_simple_store_has_the_policy_of_its_claim() {
     let policies = ["account", "fleet"];
     let claims = policies.map(|policy| Claim::new("alice").with_policy(policy).with_limit(1));
     let permit = Simple.acquire_all(claims.into()).await;
-    let tokens = permit.expect("there is room").tokens();
-    assert_eq!(
-        tokens,
-        policies.map(|policy| (Policy::from(policy), Some(1)))
-    );
+    let permit = permit.expect("there is room");
+    let levels: Vec<_> = permit
+        .levels()
+        .map(|level| (level.policy().as_str(), level.token()))
+        .collect();
+    assert_eq!(levels, [("account", Some(0)), ("fleet", Some(1))]);
 }

@@ -1,10 +1,10 @@
 //! The crowd of one account waits in that account's own queue.
 
 use std::time::Duration;
-use testing::{levels::claims, stores::Store, wait::eventually};
-use tower_semaphore::{AcquireError, Claim, Claims, Permit, Semaphore};
+use testing::{levels::claims, stores::Store};
+use tower_semaphore::{Claims, Permit, Semaphore};
 
-use super::BOUND;
+use crate::conformance::queue::until_queued;
 
 const LIMITS: [u32; 3] = [1, 5_000, 2];
 
@@ -20,15 +20,6 @@ async fn granted(store: &Store, account: &str) -> Permit {
     permit.expect("there is room")
 }
 
-async fn until_waiting(store: &Store, claim: Claim, count: u32) {
-    eventually("so many wait", BOUND * 2, async || {
-        let next = claim.clone().with_wait(Duration::from_millis(1));
-        let answer = store.acquire(next.with_max_waiting(count)).await;
-        matches!(answer, Err(AcquireError::QueueFull))
-    })
-    .await;
-}
-
 /// Another account is granted at once where there is room, and next where there is none.
 async fn delays_no_other_account(store: Store, crowd: usize) {
     let [account, _, fleet] = claims("ann", LIMITS);
@@ -36,11 +27,11 @@ async fn delays_no_other_account(store: Store, crowd: usize) {
     let crowd: Vec<_> = (0..crowd)
         .map(|_| tokio::spawn(store.acquire_all(waiting("ann"))))
         .collect();
-    until_waiting(&store, account, crowd.len() as u32).await;
+    until_queued(&store, &account, crowd.len() as u32).await;
 
     let bob = granted(&store, "bob").await;
     let cid = tokio::spawn(store.acquire_all(waiting("cid")));
-    until_waiting(&store, fleet, 1).await;
+    until_queued(&store, &fleet, 1).await;
     assert!(bob.release().await);
     let cid = cid.await.expect("no panic").expect("it is granted");
     assert!(crowd.iter().all(|waiter| !waiter.is_finished()));

@@ -54,7 +54,7 @@ async fn a_killed_process_leaves(server: &RedisServer, (store, mut process): (St
     let killed = Instant::now();
     let permit = waiter.await.expect("no panic").expect("it is granted");
     assert!(killed.elapsed() < FREE, "after {:?}", killed.elapsed());
-    assert_eq!(permit.tokens().len(), 3);
+    assert_eq!(permit.levels().len(), 3);
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(members(&mut raw, "held").await, [1, 1, 1]);
 }

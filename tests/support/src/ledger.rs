@@ -9,7 +9,7 @@ use std::{
     },
 };
 use tower_semaphore::{
-    Acquire, AcquireError, Claim, Key, Permit, Semaphore,
+    Acquire, AcquireError, Claim, Claims, Key, Permit, Semaphore,
     semaphore::{BoxFuture, Grant, Loss},
 };
 
@@ -49,7 +49,7 @@ impl Ledger {
             loss: Loss::default(),
             released: AtomicBool::new(false),
         };
-        Ok(Permit::new(entry, units, held))
+        Ok(Permit::new(entry, [(claim, held)]))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Page>> {
@@ -58,8 +58,8 @@ impl Ledger {
 }
 
 impl Semaphore for Ledger {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        Acquire::ready(self.take(&claim))
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        Acquire::ready(claims.only().and_then(|claim| self.take(&claim)))
     }
 }
 
@@ -82,7 +82,7 @@ impl Entry {
 }
 
 impl Grant for Entry {
-    fn token(&self) -> Option<u64> {
+    fn token(&self, _: usize) -> Option<u64> {
         None
     }
 

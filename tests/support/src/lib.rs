@@ -25,7 +25,6 @@ mod frame;
 pub mod front;
 pub mod http_requests;
 pub mod in_flight;
-pub mod inside;
 pub mod ledger;
 pub mod levels;
 pub mod machine;

@@ -1,7 +1,7 @@
 //! Every store there is, empty and ready.
 
 use std::sync::Arc;
-use tower_semaphore::{Acquire, Claim, MemorySemaphore, Semaphore};
+use tower_semaphore::{MemorySemaphore, Semaphore};
 #[cfg(feature = "redis")]
 use {
     crate::redis::{Cluster, Sentinels},
@@ -111,24 +111,9 @@ fn patient_of_its_own() -> Builder {
     builder.timeout(Duration::from_secs(3))
 }
 
-/// A store of a user's own that knows single claims only.
-pub struct SingleClaims(pub Store);
-
-impl Semaphore for SingleClaims {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        self.0.acquire(claim)
-    }
-}
-
-/// A store over the Redis at `url` that takes several claims as every store can by default.
-#[cfg(feature = "redis")]
-pub async fn single_claims(url: &str) -> Store {
-    Arc::new(SingleClaims(redis(url).await))
-}
-
-/// Makes each of these functions a test of each store.
+/// Makes each of these functions a test of the store in memory, and of the one in a single server.
 #[macro_export]
-macro_rules! facts {
+macro_rules! facts_of_two {
     ($($fact:ident)*) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +121,16 @@ macro_rules! facts {
                 super::$fact($crate::stores::memory()).await;
             })*
         }
+
         $crate::facts_over_redis! { redis: $($fact)* }
+    };
+}
+
+/// Makes each of these functions a test of each store.
+#[macro_export]
+macro_rules! facts {
+    ($($fact:ident)*) => {
+        $crate::facts_of_two! { $($fact)* }
         $crate::facts_over_shared! { cluster: $($fact)* }
         $crate::facts_over_shared! { sentinel: $($fact)* }
     };
@@ -148,7 +142,6 @@ macro_rules! facts_of_several {
     ($($fact:ident)*) => {
         $crate::facts! { $($fact)* }
         $crate::facts_over_redis! { supplied: $($fact)* }
-        $crate::facts_over_redis! { single_claims: $($fact)* }
     };
 }
 
@@ -181,4 +174,4 @@ macro_rules! facts_over_shared {
     };
 }
 
-pub use crate::{facts, facts_of_several};
+pub use crate::{facts, facts_of_several, facts_of_two};

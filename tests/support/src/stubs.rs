@@ -8,7 +8,7 @@ use std::{
     },
 };
 use tower_semaphore::{
-    Acquire, AcquireError, Claim, MemorySemaphore, Permit, Semaphore,
+    Acquire, AcquireError, Claim, Claims, MemorySemaphore, Permit, Semaphore,
     semaphore::{BoxFuture, Grant, Loss, StoreError},
 };
 
@@ -17,7 +17,7 @@ use tower_semaphore::{
 pub struct Broken;
 
 impl Semaphore for Broken {
-    fn acquire(&self, _: Claim) -> Acquire {
+    fn acquire_all(&self, _: Claims) -> Acquire {
         Acquire::ready(Err(StoreError::new("connection refused").into()))
     }
 }
@@ -26,10 +26,10 @@ impl Semaphore for Broken {
 pub struct Failing;
 
 impl Semaphore for Failing {
-    fn acquire(&self, claim: Claim) -> Acquire {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
         Acquire::pending(async move {
             tokio::task::yield_now().await;
-            Broken.acquire(claim).await
+            Broken.acquire_all(claims).await
         })
     }
 }
@@ -38,7 +38,7 @@ impl Semaphore for Failing {
 pub struct Overloaded;
 
 impl Semaphore for Overloaded {
-    fn acquire(&self, _: Claim) -> Acquire {
+    fn acquire_all(&self, _: Claims) -> Acquire {
         Acquire::ready(Err(AcquireError::Overloaded))
     }
 }
@@ -47,8 +47,8 @@ impl Semaphore for Overloaded {
 pub struct Fleet;
 
 impl Semaphore for Fleet {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        let fleet = claim.with_policy("fleet").with_limit(7);
+    fn acquire_all(&self, _: Claims) -> Acquire {
+        let fleet = Claim::new("all").with_policy("fleet").with_limit(7);
         Acquire::ready(Err(AcquireError::full(&fleet, 6)))
     }
 }
@@ -57,7 +57,7 @@ impl Semaphore for Fleet {
 pub struct Refusing(pub AcquireError);
 
 impl Semaphore for Refusing {
-    fn acquire(&self, _: Claim) -> Acquire {
+    fn acquire_all(&self, _: Claims) -> Acquire {
         Acquire::ready(Err(self.0.clone()))
     }
 }
@@ -66,7 +66,7 @@ impl Semaphore for Refusing {
 pub struct Closed;
 
 impl Semaphore for Closed {
-    fn acquire(&self, _: Claim) -> Acquire {
+    fn acquire_all(&self, _: Claims) -> Acquire {
         Acquire::ready(Err(AcquireError::Closed))
     }
 }
@@ -75,8 +75,8 @@ impl Semaphore for Closed {
 pub struct Uncalled;
 
 impl Semaphore for Uncalled {
-    fn acquire(&self, claim: Claim) -> Acquire {
-        panic!("called with {claim:?}")
+    fn acquire_all(&self, claims: Claims) -> Acquire {
+        panic!("called with {claims:?}")
     }
 }
 
@@ -95,11 +95,11 @@ impl Flaky {
 }
 
 impl Semaphore for Flaky {
-    fn acquire(&self, claim: Claim) -> Acquire {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
         if self.0.load(Ordering::SeqCst) {
-            return Broken.acquire(claim);
+            return Broken.acquire_all(claims);
         }
-        self.1.acquire(claim)
+        self.1.acquire_all(claims)
     }
 }
 
@@ -119,7 +119,7 @@ impl Slow {
 }
 
 impl Semaphore for Slow {
-    fn acquire(&self, _: Claim) -> Acquire {
+    fn acquire_all(&self, _: Claims) -> Acquire {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         self.0.1.fetch_add(1, Ordering::SeqCst);
         let waiter = Waiter(self.clone());
@@ -184,15 +184,12 @@ impl Fickle {
 }
 
 impl Semaphore for Fickle {
-    fn acquire(&self, claim: Claim) -> Acquire {
+    fn acquire_all(&self, claims: Claims) -> Acquire {
         if self.last().closed {
-            return Closed.acquire(claim);
+            return Closed.acquire_all(claims);
         }
-        Acquire::ready(
-            claim
-                .units()
-                .map(|units| Permit::new(self.lend(), units, 1)),
-        )
+        let lent = |claim: Claim| Permit::new(self.lend(), [(&claim, 1)]);
+        Acquire::ready(claims.only().map(lent))
     }
 }
 
@@ -200,7 +197,7 @@ impl Semaphore for Fickle {
 struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {
-    fn token(&self) -> Option<u64> {
+    fn token(&self, _: usize) -> Option<u64> {
         Some(self.1)
     }
 

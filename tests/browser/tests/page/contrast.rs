@@ -1,7 +1,6 @@
 //! Text stands out from what is behind it, as WCAG's level AA wants it.
 
-use crate::{ENDLESS, shows_held, watching};
-use browser::market::Market;
+use crate::{ENDLESS, opened, shows_held};
 use serde_json::json;
 
 /// Each text whose contrast is below 4.5, with its contrast: by the formula of WCAG 2.2.
@@ -34,8 +33,7 @@ const FAINT: &str = "
 
 #[tokio::test]
 async fn every_text_is_readable_in_both_themes() {
-    let market = Market::start(&[("LIMIT", "2"), ("WAIT_MS", "1000")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "1000")]).await;
     let holder = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser.click("#open-many").await;
@@ -55,8 +53,7 @@ async fn every_text_is_readable_in_both_themes() {
 
 #[tokio::test]
 async fn the_theme_follows_the_system_until_the_visitor_chooses_one() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     let ground = "return getComputedStyle(document.documentElement).backgroundColor";
     browser.prefer("prefers-color-scheme", "light").await;
     let light = browser.run(ground, &[]).await;

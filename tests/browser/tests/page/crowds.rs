@@ -1,16 +1,14 @@
 //! More than a page can show: a long queue, many refusals, and a market of many listings.
 
-use crate::{ENDLESS, shows_held, watching};
+use crate::{ENDLESS, held_stream, opened, shows_held, watching};
 use browser::market::{Market, json, status};
 use serde_json::Value;
 use testing::wait::eventually;
 
 #[tokio::test]
 async fn of_a_long_queue_the_head_is_drawn_and_the_rest_is_counted() {
-    let market = Market::start(&[("LIMIT", "1"), ("WAIT_MS", "600000")]).await;
-    let browser = watching(&market).await;
-    let mut holder = market.send("GET", ENDLESS).await;
-    assert_eq!(status(&mut holder).await, 200);
+    let (market, browser) = opened(&[("LIMIT", "1"), ("WAIT_MS", "600000")]).await;
+    let _holder = held_stream(&market).await;
     let mut waiting = Vec::new();
     for _ in 0..150 {
         waiting.push(market.send("GET", ENDLESS).await);
@@ -27,8 +25,7 @@ async fn of_a_long_queue_the_head_is_drawn_and_the_rest_is_counted() {
 
 #[tokio::test]
 async fn of_a_high_limit_some_slots_are_drawn_and_all_permits_are_counted() {
-    let market = Market::start(&[("LIMIT", "40")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("LIMIT", "40")]).await;
     let mut streams = Vec::new();
     for _ in 0..30 {
         streams.push(market.send("GET", ENDLESS).await);
@@ -44,10 +41,8 @@ async fn of_a_high_limit_some_slots_are_drawn_and_all_permits_are_counted() {
 
 #[tokio::test]
 async fn many_refusals_at_once_are_counted_and_announced_as_a_number() {
-    let market = Market::start(&[("LIMIT", "1")]).await;
-    let browser = watching(&market).await;
-    let mut holder = market.send("GET", ENDLESS).await;
-    assert_eq!(status(&mut holder).await, 200);
+    let (market, browser) = opened(&[("LIMIT", "1")]).await;
+    let _holder = held_stream(&market).await;
     shows_held(&browser, 1).await;
     browser.run(HEARD, &[]).await;
     for _ in 0..60 {
@@ -135,8 +130,7 @@ async fn the_cheapest_are_shown_and_dearer_ones_counted_as_they_come_and_go() {
 
 #[tokio::test]
 async fn a_trade_goes_from_seller_to_buyer_whatever_their_script() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     let (seller, buyer) = ("\u{5d0}\u{5d1}", "\u{5d2}\u{5d3}");
     let (seller_in_url, buyer_in_url) = ("%D7%90%D7%91", "%D7%92%D7%93");
     let item = format!("{seller}-1");

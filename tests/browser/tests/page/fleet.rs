@@ -1,6 +1,6 @@
 //! Over Redis the page shows what all processes hold.
 
-use crate::{ENDLESS, shows_held, watching};
+use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting, watching};
 use browser::market::{Market, status};
 use testing::redis::RedisServer;
 
@@ -12,12 +12,10 @@ async fn a_killed_process_holds_its_slots_until_its_leases_end() {
     let here = Market::start(&settings).await;
     let mut there = Market::start(&settings).await;
     let browser = watching(&here).await;
-    let mut own = here.send("GET", ENDLESS).await;
-    assert_eq!(status(&mut own).await, 200);
+    let _own = held_stream(&here).await;
     let mut others = Vec::new();
     for _ in 0..4 {
-        let mut stream = there.send("GET", ENDLESS).await;
-        assert_eq!(status(&mut stream).await, 200);
+        let stream = held_stream(&there).await;
         others.push(stream);
     }
     shows_held(&browser, 5).await;
@@ -52,20 +50,14 @@ async fn who_waits_in_another_process_is_shown_in_order() {
     let mut waiting = Vec::new();
     for (market, length) in [(&there, 1), (&here, 2), (&there, 3)] {
         waiting.push(market.send("GET", ENDLESS).await);
-        let queued = format!("document.querySelectorAll('#queue > li').length === {length}");
-        browser.shows(&format!("{length} wait"), &queued).await;
+        shows_waiting(&browser, length).await;
     }
     let rows = browser.texts("#queue > li small").await;
     let process = |row: &str| row.split(", waits").next().expect("a process").to_owned();
     assert_eq!(process(&rows[0]), process(&rows[2]));
     assert_ne!(process(&rows[0]), process(&rows[1]));
     drop(holder);
-    browser
-        .shows(
-            "one has entered",
-            "document.querySelectorAll('#queue > li').length === 2",
-        )
-        .await;
+    shows_waiting(&browser, 2).await;
     assert_eq!(
         process(&browser.text("#queue > li small").await),
         process(&rows[1])
@@ -75,8 +67,7 @@ async fn who_waits_in_another_process_is_shown_in_order() {
 #[tokio::test]
 async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
     let mut server = RedisServer::start();
-    let market = Market::start(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     server.kill();

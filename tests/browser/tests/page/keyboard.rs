@@ -1,14 +1,12 @@
 //! Everything can be done by keys alone.
 
-use crate::{shows_held, watching};
-use browser::market::Market;
+use crate::{opened, shows_held};
 
 const ENTER: &str = "\u{e007}";
 
 #[tokio::test]
 async fn a_stream_is_opened_and_closed_by_keys_alone() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     browser.tab_to("#open").await;
     browser.press(ENTER).await;
     shows_held(&browser, 1).await;
@@ -29,8 +27,7 @@ async fn a_stream_is_opened_and_closed_by_keys_alone() {
 
 #[tokio::test]
 async fn a_permit_is_ended_and_an_account_chosen_by_keys_alone() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     browser.tab_to("#open").await;
     browser.press(ENTER).await;
     shows_held(&browser, 1).await;

@@ -23,7 +23,11 @@ mod slots;
 mod streams;
 mod trading;
 
-use browser::{browser::Browser, market::Market};
+use browser::{
+    browser::Browser,
+    market::{Market, status},
+};
+use tokio::net::TcpStream;
 
 /// A stream of ann's that does not end while a test runs.
 const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000&account=ann";
@@ -34,6 +38,26 @@ async fn watching(market: &Market) -> Browser {
     browser.open(&market.page("ann")).await;
     browser.reads("#connection", "live").await;
     browser
+}
+
+/// A market with these settings, and its page that watches ann.
+async fn opened(settings: &[(&str, &str)]) -> (Market, Browser) {
+    let market = Market::start(settings).await;
+    let browser = watching(&market).await;
+    (market, browser)
+}
+
+/// A stream of ann's that was admitted.
+async fn held_stream(market: &Market) -> TcpStream {
+    let mut stream = market.send("GET", ENDLESS).await;
+    assert_eq!(status(&mut stream).await, 200);
+    stream
+}
+
+/// The page shows so many claims in the queue.
+async fn shows_waiting(browser: &Browser, waiting: usize) {
+    let queued = format!("document.querySelectorAll('#queue > li').length === {waiting}");
+    browser.shows(&format!("{waiting} wait"), &queued).await;
 }
 
 /// The page shows so many permits as held: in its count, and in its slots.

@@ -1,6 +1,6 @@
 //! What a screen reader is told.
 
-use crate::{ENDLESS, shows_held, watching};
+use crate::{ENDLESS, opened, shows_held};
 use browser::market::Market;
 use serde_json::Value;
 
@@ -10,8 +10,7 @@ async fn crowded() -> (
     Vec<tokio::net::TcpStream>,
     browser::browser::Browser,
 ) {
-    let market = Market::start(&[("LIMIT", "2"), ("WAIT_MS", "1500")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "1500")]).await;
     browser.click("#sell-form button").await;
     browser.reads("#listings > li", "ann-1").await;
     let mut others = Vec::new();
@@ -91,8 +90,7 @@ async fn every_part_has_a_role_and_every_control_has_a_name() {
 
 #[tokio::test]
 async fn changes_are_announced_once_and_countdowns_are_not() {
-    let market = Market::start(&[("LIMIT", "1")]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[("LIMIT", "1")]).await;
     let live = "document.getElementById('announcement').ariaLive === 'polite'";
     browser.shows("it is announced", live).await;
     browser.click("#open").await;
@@ -143,8 +141,7 @@ async fn it_fits_a_phone_and_every_target_is_large_enough_for_a_finger() {
 
 #[tokio::test]
 async fn nothing_moves_for_a_visitor_who_prefers_that() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     let moves = "return [...document.querySelectorAll('*')].flatMap((e) => ['', '::before']
         .map((part) => getComputedStyle(e, part).transitionDuration))
         .some((duration) => duration.split(', ').some((d) => parseFloat(d) > 0))";

@@ -1,17 +1,14 @@
 //! The slots of the account fill and empty.
 
-use crate::{ENDLESS, shows_held, watching};
-use browser::market::{Market, status};
+use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting};
 use testing::redis::RedisServer;
 
 #[tokio::test]
 async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     shows_held(&browser, 0).await;
 
-    let mut stream = market.send("GET", ENDLESS).await;
-    assert_eq!(status(&mut stream).await, 200);
+    let stream = held_stream(&market).await;
     shows_held(&browser, 1).await;
     let slot = browser.text(".slot.held").await;
     assert!(slot.contains("/market/export"), "{slot}");
@@ -23,8 +20,7 @@ async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
 
 #[tokio::test]
 async fn an_account_that_has_all_its_permits_looks_full() {
-    let market = Market::start(&[("LIMIT", "2")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("LIMIT", "2")]).await;
     let look = "const section = document.getElementById('slots-section');
         return [section.innerText.includes('full'), getComputedStyle(section).borderColor]";
     let first = market.send("GET", ENDLESS).await;
@@ -47,8 +43,7 @@ async fn an_account_that_has_all_its_permits_looks_full() {
 #[tokio::test]
 async fn a_lease_s_bar_is_as_long_as_its_number_says() {
     let server = RedisServer::start();
-    let market = Market::start(&[("REDIS_URL", &server.url()), ("LEASE_MS", "3000")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("REDIS_URL", &server.url()), ("LEASE_MS", "3000")]).await;
     let _stream = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser.run(COMPARE, &[]).await;
@@ -80,8 +75,7 @@ const COMPARE: &str = "
 
 #[tokio::test]
 async fn a_permit_keeps_its_slot_while_others_end() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     let mut streams = Vec::new();
     for held in 1..=3 {
         streams.push(market.send("GET", ENDLESS).await);
@@ -96,8 +90,7 @@ async fn a_permit_keeps_its_slot_while_others_end() {
 
 #[tokio::test]
 async fn a_permit_is_ended_by_its_button_and_its_stream_is_cut() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     browser.reads("#streams > li", ": open").await;
@@ -109,8 +102,7 @@ async fn a_permit_is_ended_by_its_button_and_its_stream_is_cut() {
 
 #[tokio::test]
 async fn who_waits_is_shown_in_order_and_enters_in_order() {
-    let market = Market::start(&[("LIMIT", "1"), ("WAIT_MS", "60000")]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[("LIMIT", "1"), ("WAIT_MS", "60000")]).await;
     let holder = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     let mut waiting = Vec::new();
@@ -118,8 +110,7 @@ async fn who_waits_is_shown_in_order_and_enters_in_order() {
         let target = format!("/market/{route}?account=ann&rows=9&interval_ms=60000");
         let target = target.replace("/?", "?");
         waiting.push(market.send("GET", &target).await);
-        let queued = format!("document.querySelectorAll('#queue > li').length === {length}");
-        browser.shows(&format!("{length} wait"), &queued).await;
+        shows_waiting(&browser, length).await;
     }
     let rows = browser.texts("#queue > li").await;
     for (row, words) in rows

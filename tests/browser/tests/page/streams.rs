@@ -1,13 +1,12 @@
 //! The streams that the page itself opens and closes.
 
-use crate::{ENDLESS, shows_held, watching};
+use crate::{ENDLESS, opened, shows_held, watching};
 use browser::market::Market;
 use serde_json::json;
 
 #[tokio::test]
 async fn the_sixth_stream_is_refused_and_says_when_to_come_back() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     for held in 1..=5 {
         browser.click("#open").await;
         shows_held(&browser, held).await;
@@ -48,8 +47,7 @@ async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
 
 #[tokio::test]
 async fn a_closed_stream_frees_its_slot_within_a_second() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     let mut took = Vec::new();
     // A busy machine may be late, but not each time.
     for _ in 0..5 {
@@ -78,8 +76,7 @@ const TIMED_CLOSE: &str = "
 
 #[tokio::test]
 async fn seven_at_once_take_five_slots_and_two_are_refused() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     browser.click("#open-many").await;
     browser.click("#open").await;
     let refused = "document.querySelectorAll('#streams > li[data-state=refused]').length === 2";
@@ -89,8 +86,7 @@ async fn seven_at_once_take_five_slots_and_two_are_refused() {
 
 #[tokio::test]
 async fn a_stream_that_comes_to_its_end_frees_its_slot_by_itself() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[]).await;
     browser
         .run(
             "document.getElementById('duration').options[0].value = 1",
@@ -108,8 +104,7 @@ async fn a_stream_that_comes_to_its_end_frees_its_slot_by_itself() {
 
 #[tokio::test]
 async fn leaving_the_page_closes_its_streams() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     browser.click("#open-many").await;
     shows_held(&browser, 5).await;
     browser.open("about:blank").await;
@@ -143,8 +138,7 @@ async fn the_page_connects_again_to_a_market_that_comes_back() {
 
 #[tokio::test]
 async fn another_account_is_watched_and_the_way_back_leads_to_the_first() {
-    let market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let (market, browser) = opened(&[]).await;
     let _stream = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser
@@ -163,8 +157,7 @@ async fn another_account_is_watched_and_the_way_back_leads_to_the_first() {
 
 #[tokio::test]
 async fn in_shadow_a_stream_beyond_the_limit_is_open_without_a_permit() {
-    let market = Market::start(&[("LIMIT", "1"), ("SHADOW", "1")]).await;
-    let browser = watching(&market).await;
+    let (_market, browser) = opened(&[("LIMIT", "1"), ("SHADOW", "1")]).await;
     browser.reads("#facts", "in shadow").await;
     browser.click("#open").await;
     browser.click("#open").await;

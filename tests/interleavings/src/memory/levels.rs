@@ -1,20 +1,20 @@
 //! Claims under several limits, whose entries are locked together.
 
 use super::{
-    grant::{permit, uncounted},
+    grant::{Level, Wanted, acquire_all, permit},
     holders::Details,
+    key_semaphore::Refusal,
     queue::Waiting,
-    several::try_all,
     shard::{Entry, IDLE_CAPACITY, Shard},
 };
 use crate::{
     explore::{block_on, explore, explore_most, join},
-    semaphore::{Claim, Permit},
+    semaphore::{Claim, Few, Permit},
     sync::oneshot,
     witness::Witness,
 };
 use loom::thread::{self, JoinHandle};
-use std::{sync::Arc, time::Duration};
+use std::{slice, sync::Arc, time::Duration};
 
 /// Two keys of limit 1.
 struct Keys {
@@ -59,8 +59,8 @@ impl Keys {
     fn try_all(&self, order: &[usize]) -> Option<Permit> {
         let claims: Vec<_> = order.iter().map(|&key| self.claims[key].clone()).collect();
         let before = self.witnesses.each_ref().map(Witness::last_token);
-        let permit = try_all(&claims, |claim| self.entry(claim), |_| None).ok()?;
-        for (level, &key) in permit.levels().iter().zip(order) {
+        let permit = try_all(&claims, |claim| self.entry(claim))?;
+        for (level, &key) in permit.levels().zip(order) {
             self.witnesses[key].acquired(1, level.token().expect("it is granted"), before[key]);
         }
         Some(permit)
@@ -81,19 +81,25 @@ impl Keys {
 
     fn take(&self, key: usize) -> Option<Permit> {
         let (entry, claim) = (&self.entries[key], &self.claims[key]);
-        let (units, before) = (claim.units().ok()?, self.witnesses[key].last_token());
-        let acquired = entry.semaphore.try_acquire(units).ok()?;
-        self.witnesses[key].acquired(1, acquired.token, before);
-        Some(permit(entry, units, &acquired, None))
+        let before = self.witnesses[key].last_token();
+        let permit = try_all(slice::from_ref(claim), |_| Arc::clone(entry))?;
+        let token = permit.token().expect("it is granted");
+        self.witnesses[key].acquired(1, token, before);
+        Some(permit)
     }
 
     fn join_queue(&self, key: usize) -> oneshot::Receiver<Permit> {
         let (claim, entry) = (&self.claims[key], Arc::clone(&self.entries[key]));
         let (units, wait) = (claim.units().ok(), claim.wait());
         let (units, wait) = (units.expect("it fits"), wait.expect("it waits"));
-        let make_permit = move |acquired: &_| uncounted(entry, units, acquired, false);
-        let details = Details::new(claim, 0, false);
-        let (waiting, permit) = Waiting::new(units, wait, details, make_permit);
+        let (sender, permit) = oneshot::channel();
+        let own = claim.clone();
+        let deliver = move |acquired| {
+            let level = Level::new(Wanted { entry, units }, acquired, None);
+            drop(sender.send(super::grant::permit(&[own], Few::One([level]))));
+        };
+        let details = Details::new(claim, 0, false, &Arc::default());
+        let waiting = Waiting::new(units, wait, details, deliver);
         let semaphore = &self.entries[key].semaphore;
         assert!(matches!(
             semaphore.enqueue(waiting, wait.max_waiting),
@@ -113,6 +119,31 @@ impl Keys {
         assert!(self.try_all(&[0, 1]).is_some());
         for key in [0, 1] {
             assert_eq!(self.witnesses[key].held(), 1, "all or none");
+        }
+    }
+}
+
+/// As the store does for claims that do not wait.
+fn try_all(claims: &[Claim], entry: impl Fn(&Claim) -> Arc<Entry>) -> Option<Permit> {
+    loop {
+        let wanted = claims.iter().map(|claim| Wanted {
+            entry: entry(claim),
+            units: claim.checked_units(),
+        });
+        let wanted: Few<_> = wanted.collect();
+        match acquire_all(&wanted) {
+            Ok(acquired) => {
+                let mut acquired = acquired.iter();
+                let level = |wanted| Level::new(wanted, *acquired.next().expect("each"), None);
+                return Some(permit(claims, wanted.map(level)));
+            }
+            Err((_, Refusal::Retired)) => {}
+            Err((_, Refusal::Full(_))) => {
+                wanted
+                    .iter()
+                    .for_each(|wanted| wanted.entry.evict_if_idle());
+                return None;
+            }
         }
     }
 }
@@ -177,7 +208,7 @@ fn an_eviction_meets_a_claim_that_locks() {
         let lock = {
             let shard = Arc::clone(&shard);
             move || {
-                try_all(&[claim(99)], |claim| shard.entry(99, claim), |_| None)
+                try_all(&[claim(99)], |claim| shard.entry(99, claim))
                     .map(|permit| permit.token().expect("it is granted"))
             }
         };

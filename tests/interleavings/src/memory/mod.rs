@@ -6,12 +6,10 @@ mod grant;
 mod holders;
 #[path = "../../../../src/memory/key_semaphore.rs"]
 mod key_semaphore;
+#[path = "../../../../src/memory/keys.rs"]
+mod keys;
 #[path = "../../../../src/memory/queue.rs"]
 mod queue;
-#[path = "../../../../src/memory/settings.rs"]
-mod settings;
-#[path = "../../../../src/memory/several.rs"]
-mod several;
 #[path = "../../../../src/memory/shard.rs"]
 mod shard;
 #[path = "../../../../src/memory/store.rs"]

@@ -1,7 +1,6 @@
 //! Calls of the scripts.
 
 use crate::as_in_model;
-use std::iter;
 use testing::{
     redis::RedisServer,
     resp::{Raw, Reply},
@@ -63,31 +62,36 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         args.extend([rng.one_of(&["300", "100"]), "0"].map(str::to_owned));
     }
     for share in shares {
-        let items = share.iter().flat_map(|at| item(rng, verb, *at));
         args.push(share.len().to_string());
-        args.extend(items);
+        if verb == Verb::Acquire {
+            args.push("1".to_owned());
+            args.extend(share.iter().map(|_| terms(rng)));
+        }
+        for at in share {
+            args.extend((verb == Verb::Acquire).then(|| (at + 1).to_string()));
+            args.push(unit(rng, verb));
+        }
     }
     (verb, keys.collect(), args)
 }
 
-fn item(rng: &mut Rng, verb: Verb, at: u8) -> Vec<String> {
+/// A limit, or -1 if the claim was sent before, and how it waits.
+fn terms(rng: &mut Rng) -> String {
+    let waits = ["", " 200 9 0 0", " 200 1 0 0", " 200 9 0 50000"];
+    let limit = rng.one_of(&["-1", "0", "1", "2", "3"]);
+    limit.to_owned() + rng.one_of(&waits)
+}
+
+/// A permit, or one of its units.
+fn unit(rng: &mut Rng, verb: Verb) -> String {
     let (client, limit) = (rng.below(4), 1 + rng.below(3));
     let weight = 1 + rng.below(limit.min(2));
     let tag = ["", ".0", ".0.a-_~2E", ".0.+1"][client];
     let id = format!("p{client}.{client}.{limit}.{weight}.300{tag}");
-    if matches!(verb, Verb::Refresh | Verb::Release | Verb::Revoke) {
-        return vec![
-            rng.one_of(&[id.clone(), format!("{id}:2")].each_ref())
-                .clone(),
-        ];
+    match verb != Verb::Acquire && rng.once_in(2) {
+        true => format!("{id}:2"),
+        false => id,
     }
-    let fast = if weight == 1 { limit } else { 0 };
-    let fast = rng
-        .one_of(&[fast.to_string(), "-1".to_owned()].each_ref())
-        .clone();
-    let wait = rng.one_of(&["", "200 9 0 0", "200 1 0 0", "200 9 0 50000"]);
-    let claim = [id, fast, wait.to_owned()];
-    iter::once((at + 1).to_string()).chain(claim).collect()
 }
 
 /// Every key with its value and whether it expires.

@@ -2,8 +2,7 @@
 
 mod calls;
 mod commands;
-mod heartbeat;
-mod returned;
+mod late;
 mod shipped;
 
 use testing::resp::{Raw, Reply};

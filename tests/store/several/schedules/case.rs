@@ -10,7 +10,7 @@ use std::{
     mem,
     time::{Duration, Instant},
 };
-use tower_semaphore::{AcquireError, Claim, Claims, Permit};
+use tower_semaphore::{AcquireError, Claim, Claims, Permit, semaphore::Level};
 
 /// How long the store may take to show what has happened.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -145,12 +145,12 @@ impl<D: Driver> Case<D> {
     }
 
     pub(crate) fn hold(&mut self, id: Id, permit: Permit) -> Outcome {
-        let levels = permit.levels().iter().map(Permit::limit);
+        let levels = permit.levels().map(Level::limit);
         let limits = self.specs[id].parts.iter().map(|part| part.limit);
         if !levels.eq(limits) {
             return Err(format!("{permit:?} is not for {:?}", self.specs[id]));
         }
-        for (level, part) in permit.levels().iter().zip(&self.specs[id].parts) {
+        for (level, part) in permit.levels().zip(&self.specs[id].parts) {
             let (token, at) = (level.token().unwrap_or(0), (part.level, part.key));
             if token <= self.earlier[id][at.0][at.1] {
                 return Err(format!(

@@ -7,7 +7,10 @@ use super::{
 };
 use std::ops::Range;
 use testing::rng::Rng;
-use tower_semaphore::{AcquireError, Permit, semaphore::ClaimError};
+use tower_semaphore::{
+    AcquireError,
+    semaphore::{ClaimError, Level},
+};
 
 /// A permit, the parts of it that are to change, and their new weight.
 #[derive(Debug)]
@@ -29,9 +32,9 @@ impl<D: Driver> Case<D> {
         let answer = match change.parts.len() == permit.levels().len() {
             true => permit.resize(change.weight).await,
             false => {
-                permit.levels()[change.parts.start]
-                    .resize(change.weight)
-                    .await
+                let level = permit.levels().nth(change.parts.start);
+                let policy = level.expect("a level").policy();
+                permit.resize_at(policy, change.weight).await
             }
         };
         self.changed(&change, &answer)?;
@@ -103,11 +106,11 @@ impl<D: Driver> Case<D> {
 
     fn weighs_as_expected(&self, id: Id) -> Outcome {
         let (permit, spec) = (&self.permits[&id], &self.specs[id]);
-        let levels = permit.levels().iter().map(Permit::weight);
+        let levels = permit.levels().map(Level::weight);
         let expected = spec.parts.iter().map(|part| part.weight);
         match levels.eq(expected) && permit.weight() == spec.parts[0].weight {
             true => Ok(()),
-            false => Err(format!("{:?} do not weigh as {spec:?}", permit.levels())),
+            false => Err(format!("{permit:?} does not weigh as {spec:?}")),
         }
     }
 }

@@ -6,7 +6,7 @@ mod retire;
 mod waiting;
 
 use super::{
-    grant::uncounted,
+    grant::{Level, Wanted, permit},
     holders::Details,
     key_semaphore::{KeySemaphore, Refusal},
     queue,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Permit, Units, Wait},
+    semaphore::{Claim, Few, Permit, Units, Wait},
     sync::oneshot,
     witness::Witness,
 };
@@ -101,18 +101,26 @@ impl Key {
     /// Joins the queue; `None` if the entry is retired.
     fn try_join_queue(&self, weight: u32) -> Option<Waiting> {
         let serial = SERIAL.fetch_add(1, Relaxed);
-        self.join_as(weight, Details::new(&Claim::new("a"), serial, false))
+        self.join_as(
+            weight,
+            Details::new(&Claim::new("a"), serial, false, &Arc::default()),
+        )
     }
 
     fn join_as(&self, weight: u32, details: Arc<Details>) -> Option<Waiting> {
         let before = self.witness.last_token();
         let ((units, wait), entry) = (self.claim(weight), Arc::clone(&self.entry));
-        let (serial, is_listed) = (details.serial, details.is_listed);
-        let make_permit = move |acquired: &_| uncounted(entry, units, acquired, is_listed);
-        let (waiting, permit) = queue::Waiting::new(units, wait, details, make_permit);
+        let (serial, listed) = (details.serial, Arc::clone(&details));
+        let (sender, receiver) = oneshot::channel();
+        let deliver = move |acquired| {
+            let listed = Some(listed).filter(|details| details.is_listed);
+            let level = Level::new(Wanted { entry, units }, acquired, listed);
+            drop(sender.send(permit(&[Claim::new("a")], Few::One([level]))));
+        };
+        let waiting = queue::Waiting::new(units, wait, details, deliver);
         let is_live = self.semaphore().enqueue(waiting, wait.max_waiting);
         is_live.expect("the queue is not full").then_some(Waiting {
-            permit,
+            permit: receiver,
             serial,
             weight,
             before,

@@ -19,9 +19,10 @@ fn lock_and_take(key: &Key) -> bool {
     let Some(mut locked) = key.semaphore().lock() else {
         return false;
     };
-    let Ok(grant) = locked.acquire(units) else {
+    let Ok(grant) = locked.admits(units) else {
         return false;
     };
+    let grant = locked.acquire(grant);
     key.witness.acquired(1, grant.token, before);
     true
 }

@@ -157,7 +157,7 @@ fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
 fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
     explore(|| {
         let key = Key::with_held(1, 1);
-        let details = Details::new(&Claim::new("a"), 1, true);
+        let details = Details::new(&Claim::new("a"), 1, true, &std::sync::Arc::default());
         let waiting = key.join_as(1, details);
         let revokes = key.spawn(|key| key.entry.revoke(1));
         key.release(1);

@@ -18,7 +18,7 @@ use std::{
     },
     time::Duration,
 };
-use testing::inside::Witness;
+use testing::in_flight::InFlight;
 use tokio::{
     net::TcpListener,
     time::{Instant, sleep_until},
@@ -60,7 +60,7 @@ fn limited(routes: Router, semaphore: impl Semaphore) -> Router {
 /// A body of ten chunks in 100 ms, and a header with its position in the order of starts.
 async fn stream(State(seen): State<Seen>) -> impl IntoResponse {
     let order = seen.next();
-    let first = (seen.witness.enter(), Instant::now(), 1..=10_u32);
+    let first = (seen.witness.begin(), Instant::now(), 1..=10_u32);
     let chunks = stream::unfold(first, async |(inside, start, mut left)| {
         let number = left.next()?;
         sleep_until(start + Duration::from_millis(10) * number).await;
@@ -80,7 +80,7 @@ async fn open() -> Response {
 #[derive(Clone, Default)]
 struct Seen {
     begun: Arc<AtomicUsize>,
-    witness: Witness,
+    witness: InFlight,
 }
 
 impl Seen {

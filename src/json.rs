@@ -1,9 +1,8 @@
-//! Usage as JSON.
+//! What is written as JSON: text, and what operators read.
 
-use super::{PermitInfo, Usage};
-use crate::semaphore::Process;
+use crate::semaphore::{PermitInfo, Process, Usage};
 use std::{
-    fmt::{Display, Write},
+    fmt::{self, Display, Write},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -46,7 +45,7 @@ fn permits(permits: &[PermitInfo]) -> String {
 
 fn permit(permit: &PermitInfo) -> String {
     let PermitInfo { weight, limit, .. } = permit;
-    let (id, label) = (text(&permit.id), or_null(permit.label.as_deref().map(text)));
+    let (id, label) = (Text(&permit.id), or_null(permit.label.as_deref().map(Text)));
     let (process, since) = (process(&permit.process), millis(permit.since));
     let ends = or_null(permit.ends.map(millis));
     format!(
@@ -55,8 +54,8 @@ fn permit(permit: &PermitInfo) -> String {
 }
 
 fn process(process: &Process) -> String {
-    let known = |value: &Option<String>| or_null(value.as_deref().map(text));
-    let (id, pid) = (text(&process.id), or_null(process.pid));
+    let known = |value: &Option<String>| or_null(value.as_deref().map(Text));
+    let (id, pid) = (Text(&process.id), or_null(process.pid));
     let (host, name) = (known(&process.host), known(&process.name));
     format!(r#"{{"id":{id},"host":{host},"pid":{pid},"name":{name}}}"#)
 }
@@ -70,20 +69,24 @@ fn millis(time: SystemTime) -> u128 {
     since_epoch.as_millis()
 }
 
-/// A JSON string. What a page might take for markup is escaped too.
-fn text(text: &str) -> String {
-    let mut json = String::with_capacity(text.len() + 2);
-    json.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => json.extend(['\\', character]),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\u{7f}' | '\0'..='\x1f' => {
-                // Writing to a string cannot fail.
-                let _ = write!(json, "\\u{:04x}", u32::from(character));
+/// Displays text as a JSON string, quotes included. What a page might take for markup is escaped too.
+pub(crate) struct Text<'a>(pub(crate) &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => escape(f, character)?,
+                character if character.is_control() => escape(f, character)?,
+                character => f.write_char(character)?,
             }
-            _ => json.push(character),
         }
+        f.write_char('"')
     }
-    json.push('"');
-    json
+}
+
+fn escape(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
+    write!(f, "\\u{:04x}", u32::from(character))
 }

@@ -1,7 +1,6 @@
 //! A small model of leases and queues: applies what the scripts did, and says what they may not do.
 
-use super::semaphore::Semaphore;
-use crate::market::plan::{FLEET_LIMIT, LIMIT};
+use super::plan::{FLEET_LIMIT, LEASE, LIMIT, micros};
 use std::collections::HashMap;
 
 /// What all keys of the library begin with.
@@ -185,5 +184,95 @@ impl Model {
         let seen = seen.collect();
         self.semaphores.retain(|_, semaphore| !semaphore.is_empty());
         seen
+    }
+}
+
+/// A unit that is held.
+#[derive(Debug, Clone, Copy)]
+struct Unit {
+    /// When it ends, ms.
+    end: i64,
+    /// Whether it was last held for a whole lease, and not for as long as a waiter counts as alive.
+    is_leased: bool,
+}
+
+/// The three sorted sets of one semaphore.
+#[derive(Debug, Default)]
+struct Semaphore {
+    held: HashMap<String, Unit>,
+    /// Waiter to its score.
+    queue: HashMap<String, f64>,
+    /// Waiter to until when it counts as alive, ms.
+    alive: HashMap<String, i64>,
+}
+
+impl Semaphore {
+    /// A waiter that counts as alive then and comes before this score.
+    fn before(&self, id: &str, score: f64, at: i64) -> Option<&String> {
+        let is_alive = |other: &str| self.alive.get(other).is_some_and(|end| end * 1_000 > at);
+        let mut others = self.queue.iter().filter(|(other, _)| *other != id);
+        let is_before = |other: &str, its: f64| its < score || its == score && other < id;
+        let found = others.find(|(other, its)| is_before(other, **its) && is_alive(other));
+        found.map(|(other, _)| other)
+    }
+
+    fn unexpired(&self, at: i64) -> usize {
+        let units = self.held.values();
+        units.filter(|unit| unit.end * 1_000 > at).count()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty()
+    }
+
+    fn has(&self, part: &str, member: &str) -> bool {
+        match part {
+            "held" => self.held.contains_key(member),
+            "queue" => self.queue.contains_key(member),
+            _ => self.alive.contains_key(member),
+        }
+    }
+
+    fn set(&mut self, at: i64, (part, member): (&str, &str), score: f64) {
+        let member = member.to_owned();
+        match part {
+            "held" => drop(self.held.insert(member, Unit::until(score as i64, at))),
+            "queue" => drop(self.queue.insert(member, score)),
+            "alive" => drop(self.alive.insert(member, score as i64)),
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, part: &str, member: &str) -> bool {
+        match part {
+            "held" => self.held.remove(member).is_some(),
+            "queue" => self.queue.remove(member).is_some(),
+            _ => self.alive.remove(member).is_some(),
+        }
+    }
+
+    fn clear(&mut self, part: &str) {
+        match part {
+            "held" => self.held.clear(),
+            "queue" => self.queue.clear(),
+            "alive" => self.alive.clear(),
+            _ => {}
+        }
+    }
+
+    fn expire(&mut self, up_to: i64) -> Vec<Seen> {
+        let expired = self.held.extract_if(|_, unit| unit.end <= up_to);
+        let expired = expired.map(|(id, Unit { end, is_leased })| match is_leased {
+            true => Seen::Expired { id, end },
+            false => Seen::Untaken,
+        });
+        expired.collect()
+    }
+}
+
+impl Unit {
+    fn until(end: i64, at: i64) -> Self {
+        let is_leased = end * 1_000 - at > micros(LEASE) * 9 / 10;
+        Self { end, is_leased }
     }
 }

@@ -1,11 +1,45 @@
-//! Ends what is held for too long, also beyond the end of the runtime that began to count.
+//! What goes on after the runtime has ended in which it began: a runtime of the process itself, and countdowns.
 
-use super::background;
-use std::{sync::Weak, time::Duration};
+use parking_lot::Mutex;
+use std::{
+    future::pending,
+    sync::{Weak, mpsc},
+    thread,
+    time::Duration,
+};
 use tokio::{
+    runtime::{Builder, Handle},
     task::AbortHandle,
     time::{Instant, sleep},
 };
+
+static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// The runtime, with time enabled. The first call starts its thread, which lasts as long as the
+/// process. `None`: the system cannot start a thread.
+pub(crate) fn runtime() -> Option<Handle> {
+    let mut runtime = RUNTIME.lock();
+    if runtime.is_none() {
+        *runtime = start();
+    }
+    runtime.clone()
+}
+
+/// The thread makes the runtime, because a caller without a thread could not drop one in an
+/// asynchronous context.
+fn start() -> Option<Handle> {
+    let (sender, started) = mpsc::channel();
+    let run = move || {
+        if let Ok(runtime) = Builder::new_current_thread().enable_time().build() {
+            // Cannot fail: `start` waits for the handle.
+            let _ = sender.send(runtime.handle().clone());
+            runtime.block_on(pending::<()>());
+        }
+    };
+    let thread = thread::Builder::new().name("tower-semaphore".to_owned());
+    thread.spawn(run).ok()?;
+    started.recv().ok()
+}
 
 /// What a countdown ends, unless it is dropped before.
 pub(crate) trait Bounded: Send + Sync + 'static {
@@ -79,7 +113,7 @@ impl<T: Bounded + ?Sized> Drop for Counting<T> {
         let Some(held) = self.held.take().filter(is_held) else {
             return;
         };
-        let Some(runtime) = background::runtime() else {
+        let Some(runtime) = runtime() else {
             held.upgrade().inspect(|held| held.end());
             return;
         };

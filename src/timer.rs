@@ -6,6 +6,7 @@ use pin_project_lite::pin_project;
 use std::{
     future::Future,
     pin::{Pin, pin},
+    sync::LazyLock,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -140,4 +141,15 @@ impl<F: Future> Future for Timeout<F> {
             Err(Elapsed { is_early })
         })
     }
+}
+
+/// Nanoseconds by Tokio's clock since some instant, which may lie ahead: a paused clock stands still in its own
+/// runtime, and may have been advanced in the one that asked first. Without a runtime the clock is the system's
+/// monotonic one.
+pub(crate) fn nanos() -> i64 {
+    static START: LazyLock<time::Instant> = LazyLock::new(time::Instant::now);
+    let (now, start) = (time::Instant::now(), *START);
+    let after = now.saturating_duration_since(start);
+    let before = start.saturating_duration_since(now);
+    after.as_nanos() as i64 - before.as_nanos() as i64
 }
