@@ -146,21 +146,18 @@ impl Drop for Level {
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
 pub(super) fn permit(claims: &[Claim], levels: Few<Level>) -> Permit {
-    let held: Few<u32> = levels.iter().map(|level| level.held).collect();
-    let listed = levels.iter().filter_map(|level| level.details.clone());
-    let listed: Vec<_> = listed.collect();
+    let held = Few::from_fn(levels.len(), |at| levels[at].held);
+    let listed = Few::from_fn(levels.len(), |at| levels[at].details.clone());
     let grant = MemoryGrant {
         levels,
         loss: Loss::default(),
         changing: Mutex::default(),
     };
-    let permit = Permit::granted(
-        grant,
-        Store::Memory,
-        claims.iter().zip(held.iter().copied()),
-    );
+    let permit = Permit::granted(grant, Store::Memory, claims, |at| held[at]);
     for (number, details) in listed.iter().enumerate() {
-        details.belongs_to(&permit, number);
+        if let Some(details) = details {
+            details.belongs_to(&permit, number);
+        }
     }
     permit
 }
@@ -181,13 +178,17 @@ impl MemoryGrant {
         let changed = wanted.iter().try_for_each(|(number, units)| {
             let level = &self.levels[*number];
             let before = level.set_weight(units.weight)?;
-            freed.push((level, before.saturating_sub(units.weight)));
+            let wakes = level
+                .entry
+                .semaphore
+                .free(before.saturating_sub(units.weight));
+            freed.extend(wakes.then_some(level));
             Ok(())
         });
         drop(changing);
-        // Only now, because it wakes waiters.
-        for (level, units) in freed.into_iter().filter(|(_, units)| *units > 0) {
-            level.entry.release(units);
+        // Only now, because a waker may change the permit.
+        for level in freed {
+            level.entry.semaphore.grant_waiters();
         }
         changed
     }

@@ -104,9 +104,15 @@ impl KeySemaphore {
     /// Releases `weight` units, and grants waiters that fit now.
     #[inline]
     pub(super) fn release(&self, weight: u32) {
-        if self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0 {
+        if self.free(weight) {
             self.grant_waiters();
         }
+    }
+
+    /// Releases `weight` units. Returns whether waiters may fit now: [`grant_waiters`](Self::grant_waiters) follows.
+    #[inline]
+    pub(super) fn free(&self, weight: u32) -> bool {
+        self.released.fetch_add(u64::from(weight), AcqRel) & QUEUED != 0
     }
 
     /// Removes a waiter, and grants those behind it that fit now. `false`: it is not in the queue.
@@ -123,7 +129,7 @@ impl KeySemaphore {
 
     /// Grants to the head of the queue as long as the head fits under its own limit. Waiters behind
     /// a head that does not fit are not granted, so that light claims do not starve a heavy one.
-    fn grant_waiters(&self) {
+    pub(super) fn grant_waiters(&self) {
         let grant_head = || self.lock().and_then(|mut locked| locked.grant_head());
         while let Some(granted) = grant_head() {
             granted.deliver();

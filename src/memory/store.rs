@@ -99,11 +99,10 @@ impl MemorySemaphore {
     fn try_all(&self, claims: &Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
         loop {
-            let wanted = claims.iter().map(|claim| Wanted {
-                entry: self.0.entry(claim),
-                units: claim.checked_units(),
+            let wanted = Few::from_fn(claims.len(), |at| Wanted {
+                entry: self.0.entry(&claims[at]),
+                units: claims[at].checked_units(),
             });
-            let wanted: Few<_> = wanted.collect();
             match acquire_all(&wanted) {
                 Ok(acquired) => return Ok(self.permit(claims, wanted, &acquired)),
                 Err((_, Refusal::Retired)) => {}

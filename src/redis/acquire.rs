@@ -92,10 +92,8 @@ impl Store {
             store: Arc::clone(self),
             held,
         };
-        let shown: Vec<_> = (0..claims.len())
-            .map(|level| grant.held.held(level))
-            .collect();
-        Permit::granted(grant, REDIS, claims.iter().zip(shown))
+        let shown = Few::from_fn(claims.len(), |level| grant.held.held(level));
+        Permit::granted(grant, REDIS, claims, |level| shown[level])
     }
 
     fn refusal(&self, why: Refused, claims: &[Claim]) -> AcquireError {

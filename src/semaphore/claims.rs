@@ -131,6 +131,15 @@ impl<T> Deref for Few<T> {
 }
 
 impl<T> Few<T> {
+    /// So many, each made from its number.
+    #[inline]
+    pub(crate) fn from_fn(count: usize, mut make: impl FnMut(usize) -> T) -> Self {
+        match count {
+            1 => Self::One([make(0)]),
+            count => Self::Several((0..count).map(make).collect()),
+        }
+    }
+
     /// Makes something of each.
     #[inline]
     pub(crate) fn map<R>(self, change: impl FnMut(T) -> R) -> Few<R> {

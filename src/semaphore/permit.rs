@@ -158,6 +158,11 @@ struct Attached {
 
 impl Terms {
     #[inline]
+    fn counted(store: Store, claim: &Claim, held: u32) -> Self {
+        Self::new(claim, held, Held::begun(store, claim.policy().as_str()))
+    }
+
+    #[inline]
     fn new(claim: &Claim, held: u32, counted: Held) -> Self {
         Self {
             policy: claim.policy().clone(),
@@ -178,21 +183,21 @@ impl Permit {
     ///
     /// Without a claim.
     pub fn new<'a>(grant: impl Grant, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
-        Self::granted(grant, Store::Custom, claims)
+        let terms = claims.into_iter();
+        let terms = terms.map(|(claim, held)| Terms::counted(Store::Custom, claim, held));
+        Self::with(grant, terms.collect(), false)
     }
 
     /// The same of a store of this crate. It is counted from now on.
     #[inline]
-    pub(crate) fn granted<'a>(
+    pub(crate) fn granted(
         grant: impl Grant,
         store: Store,
-        claims: impl IntoIterator<Item = (&'a Claim, u32)>,
+        claims: &[Claim],
+        held: impl Fn(usize) -> u32,
     ) -> Self {
-        let terms = claims.into_iter().map(|(claim, held)| {
-            let counted = Held::begun(store, claim.policy().as_str());
-            Terms::new(claim, held, counted)
-        });
-        Self::with(grant, terms.collect(), false)
+        let terms = |at| Terms::counted(store, &claims[at], held(at));
+        Self::with(grant, Few::from_fn(claims.len(), terms), false)
     }
 
     /// A permit that counts as those that it is made of, or, in shadow, as none.

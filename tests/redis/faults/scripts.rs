@@ -120,7 +120,7 @@ fn acquire(id: &str) -> Vec<String> {
     let [held, queue, alive, token] = KEYS;
     let (lease, never) = (LEASE.to_string(), i64::MAX.to_string());
     let head = ["EVAL", ACQUIRE, "4", held, queue, alive, token];
-    let claim = [&*lease, &never, "0", &lease, "1", "1", id, "1", ""];
+    let claim = [&*lease, &never, "0", &lease, "1", "1", "1", "1", id];
     head.iter()
         .chain(&claim)
         .map(|word| (*word).to_owned())
